@@ -1,0 +1,114 @@
+# Everything that one does with a checkout of shmjet. `make help` lists it.
+#
+# Needs: Linux, Python 3.11 or later with the venv module and its C headers, a C compiler, and a package index for the
+# first `make setup`. Java 17 or later only for the Spark peers of `make bench`. Whatever is missing is named, with the
+# command that usually installs it.
+#
+#   PYTHON=python3.12 make setup     picks the interpreter (default: the first of python3, python3.14 ... with 3.11+)
+#   VENV=/some/where make setup      puts the virtual environment elsewhere (default: .venv)
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+VENV ?= .venv
+CANDIDATES := python3 python3.14 python3.13 python3.12 python3.11
+USABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for p in $(CANDIDATES); do $$p -c '$(USABLE)' >/dev/null 2>&1 && { echo $$p; break; }; done)
+VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed-$(VERSION)
+PEERS := $(VENV)/.peers-$(VERSION)
+NATIVE := shmjet/_native/_core.abi3.so
+SOURCES := $(wildcard shmjet/_native/*.c shmjet/_native/*.h)
+# A test that hangs shows where all its threads are, and ends the run.
+PYTEST_LIMITS := -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet
+
+# The standard library without what was installed beside it (site-packages lies inside it).
+define DEMO
+import glob, os, sys, sysconfig
+folder = sysconfig.get_path("stdlib")
+parts = [name for name in sorted(os.listdir(folder)) if not name.endswith("-packages")]
+globs = [f"{folder}/*.py", *(f"{folder}/{name}/**/*.py" for name in parts)]
+os.execv(sys.argv[1], ["shmjet", "wordcount", *(found for found in globs if glob.glob(found, recursive=True))])
+endef
+export DEMO
+
+.PHONY: help setup demo test test-quick bench check format clean distclean
+
+help: ## list the targets
+	@echo 'make TARGET, where TARGET is one of'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@echo 'PYTHON=... picks the interpreter, VENV=... the place of the virtual environment (now: $(VENV)).'
+
+setup: $(STAMP) $(NATIVE) ## make the virtual environment and install shmjet into it (Python 3.11+, a C compiler)
+
+demo: setup ## count the words of the Python standard library's own source files
+	@$(BIN)/python -c "$$DEMO" $(BIN)/shmjet
+
+test: setup ## run all tests (under 10 minutes on 2 cores)
+	$(BIN)/python -m pytest $(PYTEST_LIMITS)
+
+test-quick: setup ## run the tests that take milliseconds
+	$(BIN)/python -m pytest $(PYTEST_LIMITS) -q -m 'not slow'
+
+bench: setup $(PEERS) ## measure shmjet and its peers, and write bench/RESULTS.md (QUICK=1 for the short form)
+	$(BIN)/python bench/run_all.py $(if $(QUICK),--quick) --output bench/RESULTS.md
+
+check: setup ## ruff, mypy --strict and the order of the floors
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	MYPYPATH=bench $(BIN)/mypy bench
+	$(BIN)/lint-imports
+
+format: setup ## let ruff put the sources into shape
+	$(BIN)/ruff check --fix-only --exit-zero .
+	$(BIN)/ruff format .
+
+clean: ## remove what was built and cached; the virtual environment stays
+	rm -rf build dist out *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis bench/data
+	rm -f shmjet/_native/*.so
+	find shmjet tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean ## clean, and remove the virtual environment
+	rm -rf $(VENV)
+
+# An environment of another Python version is made anew; one of the same version is brought up to date.
+$(STAMP): setup.cfg pyproject.toml
+	@$(MAKE) --no-print-directory .needs
+	@[[ -x $(BIN)/python && "$$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)" == '$(VERSION)' ]] \
+		|| { echo 'Making $(VENV) with $(PYTHON) ($(VERSION))'; $(PYTHON) -m venv --clear $(VENV); }
+	@echo 'Installing shmjet and its tools into $(VENV)'
+	@$(PIP) --upgrade 'pip>=23.1' 'setuptools>=70.1' wheel
+	@PYTHONWARNINGS=ignore $(PIP) --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+$(NATIVE): $(SOURCES) setup.py | $(STAMP)
+	@$(MAKE) --no-print-directory .needs
+	$(BIN)/python setup.py --quiet build_ext --inplace
+	@touch $@
+
+# The peers one by one, so that one that cannot be built here does not keep the others away; a bench names it as skipped.
+$(PEERS): setup.cfg | $(STAMP)
+	@command -v java >/dev/null || echo 'make: no java found: the Spark peers will be skipped (e.g. apt-get install default-jre-headless)' >&2
+	@$(BIN)/python bench/run_all.py --list-peers | while read -r peer; do \
+		echo "Installing the peer $$peer"; \
+		$(PIP) "$$peer" || echo "make: $$peer could not be installed: it will be named as skipped" >&2; done
+	@touch $@
+
+.PHONY: .needs
+.needs:
+	@[[ "$$(uname -s)" == Linux ]] \
+		|| { echo 'make: shmjet runs on Linux only (futexes, /dev/shm); use a container or a virtual machine' >&2; exit 1; }
+	@[[ -n '$(PYTHON)' && -n '$(VERSION)' ]] \
+		|| { echo 'make: no Python 3.11 or later with venv found; install one (e.g. apt-get install python3 python3-venv python3-dev) or name it: PYTHON=/path/to/python3 make setup' >&2; exit 1; }
+	@$(PYTHON) -c '$(USABLE)' 2>/dev/null \
+		|| { echo 'make: $(PYTHON) is Python $(VERSION) or has no venv; shmjet needs 3.11 or later (e.g. apt-get install python3-venv)' >&2; exit 1; }
+	@compiler=$$($(PYTHON) -c 'import sysconfig; print((sysconfig.get_config_var("CC") or "cc").split()[0])'); \
+		command -v $${CC:-$$compiler} >/dev/null || { echo "make: no C compiler '$${CC:-$$compiler}'; install one (e.g. apt-get install build-essential) or name it: CC=clang make setup" >&2; exit 1; }
+	@[[ -f "$$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" ]] \
+		|| { echo 'make: Python.h of $(PYTHON) $(VERSION) not found; install it (e.g. apt-get install python3-dev)' >&2; exit 1; }

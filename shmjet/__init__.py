@@ -1,0 +1,137 @@
+"""shmjet: Hazelcast Jet's engine in Python, on every core of one big host.
+
+A DAG of cooperative processors joined by bounded queues, worker processes pinned to cores, items moving through
+shared-memory rings. Everything public is importable from here; names are loaded when they are first used, so that
+importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from shmjet.cluster.instance import Cluster, JetInstance, Member, new_instance
+    from shmjet.cluster.job import Execution, Job
+    from shmjet.core import (
+        DAG,
+        AbstractProcessor,
+        AuthenticationError,
+        BatchError,
+        ConfigError,
+        DagError,
+        Edge,
+        EdgeConfig,
+        FlatMapper,
+        Inbox,
+        JetConfig,
+        JobAlreadyExistsError,
+        JobConfig,
+        JobFailedError,
+        JobNotFoundError,
+        JobStatus,
+        MemberLostError,
+        Outbox,
+        PartitionError,
+        PlanError,
+        ProcessingGuarantee,
+        Processor,
+        ProcessorContext,
+        ProcessorError,
+        ProcessorMetaSupplier,
+        ProcessorSupplier,
+        RestartableError,
+        Routing,
+        ShmjetError,
+        Traverser,
+        Vertex,
+        Watermark,
+        WorkerLostError,
+        between,
+        from_,
+        traverse,
+    )
+    from shmjet.execution.metrics import Metrics
+    from shmjet.grid import IList, IMap
+
+_PLACES = {
+    "Cluster": "shmjet.cluster.instance",
+    "JetInstance": "shmjet.cluster.instance",
+    "Member": "shmjet.cluster.instance",
+    "new_instance": "shmjet.cluster.instance",
+    "Execution": "shmjet.cluster.job",
+    "Job": "shmjet.cluster.job",
+    "Metrics": "shmjet.execution.metrics",
+    "IList": "shmjet.grid",
+    "IMap": "shmjet.grid",
+}
+_MODULES = ("processors", "testing")
+
+try:
+    __version__ = version("shmjet")
+except PackageNotFoundError:  # run from a source tree that is not installed
+    __version__ = "0.1.0"
+
+__all__ = [
+    "DAG",
+    "AbstractProcessor",
+    "AuthenticationError",
+    "BatchError",
+    "Cluster",
+    "ConfigError",
+    "DagError",
+    "Edge",
+    "EdgeConfig",
+    "Execution",
+    "FlatMapper",
+    "IList",
+    "IMap",
+    "Inbox",
+    "JetConfig",
+    "JetInstance",
+    "Job",
+    "JobAlreadyExistsError",
+    "JobConfig",
+    "JobFailedError",
+    "JobNotFoundError",
+    "JobStatus",
+    "Member",
+    "MemberLostError",
+    "Metrics",
+    "Outbox",
+    "PartitionError",
+    "PlanError",
+    "ProcessingGuarantee",
+    "Processor",
+    "ProcessorContext",
+    "ProcessorError",
+    "ProcessorMetaSupplier",
+    "ProcessorSupplier",
+    "RestartableError",
+    "Routing",
+    "ShmjetError",
+    "Traverser",
+    "Vertex",
+    "Watermark",
+    "WorkerLostError",
+    "between",
+    "from_",
+    "new_instance",
+    "processors",
+    "traverse",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"shmjet.{name}")
+    if name not in __all__:
+        raise AttributeError(f"module 'shmjet' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_PLACES.get(name, "shmjet.core")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__, *_MODULES])

@@ -1,0 +1,220 @@
+"""Types and contracts of the C extension. Wherever a buffer is asked for, anything with the buffer protocol will do."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+from typing_extensions import Buffer
+
+DOORBELL_SIZE: int
+"""Bytes of a doorbell in shared memory."""
+RECORD_HEADER: int
+"""Bytes of the header before each record in a ring."""
+RING_ALIGNMENT: int
+"""Rings and doorbells start at addresses that are multiples of this; 128 avoids sharing lines with neighbours."""
+RING_HEADER: int
+"""Bytes of a ring's control block; `capacity` bytes of data follow it."""
+RING_MIN_CAPACITY: int
+"""Smallest capacity of a ring, in bytes."""
+
+class RingCorruptError(RuntimeError):
+    """A word in shared memory has a value that no ring writes; the ring is lost."""
+
+def ring_format(buffer: Buffer, offset: int, capacity: int, queue_size: int, /) -> None:
+    """Write a fresh control block at `offset`, before either end is opened.
+
+    `capacity` is a power of two from 4096 to 2**31 (bytes), `queue_size` the number of items that may be in the ring at
+    once. Raises ValueError when they are not, or when control block and data do not lie in the buffer.
+    """
+
+def ring_items(header: Buffer, /) -> int:
+    """Return the items published and not yet released in the ring that starts at the start of `header`: a metric."""
+
+@final
+class Codec:
+    """Scratch memory and the cache of repeated strings; one for each process and not for two threads at once."""
+
+    def __new__(cls) -> Codec: ...
+    def encode(self, items: list[Any], start: int, stop: int, /) -> bytes | None:
+        """Return items[start:stop] as a frame of columns, or None when they are not plain values of exact types."""
+
+    def decode(self, payload: Buffer, count: int, /) -> list[Any]:
+        """Return the `count` items of a frame of columns; ValueError when it is damaged."""
+
+@final
+class Doorbell:
+    """One sleeper's word in shared memory. Raises ValueError when used after close()."""
+
+    def __new__(cls, buffer: Buffer, offset: int) -> Doorbell: ...
+    def ring(self) -> None:
+        """Wake the owner, or keep it from falling asleep, whatever the news."""
+
+    def post(self) -> None:
+        """Count a command, then ring."""
+
+    @property
+    def commands(self) -> int:
+        """Commands posted since the doorbell's memory was zeroed."""
+
+    @property
+    def sleeping(self) -> bool:
+        """Whether the owner sleeps or is about to; a metric."""
+
+    def wait(self, pollers: list[Poller], seen_commands: int, spin_ns: int, timeout_ns: int, /) -> bool:
+        """Wait until a poller is ready or `commands` differs from `seen_commands`; only the owner may call it.
+
+        Spins for `spin_ns` first, then sleeps for at most `timeout_ns` nanoseconds; other threads run only while it
+        sleeps. Returns False after the timeout, and early when a signal or a bare ring() has come: look around.
+        """
+
+    def close(self) -> None:
+        """Let go of the memory; idempotent."""
+
+@final
+class RingProducer:
+    """The writing end of a ring. Exactly one may write at a time; positions go on where the last one left them.
+
+    Raises ValueError when used after close(), RingCorruptError when the consumer's position is impossible.
+    """
+
+    def __new__(cls, buffer: Buffer, offset: int, consumer_bell: Doorbell | None = None) -> RingProducer: ...
+    def push(self, codec: Codec, items: list[Any], start: int, stop: int, /) -> int:
+        """Encode items[start:stop], or as many as fit, as one frame of columns, and ring the consumer's bell.
+
+        Returns the number accepted; 0 when there is no room now (a wake mark is left); -1 when the items are not
+        columns; -2 when the first item alone is larger than `max_record`. A frame has at most a quarter of
+        `queue_size` items and is not cut to less than an eighth for want of room.
+        """
+
+    def push_bytes(self, kind: int, codec_id: int, flags: int, count: int, buffers: Sequence[Buffer], /) -> bool:
+        """Write one record of `count` items gathered from contiguous buffers; False when there is no room now.
+
+        Raises ValueError when it is larger than `max_record` or has more items than `queue_size`.
+        """
+
+    def push_mark(self, kind: int, value: int, flags: int = 0, /) -> bool:
+        """Write a watermark (2), barrier (3) or done (4) with a 64-bit value; False when there is no room now."""
+
+    def admit(self, count: int, size: int, /) -> bool:
+        """Say whether a record of `count` items and `size` bytes would fit now; leaves a wake mark when it would not.
+
+        Raises ValueError when no record of this ring can be like that.
+        """
+
+    @property
+    def hungry(self) -> bool:
+        """Whether the ring is empty and the owner of its bell, if there is one, sleeps."""
+
+    @property
+    def max_record(self) -> int:
+        """Largest payload of one record in bytes: half the ring less its header."""
+
+    @property
+    def capacity(self) -> int:
+        """Bytes of data in the ring."""
+
+    @property
+    def queue_size(self) -> int:
+        """Items that may be in the ring at once."""
+
+    @property
+    def free_items(self) -> int:
+        """Items that may enter now."""
+
+    @property
+    def free_bytes(self) -> int:
+        """Bytes not in use now; not all of them need be usable by one record."""
+
+    @property
+    def items_in(self) -> int:
+        """Items ever published."""
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the last push was refused, so that a Poller waits for the consumer."""
+
+    def close(self) -> None:
+        """Let go of the memory; idempotent."""
+
+@final
+class RingConsumer:
+    """The reading end of a ring. While a record is held, the object itself is a buffer: the record's payload.
+
+    Raises ValueError when used after close(), RingCorruptError when a record is impossible.
+    """
+
+    enabled: bool
+    """Whether a Poller looks at this consumer; True at first."""
+
+    def __new__(cls, buffer: Buffer, offset: int, producer_bell: Doorbell | None = None) -> RingConsumer: ...
+    def pull(
+        self, codec: Codec, limit: int = 0, /
+    ) -> list[Any] | tuple[int, int, int] | tuple[int, int, int, int, memoryview] | None:
+        """Take the next record; None when there is none.
+
+        A frame of columns comes back as a list of items; further such frames behind it are added as long as the list
+        stays below `limit` items. A mark comes back as (kind, value, flags). Anything else as
+        (kind, codec, flags, count, payload), to be freed with release() once no view of the payload lives.
+        """
+
+    def release(self) -> None:
+        """Free the record handed out as a view, if any; BufferError while a view of it lives."""
+
+    @property
+    def has_data(self) -> bool:
+        """Whether pull() would return something; False once closed."""
+
+    @property
+    def capacity(self) -> int:
+        """Bytes of data in the ring."""
+
+    @property
+    def queue_size(self) -> int:
+        """Items that may be in the ring at once."""
+
+    @property
+    def queued_items(self) -> int:
+        """Items published and not yet pulled."""
+
+    @property
+    def items_out(self) -> int:
+        """Items ever pulled."""
+
+    def close(self) -> None:
+        """Let go of the memory; idempotent. BufferError while a view of a record lives."""
+
+@final
+class Poller:
+    """What one tasklet waits for, scanned in C: consumers with data, and blocked producers whose mark is reached."""
+
+    inputs: bool
+    """False: look only at the producers. True at first."""
+
+    def __new__(cls, consumers: list[RingConsumer], producers: list[RingProducer]) -> Poller: ...
+    def ready(self) -> bool:
+        """Say whether an enabled consumer has data or a blocked producer has reached its wake mark."""
+
+    def ready_inputs(self) -> list[int]:
+        """Return the indexes of the enabled consumers that have data, whatever `inputs` says."""
+
+def index_of_special(items: list[Any], start: int, special_type: type, /) -> int:
+    """Return the first index from `start` on whose item is None or an instance of `special_type`, else -1."""
+
+def murmur3_32(data: Buffer, seed: int = 0, /) -> int:
+    """Return MurmurHash3_x86_32, unsigned: the same as `mmh3.hash(data, seed, signed=False)`."""
+
+def partition_of(key: Any, count: int, fallback: Callable[[Any], Buffer], /) -> int:
+    """Return the partition of a key: murmur3 of its canonical bytes modulo `count` (1 to 65536).
+
+    Exact int (64 bits), bool, float, str and bytes are converted here; `fallback(key)` gives the bytes of all others.
+    """
+
+def split(
+    items: list[Any], keys: list[Any], count: int, table: Buffer, consumers: int, fallback: Callable[[Any], Buffer], /
+) -> list[list[Any] | None]:
+    """Deal items over consumers by the partitions of their keys; order is kept, None stands for "nothing".
+
+    `table` holds a 16-bit consumer index for each of `count` partitions (`array('H')`).
+    """
+
+def clock_ns() -> int:
+    """Return CLOCK_MONOTONIC in nanoseconds."""

@@ -1,0 +1,293 @@
+/* Doorbell and Poller: sleeping until there is something to do, without losing a wake-up. Protocol in doorbell.h. */
+#include "native.h"
+
+#define POLL_SLICE_SPINS 32
+
+typedef struct {
+    PyObject_HEAD
+    RingConsumer **consumers;
+    RingProducer **producers;
+    Py_ssize_t consumer_count, producer_count;
+    int inputs;
+} Poller;
+
+/* ---- Doorbell ---- */
+
+static PyObject *doorbell_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"buffer", "offset", NULL};
+    PyObject *buffer;
+    Py_ssize_t offset;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "On:Doorbell", names, &buffer, &offset)) return NULL;
+    Doorbell *self = PyObject_New(Doorbell, type);
+    if (!self) return NULL;
+    self->is_open = 0;
+    self->bell = NULL;
+    uint8_t *memory;
+    if (native_map(buffer, offset, DOORBELL_SIZE_BYTES, &self->view, &memory) < 0) {
+        Py_DECREF((PyObject *)self);
+        return NULL;
+    }
+    self->is_open = 1;
+    self->bell = (doorbell_t *)memory;
+    return (PyObject *)self;
+}
+
+static void doorbell_release(Doorbell *self) {
+    self->bell = NULL;
+    if (self->is_open) PyBuffer_Release(&self->view);
+    self->is_open = 0;
+}
+
+static void doorbell_dealloc(Doorbell *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    doorbell_release(self);
+    PyObject_Free(self);
+    Py_DECREF((PyObject *)type);
+}
+
+static int doorbell_check(Doorbell *self) {
+    if (LIKELY(self->bell != NULL)) return 0;
+    PyErr_SetString(PyExc_ValueError, "the doorbell is closed");
+    return -1;
+}
+
+static PyObject *doorbell_ring(Doorbell *self, PyObject *none) {
+    (void)none;
+    if (doorbell_check(self) < 0) return NULL;
+    bell_ring(self->bell);
+    Py_RETURN_NONE;
+}
+
+static PyObject *doorbell_post(Doorbell *self, PyObject *none) {
+    (void)none;
+    if (doorbell_check(self) < 0) return NULL;
+    bell_post(self->bell);
+    Py_RETURN_NONE;
+}
+
+static PyObject *doorbell_close(Doorbell *self, PyObject *none) {
+    (void)none;
+    doorbell_release(self);
+    Py_RETURN_NONE;
+}
+
+static PyObject *doorbell_commands(Doorbell *self, void *closure) {
+    (void)closure;
+    if (doorbell_check(self) < 0) return NULL;
+    return PyLong_FromUnsignedLongLong(atomic_load_explicit(&self->bell->commands, memory_order_seq_cst));
+}
+
+static PyObject *doorbell_sleeping(Doorbell *self, void *closure) {
+    (void)closure;
+    if (doorbell_check(self) < 0) return NULL;
+    return PyBool_FromLong(atomic_load_explicit(&self->bell->sleeping, memory_order_seq_cst) != 0);
+}
+
+/* ---- Poller ---- */
+
+static int poller_is_ready(const Poller *self) {
+    if (self->inputs)
+        for (Py_ssize_t i = 0; i < self->consumer_count; i++) {
+            const RingConsumer *consumer = self->consumers[i];
+            if (consumer->enabled && consumer->ring.shared && ring_has_data(&consumer->ring)) return 1;
+        }
+    for (Py_ssize_t i = 0; i < self->producer_count; i++) {
+        const RingProducer *producer = self->producers[i];
+        if (producer->blocked && producer->ring.shared && ring_wake_mark_reached(&producer->ring)) return 1;
+    }
+    return 0;
+}
+
+static PyObject *doorbell_wait(Doorbell *self, PyObject *const *args, Py_ssize_t count) {
+    if (doorbell_check(self) < 0) return NULL;
+    if (count != 4 || !PyList_Check(args[0])) {
+        PyErr_SetString(PyExc_TypeError, "wait(pollers: list[Poller], seen_commands, spin_ns, timeout_ns)");
+        return NULL;
+    }
+    unsigned long long seen_commands = PyLong_AsUnsignedLongLong(args[1]);
+    if (seen_commands == (unsigned long long)-1 && PyErr_Occurred()) return NULL;
+    long long spin_ns = PyLong_AsLongLong(args[2]);
+    if (spin_ns == -1 && PyErr_Occurred()) return NULL;
+    long long timeout_ns = PyLong_AsLongLong(args[3]);
+    if (timeout_ns == -1 && PyErr_Occurred()) return NULL;
+    native_state_t *state = native_state(Py_TYPE((PyObject *)self));
+    if (!state) return NULL;
+    PyObject *pollers = args[0];
+    Py_ssize_t poller_count = PyList_Size(pollers);
+    for (Py_ssize_t i = 0; i < poller_count; i++)
+        if (Py_TYPE(PyList_GetItem(pollers, i)) != state->poller) {
+            PyErr_SetString(PyExc_TypeError, "wait() takes a list of Poller");
+            return NULL;
+        }
+    doorbell_t *bell = self->bell;
+#define SOMETHING_IS_READY(result)                                                                                           \
+    do {                                                                                                                     \
+        result = atomic_load_explicit(&bell->commands, memory_order_seq_cst) != seen_commands;                              \
+        for (Py_ssize_t i = 0; !result && i < poller_count; i++)                                                            \
+            result = poller_is_ready((Poller *)PyList_GetItem(pollers, i));                                                 \
+    } while (0)
+    int ready;
+    SOMETHING_IS_READY(ready);
+    if (ready) Py_RETURN_TRUE;
+    if (spin_ns > 0) {
+        int64_t end = monotonic_ns() + spin_ns;
+        do {
+            for (int i = 0; i < POLL_SLICE_SPINS; i++) {
+                SOMETHING_IS_READY(ready);
+                if (ready) Py_RETURN_TRUE;
+                spin_pause();
+            }
+        } while (monotonic_ns() < end);
+    }
+    if (timeout_ns <= 0) Py_RETURN_FALSE;
+    uint32_t seen = bell_prepare(bell);
+    SOMETHING_IS_READY(ready);
+    if (ready) {
+        bell_stay(bell);
+        Py_RETURN_TRUE;
+    }
+    /* Other threads may run now; an own reference keeps the mapping whatever they close. */
+    Py_buffer pinned;
+    if (PyObject_GetBuffer(self->view.obj, &pinned, PyBUF_WRITABLE) < 0) {
+        bell_stay(bell);
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    bell_sleep(bell, seen, timeout_ns);
+    Py_END_ALLOW_THREADS
+    ready = 0;
+    if (PyList_Size(pollers) == poller_count) SOMETHING_IS_READY(ready);
+    PyBuffer_Release(&pinned);
+    return PyBool_FromLong(ready);
+#undef SOMETHING_IS_READY
+}
+
+#define FAST(name, function, doc) {name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL, doc}
+
+static PyMethodDef doorbell_methods[] = {
+    {"ring", (PyCFunction)doorbell_ring, METH_NOARGS, "ring() -> None: wake the owner, whatever the news"},
+    {"post", (PyCFunction)doorbell_post, METH_NOARGS, "post() -> None: count a command and ring"},
+    {"close", (PyCFunction)doorbell_close, METH_NOARGS, "close() -> None: let go of the memory"},
+    FAST("wait", doorbell_wait, "wait(pollers, seen_commands, spin_ns, timeout_ns) -> bool"),
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef doorbell_getset[] = {
+    {"commands", (getter)doorbell_commands, NULL, "commands posted so far", NULL},
+    {"sleeping", (getter)doorbell_sleeping, NULL, "whether the owner sleeps or is about to", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot doorbell_slots[] = {
+    {Py_tp_new, doorbell_new},         {Py_tp_dealloc, doorbell_dealloc},
+    {Py_tp_methods, doorbell_methods}, {Py_tp_getset, doorbell_getset},
+    {Py_tp_doc, "Doorbell(buffer, offset): how one process wakes another."},
+    {0, NULL},
+};
+
+PyType_Spec doorbell_spec = {"shmjet._native._core.Doorbell", sizeof(Doorbell), 0, Py_TPFLAGS_DEFAULT, doorbell_slots};
+
+/* Copies the objects of a list, checked for their type, into an array of new references. */
+static int copy_objects(PyObject *list, PyTypeObject *type, PyObject ***array, Py_ssize_t *count) {
+    if (!PyList_Check(list)) {
+        PyErr_SetString(PyExc_TypeError, "Poller(consumers: list[RingConsumer], producers: list[RingProducer])");
+        return -1;
+    }
+    Py_ssize_t size = PyList_Size(list);
+    *array = PyMem_Calloc(size ? (size_t)size : 1, sizeof(PyObject *));
+    if (!*array) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < size; i++) {
+        PyObject *item = PyList_GetItem(list, i);
+        if (Py_TYPE(item) != type) {
+            PyErr_SetString(PyExc_TypeError, "Poller(consumers: list[RingConsumer], producers: list[RingProducer])");
+            return -1;
+        }
+        Py_INCREF(item);
+        (*array)[(*count)++] = item;
+    }
+    return 0;
+}
+
+static PyObject *poller_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"consumers", "producers", NULL};
+    PyObject *consumers, *producers;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO:Poller", names, &consumers, &producers)) return NULL;
+    native_state_t *state = native_state(type);
+    if (!state) return NULL;
+    Poller *self = PyObject_New(Poller, type);
+    if (!self) return NULL;
+    self->consumers = NULL;
+    self->producers = NULL;
+    self->consumer_count = self->producer_count = 0;
+    self->inputs = 1;
+    if (copy_objects(consumers, state->consumer, (PyObject ***)&self->consumers, &self->consumer_count) < 0 ||
+        copy_objects(producers, state->producer, (PyObject ***)&self->producers, &self->producer_count) < 0) {
+        Py_DECREF((PyObject *)self);
+        return NULL;
+    }
+    return (PyObject *)self;
+}
+
+static void poller_dealloc(Poller *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    for (Py_ssize_t i = 0; i < self->consumer_count; i++) Py_DECREF((PyObject *)self->consumers[i]);
+    for (Py_ssize_t i = 0; i < self->producer_count; i++) Py_DECREF((PyObject *)self->producers[i]);
+    PyMem_Free(self->consumers);
+    PyMem_Free(self->producers);
+    PyObject_Free(self);
+    Py_DECREF((PyObject *)type);
+}
+
+static PyObject *poller_ready(Poller *self, PyObject *none) {
+    (void)none;
+    return PyBool_FromLong(poller_is_ready(self));
+}
+
+static PyObject *poller_ready_inputs(Poller *self, PyObject *none) {
+    (void)none;
+    PyObject *result = PyList_New(0);
+    for (Py_ssize_t i = 0; result && i < self->consumer_count; i++) {
+        const RingConsumer *consumer = self->consumers[i];
+        if (!consumer->enabled || !consumer->ring.shared || !ring_has_data(&consumer->ring)) continue;
+        PyObject *index = PyLong_FromSsize_t(i);
+        if (!index || PyList_Append(result, index) < 0) Py_CLEAR(result);
+        Py_XDECREF(index);
+    }
+    return result;
+}
+
+static PyObject *poller_get_inputs(Poller *self, void *closure) {
+    (void)closure;
+    return PyBool_FromLong(self->inputs);
+}
+
+static int poller_set_inputs(Poller *self, PyObject *value, void *closure) {
+    (void)closure;
+    int truth = value ? PyObject_IsTrue(value) : 0;
+    if (truth < 0) return -1;
+    self->inputs = truth;
+    return 0;
+}
+
+static PyMethodDef poller_methods[] = {
+    {"ready", (PyCFunction)poller_ready, METH_NOARGS, "ready() -> bool"},
+    {"ready_inputs", (PyCFunction)poller_ready_inputs, METH_NOARGS, "ready_inputs() -> list[int]"},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef poller_getset[] = {
+    {"inputs", (getter)poller_get_inputs, (setter)poller_set_inputs, "whether the consumers count", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot poller_slots[] = {
+    {Py_tp_new, poller_new},         {Py_tp_dealloc, poller_dealloc},
+    {Py_tp_methods, poller_methods}, {Py_tp_getset, poller_getset},
+    {Py_tp_doc, "Poller(consumers, producers): what one tasklet waits for, scanned in C."},
+    {0, NULL},
+};
+
+PyType_Spec poller_spec = {"shmjet._native._core.Poller", sizeof(Poller), 0, Py_TPFLAGS_DEFAULT, poller_slots};

@@ -1,0 +1,155 @@
+/* The binding's module object: types, functions, constants. Everything it offers is typed and described in _core.pyi. */
+#include "native.h"
+
+#include "codec.h"
+
+static int module_exec(PyObject *module);
+
+static PyObject *module_ring_format(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    if (count != 4) {
+        PyErr_SetString(PyExc_TypeError, "ring_format(buffer, offset, capacity, queue_size)");
+        return NULL;
+    }
+    Py_ssize_t offset = PyLong_AsSsize_t(args[1]);
+    if (offset == -1 && PyErr_Occurred()) return NULL;
+    long long capacity = PyLong_AsLongLong(args[2]);
+    if (capacity == -1 && PyErr_Occurred()) return NULL;
+    long long queue_size = PyLong_AsLongLong(args[3]);
+    if (queue_size == -1 && PyErr_Occurred()) return NULL;
+    if (capacity < 0 || !ring_capacity_is_valid((uint64_t)capacity)) {
+        PyErr_Format(PyExc_ValueError, "ring capacity must be a power of two from %u to %llu, got %lld", RING_MIN_CAPACITY,
+                     (unsigned long long)RING_MAX_CAPACITY, capacity);
+        return NULL;
+    }
+    if (queue_size < 1 || queue_size > UINT32_MAX) {
+        PyErr_Format(PyExc_ValueError, "queue_size must be at least 1 and fit in 32 bits, got %lld", queue_size);
+        return NULL;
+    }
+    Py_buffer view;
+    uint8_t *memory;
+    if (native_map(args[0], offset, (Py_ssize_t)(RING_HEADER_SIZE + capacity), &view, &memory) < 0) return NULL;
+    ring_format(memory, (uint64_t)capacity, (uint64_t)queue_size);
+    PyBuffer_Release(&view);
+    Py_RETURN_NONE;
+}
+
+/* Items in the ring whose control block lies at the start of a buffer: a metric, read by whoever maps the arena. */
+static PyObject *module_ring_items(PyObject *module, PyObject *header) {
+    (void)module;
+    Py_buffer view;
+    if (PyObject_GetBuffer(header, &view, PyBUF_SIMPLE) < 0) return NULL;
+    PyObject *result = NULL;
+    const ring_shared_t *shared = view.buf;
+    if (view.len < (Py_ssize_t)RING_HEADER_SIZE || (uintptr_t)view.buf % RING_ALIGNMENT || shared->magic != RING_MAGIC) {
+        PyErr_SetString(PyExc_ValueError, "the buffer does not start with the control block of a ring");
+    } else {
+        uint64_t items_out = atomic_load_explicit(&shared->items_out, memory_order_acquire);
+        uint64_t items_in = atomic_load_explicit(&shared->items_in, memory_order_acquire), queued = items_in - items_out;
+        result = PyLong_FromUnsignedLongLong(queued < shared->queue_size ? queued : shared->queue_size);
+    }
+    PyBuffer_Release(&view);
+    return result;
+}
+
+static PyObject *module_clock_ns(PyObject *module, PyObject *none) {
+    (void)module, (void)none;
+    return PyLong_FromLongLong(monotonic_ns());
+}
+
+#define FAST(name, function, doc) {name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL, doc}
+
+static PyMethodDef module_methods[] = {
+    FAST("ring_format", module_ring_format, "ring_format(buffer, offset, capacity, queue_size) -> None"),
+    {"ring_items", module_ring_items, METH_O, "ring_items(header) -> int: items published and not yet released"},
+    FAST("index_of_special", routing_index_of_special, "index_of_special(items, start, special_type) -> int"),
+    FAST("murmur3_32", routing_murmur3_32, "murmur3_32(data, seed=0) -> int"),
+    FAST("partition_of", routing_partition_of, "partition_of(key, count, fallback) -> int"),
+    FAST("split", routing_split, "split(items, keys, count, table, consumers, fallback) -> list[list | None]"),
+    {"clock_ns", module_clock_ns, METH_NOARGS, "clock_ns() -> int: CLOCK_MONOTONIC in nanoseconds"},
+    {NULL, NULL, 0, NULL},
+};
+
+static int module_traverse(PyObject *module, visitproc visit, void *arg) {
+    native_state_t *state = PyModule_GetState(module);
+    Py_VISIT((PyObject *)state->codec);
+    Py_VISIT((PyObject *)state->doorbell);
+    Py_VISIT((PyObject *)state->producer);
+    Py_VISIT((PyObject *)state->consumer);
+    Py_VISIT((PyObject *)state->poller);
+    Py_VISIT(state->corrupt_error);
+    return 0;
+}
+
+static int module_clear(PyObject *module) {
+    native_state_t *state = PyModule_GetState(module);
+    Py_CLEAR(state->codec);
+    Py_CLEAR(state->doorbell);
+    Py_CLEAR(state->producer);
+    Py_CLEAR(state->consumer);
+    Py_CLEAR(state->poller);
+    Py_CLEAR(state->corrupt_error);
+    return 0;
+}
+
+static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, module_exec}, {0, NULL}};
+
+static struct PyModuleDef module_definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "shmjet._native._core",
+    .m_doc = "Rings in shared memory, doorbells, the column codec, routing.",
+    .m_size = sizeof(native_state_t),
+    .m_methods = module_methods,
+    .m_slots = module_slots,
+    .m_traverse = module_traverse,
+    .m_clear = module_clear,
+};
+
+native_state_t *native_state(PyTypeObject *type) { return PyType_GetModuleState(type); }
+
+int native_map(PyObject *buffer, Py_ssize_t offset, Py_ssize_t size, Py_buffer *view, uint8_t **memory) {
+    if (PyObject_GetBuffer(buffer, view, PyBUF_WRITABLE) < 0) return -1;
+    if (offset < 0 || size > view->len || offset > view->len - size) {
+        PyErr_Format(PyExc_ValueError, "[%zd, %zd) does not lie in a buffer of %zd bytes", offset, offset + size, view->len);
+        PyBuffer_Release(view);
+        return -1;
+    }
+    *memory = (uint8_t *)view->buf + offset;
+    if ((uintptr_t)*memory % RING_ALIGNMENT) {
+        PyErr_Format(PyExc_ValueError, "offset %zd is not aligned to %u bytes in memory", offset, RING_ALIGNMENT);
+        PyBuffer_Release(view);
+        return -1;
+    }
+    return 0;
+}
+
+static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec) {
+    PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
+    if (!type) return NULL;
+    if (PyModule_AddType(module, (PyTypeObject *)type) < 0) {
+        Py_DECREF(type);
+        return NULL;
+    }
+    return (PyTypeObject *)type;
+}
+
+static int module_exec(PyObject *module) {
+    native_state_t *state = PyModule_GetState(module);
+    state->corrupt_error = PyErr_NewExceptionWithDoc("shmjet._native.RingCorruptError",
+                                                     "A word in shared memory has a value that no ring writes.",
+                                                     PyExc_RuntimeError, NULL);
+    if (!state->corrupt_error || PyModule_AddObjectRef(module, "RingCorruptError", state->corrupt_error) < 0) return -1;
+    if (!(state->codec = add_type(module, &codec_spec)) || !(state->doorbell = add_type(module, &doorbell_spec)) ||
+        !(state->producer = add_type(module, &producer_spec)) || !(state->consumer = add_type(module, &consumer_spec)) ||
+        !(state->poller = add_type(module, &poller_spec)))
+        return -1;
+    if (PyModule_AddIntConstant(module, "RING_HEADER", RING_HEADER_SIZE) < 0 ||
+        PyModule_AddIntConstant(module, "RING_ALIGNMENT", RING_ALIGNMENT) < 0 ||
+        PyModule_AddIntConstant(module, "RING_MIN_CAPACITY", RING_MIN_CAPACITY) < 0 ||
+        PyModule_AddIntConstant(module, "RECORD_HEADER", RECORD_HEADER_SIZE) < 0 ||
+        PyModule_AddIntConstant(module, "DOORBELL_SIZE", DOORBELL_SIZE_BYTES) < 0)
+        return -1;
+    return 0;
+}
+
+PyMODINIT_FUNC PyInit__core(void) { return PyModuleDef_Init(&module_definition); }

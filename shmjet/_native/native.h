@@ -1,0 +1,75 @@
+/* What the C files of the binding share: object layouts, the module's state, small tools. Included first everywhere. */
+#ifndef SHMJET_NATIVE_H
+#define SHMJET_NATIVE_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "doorbell.h"
+#include "hash.h"
+#include "ring.h"
+
+#define HIDDEN __attribute__((visibility("hidden")))
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+/* Kinds of record and codecs that C itself must tell apart; shmjet/ring/frames.py has the whole list. */
+enum { KIND_ITEMS = 1, KIND_WATERMARK = 2, KIND_BARRIER = 3, KIND_DONE = 4 };
+enum { CODEC_COLUMNS = 1 };
+
+/* There are no C globals: types and the error class live in the module. */
+typedef struct {
+    PyTypeObject *codec, *doorbell, *producer, *consumer, *poller;
+    PyObject *corrupt_error;
+} native_state_t;
+
+typedef struct {
+    PyObject_HEAD
+    Py_buffer view;
+    int is_open;
+    doorbell_t *bell; /* NULL once closed */
+} Doorbell;
+
+typedef struct {
+    PyObject_HEAD
+    Py_buffer view;
+    int is_open;
+    ring_producer_t ring; /* ring.shared is NULL once closed */
+    Doorbell *bell;       /* the consumer's; may be NULL */
+    PyTypeObject *codec_type;
+    PyObject *corrupt_error;
+    double item_bytes; /* learned mean size of an encoded item */
+    int blocked;
+} RingProducer;
+
+typedef struct {
+    PyObject_HEAD
+    Py_buffer view;
+    int is_open;
+    ring_consumer_t ring;
+    Doorbell *bell; /* the producer's; may be NULL */
+    PyTypeObject *codec_type;
+    PyObject *corrupt_error;
+    ring_record_t held; /* the record handed out as a memoryview */
+    int is_holding;
+    Py_ssize_t exports;
+    int enabled;
+} RingConsumer;
+
+HIDDEN native_state_t *native_state(PyTypeObject *type);
+HIDDEN PyObject *native_type(PyObject *module, PyType_Spec *spec);
+
+/* Fills `view` with a writable buffer and checks that [offset, offset + size) lies in it, aligned to 64 bytes. */
+HIDDEN int native_map(PyObject *buffer, Py_ssize_t offset, Py_ssize_t size, Py_buffer *view, uint8_t **memory);
+
+extern PyType_Spec doorbell_spec, poller_spec, producer_spec, consumer_spec, codec_spec;
+
+HIDDEN PyObject *routing_index_of_special(PyObject *, PyObject *const *, Py_ssize_t);
+HIDDEN PyObject *routing_murmur3_32(PyObject *, PyObject *const *, Py_ssize_t);
+HIDDEN PyObject *routing_partition_of(PyObject *, PyObject *const *, Py_ssize_t);
+HIDDEN PyObject *routing_split(PyObject *, PyObject *const *, Py_ssize_t);
+
+#endif

@@ -1,0 +1,137 @@
+"""The commands of `shmjet`, for typer: what they are called, what they take, what their help says.
+
+What a command does is in a module of its own, which is imported when it is named. A function here only parses: it
+returns what is to be done, so that it is done outside of typer, which has its own ideas of what to print at Ctrl-C.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shmjet import __version__
+from shmjet.cli.outcome import CommandError, Outcome
+
+app = typer.Typer(
+    name="shmjet",
+    help="Hazelcast Jet's engine in Python: a DAG of processors over shared-memory rings, on every core of one host.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit status: 0 fine, 1 the job failed, 2 wrong usage, 130 interrupted.",
+)
+
+Task = Callable[[], int]
+"""What a command line asks for; it returns the exit status."""
+
+_PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"shmjet {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    _version: Annotated[
+        bool, typer.Option("--version", "-V", callback=_show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def wordcount(
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, folders (with all in them) and globs.")],
+    top: Annotated[int, typer.Option(min=0, metavar="N", help="How many of the most frequent words to print.")] = 20,
+    cores: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Workers to use.", show_default="all cores")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write all words to FILE as word, tab, count.")
+    ] = None,
+) -> Task:
+    """Count the words of text files. A word is what line.lower().split() gives; binary files are skipped."""
+    from shmjet.cli import wordcount as command
+
+    return partial(command.wordcount, paths, top=top, cores=cores, as_json=as_json, output=output)
+
+
+@app.command(context_settings=_PASS_ON)
+def run(
+    context: typer.Context,
+    script: Annotated[Path, typer.Argument(metavar="SCRIPT [ARGS]...", help="A Python script and its arguments.")],
+) -> Task:
+    """Run a script as Python would; a job that fails is reported without the engine's own frames."""
+    from shmjet.cli.script import run_script
+
+    return partial(run_script, script, context.args)
+
+
+@app.command(context_settings=_PASS_ON)
+def dag(
+    context: typer.Context,
+    script: Annotated[Path, typer.Argument(metavar="SCRIPT [ARGS]...", help="A Python script and its arguments.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="FILE.svg or FILE.dot; else DOT is printed.")
+    ] = None,
+) -> Task:
+    """Draw the DAG of the first job that a script submits, without running the job."""
+    from shmjet.cli.drawing import draw
+
+    arguments, destination = _split_output(context.args, output)
+    return partial(draw, script, arguments, destination)
+
+
+@app.command()
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> Task:
+    """Look at this machine: what is fine for shmjet, what is not, and how to mend it."""
+    from shmjet.cli.doctor import examine
+
+    return partial(examine, as_json=as_json)
+
+
+def _split_output(arguments: list[str], output: Path | None) -> tuple[list[str], Path | None]:
+    """Find `-o FILE` behind the script too (`shmjet dag script.py -o out.svg`); what is behind `--` is the script's."""
+    rest: list[str] = []
+    remaining = iter(arguments)
+    for argument in remaining:
+        if argument == "--":
+            rest.extend(remaining)
+        elif argument in ("-o", "--output"):
+            name = next(remaining, None)
+            if name is None:
+                raise CommandError(f"{argument} needs the name of a file")
+            output = Path(name)
+        elif argument.startswith("--output="):
+            output = Path(argument.partition("=")[2])
+        else:
+            rest.append(argument)
+    return rest, output
+
+
+def run_application(arguments: list[str]) -> int:
+    """Parse `arguments`, run the command that they name and return its exit status; usage errors are explained."""
+    command = typer.main.get_command(app)
+    try:
+        asked = command.main(args=arguments, prog_name="shmjet", standalone_mode=False)
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    except typer.Exit as request:
+        return request.exit_code
+    except Exception as error:
+        if not hasattr(error, "show") or not hasattr(error, "exit_code"):
+            raise
+        error.show()  # a usage error of typer's own
+        return int(error.exit_code)
+    if callable(asked):
+        return int(asked())
+    return asked if isinstance(asked, int) else Outcome.OK

@@ -1,0 +1,67 @@
+"""The member's arenas: made when an execution needs one, kept and used again.
+
+Reserving pages costs a millisecond per few megabytes, which a short job should not pay twice. An arena is used again
+only when every process that had it mapped has said that it let go.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+
+from shmjet.ring.arena import Arena
+
+_KEPT = 256 << 20
+_WASTE = 8
+_STEP = 1 << 16
+
+
+@dataclass
+class PooledArena:
+    """An arena with the endpoints whose processes have it mapped."""
+
+    id: int
+    arena: Arena
+    attached: set[int] = field(default_factory=set)
+
+
+class ArenaPool:
+    """Arenas of one member, free and in use."""
+
+    def __init__(self) -> None:
+        self._free: list[PooledArena] = []
+        self._ids = itertools.count(1)
+
+    def acquire(self, size: int, label: str) -> PooledArena:
+        """Return an arena of at least `size` bytes, the smallest free one that fits and is not far too large.
+
+        Raises:
+            ArenaError: there is not that much shared memory.
+        """
+        fitting = [a for a in self._free if size <= a.arena.size <= max(size * _WASTE, 1 << 20)]
+        if fitting:
+            best = min(fitting, key=lambda a: a.arena.size)
+            self._free.remove(best)
+            return best
+        return PooledArena(next(self._ids), Arena.create(-(-size // _STEP) * _STEP, label=label))
+
+    def give_back(self, pooled: PooledArena) -> list[PooledArena]:
+        """Take an arena that nobody uses any more; return those that are given up for it, already closed here."""
+        self._free.append(pooled)
+        dropped = []
+        while sum(a.arena.size for a in self._free) > _KEPT:
+            oldest = self._free.pop(0)
+            oldest.arena.close()
+            dropped.append(oldest)
+        return dropped
+
+    def worker_gone(self, endpoint: int) -> None:
+        """Forget what a dead worker had mapped."""
+        for pooled in self._free:
+            pooled.attached.discard(endpoint)
+
+    def close(self) -> None:
+        """Close all free arenas."""
+        for pooled in self._free:
+            pooled.arena.close()
+        self._free.clear()

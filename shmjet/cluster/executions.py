@@ -1,0 +1,382 @@
+"""One run of a job as its member sees it: from the plan to the last word of every process that took part.
+
+A state machine driven by reports of children; it holds no clock and no socket of its own. The order is Jet's: every
+process makes and initialises its processors, all say ready, all start; the first failure anywhere stops all; the
+execution has ended when no tasklet is left anywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from shmjet._native import ring_format
+from shmjet.cluster.arenas import ArenaPool, PooledArena
+from shmjet.cluster.protocol import Submit
+from shmjet.cluster.workers import Child, Workers
+from shmjet.core import JobStatus
+from shmjet.execution.collect import edge_metrics, vertex_metrics, worker_metrics
+from shmjet.execution.control import BLOCK_SIZE
+from shmjet.execution.counters import ProcessorCounters
+from shmjet.execution.failure import worker_lost
+from shmjet.execution.layout import CANCELLED_OFFSET, HEADER_SIZE, ArenaLayout, lay_out
+from shmjet.execution.messages import (
+    Cancel,
+    Deploy,
+    Ended,
+    Failed,
+    Failure,
+    Finish,
+    Finished,
+    Forget,
+    JobPlan,
+    Probe,
+    Probed,
+    Ready,
+    Start,
+)
+from shmjet.execution.metrics import NO_METRICS, Metrics
+from shmjet.execution.plan import make_plan
+
+GRACE_S = 1.2
+"""How long a process may take to stop its part of a failed or cancelled execution before it is killed."""
+
+
+class Phase(enum.Enum):
+    """How far an execution has come."""
+
+    PROBING = enum.auto()
+    PREPARING = enum.auto()
+    RUNNING = enum.auto()
+    ENDING = enum.auto()
+    FINISHING = enum.auto()
+    OVER = enum.auto()
+
+
+@dataclass
+class MemberServices:
+    """What executions use of their member."""
+
+    workers: Workers
+    arenas: ArenaPool
+    address: str
+    partition_count: int
+    ring_memory: int
+    force_rings: bool
+
+
+@dataclass(eq=False)
+class _Part:
+    """One process' part in an execution."""
+
+    child: Child
+    ready: bool = False
+    ended: bool = False
+    finished: bool = False
+
+
+@dataclass(eq=False)
+class MasterExecution:
+    """Runs one job once.
+
+    Args:
+        id: of the execution, unique in this member.
+        job: what to run.
+        services: of the member.
+        first_worker: where processor 0 of every vertex is placed.
+        on_status: called at every change of status.
+        on_over: called when nothing of it is left anywhere.
+    """
+
+    id: int
+    job: Submit
+    services: MemberServices
+    first_worker: int
+    on_status: Callable[[MasterExecution], None]
+    on_over: Callable[[MasterExecution], None]
+    phase: Phase = Phase.PROBING
+    status: JobStatus = JobStatus.STARTING
+    failure: Failure | None = None
+    cancelled: bool = False
+    started_at: float = field(default_factory=time.time)
+    completed_at: float | None = None
+    _parts: dict[int, _Part] = field(default_factory=dict)
+    _plan: JobPlan | None = None
+    _layout: ArenaLayout | None = None
+    _arena: PooledArena | None = None
+    _final: Metrics | None = None
+    _probe: Probed | None = None
+    _killer: asyncio.TimerHandle | None = None
+
+    @property
+    def name(self) -> str:
+        """How the job is called in messages."""
+        return repr(self.job.name) if self.job.name else self.job.job_id
+
+    # -- starting -----------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Plan and deploy; a job with meta-suppliers, or of unknown manners, is looked at in a worker first."""
+        shape = self.job.shape
+        meta = [v for v, vertex in enumerate(shape.vertices) if vertex.has_meta]
+        unknown = [v for v, vertex in enumerate(shape.vertices) if vertex.cooperative is None]
+        if not meta and not unknown:
+            self._deploy(Probed(self.id, {}, []))
+            return
+        child = self.services.workers.workers[self.first_worker]
+        self._parts[child.index] = _Part(child)
+        child.send(
+            Probe(
+                self.id,
+                self.job.dag,
+                self.job.config,
+                self.job.job_id,
+                self.job.name,
+                len(self.services.workers.workers),
+                self.services.partition_count,
+                self.services.address,
+                meta,
+                unknown,
+                self.job.import_paths,
+            )
+        )
+
+    def _deploy(self, probed: Probed) -> None:
+        services, shape = self.services, self.job.shape
+        workers = services.workers.workers
+        declared = {v for v, vertex in enumerate(shape.vertices) if vertex.cooperative is False}
+        plan = self._plan = make_plan(
+            shape,
+            worker_count=len(workers),
+            non_cooperative=declared | set(probed.non_cooperative),
+            ring_memory=services.ring_memory,
+            partition_count=services.partition_count,
+            offset=self.first_worker,
+            force_rings=services.force_rings,
+        )
+        layout = self._layout = lay_out(plan)
+        try:
+            pooled = self._arena = services.arenas.acquire(layout.size, f"job-{self.id}")
+        except OSError as error:
+            self._fail(_member_failure(error))
+            self._check_ended()
+            return
+        self._format(plan, layout, pooled)
+        self.phase = Phase.PREPARING
+        endpoints = {endpoint for vertex in plan.vertices for endpoint in vertex.endpoints}
+        for endpoint in sorted(endpoints):
+            if endpoint < len(workers):
+                child = workers[endpoint]
+            else:
+                at = layout.carriers[endpoint - len(workers)]
+                child = services.workers.fork_carrier(endpoint, pooled.arena, at)
+            self._parts[endpoint] = _Part(child)
+        for endpoint, part in self._parts.items():
+            if endpoint not in endpoints:
+                part.ready = part.ended = True  # it only answered the probe
+                continue
+            attached = endpoint in pooled.attached
+            message = Deploy(
+                self.id,
+                self.job.job_id,
+                self.job.name,
+                self.job.dag,
+                plan,
+                pooled.id,
+                pooled.arena.size,
+                attached,
+                self.job.config,
+                probed.suppliers,
+                self.job.attachments,
+                self.job.import_paths,
+            )
+            part.child.send(message, () if attached else (pooled.arena.fd,))
+            if not part.child.is_carrier:
+                pooled.attached.add(endpoint)
+        self._check_ready()
+
+    def _format(self, plan: JobPlan, layout: ArenaLayout, pooled: PooledArena) -> None:
+        memory = pooled.arena.memory
+        memory[:HEADER_SIZE] = bytes(HEADER_SIZE)
+        for at in layout.carriers:
+            memory[at : at + BLOCK_SIZE] = bytes(BLOCK_SIZE)
+        for (v, _), at in layout.counters.items():
+            vertex = plan.vertices[v]
+            block = ProcessorCounters(memory, at, vertex.inbound, vertex.outbound)
+            block.reset()
+            block.release()
+        for (e, _, _), at in layout.rings.items():
+            ring_format(memory, at, layout.ring_capacity, plan.edges[e].queue_size)
+
+    # -- reports ------------------------------------------------------------------------------------------------
+
+    def report(self, child: Child, message: Any) -> None:
+        """Take what a child reports about this execution."""
+        part = self._parts.get(child.index)
+        if part is None or part.child is not child:
+            return
+        match message:
+            case Probed():
+                part.ended = True
+                if self.failure is None and not self.cancelled:
+                    self._deploy(message)
+                else:
+                    self._check_ended()
+            case Ready():
+                part.ready = True
+                self._check_ready()
+            case Failed():
+                if self.phase is Phase.PROBING:
+                    part.ended = True
+                self._fail(message.failure)
+                self._check_ended()
+            case Ended():
+                part.ended = True
+                part.ready = True
+                self._check_ended()
+            case Finished():
+                part.finished = True
+                self._check_over()
+
+    def child_lost(self, child: Child) -> bool:
+        """Take the death of a process; returns whether it took part."""
+        part = self._parts.get(child.index)
+        if part is None or part.child is not child:
+            return False
+        running = not part.ended
+        if self._arena is not None:
+            self._arena.attached.discard(child.index)
+        part.ready = part.ended = part.finished = True
+        if running and self.phase not in (Phase.FINISHING, Phase.OVER):
+            self._fail(self._loss(child))
+        self._check_ended()
+        self._check_over()
+        return True
+
+    def _loss(self, child: Child) -> Failure:
+        vertices = []
+        if self._plan is not None:
+            vertices = [vertex.name for vertex in self._plan.vertices if child.index in vertex.endpoints]
+        status = child.status if child.status is not None else -9
+        return worker_lost(
+            worker=child.index,
+            pid=child.pid,
+            signal=-status if status < 0 else 0,
+            status=status,
+            vertices=vertices,
+            carrier=child.is_carrier,
+            killed_for=child.killed_for if child.killed_for != self.name else None,
+        )
+
+    def cancel(self) -> None:
+        """Ask for the end; `on_status` tells when it has come."""
+        if self.phase in (Phase.ENDING, Phase.FINISHING, Phase.OVER):
+            return
+        self.cancelled = True
+        self._stop_all()
+        self._check_ended()
+
+    # -- transitions --------------------------------------------------------------------------------------------
+
+    def _check_ready(self) -> None:
+        if self.phase is not Phase.PREPARING or self.cancelled or self.failure is not None:
+            return
+        if all(part.ready for part in self._parts.values()):
+            self.phase = Phase.RUNNING
+            self._set_status(JobStatus.RUNNING)
+            for part in self._parts.values():
+                if not part.ended:
+                    part.child.send(Start(self.id))
+            self._check_ended()
+
+    def _fail(self, failure: Failure) -> None:
+        if self.failure is None and not self.cancelled:
+            self.failure = failure
+        self._stop_all()
+
+    def _stop_all(self) -> None:
+        if self._killer is not None:
+            return
+        if self._arena is not None:
+            self._arena.arena.memory[CANCELLED_OFFSET] = 1
+        for part in self._parts.values():
+            if not part.ended:
+                part.child.send(Cancel(self.id))
+        self._killer = asyncio.get_running_loop().call_later(GRACE_S, self._kill_stuck)
+
+    def _kill_stuck(self) -> None:
+        for part in list(self._parts.values()):
+            if not part.ended and not part.child.lost:
+                part.child.killed_for = self.name
+                self.services.workers.kill(part.child)
+
+    def _check_ended(self) -> None:
+        if self.phase in (Phase.FINISHING, Phase.OVER) or not all(part.ended for part in self._parts.values()):
+            return
+        if self.phase is not Phase.RUNNING and self.failure is None and not self.cancelled:
+            return
+        if self._killer is not None:
+            self._killer.cancel()
+        self.phase = Phase.FINISHING
+        self.completed_at = time.time()
+        self._final = self.metrics()
+        error = self.failure.text if self.failure is not None else "the job was cancelled" if self.cancelled else None
+        for part in self._parts.values():
+            if part.child.lost:
+                part.finished = True
+            else:
+                part.child.send(Finish(self.id, error))
+        failed = self.failure is not None or self.cancelled
+        self._set_status(JobStatus.FAILED if failed else JobStatus.COMPLETED)
+        self._check_over()
+
+    def _check_over(self) -> None:
+        if self.phase is not Phase.FINISHING or not all(part.finished for part in self._parts.values()):
+            return
+        self.phase = Phase.OVER
+        for part in self._parts.values():
+            if part.child.is_carrier and not part.child.lost:
+                self.services.workers.stop_carrier(part.child)
+        pooled, self._arena = self._arena, None
+        if pooled is not None:
+            self._give_back(pooled)
+        self._parts.clear()
+        self.on_over(self)
+
+    def _give_back(self, pooled: PooledArena) -> None:
+        for dropped in self.services.arenas.give_back(pooled):
+            for child in self.services.workers.workers:
+                if child.index in dropped.attached:
+                    child.send(Forget(dropped.id))
+
+    def _set_status(self, status: JobStatus) -> None:
+        self.status = status
+        self.on_status(self)
+
+    # -- looking ------------------------------------------------------------------------------------------------
+
+    def metrics(self) -> Metrics:
+        """Return the metrics as they are now, or as they were at the end."""
+        if self._final is not None:
+            return self._final
+        if self._plan is None or self._layout is None or self._arena is None:
+            return NO_METRICS
+        memory = self._arena.arena.memory
+        return Metrics(
+            vertices=vertex_metrics(self._plan, self._layout, memory),
+            edges=edge_metrics(self._plan, self._layout, memory),
+            workers=[
+                worker_metrics(child.index, child.core, child.block) for child in self.services.workers.workers
+            ],
+            execution_start_time=self.started_at,
+            execution_completion_time=self.completed_at,
+        )
+
+
+def _member_failure(error: OSError) -> Failure:
+    return Failure("error", None, -1, -1, os.getpid(), type(error).__name__, str(error), [], None)

@@ -1,0 +1,58 @@
+"""The program that a member executes as its fork server, and what the forked children run.
+
+Here the floors meet: workers (floor 3) get the maps and lists (floor 5) without knowing them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import mmap
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from shmjet.cluster.logs import log_to_stderr
+from shmjet.execution.channel import Channel
+from shmjet.execution.child import pin
+from shmjet.execution.control import BLOCK_SIZE, WorkerControl
+from shmjet.execution.forkserver import serve
+from shmjet.execution.messages import Command, Fork, WorkerSettings
+from shmjet.execution.worker import Worker
+from shmjet.grid import Grid
+
+PRELOADED = ("numpy", "mmh3", "shmjet.processors")
+"""Imported here once, by name because some are of floors above, so that all children share their pages."""
+
+
+def run_child(request: Fork, fds: list[int]) -> None:
+    """Be a worker, or, with an arena in the request, a carrier, until the member lets go."""
+    log_to_stderr()
+    settings = msgspec.msgpack.decode(request.settings, type=WorkerSettings)
+    pin(request.core)
+    control = memoryview(mmap.mmap(fds[1], request.control_size))
+    os.close(fds[1])
+    if request.arena_size:
+        arena = memoryview(mmap.mmap(fds[2], request.arena_size))
+        os.close(fds[2])
+        block = WorkerControl(arena, request.doorbell_offset)
+    else:
+        block = WorkerControl(control, request.index * BLOCK_SIZE)
+    channel = Channel(socket.socket(fileno=fds[0]), Command)
+
+    def open_grid() -> Any:
+        return Grid.open(Path(settings.folder) / "grid")
+
+    Worker(request.index, channel, control, block, settings, open_grid).run()
+
+
+def main(fd: int) -> None:
+    """Serve fork requests that come in on this descriptor."""
+    for name in PRELOADED:
+        importlib.import_module(name)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    serve(socket.socket(fileno=fd), run_child)

@@ -1,0 +1,354 @@
+"""`new_instance`: a member with its workers for this process, and the client of it that users hold."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import threading
+import weakref
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import cloudpickle
+
+from shmjet.cluster.connection import Connection
+from shmjet.cluster.job import Execution, Job
+from shmjet.cluster.launch import start_member
+from shmjet.cluster.protocol import (
+    CancelExecution,
+    Describe,
+    Execute,
+    Executing,
+    ExecutionChanged,
+    GetMetrics,
+    ListJobs,
+    Shutdown,
+    Submit,
+)
+from shmjet.cluster.settings import SOCKET_NAME
+from shmjet.core import DAG, DagError, JetConfig, JobConfig, JobStatus, MemberLostError, ShmjetError
+from shmjet.execution.failure import to_exception
+from shmjet.execution.metrics import Metrics
+from shmjet.execution.plan import describe
+from shmjet.grid import Grid, IList, IMap
+
+_SHUTDOWN_S = 2.0
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of the cluster.
+
+    `address` is "local" for a member without a network; `cores` are the core numbers that its workers are pinned to;
+    `workers` are the pids of its workers.
+    """
+
+    address: str
+    uuid: str
+    pid: int
+    cores: tuple[int, ...]
+    workers: tuple[int, ...]
+    is_local: bool
+    is_coordinator: bool
+
+
+class Cluster:
+    """The members that a client sees."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """All members, the oldest, which coordinates, first.
+
+        Raises:
+            MemberLostError: the member is gone.
+        """
+        reply = self._connection.ask(Describe)
+        return (
+            Member(
+                address=reply.address,
+                uuid=reply.uuid,
+                pid=reply.pid,
+                cores=tuple(reply.cores),
+                workers=tuple(reply.workers),
+                is_local=True,
+                is_coordinator=True,
+            ),
+        )
+
+
+class JetInstance:
+    """A running member with its workers, and the way to use it; made by `new_instance`.
+
+    All methods may be called from any thread. Leaving the `with` block, `shutdown` and the end of the process that
+    made it end the instance: jobs that still run are cancelled, maps and lists are gone.
+
+    Example:
+        >>> with shmjet.new_instance() as jet:               # doctest: +SKIP
+        ...     jet.new_job(dag).run()
+        ...     print(dict(jet.get_map("counts")))
+    """
+
+    def __init__(self, config: JetConfig) -> None:
+        self._config = config
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._executions: dict[int, tuple[Execution, Job]] = {}
+        self._unclaimed: dict[int, list[ExecutionChanged]] = {}
+        self._jobs: weakref.WeakValueDictionary[str, Job] = weakref.WeakValueDictionary()
+        self._closed = False
+        self._lost = False
+        self._process, self._started = start_member(config)
+        self._folder = Path(self._started.folder)
+        self._connection = Connection(str(self._folder / SOCKET_NAME), self._changed, self._member_lost)
+        self._grid: Grid | None = None
+        atexit.register(self._at_exit)
+
+    @property
+    def config(self) -> JetConfig:
+        """The settings that the instance was started with."""
+        return self._config
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster: one member, unless it joined others."""
+        return Cluster(self._connection)
+
+    # -- jobs ---------------------------------------------------------------------------------------------------
+
+    def new_job(self, dag: DAG, config: JobConfig | None = None) -> Job:
+        """Make a job; nothing runs before `execute` or `run`.
+
+        Args:
+            dag: what to run; later changes of it do not matter.
+            config: how to run it.
+
+        Raises:
+            DagError: the DAG is not valid.
+            TypeError: something in it cannot be pickled; the text names the vertex.
+        """
+        if not isinstance(dag, DAG):
+            raise DagError(f"new_job() takes a DAG, got {dag!r} ({type(dag).__name__})")
+        config = JobConfig() if config is None else config
+        shape = describe(dag)
+        job_id = secrets.token_hex(8)
+        submission = {
+            "job_id": job_id,
+            "name": config.name,
+            "shape": shape,
+            "dag": _pickle_dag(dag, config),
+            "config": cloudpickle.dumps(config),
+            "attachments": self._copy_attachments(job_id, config),
+            "import_paths": [os.path.abspath(path) for path in sys.path],
+        }
+        job = Job(self, job_id, config, submission)
+        self._jobs[job_id] = job
+        return job
+
+    def _copy_attachments(self, job_id: str, config: JobConfig) -> dict[str, str]:
+        """Copy attached files into the instance's folder, so that later changes of them do not matter."""
+        copies = {}
+        for number, (key, path) in enumerate(config.attached_files.items()):
+            place = self._folder / "attachments" / job_id / str(number)
+            place.mkdir(parents=True)
+            copies[key] = str(shutil.copyfile(path, place / path.name))
+        return copies
+
+    def jobs(self) -> list[Job]:
+        """Return all jobs that have been executed, the oldest first."""
+        return [self._job_of(row) for row in self._connection.ask(ListJobs).jobs]
+
+    def job(self, name: str | None = None, id: str | None = None) -> Job | None:  # noqa: A002
+        """Return a job by name (one that runs, else the latest of that name) or by id; None when there is none."""
+        found = [job for job in self.jobs() if (id is None or job.id == id) and (name is None or job.name == name)]
+        best = [job for job in found if not job.status.is_terminal] or found
+        return best[-1] if best else None
+
+    def _job_of(self, row: Any) -> Job:
+        job = self._jobs.get(row.job_id)
+        if job is None:
+            job = Job(self, row.job_id, cloudpickle.loads(row.config))
+            self._jobs[row.job_id] = job
+        if row.execution_id is not None:
+            known = self._executions.get(row.execution_id)
+            if known is not None:
+                job.attach(known[0])
+        return job
+
+    def execute(self, job: Job) -> Execution:
+        """Run a job once more; what `Job.execute` calls."""
+        if self._closed:
+            raise ShmjetError("this instance has been shut down; start a new one with shmjet.new_instance()")
+        submission = job.take_submission()
+        if submission is not None:
+            self._connection.post(lambda number: Submit(number, **submission))
+        execution = Execution(self)
+        reply = self._connection.ask(lambda number: Execute(number, job.id))
+        assert isinstance(reply, Executing)
+        execution.started_as(reply.execution_id)
+        with self._lock:
+            early = self._unclaimed.pop(reply.execution_id, [])
+            self._executions[reply.execution_id] = (execution, job)
+        for change in early:
+            self._apply(execution, job, change)
+        if self._lost:
+            self._fail_pending()
+        return execution
+
+    def cancel_execution(self, execution_id: int) -> None:
+        """Ask the member to end an execution; what `Execution.cancel` calls."""
+        self._connection.ask(lambda number: CancelExecution(number, execution_id))
+
+    def execution_metrics(self, execution_id: int) -> Metrics:
+        """Ask the member for metrics; what `Execution.metrics` calls."""
+        metrics: Metrics = self._connection.ask(lambda number: GetMetrics(number, execution_id)).metrics
+        return metrics
+
+    def _changed(self, change: ExecutionChanged) -> None:
+        with self._lock:
+            known = self._executions.get(change.execution_id)
+            if known is None:
+                self._unclaimed.setdefault(change.execution_id, []).append(change)
+                return
+        self._apply(*known, change)
+
+    def _apply(self, execution: Execution, job: Job, change: ExecutionChanged) -> None:
+        error = None
+        if change.failure is not None and not change.cancelled:
+            name = repr(job.name) if job.name else job.id
+            error = to_exception(change.failure, member="local", job=name)
+        execution.changed(JobStatus(change.status), change.cancelled, error)
+
+    def _member_lost(self) -> None:
+        self._lost = True
+        self._fail_pending()
+
+    def _fail_pending(self) -> None:
+        with self._lock:
+            pending = [execution for execution, _ in self._executions.values() if not execution.done()]
+        for execution in pending:
+            if self._closed:
+                execution.changed(JobStatus.FAILED, True, None)
+            else:
+                text = f"the member (pid {self._process.pid}) was lost while the job ran"
+                execution.changed(JobStatus.FAILED, False, MemberLostError(text))
+
+    # -- maps and lists -----------------------------------------------------------------------------------------
+
+    def _open_grid(self) -> Grid:
+        if self._closed:
+            raise ShmjetError("this instance has been shut down; its maps and lists are gone")
+        with self._lock:
+            if self._grid is None:
+                self._grid = Grid.open(self._folder / "grid")
+            return self._grid
+
+    def get_map(self, name: str) -> IMap[Any, Any]:
+        """Return the map of that name; it comes into being when it is first written to."""
+        return self._open_grid().get_map(name)
+
+    def get_list(self, name: str) -> IList[Any]:
+        """Return the list of that name; it comes into being when it is first written to."""
+        return self._open_grid().get_list(name)
+
+    # -- end ----------------------------------------------------------------------------------------------------
+
+    def shutdown(self) -> None:
+        """End the instance: cancel what runs, stop all its processes, remove its maps. May be called twice."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        atexit.unregister(self._at_exit)
+        if os.getpid() != self._pid:  # a forked child's copy: the instance is the parent's
+            return
+        with contextlib.suppress(MemberLostError, TimeoutError):
+            self._connection.post(Shutdown).result(_SHUTDOWN_S)
+        if self._grid is not None:
+            self._grid.close()
+        self._connection.close()
+        try:
+            self._process.wait(_SHUTDOWN_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _at_exit(self) -> None:
+        if os.getpid() == self._pid:
+            self.shutdown()
+
+    def __enter__(self) -> JetInstance:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.shutdown()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "lost" if self._lost else f"member pid {self._process.pid}"
+        return f"<JetInstance {self._config.cluster_name!r} {state}>"
+
+
+def _pickle_dag(dag: DAG, config: JobConfig) -> bytes:
+    """Pickle a DAG with the code of the config's modules by value."""
+    modules = config.modules
+    already = set(cloudpickle.list_registry_pickle_by_value())
+    added = [module for module in modules if module.__name__ not in already]
+    for module in added:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        data: bytes = cloudpickle.dumps(dag, protocol=5)
+        return data
+    except Exception as error:
+        raise _explain(dag, error) from error
+    finally:
+        for module in added:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+def _explain(dag: DAG, error: Exception) -> Exception:
+    """Name the vertex or edge whose code cannot be pickled."""
+    for vertex in dag.vertices:
+        try:
+            cloudpickle.dumps(vertex.supplier)
+        except Exception as cause:
+            return TypeError(
+                f"vertex {vertex.name!r} cannot be sent to the workers: {cause}; "
+                "open files, locks and connections in the processor's init() instead of capturing them"
+            )
+    for edge in dag.edges:
+        try:
+            cloudpickle.dumps((edge.key_fn, edge.partitioner, edge.order_key))
+        except Exception as cause:
+            return TypeError(f"edge {edge!r} cannot be sent to the workers: {cause}")
+    return TypeError(f"the DAG cannot be sent to the workers: {error}")
+
+
+def new_instance(config: JetConfig | None = None) -> JetInstance:
+    """Start a member with its workers for this process.
+
+    Args:
+        config: settings; by default from the environment (`SHMJET_*`), else one worker per core.
+
+    Returns:
+        the instance, a context manager that ends it.
+
+    Raises:
+        ConfigError: a setting is wrong.
+        ShmjetError: the member could not start.
+
+    Example:
+        >>> jet = shmjet.new_instance(JetConfig(cores=2))    # doctest: +SKIP
+        >>> jet.shutdown()                                   # doctest: +SKIP
+    """
+    return JetInstance(JetConfig() if config is None else config)

@@ -1,0 +1,193 @@
+"""A job and its executions as a client sees them."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import CancelledError, Future
+from typing import Any, Protocol
+
+from shmjet.core import JobConfig, JobStatus, MemberLostError
+from shmjet.execution.metrics import NO_METRICS, Metrics
+
+
+class JobRunner(Protocol):
+    """What a job needs of its instance."""
+
+    def execute(self, job: Job) -> Execution: ...
+
+    def cancel_execution(self, execution_id: int) -> None: ...
+
+    def execution_metrics(self, execution_id: int) -> Metrics: ...
+
+
+class Execution(Future[None]):
+    """One run of a job: a `concurrent.futures.Future` whose result is None.
+
+    It is pending while the job runs. `cancel` asks for the end and returns True; when the last processor has been
+    closed, the future is cancelled and `result` raises `CancelledError`.
+
+    Example:
+        >>> execution = job.execute()            # doctest: +SKIP
+        >>> execution.result(timeout=60)         # doctest: +SKIP
+    """
+
+    def __init__(self, runner: JobRunner) -> None:
+        super().__init__()
+        self._runner = runner
+        self._id: int | None = None
+        self._status = JobStatus.STARTING
+        self._cancel_asked = False
+
+    @property
+    def id(self) -> int:
+        """The execution's number, unique in its member; 0 before the member has given one."""
+        return self._id or 0
+
+    @property
+    def status(self) -> JobStatus:
+        """What the member said last."""
+        return self._status
+
+    def metrics(self) -> Metrics:
+        """Return the metrics as they are now, or as they were at the end.
+
+        Raises:
+            MemberLostError: the member is gone.
+        """
+        return NO_METRICS if self._id is None else self._runner.execution_metrics(self._id)
+
+    def cancel(self) -> bool:
+        """Ask for the end of this execution.
+
+        Returns:
+            True, or False when it has ended already.
+        """
+        if self.done():
+            return super().cancelled()
+        self._cancel_asked = True
+        if self._id is not None:
+            try:
+                self._runner.cancel_execution(self._id)
+            except MemberLostError:  # the future learns of it by itself
+                return False
+        return True
+
+    def running(self) -> bool:
+        """Return True while the job is starting, running or completing."""
+        return not self.done()
+
+    # -- told by the instance -----------------------------------------------------------------------------------
+
+    def started_as(self, execution_id: int) -> None:
+        """Take the number that the member gave."""
+        self._id = execution_id
+
+    def changed(self, status: JobStatus, cancelled: bool, error: BaseException | None) -> None:
+        """Take a new status; a terminal one ends the future."""
+        self._status = status
+        if not status.is_terminal or self.done():
+            return
+        if error is not None:
+            self.set_exception(error)
+        elif cancelled:
+            super().cancel()
+            self.set_running_or_notify_cancel()
+        else:
+            self.set_result(None)
+
+    def __repr__(self) -> str:
+        return f"<Execution {self.id} {self._status.name}>"
+
+
+class Job:
+    """What to run and how: made by `new_job`; runs when it is executed, as often as wanted.
+
+    Attributes speak of the latest execution.
+
+    Example:
+        >>> with shmjet.new_instance() as jet:               # doctest: +SKIP
+        ...     jet.new_job(dag, JobConfig(name="primes")).run()
+    """
+
+    def __init__(self, runner: JobRunner, job_id: str, config: JobConfig, submission: Any = None) -> None:
+        self._runner = runner
+        self._id = job_id
+        self._config = config
+        self._submission = submission
+        self._latest: Execution | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def id(self) -> str:
+        """The job's id, 16 hexadecimal digits."""
+        return self._id
+
+    @property
+    def name(self) -> str | None:
+        """The name from its config."""
+        return self._config.name
+
+    @property
+    def config(self) -> JobConfig:
+        """Its config; changing it does not change the job."""
+        return self._config
+
+    def take_submission(self) -> Any:
+        """Return what the member has to be told before the first execution, None when it knows; for the instance."""
+        submission, self._submission = self._submission, None
+        return submission
+
+    @property
+    def status(self) -> JobStatus:
+        """The status of the latest execution; NOT_RUNNING before the first."""
+        return self._latest.status if self._latest is not None else JobStatus.NOT_RUNNING
+
+    def execute(self) -> Execution:
+        """Start the job and return at once.
+
+        Raises:
+            JobAlreadyExistsError: another job of the same name is running.
+            MemberLostError: the member is gone.
+        """
+        with self._lock:
+            self._latest = self._runner.execute(self)
+            return self._latest
+
+    def attach(self, execution: Execution) -> None:
+        """Take an execution that somebody else started as the latest; for the instance."""
+        self._latest = execution
+
+    def run(self, timeout: float | None = None) -> None:
+        """Execute the job and wait for its end.
+
+        Args:
+            timeout: seconds; the job is cancelled when they are over.
+
+        Raises:
+            JobFailedError: a processor or supplier raised; the text ends with the user's own traceback.
+            WorkerLostError: a worker died.
+            TimeoutError: `timeout` is over.
+            concurrent.futures.CancelledError: it was cancelled.
+        """
+        execution = self.execute()
+        try:
+            execution.result(timeout)
+        except (TimeoutError, KeyboardInterrupt):
+            if not execution.done():
+                execution.cancel()
+            raise
+
+    def cancel(self) -> bool:
+        """Cancel the latest execution; False when there is none or it has ended."""
+        return self._latest is not None and self._latest.cancel()
+
+    def metrics(self) -> Metrics:
+        """Return the metrics of the latest execution; empty before the first."""
+        return NO_METRICS if self._latest is None else self._latest.metrics()
+
+    def __repr__(self) -> str:
+        name = f" {self.name!r}" if self.name else ""
+        return f"<Job {self._id}{name} {self.status.name}>"
+
+
+__all__ = ["CancelledError", "Execution", "Job", "JobRunner"]

@@ -1,0 +1,89 @@
+"""Starts a member process for this process, and ends it."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from shmjet.cluster.folder import base_folder
+from shmjet.cluster.settings import MemberSettings, StartAnswer, Started
+from shmjet.core import JetConfig, ShmjetError
+
+_START_S = 60.0
+_ROOT = str(Path(__file__).resolve().parents[2])
+
+
+def member_settings(config: JetConfig) -> MemberSettings:
+    """Return what the member has to know of a config."""
+    return MemberSettings(
+        cluster_name=config.cluster_name,
+        cores=list(config.core_numbers()),
+        base_folder=str(base_folder()),
+        partition_count=config.partition_count,
+        ring_memory=config.ring_memory,
+        idle_min_ns=int(config.idle_min * 1e9),
+        idle_max_ns=int(config.idle_max * 1e9),
+        force_rings=os.environ.get("SHMJET_FORCE_RINGS", "") not in ("", "0"),
+        client_pid=os.getpid(),
+    )
+
+
+def start_member(config: JetConfig) -> tuple[subprocess.Popen[bytes], Started]:
+    """Start a member process and wait until it serves.
+
+    Raises:
+        ShmjetError: it did not come up; the text says why.
+    """
+    reader, writer = os.pipe()
+    settings = msgspec.json.encode(member_settings(config))
+    program = (
+        f"import sys; sys.path.insert(0, {_ROOT!r})\n"
+        f"from shmjet.cluster.member import main; main({settings!r}, {writer})"
+    )
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", program],
+            stdin=subprocess.DEVNULL,
+            pass_fds=[writer],
+            process_group=0,
+        )
+    except BaseException:
+        os.close(reader)
+        raise
+    finally:
+        os.close(writer)
+    try:
+        answer = _read_answer(reader, process)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    finally:
+        os.close(reader)
+    return process, answer
+
+
+def _read_answer(reader: int, process: subprocess.Popen[bytes]) -> Started:
+    deadline = time.monotonic() + _START_S
+    data = b""
+    while True:
+        ready, _, _ = select.select([reader], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            raise ShmjetError(f"the member process (pid {process.pid}) did not come up within {_START_S:.0f} s")
+        chunk = os.read(reader, 65536)
+        if not chunk:
+            break
+        data += chunk
+    if not data:
+        status = process.wait()
+        raise ShmjetError(f"the member process ended with status {status} before it was up; its messages are on stderr")
+    answer = msgspec.json.decode(data, type=StartAnswer)
+    if not isinstance(answer, Started):
+        raise ShmjetError(f"the member could not start: {answer.text}")
+    return answer

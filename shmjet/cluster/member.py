@@ -1,0 +1,320 @@
+"""The member: the control plane of one host, an asyncio loop that never touches data and never runs user code.
+
+It owns the instance's folder, the control segment, the arenas, the fork server and through it the workers; it takes
+jobs from clients over a Unix socket and ends with the process that started it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import os
+import signal
+import socket
+import struct
+import sys
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from shmjet.cluster.arenas import ArenaPool
+from shmjet.cluster.channels import LoopChannel
+from shmjet.cluster.executions import MasterExecution, MemberServices, Phase
+from shmjet.cluster.folder import InstanceFolder, sweep
+from shmjet.cluster.logs import log_to_stderr
+from shmjet.cluster.protocol import (
+    CancelExecution,
+    Describe,
+    Done,
+    Execute,
+    Executing,
+    ExecutionChanged,
+    GetMetrics,
+    JobRow,
+    JobsReply,
+    ListJobs,
+    MemberReply,
+    MetricsReply,
+    Refused,
+    Request,
+    Shutdown,
+    Submit,
+)
+from shmjet.cluster.settings import SOCKET_NAME, MemberSettings, Started, StartFailed
+from shmjet.cluster.workers import Child, Workers
+from shmjet.core import JobStatus
+from shmjet.execution import control
+from shmjet.execution.child import name_process
+from shmjet.execution.messages import WorkerSettings
+from shmjet.execution.metrics import NO_METRICS, Metrics
+from shmjet.grid import Grid
+
+_STOP_S = 0.8
+_KEPT_RESULTS = 1000
+
+logger = logging.getLogger("shmjet.member")
+
+
+@dataclass(eq=False)
+class JobRecord:
+    """A job with its executions, the newest last."""
+
+    submit: Submit
+    executions: list[MasterExecution] = field(default_factory=list)
+
+    @property
+    def status(self) -> JobStatus:
+        """The status of the newest execution."""
+        return self.executions[-1].status if self.executions else JobStatus.NOT_RUNNING
+
+
+class Member:
+    """One member.
+
+    Args:
+        settings: from the client that starts it.
+    """
+
+    def __init__(self, settings: MemberSettings) -> None:
+        self.settings = settings
+        self.uuid = str(uuid.uuid4())
+        self.address = "local"
+        base = Path(settings.base_folder)
+        sweep(base)
+        self.folder = InstanceFolder(base)
+        cores = len(os.sched_getaffinity(0))
+        spin = len(settings.cores) < cores or len(set(settings.cores)) == len(settings.cores)
+        worker_settings = WorkerSettings(
+            folder=str(self.folder.path),
+            worker_count=len(settings.cores),
+            member_address=self.address,
+            idle_min_ns=settings.idle_min_ns,
+            idle_max_ns=settings.idle_max_ns,
+            spin=spin,
+            partition_count=settings.partition_count,
+        )
+        self.workers = Workers(settings.cores, worker_settings, self._on_report, self._on_lost)
+        self._services = MemberServices(
+            self.workers,
+            ArenaPool(),
+            self.address,
+            settings.partition_count,
+            settings.ring_memory,
+            settings.force_rings,
+        )
+        self._grid_folder = self.folder.path / "grid"
+        Grid.create(self._grid_folder, settings.partition_count)
+        self._jobs: dict[str, JobRecord] = {}
+        self._executions: dict[int, MasterExecution] = {}
+        self._active: set[MasterExecution] = set()
+        self._ids = itertools.count(1)
+        self._clients: list[LoopChannel] = []
+        self._stop = asyncio.Event()
+        self._stopped_by: list[tuple[LoopChannel, int]] = []
+
+    # -- life ---------------------------------------------------------------------------------------------------
+
+    async def run(self, ready: int) -> None:
+        """Serve until a client asks for the end or the client that started this member is gone.
+
+        Args:
+            ready: descriptor on which to say that the member is up; closed then.
+        """
+        loop = asyncio.get_running_loop()
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(str(self.folder.path / SOCKET_NAME))
+        listener.listen()
+        listener.setblocking(False)
+        loop.add_reader(listener.fileno(), self._accept, listener)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._stop.set)
+        client = os.pidfd_open(self.settings.client_pid)
+        loop.add_reader(client, self._stop.set)
+        self.workers.start()
+        answer = Started(str(self.folder.path), self.uuid, os.getpid())
+        os.write(ready, msgspec.json.encode(answer))
+        os.close(ready)
+        await self._stop.wait()
+        loop.remove_reader(client)
+        os.close(client)
+        loop.remove_reader(listener.fileno())
+        listener.close()
+        await self._close()
+
+    async def _close(self) -> None:
+        for execution in list(self._active):
+            execution.cancel()
+        await self.workers.close(_STOP_S)
+        for channel, request in self._stopped_by:
+            channel.send(Done(request))
+        self._services.arenas.close()
+        self.folder.remove()
+        for channel in list(self._clients):
+            channel.close()
+
+    # -- clients ------------------------------------------------------------------------------------------------
+
+    def _accept(self, listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        _, uid, _ = struct.unpack("3i", credentials)
+        if uid not in (os.getuid(), 0):
+            logger.warning("refused a client of user %d", uid)
+            connection.close()
+            return
+        channel: LoopChannel
+
+        def received(message: Any, fds: list[int]) -> None:
+            for fd in fds:
+                os.close(fd)
+            self._serve(channel, message)
+
+        def closed() -> None:
+            self._clients.remove(channel)
+
+        channel = LoopChannel(connection, Request, received, closed)
+        channel.open()
+        self._clients.append(channel)
+
+    def _serve(self, channel: LoopChannel, request: Any) -> None:
+        try:
+            match request:
+                case Submit():
+                    self._submit(request)
+                    channel.send(Done(request.request))
+                case Execute():
+                    self._execute(channel, request)
+                case CancelExecution():
+                    execution = self._executions.get(request.execution_id)
+                    if execution is not None:
+                        execution.cancel()
+                    channel.send(Done(request.request))
+                case GetMetrics():
+                    channel.send(MetricsReply(request.request, self._metrics(request.execution_id)))
+                case ListJobs():
+                    channel.send(JobsReply(request.request, self._rows()))
+                case Describe():
+                    channel.send(self._description(request.request))
+                case Shutdown():
+                    self._stopped_by.append((channel, request.request))
+                    self._stop.set()
+        except Exception as error:
+            logger.exception("request %s failed", type(request).__name__)
+            channel.send(Refused(request.request, "ShmjetError", f"{type(error).__name__}: {error}"))
+
+    def _submit(self, request: Submit) -> None:
+        """Register a job; submitting it again changes nothing."""
+        self._jobs.setdefault(request.job_id, JobRecord(request))
+
+    def _execute(self, channel: LoopChannel, request: Execute) -> None:
+        record = self._jobs.get(request.job_id)
+        if record is None:
+            channel.send(Refused(request.request, "JobNotFoundError", f"there is no job {request.job_id!r}"))
+            return
+        name = record.submit.name
+        for other in self._jobs.values():
+            if name is not None and other is not record and other.submit.name == name and _is_active(other):
+                text = f"a job named {name!r} is running already (id {other.submit.job_id}); choose another name or cancel it"
+                channel.send(Refused(request.request, "JobAlreadyExistsError", text))
+                return
+
+        def changed(execution: MasterExecution) -> None:
+            channel.send(
+                ExecutionChanged(
+                    execution.id, execution.status.value, cancelled=execution.cancelled, failure=execution.failure
+                )
+            )
+
+        execution = MasterExecution(
+            next(self._ids), record.submit, self._services, self._first_worker(), changed, self._over
+        )
+        self._executions[execution.id] = execution
+        self._active.add(execution)
+        record.executions.append(execution)
+        channel.send(Executing(request.request, execution.id))
+        execution.start()
+
+    def _first_worker(self) -> int:
+        """Place a lone job from worker 0 on, further ones from the worker with the fewest tasklets."""
+        if not self._active:
+            return 0
+        loads = [(child.block.words[control.TASKLETS], child.index) for child in self.workers.workers]
+        return min(loads)[1]
+
+    def _over(self, execution: MasterExecution) -> None:
+        """Take an execution that has ended everywhere; of the ended ones the last `_KEPT_RESULTS` are remembered."""
+        self._active.discard(execution)
+        while len(self._executions) - len(self._active) > _KEPT_RESULTS:
+            oldest = next(e for e in self._executions.values() if e.phase is Phase.OVER)
+            del self._executions[oldest.id]
+            record = self._jobs[oldest.job.job_id]
+            record.executions.remove(oldest)
+            if not record.executions:
+                del self._jobs[oldest.job.job_id]
+
+    def _metrics(self, execution_id: int) -> Metrics:
+        execution = self._executions.get(execution_id)
+        return NO_METRICS if execution is None else execution.metrics()
+
+    def _rows(self) -> list[JobRow]:
+        return [
+            JobRow(
+                job_id,
+                record.submit.name,
+                record.status.value,
+                record.executions[-1].id if record.executions else None,
+                record.submit.config,
+            )
+            for job_id, record in self._jobs.items()
+        ]
+
+    def _description(self, request: int) -> MemberReply:
+        cores = sorted({core for core in self.settings.cores if core is not None})
+        return MemberReply(
+            request, self.uuid, self.address, os.getpid(), cores, [child.pid for child in self.workers.workers]
+        )
+
+    # -- children -----------------------------------------------------------------------------------------------
+
+    def _on_report(self, child: Child, message: Any) -> None:
+        execution = self._executions.get(message.execution_id)
+        if execution is not None:
+            execution.report(child, message)
+
+    def _on_lost(self, child: Child) -> None:
+        with contextlib.suppress(Exception):
+            Grid.after_worker_death(self._grid_folder)
+        self._services.arenas.worker_gone(child.index)
+        for execution in list(self._active):
+            execution.child_lost(child)
+
+
+def _is_active(record: JobRecord) -> bool:
+    return bool(record.executions) and not record.status.is_terminal
+
+
+def main(settings: bytes, ready: int) -> None:
+    """Be a member: the whole program of the process that a client starts."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    name_process("shmjet-member")
+    log_to_stderr()
+    try:
+        decoded = msgspec.json.decode(settings, type=MemberSettings)
+        pinned = {core for core in decoded.cores if core is not None}
+        if pinned:
+            os.sched_setaffinity(0, pinned)
+
+        async def serve() -> None:
+            await Member(decoded).run(ready)
+
+        asyncio.run(serve())
+    except Exception as error:
+        logger.exception("the member failed")
+        with contextlib.suppress(OSError):
+            os.write(ready, msgspec.json.encode(StartFailed(f"{type(error).__name__}: {error}")))
+        sys.exit(1)

@@ -1,0 +1,135 @@
+"""What a client and its member say to each other, as msgspec structs over `Channel`.
+
+Every request carries a number that its reply repeats; `ExecutionChanged` comes unasked.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from shmjet.execution.messages import Failure
+from shmjet.execution.metrics import Metrics
+from shmjet.execution.plan import JobShape
+
+
+class Submit(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Register a job. `dag` and `config` are cloudpickled; `attachments` maps ids to paths on this host."""
+
+    request: int
+    job_id: str
+    name: str | None
+    shape: JobShape
+    dag: bytes
+    config: bytes
+    attachments: dict[str, str]
+    import_paths: list[str]
+
+
+class Execute(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Run a registered job once more."""
+
+    request: int
+    job_id: str
+
+
+class CancelExecution(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Cancel one execution; `ExecutionChanged` tells when it has ended."""
+
+    request: int
+    execution_id: int
+
+
+class GetMetrics(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Ask for an execution's metrics."""
+
+    request: int
+    execution_id: int
+
+
+class ListJobs(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Ask for all jobs that the member knows."""
+
+    request: int
+
+
+class Describe(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Ask who the member is."""
+
+    request: int
+
+
+class Shutdown(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Cancel what runs and end the instance; the member closes the connection when it is done."""
+
+    request: int
+
+
+Request = Submit | Execute | CancelExecution | GetMetrics | ListJobs | Describe | Shutdown
+
+
+class Done(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The request was carried out."""
+
+    request: int
+
+
+class Executing(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The job is being executed under this number."""
+
+    request: int
+    execution_id: int
+
+
+class Refused(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The request was not carried out; `error` is the name of an error class of `shmjet.core.errors`."""
+
+    request: int
+    error: str
+    text: str
+
+
+class MetricsReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The answer to `GetMetrics`."""
+
+    request: int
+    metrics: Metrics
+
+
+class JobRow(msgspec.Struct, frozen=True, array_like=True):
+    """One job as the member knows it."""
+
+    job_id: str
+    name: str | None
+    status: str
+    execution_id: int | None
+    config: bytes
+
+
+class JobsReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The answer to `ListJobs`, oldest first."""
+
+    request: int
+    jobs: list[JobRow]
+
+
+class MemberReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The answer to `Describe`."""
+
+    request: int
+    uuid: str
+    address: str
+    pid: int
+    cores: list[int]
+    workers: list[int]
+
+
+class ExecutionChanged(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """An execution's new status (a value of `JobStatus`); `failure` with FAILED, unless it was cancelled."""
+
+    execution_id: int
+    status: str
+    cancelled: bool = False
+    failure: Failure | None = None
+
+
+Reply = Done | Executing | Refused | MetricsReply | JobsReply | MemberReply | ExecutionChanged

@@ -1,0 +1,43 @@
+"""What a client hands to the member that it starts, and what the member answers when it is up."""
+
+from __future__ import annotations
+
+import msgspec
+
+SOCKET_NAME = "member.sock"
+"""The member's socket in the instance's folder."""
+
+
+class MemberSettings(msgspec.Struct, frozen=True):
+    """The part of a `JetConfig` that a member needs, with every default decided.
+
+    `cores` has one entry per worker: the core it is pinned to. `client_pid` is watched: the member ends
+    when that process does.
+    """
+
+    cluster_name: str
+    cores: list[int | None]
+    base_folder: str
+    partition_count: int
+    ring_memory: int
+    idle_min_ns: int
+    idle_max_ns: int
+    force_rings: bool
+    client_pid: int
+
+
+class Started(msgspec.Struct, frozen=True, tag=True):
+    """The member is up; its socket and maps are in this folder."""
+
+    folder: str
+    uuid: str
+    pid: int
+
+
+class StartFailed(msgspec.Struct, frozen=True, tag=True):
+    """The member could not start."""
+
+    text: str
+
+
+StartAnswer = Started | StartFailed

@@ -1,0 +1,231 @@
+"""The member's workers and carriers: forked through the fork server, watched, replaced when they die.
+
+A death is noticed by the end of the process' channel; the fork server tells the signal a moment later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import shmjet
+from shmjet.cluster.channels import LoopChannel
+from shmjet.execution.control import BLOCK_SIZE, WorkerControl, control_size
+from shmjet.execution.messages import Exited, Fork, Forked, Hello, Report, Stop, WorkerSettings
+from shmjet.ring.arena import Arena
+
+_STATUS_WAIT_S = 0.25
+_BLAS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+logger = logging.getLogger("shmjet.member")
+
+
+@dataclass(eq=False)
+class Child:
+    """A worker or carrier process.
+
+    `index` is its endpoint in plans. `killed_for` says which execution made the member kill it, if one did.
+    """
+
+    index: int
+    core: int | None
+    block: WorkerControl
+    channel: LoopChannel
+    is_carrier: bool
+    pid: int = 0
+    status: int | None = None
+    lost: bool = False
+    stopping: bool = False
+    killed_for: str | None = None
+    exited: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def send(self, message: object, fds: Sequence[int] = ()) -> None:
+        """Queue a message and wake the process for it."""
+        if not self.lost:
+            self.channel.send(message, fds)
+            self.block.doorbell.post()
+
+
+class Workers:
+    """All children of a member.
+
+    Args:
+        cores: the core of each worker; None for a worker that is not pinned.
+        settings: passed to every child.
+        on_report: called with (child, message) for what children report.
+        on_lost: called with the child when a process has died unasked, once its status is known or overdue.
+    """
+
+    def __init__(
+        self,
+        cores: Sequence[int | None],
+        settings: WorkerSettings,
+        on_report: Callable[[Child, Any], None],
+        on_lost: Callable[[Child], None],
+    ) -> None:
+        self._settings = msgspec.msgpack.encode(settings)
+        self._on_report = on_report
+        self._on_lost = on_lost
+        self._cores = list(cores)
+        self._tokens = itertools.count(1)
+        self._by_token: dict[int, Child] = {}
+        self._by_pid: dict[int, Child] = {}
+        self._closing = False
+        self._losses: set[asyncio.Future[None]] = set()
+        self.control = Arena.create(control_size(len(cores)), label="control")
+        self._server, server_end = self._start_server()
+        self._server_channel = LoopChannel(server_end, Forked | Exited, self._on_server, self._on_server_closed)
+        self.workers: list[Child] = []
+
+    def start(self) -> None:
+        """Fork all workers; needs the running event loop."""
+        self._server_channel.open()
+        self.workers = [self._fork_worker(index) for index in range(len(self._cores))]
+
+    def _start_server(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
+        ours, theirs = socket.socketpair()
+        environment = dict(os.environ)
+        threads = os.environ.get("SHMJET_BLAS_THREADS", "1")
+        environment.update({name: threads for name in _BLAS})
+        root = str(Path(shmjet.__file__).parents[1])
+        program = (
+            f"import sys; sys.path.insert(0, {root!r})\n"
+            "from shmjet.execution.child import die_with_parent\n"
+            f"die_with_parent({os.getpid()})\n"
+            f"from shmjet.cluster.fork_main import main; main({theirs.fileno()})"
+        )
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", program], pass_fds=[theirs.fileno()], env=environment, process_group=0
+        )
+        theirs.close()
+        return process, ours
+
+    def _fork_worker(self, index: int) -> Child:
+        block = WorkerControl(self.control.memory, index * BLOCK_SIZE)
+        block.reset()
+        return self._fork(index, self._cores[index], block, (), 0, 0)
+
+    def fork_carrier(self, index: int, arena: Arena, block_offset: int) -> Child:
+        """Fork a carrier whose control block lies in an execution's arena; it is not pinned."""
+        block = WorkerControl(arena.memory, block_offset)
+        return self._fork(index, None, block, (arena.fd,), arena.size, block_offset, is_carrier=True)
+
+    def _fork(
+        self,
+        index: int,
+        core: int | None,
+        block: WorkerControl,
+        fds: Sequence[int],
+        arena_size: int,
+        offset: int,
+        is_carrier: bool = False,
+    ) -> Child:
+        ours, theirs = socket.socketpair()
+        child: Child
+
+        def report(message: Any, _: list[int]) -> None:
+            if isinstance(message, Hello):
+                return
+            self._on_report(child, message)
+
+        def closed() -> None:
+            self._channel_closed(child)
+
+        child = Child(index, core, block, LoopChannel(ours, Report, report, closed, block.doorbell.post), is_carrier)
+        token = next(self._tokens)
+        self._by_token[token] = child
+        request = Fork(token, index, core, self.control.size, self._settings, arena_size, offset)
+        own = [os.dup(fd) for fd in fds]
+        self._server_channel.send(request, [theirs.fileno(), self.control.fd, *own])
+        self._server_channel.when_flushed([theirs.detach(), *own])
+        child.channel.open()
+        return child
+
+    # -- what the fork server says ------------------------------------------------------------------------------
+
+    def _on_server(self, message: Any, _: list[int]) -> None:
+        if isinstance(message, Forked):
+            child = self._by_token.pop(message.token)
+            child.pid = message.pid
+            self._by_pid[message.pid] = child
+        elif isinstance(message, Exited):
+            gone = self._by_pid.pop(message.pid, None)
+            if gone is not None:
+                gone.status = message.status
+                gone.exited.set()
+
+    def _on_server_closed(self) -> None:
+        if not self._closing:
+            logger.critical("the fork server is gone; this member cannot go on")
+            os._exit(1)
+
+    # -- deaths -------------------------------------------------------------------------------------------------
+
+    def _channel_closed(self, child: Child) -> None:
+        if child.lost:
+            return
+        child.lost = True
+        child.channel.close()
+        if not child.stopping and not self._closing:
+            loss = asyncio.ensure_future(self._report_loss(child))
+            self._losses.add(loss)
+            loss.add_done_callback(self._loss_reported)
+
+    async def _report_loss(self, child: Child) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(child.exited.wait(), _STATUS_WAIT_S)
+        if child.status is None and child.pid:  # it closed its channel, but lives
+            self.kill(child)
+        if not child.is_carrier:
+            self.workers[child.index] = self._fork_worker(child.index)
+        self._on_lost(child)
+
+    def _loss_reported(self, loss: asyncio.Future[None]) -> None:
+        self._losses.discard(loss)
+        if not loss.cancelled() and loss.exception() is not None:
+            logger.error("the loss of a worker could not be dealt with", exc_info=loss.exception())
+
+    def kill(self, child: Child) -> None:
+        """Kill a child for good."""
+        if child.pid and child.status is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child.pid, signal.SIGKILL)
+
+    def stop_carrier(self, child: Child) -> None:
+        """Let a carrier whose execution has ended go."""
+        child.stopping = True
+        child.send(Stop())
+
+    async def close(self, grace_s: float) -> None:
+        """Stop all children, kill those that are still there after `grace_s`, and end the fork server."""
+        self._closing = True
+        children = [*self._by_pid.values(), *self._by_token.values()]
+        for child in children:
+            child.stopping = True
+            child.send(Stop())
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.gather(*(child.exited.wait() for child in children)), grace_s)
+        for child in children:
+            self.kill(child)
+        self._server_channel.close()
+        try:
+            await asyncio.to_thread(self._server.wait, 1)
+        except subprocess.TimeoutExpired:
+            self._server.kill()
+            self._server.wait()
+        for child in children:
+            child.channel.close()
+            child.block.release()

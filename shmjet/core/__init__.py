@@ -1,0 +1,87 @@
+"""The model of a computation: DAG, processor contract, inbox and outbox, traversers, keys, watermarks, errors.
+
+Floor 2. It describes and holds, and it is pure: no process, thread, socket, clock or file is known here. What it needs
+of a higher floor is a `Protocol` (`DataGrid`) that the higher floor fulfils.
+"""
+
+from shmjet.core.abstract_processor import AbstractProcessor, FlatMapper
+from shmjet.core.config import JetConfig
+from shmjet.core.context import DataGrid, MetaSupplierContext, ProcessorContext, SupplierContext
+from shmjet.core.dag import DAG
+from shmjet.core.edge import Edge, EdgeConfig, Routing, between, from_
+from shmjet.core.errors import (
+    AuthenticationError,
+    BatchError,
+    ConfigError,
+    DagError,
+    JobAlreadyExistsError,
+    JobFailedError,
+    JobNotFoundError,
+    MemberLostError,
+    OutboxError,
+    PartitionError,
+    PlanError,
+    ProcessorError,
+    RestartableError,
+    ShmjetError,
+    WatermarkError,
+    WorkerLostError,
+)
+from shmjet.core.inbox import Inbox
+from shmjet.core.job import JobConfig, JobStatus, ProcessingGuarantee
+from shmjet.core.keys import default_partitioner, partition_id
+from shmjet.core.outbox import Outbox
+from shmjet.core.processor import Processor, ProcessorMetaSupplier, ProcessorSupplier, make_processors
+from shmjet.core.traverser import Traverser, traverse
+from shmjet.core.vertex import Vertex
+from shmjet.core.watermark import WatermarkCoalescer
+from shmjet.ring.marks import IDLE, Watermark
+
+__all__ = [
+    "DAG",
+    "IDLE",
+    "AbstractProcessor",
+    "AuthenticationError",
+    "BatchError",
+    "ConfigError",
+    "DagError",
+    "DataGrid",
+    "Edge",
+    "EdgeConfig",
+    "FlatMapper",
+    "Inbox",
+    "JetConfig",
+    "JobAlreadyExistsError",
+    "JobConfig",
+    "JobFailedError",
+    "JobNotFoundError",
+    "JobStatus",
+    "MemberLostError",
+    "MetaSupplierContext",
+    "Outbox",
+    "OutboxError",
+    "PartitionError",
+    "PlanError",
+    "ProcessingGuarantee",
+    "Processor",
+    "ProcessorContext",
+    "ProcessorError",
+    "ProcessorMetaSupplier",
+    "ProcessorSupplier",
+    "RestartableError",
+    "Routing",
+    "ShmjetError",
+    "SupplierContext",
+    "Traverser",
+    "Vertex",
+    "Watermark",
+    "WatermarkCoalescer",
+    "WatermarkError",
+    "WorkerLostError",
+    "between",
+    "default_partitioner",
+    "from_",
+    "make_processors",
+    "partition_id",
+    "traverse",
+]

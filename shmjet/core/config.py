@@ -1,0 +1,309 @@
+"""`JetConfig`: the settings of an instance, from arguments, environment, a file and defaults, in that order.
+
+Each field is described once, in `_FIELDS`: its default, how its text in the environment is read, and what it may be.
+Nothing is started or looked up here, except which cores this process may use, when asked.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from shmjet.core.checks import check_at_least
+from shmjet.core.errors import ConfigError
+
+_UNSET: Any = type("Unset", (), {"__repr__": lambda self: "UNSET"})()
+_PREFIX = "SHMJET_"
+_MOST_PARTITIONS = 65535
+
+
+@dataclass(frozen=True, kw_only=True)
+class JetConfig:
+    """Settings of a member; frozen and checked.
+
+    A field that is not given is taken from the environment (`SHMJET_CORES=4`; lists as `a,b`), else from the file
+    (`from_toml`), else its default.
+
+    Args:
+        cluster_name: members of one name find each other (default "dev").
+        cores: None for all that the process may use, a number of workers, or a list of core numbers, one per worker.
+        bind: None for no network, or "host:port" to join a cluster; needs a `secret`.
+        members: addresses ("host:port") of members to join.
+        discovery: how else members are found, None for not at all.
+        secret: what members and clients prove to each other that they know; text or bytes.
+        tls: None, or a mapping of TLS settings.
+        partition_count: number of partitions of maps and edges, 1 to 65535 (default 271).
+        backup_count: copies of each partition on other members, 0 to 6 (default 1).
+        storage: "memory", or a directory in which maps, job records and snapshots survive.
+        flow_control_period: seconds between flow-control messages, above 0 (default 0.1).
+        idle_min: seconds that an idle worker spins before it sleeps (default 50e-6).
+        idle_max: seconds at most between two looks at something outside that cannot wake a worker (default 1e-3).
+        work_stealing: whether a worker that runs dry takes over tasklets of others (default True).
+        scale_up_delay: seconds to wait for more members before jobs are restarted on them (default 10.0).
+        ring_memory: upper bound in bytes for all rings of one job, at least 1 MiB (default 256 MiB).
+
+    Raises:
+        ConfigError: an unknown field, a wrong type or range; the text names the field and where its value came from.
+
+    Example:
+        >>> JetConfig(cores=4).partition_count
+        271
+    """
+
+    cluster_name: str = _UNSET
+    cores: int | Sequence[int] | None = _UNSET
+    bind: str | None = _UNSET
+    members: Sequence[str] = _UNSET
+    discovery: str | None = _UNSET
+    secret: str | bytes | None = _UNSET
+    tls: Mapping[str, Any] | None = _UNSET
+    partition_count: int = _UNSET
+    backup_count: int = _UNSET
+    storage: str = _UNSET
+    flow_control_period: float = _UNSET
+    idle_min: float = _UNSET
+    idle_max: float = _UNSET
+    work_stealing: bool = _UNSET
+    scale_up_delay: float = _UNSET
+    ring_memory: int = _UNSET
+
+    def __post_init__(self) -> None:
+        for name, description in _FIELDS.items():
+            value, source = getattr(self, name), ""
+            if value is _UNSET:
+                value, source = _from_environment(name, description)
+            object.__setattr__(self, name, description.check(f"JetConfig.{name}{source}", value))
+        if self.idle_max < self.idle_min:
+            raise ConfigError(f"JetConfig.idle_max ({self.idle_max}) must not be below idle_min ({self.idle_min})")
+        if self.bind is not None and not self.secret:
+            raise ConfigError(
+                f"JetConfig.bind is {self.bind!r}, but no secret is set; a member opens no port without one: "
+                "pass secret= or set SHMJET_SECRET"
+            )
+
+    @classmethod
+    def from_toml(cls, path: str | Path, **overrides: Any) -> JetConfig:
+        """Read settings from a TOML file whose keys are the fields' names.
+
+        Args:
+            path: the file.
+            overrides: fields that are stronger than environment and file.
+
+        Raises:
+            ConfigError: the file cannot be read or parsed, or a value is wrong; the text names file and field.
+
+        Example:
+            >>> JetConfig.from_toml("jet.toml", cores=2)       # doctest: +SKIP
+        """
+        try:
+            with open(path, "rb") as file:
+                read = tomllib.load(file)
+        except OSError as error:
+            raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"{str(path)!r} is no valid TOML: {error}") from error
+        settings: dict[str, Any] = {}
+        for name, value in read.items():
+            if name not in _FIELDS:
+                raise ConfigError(f"{str(path)!r}: {_unknown(name)}")
+            checked = _FIELDS[name].check(f"{name} in {str(path)!r}", value)
+            if _PREFIX + name.upper() not in os.environ:
+                settings[name] = checked
+        for name in overrides:
+            if name not in _FIELDS:
+                raise ConfigError(f"JetConfig.from_toml(): {_unknown(name)}")
+        return cls(**{**settings, **overrides})
+
+    def core_numbers(self) -> tuple[int, ...]:
+        """Return the core of each worker; where there are more workers than cores, several share one.
+
+        Raises:
+            ConfigError: a core of the list may not be used by this process.
+        """
+        allowed = sorted(os.sched_getaffinity(0))
+        if self.cores is None:
+            return tuple(allowed)
+        if isinstance(self.cores, int):
+            return tuple(allowed[i % len(allowed)] for i in range(self.cores))
+        for core in self.cores:
+            if core not in allowed:
+                raise ConfigError(f"JetConfig.cores names core {core}, but this process may use only {allowed}")
+        return tuple(self.cores)
+
+    def __repr__(self) -> str:
+        shown = []
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value != _FIELDS[field.name].default:
+                shown.append(f"{field.name}={'***' if field.name == 'secret' else repr(value)}")
+        return f"JetConfig({', '.join(shown)})"
+
+
+@dataclass(frozen=True)
+class _Field:
+    default: Any
+    read: Callable[[str], Any]
+    """Turns the text of an environment variable into a value; ValueError when it cannot."""
+    check: Callable[[str, Any], Any]
+    """Returns the value in its final form; ConfigError when it is wrong."""
+
+
+def _from_environment(name: str, description: _Field) -> tuple[Any, str]:
+    variable = _PREFIX + name.upper()
+    text = os.environ.get(variable)
+    if text is None:
+        return description.default, ""
+    try:
+        return description.read(text), f" (from {variable})"
+    except ValueError:
+        shown = "a value" if name == "secret" else repr(text)
+        raise ConfigError(f"JetConfig.{name} (from {variable}): cannot read {shown}") from None
+
+
+def _unknown(name: str) -> str:
+    near = difflib.get_close_matches(name, _FIELDS, n=1)
+    advice = f"did you mean {near[0]!r}?" if near else f"fields: {', '.join(_FIELDS)}"
+    return f"there is no setting {name!r}; {advice}"
+
+
+def _read_list(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _read_cores(text: str) -> int | list[int] | None:
+    """Read `4` (workers), `0,2,4` or `0-3,8` (core numbers; one alone as `2,`), or nothing (all)."""
+    if not text.strip():
+        return None
+    if "," not in text and "-" not in text.strip()[1:]:
+        return int(text)
+    cores: list[int] = []
+    for part in _read_list(text):
+        first, dash, last = part.partition("-")
+        cores += range(int(first), int(last) + 1) if dash and first else [int(part)]
+    return cores
+
+
+def _read_bool(text: str) -> bool:
+    known = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    if text.strip().lower() not in known:
+        raise ValueError(text)
+    return known[text.strip().lower()]
+
+
+def _read_table(text: str) -> dict[str, str]:
+    """Read `key=value,key=value`."""
+    return dict(_pair(part) for part in _read_list(text))
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise ValueError(text)
+    return key.strip(), value.strip()
+
+
+def _text(where: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"{where} must be a non-empty text, got {value!r}")
+    return value
+
+
+def _optional_text(where: str, value: Any) -> str | None:
+    return None if value is None else _text(where, value)
+
+
+def _storage(where: str, value: Any) -> str:
+    return _text(where, os.fspath(value) if isinstance(value, os.PathLike) else value)
+
+
+def _address(where: str, value: Any) -> str:
+    host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise ConfigError(f"{where} must be an address such as '10.0.0.5:5701', got {value!r}")
+    return str(value)
+
+
+def _optional_address(where: str, value: Any) -> str | None:
+    return None if value is None else _address(where, value)
+
+
+def _addresses(where: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+        raise ConfigError(f"{where} must be a list of addresses such as ['10.0.0.5:5701'], got {value!r}")
+    return tuple(_address(where, address) for address in value)
+
+
+def _secret(where: str, value: Any) -> str | bytes | None:
+    if value is not None and (not isinstance(value, str | bytes) or not value):
+        raise ConfigError(f"{where} must be a non-empty text or bytes, got one of type {type(value).__name__}")
+    return value
+
+
+def _mapping(where: str, value: Any) -> Mapping[str, Any] | None:
+    if value is not None and not isinstance(value, Mapping):
+        raise ConfigError(f"{where} must be a mapping of settings or None, got {value!r}")
+    return value
+
+
+def _cores(where: str, value: Any) -> int | tuple[int, ...] | None:
+    if value is None:
+        return None
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        numbers = tuple(check_at_least(f"{where}: a core number", core, 0) for core in value)
+        if not numbers or len(set(numbers)) < len(numbers):
+            raise ConfigError(f"{where} must list at least one core number and none twice, got {value!r}")
+        return numbers
+    return check_at_least(where, value, 1)
+
+
+def _flag(where: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{where} must be True or False, got {value!r}")
+    return value
+
+
+def _integer(least: int, most: int | None = None) -> Callable[[str, Any], int]:
+    def check(where: str, value: Any) -> int:
+        number = check_at_least(where, value, least)
+        if most is not None and number > most:
+            raise ConfigError(f"{where} must be at most {most}, got {number}")
+        return number
+
+    return check
+
+
+def _seconds(*, zero: bool) -> Callable[[str, Any], float]:
+    def check(where: str, value: Any) -> float:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not 0 <= value < float("inf") or (value == 0 and not zero):
+            raise ConfigError(
+                f"{where} must be a number of seconds {'of at least' if zero else 'above'} 0, got {value!r}"
+            )
+        return float(value)
+
+    return check
+
+
+_FIELDS: dict[str, _Field] = {
+    "cluster_name": _Field("dev", str, _text),
+    "cores": _Field(None, _read_cores, _cores),
+    "bind": _Field(None, str, _optional_address),
+    "members": _Field((), _read_list, _addresses),
+    "discovery": _Field(None, str, _optional_text),
+    "secret": _Field(None, str, _secret),
+    "tls": _Field(None, _read_table, _mapping),
+    "partition_count": _Field(271, int, _integer(1, _MOST_PARTITIONS)),
+    "backup_count": _Field(1, int, _integer(0, 6)),
+    "storage": _Field("memory", str, _storage),
+    "flow_control_period": _Field(0.1, float, _seconds(zero=False)),
+    "idle_min": _Field(50e-6, float, _seconds(zero=True)),
+    "idle_max": _Field(1e-3, float, _seconds(zero=False)),
+    "work_stealing": _Field(True, _read_bool, _flag),
+    "scale_up_delay": _Field(10.0, float, _seconds(zero=True)),
+    "ring_memory": _Field(256 << 20, int, _integer(1 << 20)),
+}

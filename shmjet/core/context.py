@@ -1,0 +1,120 @@
+"""What processors and their suppliers are told about where they run.
+
+Plain descriptions, made by the engine and by `shmjet.testing`; nothing here knows processes or stores. What a
+processor may want of a higher floor (the maps and lists) is a `Protocol` that the higher floor fulfils.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from shmjet.core.errors import ProcessorError
+from shmjet.core.job import JobConfig, ProcessingGuarantee
+
+_LOGGER = logging.getLogger("shmjet")
+
+
+class DataGrid(Protocol):
+    """The maps and lists of a member, as processors see them."""
+
+    def get_map(self, name: str) -> Any:
+        """Return the map of that name; it is made when it is first written to."""
+
+    def get_list(self, name: str) -> Any:
+        """Return the list of that name; it is made when it is first written to."""
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class _VertexContext:
+    """What everything that belongs to one vertex of one execution may know.
+
+    Args:
+        vertex_name: the vertex' name.
+        logger: for messages of user code; they reach the member's log.
+        local_parallelism: processors of the vertex on this member.
+        total_parallelism: processors of the vertex on all members.
+        member_index: this member's place among the execution's members, from 0.
+        member_count: members that take part.
+        job_id: the job's id in text form.
+        job_config: the job's settings.
+        partition_count: number of partitions of edges and maps.
+        attached_files: id -> path, as given with `JobConfig.attach_file`, readable here.
+        grid: the member's maps and lists, None where there are none.
+    """
+
+    vertex_name: str = ""
+    logger: logging.Logger = _LOGGER
+    local_parallelism: int = 1
+    total_parallelism: int = 1
+    member_index: int = 0
+    member_count: int = 1
+    job_id: str = ""
+    job_config: JobConfig = field(default_factory=JobConfig)
+    partition_count: int = 271
+    attached_files: Mapping[str, Path] = field(default_factory=dict)
+    grid: DataGrid | None = None
+
+    @property
+    def processing_guarantee(self) -> ProcessingGuarantee:
+        """The job's processing guarantee."""
+        return self.job_config.processing_guarantee
+
+    def attached_file(self, id: str) -> Path:  # noqa: A002
+        """Return the path at which a file attached to the job can be read.
+
+        Args:
+            id: as given to `JobConfig.attach_file`; by default the file's name.
+
+        Raises:
+            ProcessorError: nothing is attached under that id; the text lists the ids.
+        """
+        try:
+            return self.attached_files[id]
+        except KeyError:
+            known = ", ".join(map(repr, self.attached_files)) or "nothing"
+            raise ProcessorError(
+                f"vertex {self.vertex_name!r}: no file {id!r} is attached to the job; attached: {known}"
+            ) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetaSupplierContext(_VertexContext):
+    """Passed to `ProcessorMetaSupplier.init`, once per execution, on the coordinator."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SupplierContext(_VertexContext):
+    """Passed to `ProcessorSupplier.init`, in every process that hosts processors of the vertex."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessorContext(_VertexContext):
+    """Passed to `Processor.init`.
+
+    Args:
+        local_index: the processor's place among those of its vertex on this member, from 0.
+        global_index: its place among those on all members: `member_index * local_parallelism + local_index`.
+        cancelled: says whether the execution is being cancelled; `is_cancelled` calls it.
+
+    Example:
+        >>> context = ProcessorContext(vertex_name="numbers", local_index=1, global_index=1, local_parallelism=2)
+        >>> context.local_index, context.is_cancelled
+        (1, False)
+    """
+
+    local_index: int = 0
+    global_index: int = 0
+    cancelled: Callable[[], bool] = _never
+
+    @property
+    def is_cancelled(self) -> bool:
+        """True once the execution is being cancelled; a non-cooperative processor should look at it often."""
+        return self.cancelled()

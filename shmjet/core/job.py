@@ -1,0 +1,172 @@
+"""How a job is to be run: its settings, its guarantee, and the states it goes through.
+
+A description that travels with the DAG. It must not know how jobs are run.
+"""
+
+from __future__ import annotations
+
+import enum
+import sys
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from shmjet.core.checks import check_at_least
+from shmjet.core.errors import ConfigError
+
+
+class ProcessingGuarantee(enum.Enum):
+    """What a fault may do to the items that were under way."""
+
+    NONE = "none"
+    """No snapshots are taken; after a fault the job fails."""
+
+    AT_LEAST_ONCE = "at_least_once"
+    """Nothing is lost; some items may be processed again."""
+
+    EXACTLY_ONCE = "exactly_once"
+    """State reflects every item exactly once."""
+
+
+class JobStatus(enum.Enum):
+    """Where a job is in its life."""
+
+    NOT_RUNNING = "not_running"
+    STARTING = "starting"
+    RUNNING = "running"
+    SUSPENDED = "suspended"
+    COMPLETING = "completing"
+    FAILED = "failed"
+    COMPLETED = "completed"
+
+    @property
+    def is_terminal(self) -> bool:
+        """True when the job has ended and will not run again by itself."""
+        return self in (JobStatus.FAILED, JobStatus.COMPLETED)
+
+
+@dataclass
+class JobConfig:
+    """Settings of one job; not frozen, and checked whenever a field is set.
+
+    Args:
+        name: what the job is called; no two jobs that have not ended may share a name.
+        processing_guarantee: see `ProcessingGuarantee`.
+        snapshot_interval: seconds from the end of one snapshot to the start of the next; above 0.
+        auto_scaling: restart the job on the new set of members when one joins or leaves.
+        suspend_on_failure: suspend the job instead of failing it.
+        split_brain_protection: run only where more than half of the members are.
+        initial_snapshot_name: an exported snapshot to start from.
+        intermediate_partitions: partition count of a pipeline's intermediate streams; at least 1, None: planned.
+
+    Raises:
+        ConfigError: a field has a wrong type or range; the text names it.
+
+    Example:
+        >>> config = JobConfig(name="primes", snapshot_interval=5)
+        >>> config.snapshot_interval = 0
+        Traceback (most recent call last):
+        ...
+        shmjet.core.errors.ConfigError: JobConfig.snapshot_interval must be a number of seconds above 0, got 0
+    """
+
+    name: str | None = None
+    processing_guarantee: ProcessingGuarantee = ProcessingGuarantee.NONE
+    snapshot_interval: float = 10.0
+    auto_scaling: bool = True
+    suspend_on_failure: bool = False
+    split_brain_protection: bool = False
+    initial_snapshot_name: str | None = None
+    intermediate_partitions: int | None = None
+    modules: tuple[ModuleType, ...] = field(default=(), init=False)
+    """Modules whose code travels with the job by value; add with `add_module`. Empty after pickling."""
+    module_names: tuple[str, ...] = field(default=(), init=False)
+    """The names of these modules; they do travel."""
+    attached_files: dict[str, Path] = field(default_factory=dict, init=False)
+    """id -> absolute path on the client; add with `attach_file`."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _FIELD_NAMES:
+            known = ", ".join(sorted(_FIELD_NAMES - _ADDED))
+            raise ConfigError(f"JobConfig has no field {name!r}; fields: {known}")
+        object.__setattr__(self, name, _checked(name, value))
+
+    def add_module(self, module: ModuleType) -> JobConfig:
+        """Let the code of a module travel with the job, so that it need not be installed where the job runs.
+
+        Args:
+            module: an imported module; for a package its own `__init__` only, submodules are added one by one.
+
+        Returns:
+            this config.
+
+        Raises:
+            ConfigError: it is no module.
+        """
+        if not isinstance(module, ModuleType):
+            raise ConfigError(f"add_module() takes an imported module, got {module!r} ({type(module).__name__})")
+        if module.__name__ not in self.module_names:
+            self.modules = (*self.modules, module)
+            self.module_names = (*self.module_names, module.__name__)
+        return self
+
+    def attach_file(self, path: str | Path, id: str | None = None) -> JobConfig:  # noqa: A002
+        """Attach a file that processors find again with `context.attached_file(id)`.
+
+        Args:
+            path: an existing file on the client.
+            id: how processors ask for it; by default the file's name.
+
+        Returns:
+            this config.
+
+        Raises:
+            ConfigError: there is no such file, or the id is taken by another one.
+        """
+        file = Path(path).expanduser().resolve()
+        if not file.is_file():
+            raise ConfigError(f"attach_file(): {str(path)!r} is not a file (looked at {file})")
+        key = file.name if id is None else id
+        if not isinstance(key, str) or not key:
+            raise ConfigError(f"attach_file(): id must be a non-empty text, got {id!r}")
+        if self.attached_files.get(key, file) != file:
+            raise ConfigError(f"attach_file(): id {key!r} is taken by {self.attached_files[key]}; pass another id=")
+        self.attached_files[key] = file
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "modules": ()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    def loaded_modules(self) -> list[ModuleType]:
+        """Return the added modules that this process has loaded, by name."""
+        return [sys.modules[name] for name in self.module_names if name in sys.modules]
+
+
+_FIELD_NAMES = {f.name for f in fields(JobConfig)}
+_ADDED = {"modules", "module_names", "attached_files"}
+_BOOLS = {"auto_scaling", "suspend_on_failure", "split_brain_protection"}
+_TEXTS = {"name", "initial_snapshot_name"}
+
+
+def _checked(name: str, value: Any) -> Any:
+    where = f"JobConfig.{name}"
+    if name in _BOOLS:
+        if not isinstance(value, bool):
+            raise ConfigError(f"{where} must be True or False, got {value!r}")
+    elif name in _TEXTS:
+        if value is not None and (not isinstance(value, str) or not value):
+            raise ConfigError(f"{where} must be a non-empty text or None, got {value!r}")
+    elif name == "processing_guarantee":
+        if not isinstance(value, ProcessingGuarantee):
+            known = ", ".join(str(g) for g in ProcessingGuarantee)
+            raise ConfigError(f"{where} must be one of {known}, got {value!r}")
+    elif name == "snapshot_interval":
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
+            raise ConfigError(f"{where} must be a number of seconds above 0, got {value!r}")
+    elif name == "intermediate_partitions" and value is not None:
+        check_at_least(where, value, 1)
+    return value

@@ -1,0 +1,314 @@
+"""The outbox: where a processor puts what it emits, and where backpressure begins.
+
+One list (bucket) per outbound ordinal, drained by the engine between callbacks. A bucket refuses items above its
+high-water mark or, when the engine bounds the time of a call, above the number it allows for that call. The rules for
+a refused item are those of Jet's OutboxImpl, with one simplification: an item goes to all the ordinals it was offered
+to, or to none, so that nothing is ever half emitted. It knows nothing of lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import NoneType
+from typing import Any, NoReturn
+
+from shmjet._native import index_of_special
+from shmjet.core.errors import OutboxError
+
+DEFAULT_HIGH_WATER_MARK = 2048
+"""Items a bucket takes before it refuses; also the bound per call of a processor without outbound edges."""
+
+Ordinals = int | Sequence[int]
+
+_OPEN = 0
+"""Anything may be offered."""
+_PENDING = 1
+"""A callback ended after a refusal: the refused item comes first now."""
+_REFUSED = 2
+"""An item was refused in this callback: nothing more may be offered in it."""
+
+
+class Outbox:
+    """Takes items from one processor.
+
+    Args:
+        high_water_marks: items that each bucket takes before it refuses; one per outbound ordinal.
+
+    Example:
+        >>> outbox = Outbox([2])
+        >>> outbox.offer("a"), outbox.offer_all(["b", "c"]), outbox.buckets
+        (True, 1, [['a', 'b']])
+    """
+
+    __slots__ = (
+        "_all",
+        "_before",
+        "_caps",
+        "_item",
+        "_marks",
+        "_offered",
+        "_ordinal",
+        "_sink",
+        "_state",
+        "buckets",
+        "limit",
+    )
+
+    buckets: list[list[Any]]
+    """One list per outbound ordinal; the engine drains or replaces them. Watermarks lie among the items, in order."""
+
+    limit: int | None
+    """How many items each bucket accepts per callback, below its high-water mark; read by `begin_callback`."""
+
+    def __init__(self, high_water_marks: Sequence[int]) -> None:
+        self._marks = [int(mark) for mark in high_water_marks]
+        self.buckets = [[] for _ in self._marks]
+        self.limit = None
+        self._all = tuple(range(len(self._marks)))
+        self._caps = list(self._marks)
+        self._before = [0] * len(self._marks)
+        self._sink: list[Any] = []
+        self._state = _OPEN
+        self._item: Any = None
+        self._ordinal: Ordinals = -1
+        self._offered = 0
+
+    @property
+    def bucket_count(self) -> int:
+        """Number of outbound ordinals; with none, items offered to all (-1) are accepted and dropped."""
+        return len(self._marks)
+
+    @property
+    def has_unfinished_item(self) -> bool:
+        """True while an item has been refused and not yet been offered again with success."""
+        return self._state != _OPEN
+
+    @property
+    def accepted(self) -> int:
+        """The most items that any bucket has taken since `begin_callback`; right until the engine drains."""
+        if not self._marks:
+            return len(self._sink)
+        return max(len(bucket) - before for bucket, before in zip(self.buckets, self._before, strict=True))
+
+    def begin_callback(self) -> None:
+        """Note that a callback of the processor starts; for the engine, before each one."""
+        if self._state == _REFUSED:
+            self._state = _PENDING
+        if not self._marks:
+            self._sink.clear()
+            return
+        limit = self.limit
+        for i, bucket in enumerate(self.buckets):
+            size = len(bucket)
+            mark = self._marks[i]
+            self._before[i] = size
+            self._caps[i] = mark if limit is None or size + limit > mark else size + limit
+
+    def room(self, ordinal: Ordinals = -1) -> int:
+        """Return how many items would be accepted now for these ordinals.
+
+        Bulk processors make just so many and are never refused. 0 after a refusal in this callback.
+        """
+        if self._state == _REFUSED:
+            return 0
+        if ordinal == -1 and len(self._marks) == 1:
+            room = self._caps[0] - len(self.buckets[0])
+            return room if room > 0 else 0
+        if not self._marks and ordinal == -1:
+            cap = DEFAULT_HIGH_WATER_MARK if self.limit is None else self.limit
+            return max(0, cap - len(self._sink))
+        if isinstance(ordinal, int) and ordinal != -1:
+            self._check_ordinal(ordinal)
+            return max(0, self._caps[ordinal] - len(self.buckets[ordinal]))
+        return max(0, min((self._caps[i] - len(self.buckets[i]) for i in self._named(ordinal)), default=1 << 62))
+
+    def offer(self, item: Any, ordinal: Ordinals = -1) -> bool:
+        """Put an item into the buckets of the given ordinals: into all of them, or into none.
+
+        Args:
+            item: anything but None.
+            ordinal: -1 for all, one ordinal, or several.
+
+        Returns:
+            False when there is no room. Then leave the callback, and offer the same item to the same ordinals next.
+
+        Raises:
+            TypeError: the item is None.
+            OutboxError: another item is due first, an item was refused in this callback, or there is no such ordinal.
+        """
+        if item is not None and self._state == _OPEN:
+            buckets, caps = self.buckets, self._caps
+            if ordinal == -1:
+                if len(buckets) == 1:
+                    bucket = buckets[0]
+                    if len(bucket) < caps[0]:
+                        bucket.append(item)
+                        return True
+                elif buckets:
+                    for bucket, cap in zip(buckets, caps):  # noqa: B905
+                        if len(bucket) >= cap:
+                            break
+                    else:
+                        for bucket in buckets:
+                            bucket.append(item)
+                        return True
+            elif type(ordinal) is int and 0 <= ordinal < len(buckets):
+                bucket = buckets[ordinal]
+                if len(bucket) < caps[ordinal]:
+                    bucket.append(item)
+                    return True
+        return self._offer_slowly([item], ordinal, 0) == 1
+
+    def offer_all(self, items: Sequence[Any], ordinal: Ordinals = -1, start: int = 0) -> int:
+        """Put as many of `items[start:]` as fit, in order, into the buckets of the given ordinals.
+
+        Costs a few nanoseconds per item that is accepted, however long the list is; so keep a long list and
+        go on from the item that was refused.
+
+        Args:
+            items: a list or another sequence, without None.
+            ordinal: -1 for all, one ordinal, or several.
+            start: where to begin.
+
+        Returns:
+            how many were accepted. When that is fewer than there are, the next one is refused: leave the callback,
+            and offer from there next.
+
+        Raises:
+            TypeError: one of the items is None; or `items` is no sequence.
+            OutboxError: as `offer`.
+
+        Example:
+            >>> outbox, items = Outbox([2, 2]), [1, 2, 3]
+            >>> done = outbox.offer_all(items, [0, 1])
+            >>> outbox.buckets, items[done:]
+            ([[1, 2], [1, 2]], [3])
+        """
+        if self._state == _OPEN and start == 0 and type(items) is list:
+            buckets = self.buckets
+            if ordinal == -1 and len(buckets) == 1:
+                i = 0
+            elif type(ordinal) is int and 0 <= ordinal < len(buckets):
+                i = ordinal
+            else:
+                return self._offer_slowly(items, ordinal, 0)
+            bucket = buckets[i]
+            count = len(items)
+            if len(bucket) + count <= self._caps[i] and index_of_special(items, 0, NoneType) < 0:
+                bucket += items
+                return count
+        return self._offer_slowly(items, ordinal, start)
+
+    def _offer_slowly(self, items: Sequence[Any], ordinal: Ordinals, start: int) -> int:
+        """As `offer_all`, for every case: several buckets, no room, a refusal before."""
+        total = len(items) - start
+        if total <= 0:
+            return 0
+        if self._state != _OPEN:
+            self._check_state(items[start], ordinal)
+        count = min(self.room(ordinal), total)
+        if count:
+            chunk = items if count == len(items) else items[start : start + count]
+            if chunk.__class__ is not list:
+                chunk = list(chunk)
+            if index_of_special(chunk, 0, NoneType) >= 0:
+                self._refuse_none()
+            for i in self._named(ordinal):
+                self.buckets[i].extend(chunk)
+            if not self._marks:
+                self._sink.extend(chunk)
+            self._state = _OPEN
+            self._item = None
+        if count < total:
+            item = items[start + count]
+            if item is None:
+                self._refuse_none()
+            self._state = _REFUSED
+            self._item = item
+            self._ordinal = ordinal
+        return count
+
+    def require_finished(self, callback: str) -> None:
+        """Check, for the engine, that no refused item was forgotten.
+
+        Args:
+            callback: which one claims to be through, for the message.
+
+        Raises:
+            OutboxError: an item was refused and not offered again.
+        """
+        if self._state != _OPEN:
+            raise OutboxError(
+                f"{callback} is through, but {_short(self._item)} was refused by the outbox and never offered again; "
+                "when offer() returns False, return from the callback and offer the same item next time"
+            )
+
+    def _named(self, ordinal: Ordinals) -> Sequence[int]:
+        if isinstance(ordinal, int):
+            if ordinal == -1:
+                return self._all
+            self._check_ordinal(ordinal)
+            return (ordinal,)
+        for i in ordinal:
+            self._check_ordinal(i)
+        return ordinal
+
+    def _check_ordinal(self, ordinal: int) -> None:
+        if not 0 <= ordinal < len(self._marks):
+            known = f"0..{len(self._marks) - 1}" if self._marks else "none: the vertex has no outbound edge"
+            raise OutboxError(f"there is no outbound ordinal {ordinal!r} (there are {known}); -1 means all")
+
+    def _check_state(self, item: Any, ordinal: Ordinals) -> None:
+        if item is None:
+            self._refuse_none()
+        if self._state == _REFUSED:
+            raise OutboxError(
+                f"{_short(item)} was offered after {_short(self._item)} had been refused in the same callback; "
+                "when offer() returns False, return from the callback and offer the same item next time"
+            )
+        if differs(self._item, item):
+            raise OutboxError(
+                f"{_short(item)} was offered, but {_short(self._item)} was refused before and comes first"
+            )
+        if self._ordinals(ordinal) != self._ordinals(self._ordinal):
+            raise OutboxError(
+                f"{_short(item)} was refused for ordinal {self._ordinal!r} and is now offered to {ordinal!r}; "
+                "offer it to the same ordinals"
+            )
+
+    def _ordinals(self, ordinal: Ordinals) -> list[int]:
+        return sorted(set(self._named(ordinal)))
+
+    def _refuse_none(self) -> NoReturn:
+        raise TypeError("None is never an item: it cannot be offered to an outbox; leave it out, or wrap it in a tuple")
+
+
+def differs(refused: Any, offered: Any) -> bool:
+    """Say whether an item is certainly another one than the one refused before.
+
+    A processor may compute an item afresh for each attempt. So equal values count as the same, and so does what
+    cannot be told apart: NaN, arrays, and two objects of a class that compares by identity.
+    """
+    if refused is offered:
+        return False
+    kind = type(refused)
+    if kind is not type(offered):
+        return True
+    if kind in (tuple, list):
+        return len(refused) != len(offered) or any(map(differs, refused, offered))
+    if kind is dict:
+        return list(refused) != list(offered) or any(map(differs, refused.values(), offered.values()))
+    if getattr(kind, "__eq__", None) is object.__eq__:
+        return False
+    try:
+        return bool(refused == refused) and not bool(refused == offered)
+    except Exception:
+        return False
+
+
+def _short(item: Any) -> str:
+    try:
+        text = repr(item)
+    except Exception:
+        text = f"<{type(item).__name__}>"
+    return f"item {text if len(text) <= 80 else text[:79] + '…'}"

@@ -1,0 +1,296 @@
+"""The processor contract: what the engine calls, when, how often, and what the answers mean; and who makes processors.
+
+The callbacks are those of Jet's `Processor`, `ProcessorSupplier` and `ProcessorMetaSupplier`. Most processors are
+easier to write on `AbstractProcessor`. Nothing here knows where a processor runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from shmjet.core.context import DataGrid, MetaSupplierContext, ProcessorContext, SupplierContext
+from shmjet.core.errors import ProcessorError
+
+if TYPE_CHECKING:
+    from shmjet.core.inbox import Inbox
+    from shmjet.core.outbox import Outbox
+    from shmjet.ring.marks import Watermark
+
+__all__ = [
+    "DataGrid",
+    "MetaSupplierContext",
+    "Processor",
+    "ProcessorContext",
+    "ProcessorFactory",
+    "ProcessorMetaSupplier",
+    "ProcessorSupplier",
+    "SupplierContext",
+    "SupplierLike",
+    "make_processors",
+]
+
+
+class Processor:
+    """Does the work of one vertex on one worker; used by one tasklet, never by two callers at once.
+
+    A *cooperative* processor shares its worker with others: a call should take about a millisecond, must not block,
+    and returns as soon as the outbox refuses an item. One that has to block says `is_cooperative = False`, on its
+    class or before `init`, and gets a process of its own; its calls should still return about once a second.
+    The constructor should acquire nothing that needs closing: `init` is the place.
+
+    Example:
+        >>> class Doubler(Processor):
+        ...     def process(self, ordinal, inbox):
+        ...         while inbox and self.outbox.offer(inbox.peek() * 2):
+        ...             inbox.remove()
+    """
+
+    is_cooperative: bool = True
+
+    outbox: Outbox
+    """Set by `init`."""
+
+    context: ProcessorContext
+    """Set by `init`."""
+
+    def init(self, outbox: Outbox, context: ProcessorContext) -> None:
+        """Get ready: called once, before anything else; may block.
+
+        Whoever overrides it calls `super().init(outbox, context)` to have `self.outbox` and `self.context`.
+        """
+        self.outbox = outbox
+        self.context = context
+
+    def process(self, ordinal: int, inbox: Inbox) -> None:
+        """Process items that came on an inbound edge.
+
+        Called with a non-empty inbox, and again with the same one until it is empty. Items that cannot be dealt with
+        now, because the outbox refuses, are left in the inbox.
+
+        Args:
+            ordinal: of the inbound edge.
+            inbox: holds the items.
+        """
+        raise ProcessorError(
+            f"{type(self).__name__} got items on inbound ordinal {ordinal} but does not implement process(); "
+            "a source has no inbound edges"
+        )
+
+    def try_process(self) -> bool:
+        """Do work that no item asked for; called without an inbox before a new batch, until all edges are done.
+
+        Returns:
+            False to be called again before anything else.
+        """
+        return True
+
+    def try_process_watermark(self, watermark: Watermark) -> bool:
+        """React to a watermark, and pass it on; the inbox is empty then, and watermarks rise.
+
+        Returns:
+            False to be called again with the same watermark before anything else.
+        """
+        outbox = getattr(self, "outbox", None)
+        if outbox is None:
+            raise ProcessorError(
+                f"{type(self).__name__} cannot pass {watermark!r} on: its init() has to call super().init(outbox, "
+                "context), or it overrides try_process_watermark()"
+            )
+        return bool(outbox.offer(watermark))
+
+    def complete_edge(self, ordinal: int) -> bool:
+        """React to the end of an inbound edge.
+
+        Returns:
+            False to be called again before anything else.
+        """
+        return True
+
+    def complete(self) -> bool:
+        """Emit what is left when all inbound edges are done; a source, which has none, emits everything here.
+
+        Returns:
+            True when there is nothing left; nothing but `close` is called after that. False to be called again.
+        """
+        return True
+
+    def save_to_snapshot(self) -> bool:
+        """Save state to a snapshot; False to be called again."""
+        return True
+
+    def snapshot_commit_prepare(self) -> bool:
+        """First phase of a transaction at a snapshot; False to be called again."""
+        return True
+
+    def snapshot_commit_finish(self, success: bool) -> bool:
+        """Second phase: commit, or with `success=False` roll back; must not emit. False to be called again."""
+        return True
+
+    def restore_from_snapshot(self, inbox: Inbox) -> None:
+        """Take `(key, value)` entries of a snapshot back, before anything is processed."""
+        raise ProcessorError(f"{type(self).__name__} got saved state but does not implement restore_from_snapshot()")
+
+    def finish_snapshot_restore(self) -> bool:
+        """React to the end of the entries to restore; False to be called again."""
+        return True
+
+    def close(self) -> None:
+        """Release what `init` acquired; called exactly once, also after a failure and when `init` failed."""
+
+
+ProcessorFactory = Callable[[], Processor]
+"""A `Processor` subclass, or any callable without arguments that makes a processor."""
+
+
+class ProcessorSupplier:
+    """Makes the processors of one vertex on one member, and may share resources among them.
+
+    One copy of the supplier lives in each worker process (and each carrier) that hosts processors of the vertex. `init`
+    is called there, then `get` with the *total* count of the member; the process keeps the processors that are placed
+    on it and forgets the others, so a constructor must acquire nothing. `close` is called there at the end.
+
+    `is_cooperative` may say for all processors whether they are; None leaves it to a probe.
+
+    Example:
+        >>> class Numbered(ProcessorSupplier):
+        ...     def get(self, count):
+        ...         return [MyProcessor(i) for i in range(count)]       # doctest: +SKIP
+    """
+
+    is_cooperative: bool | None = None
+
+    @staticmethod
+    def of(factory: ProcessorFactory | ProcessorSupplier) -> ProcessorSupplier:
+        """Return a supplier that calls `factory` for each processor; a supplier is returned as it is."""
+        return factory if isinstance(factory, ProcessorSupplier) else FactorySupplier(factory)
+
+    def init(self, context: SupplierContext) -> None:
+        """Get ready: called once per process, before `get`; may block."""
+
+    def get(self, count: int) -> Sequence[Processor]:
+        """Return exactly `count` processors, those of local index 0, 1, ... on this member."""
+        raise ProcessorError(f"{type(self).__name__} does not implement get(count)")
+
+    def close(self, error: BaseException | None) -> None:
+        """Release what `init` acquired; `error` is what made the execution fail, or None."""
+
+
+class FactorySupplier(ProcessorSupplier):
+    """Calls a processor class, or another callable without arguments, once per processor."""
+
+    def __init__(self, factory: ProcessorFactory) -> None:
+        self.factory = factory
+        declared = getattr(factory, "is_cooperative", None)
+        self.is_cooperative = declared if isinstance(declared, bool) else None
+
+    def get(self, count: int) -> Sequence[Processor]:
+        return [self.factory() for _ in range(count)]
+
+    def __repr__(self) -> str:
+        return f"FactorySupplier({getattr(self.factory, '__qualname__', self.factory)!s})"
+
+
+SupplierLike = ProcessorFactory | ProcessorSupplier
+"""What a meta-supplier and the helpers below take."""
+
+
+class ProcessorMetaSupplier:
+    """Decides, on the coordinator, which supplier each member gets.
+
+    `preferred_local_parallelism` is how many processors per member it would like (-1: no preference); a vertex with a
+    local parallelism of its own overrules it.
+    """
+
+    preferred_local_parallelism: int = -1
+    is_cooperative: bool | None = None
+
+    @staticmethod
+    def of(
+        supplier: SupplierLike | ProcessorMetaSupplier, preferred_local_parallelism: int = -1
+    ) -> ProcessorMetaSupplier:
+        """Return a meta-supplier that gives every member a copy of the same supplier."""
+        if isinstance(supplier, ProcessorMetaSupplier):
+            return supplier
+        return _SameEverywhere(ProcessorSupplier.of(supplier), preferred_local_parallelism)
+
+    @staticmethod
+    def prefer_local_parallelism_one(supplier: SupplierLike) -> ProcessorMetaSupplier:
+        """Return one that prefers a single processor per member."""
+        return _SameEverywhere(ProcessorSupplier.of(supplier), 1)
+
+    @staticmethod
+    def force_total_parallelism_one(supplier: SupplierLike) -> ProcessorMetaSupplier:
+        """Return one that makes a single processor in the whole cluster, on the member of the lowest address.
+
+        Other members get a processor that does nothing, so a sink made so needs a distributed all-to-one edge.
+        Its `init` raises `ProcessorError` when the vertex asks for a local parallelism other than 1.
+        """
+        return _OnlyOne(ProcessorSupplier.of(supplier))
+
+    def init(self, context: MetaSupplierContext) -> None:
+        """Get ready: called once per execution, before `get`; may block."""
+
+    def get(self, addresses: Sequence[str]) -> Mapping[str, ProcessorSupplier] | Callable[[str], ProcessorSupplier]:
+        """Return the supplier for each member's address, as a mapping or a function; they are pickled."""
+        raise ProcessorError(f"{type(self).__name__} does not implement get(addresses)")
+
+    def close(self, error: BaseException | None) -> None:
+        """Release what `init` acquired; `error` is what made the execution fail, or None."""
+
+
+class _SameEverywhere(ProcessorMetaSupplier):
+    def __init__(self, supplier: ProcessorSupplier, preferred: int) -> None:
+        self.supplier = supplier
+        self.preferred_local_parallelism = preferred
+        self.is_cooperative = supplier.is_cooperative
+
+    def get(self, addresses: Sequence[str]) -> Mapping[str, ProcessorSupplier]:
+        return dict.fromkeys(addresses, self.supplier)
+
+
+class _OnlyOne(ProcessorMetaSupplier):
+    preferred_local_parallelism = 1
+
+    def __init__(self, supplier: ProcessorSupplier) -> None:
+        self.supplier = supplier
+        self.is_cooperative = supplier.is_cooperative
+
+    def init(self, context: MetaSupplierContext) -> None:
+        if context.local_parallelism != 1:
+            raise ProcessorError(
+                f"vertex {context.vertex_name!r} supports a total parallelism of 1 only, but its local parallelism is "
+                f"{context.local_parallelism}; leave local_parallelism out or say 1"
+            )
+
+    def get(self, addresses: Sequence[str]) -> Mapping[str, ProcessorSupplier]:
+        chosen = min(addresses)
+        return {address: self.supplier if address == chosen else FactorySupplier(_Idle) for address in addresses}
+
+
+class _Idle(Processor):
+    """Takes and makes nothing; stands in on members that have no part in a vertex."""
+
+    def process(self, ordinal: int, inbox: Inbox) -> None:
+        inbox.clear()
+
+
+def make_processors(supplier: ProcessorSupplier, count: int, vertex_name: str) -> list[Processor]:
+    """Return the processors of a vertex, after checking what the supplier gave.
+
+    Raises:
+        ProcessorError: not exactly `count`, or something that is no processor; the text names the vertex.
+    """
+    made = supplier.get(count)
+    if not isinstance(made, Sequence) or len(made) != count:
+        found: Any = f"{len(made)} processors" if isinstance(made, Sequence) else repr(made)
+        raise ProcessorError(
+            f"vertex {vertex_name!r}: get({count}) of its supplier must return {count} processors, got {found}"
+        )
+    for processor in made:
+        if not isinstance(processor, Processor):
+            raise ProcessorError(
+                f"vertex {vertex_name!r}: its supplier must make Processor objects, got {processor!r} "
+                f"({type(processor).__name__})"
+            )
+    return list(made)

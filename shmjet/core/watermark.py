@@ -1,0 +1,125 @@
+"""Coalescing of watermarks: what one consumer may tell its successors after hearing several inputs.
+
+The rules are those of Jet's `WatermarkCoalescer`. Pure state: no clock, no lanes; the engine keeps one per edge over
+its lanes and one per processor over its edges.
+"""
+
+from __future__ import annotations
+
+from shmjet.core.errors import WatermarkError
+from shmjet.ring.marks import IDLE, Watermark
+
+_LOWEST = -(1 << 63) - 1
+_DONE = 1 << 63
+
+
+class WatermarkCoalescer:
+    """Keeps the watermark of each input and gives out the lowest one when it rises.
+
+    An input is *idle* from an `IDLE` mark until its next event or watermark, and does not hold the others back
+    meanwhile. When the last active input goes idle, first the highest watermark seen is given out, if that is news,
+    and then `IDLE`, once; since a method returns one mark, the second has to be asked for with `pending`.
+
+    Args:
+        input_count: number of inputs, numbered from 0.
+
+    Example:
+        >>> coalescer = WatermarkCoalescer(2)
+        >>> coalescer.observe_watermark(0, Watermark(5))
+        >>> coalescer.observe_watermark(1, Watermark(3))
+        Watermark(timestamp=3)
+        >>> coalescer.input_done(1)
+        Watermark(timestamp=5)
+    """
+
+    __slots__ = ("_all_idle", "_idle", "_idle_pending", "_last", "_top", "_values")
+
+    def __init__(self, input_count: int) -> None:
+        self._values = [_LOWEST] * input_count
+        self._idle = [False] * input_count
+        self._last = _LOWEST
+        self._top = _LOWEST
+        self._all_idle = False
+        self._idle_pending = False
+
+    @property
+    def coalesced(self) -> Watermark | None:
+        """The last watermark given out, `IDLE` aside; None before the first."""
+        return None if self._last == _LOWEST else Watermark(self._last)
+
+    @property
+    def top_observed(self) -> Watermark | None:
+        """The highest watermark seen on any input; None before the first."""
+        return None if self._top == _LOWEST else Watermark(self._top)
+
+    def observe_event(self, index: int) -> None:
+        """Note that an item came on an input, which is thereby active. O(1)."""
+        if self._all_idle or self._idle[index]:
+            self._idle[index] = False
+            self._all_idle = False
+            self._idle_pending = False
+
+    def observe_watermark(self, index: int, watermark: Watermark) -> Watermark | None:
+        """Note a watermark that came on an input. O(inputs).
+
+        Returns:
+            the watermark to pass on, or None.
+
+        Raises:
+            WatermarkError: it is not higher than the last one of that input, or the input has ended.
+        """
+        timestamp = watermark.timestamp
+        previous = self._values[index]
+        if previous == _DONE:
+            raise WatermarkError(f"input {index} has ended, yet {watermark!r} came on it")
+        if timestamp == IDLE.timestamp:
+            self._idle[index] = True
+        else:
+            if timestamp <= previous:
+                raise WatermarkError(f"watermarks must rise: input {index} brought {timestamp} after {previous}")
+            self.observe_event(index)
+            self._values[index] = timestamp
+            self._top = max(self._top, timestamp)
+        return self._check()
+
+    def input_done(self, index: int) -> Watermark | None:
+        """Note that an input has ended; it holds nobody back from now on. O(inputs).
+
+        Returns:
+            the watermark to pass on, or None; always None when this was the last input.
+        """
+        self._values[index] = _DONE
+        self._idle[index] = False
+        return self._check()
+
+    def pending(self) -> Watermark | None:
+        """Return `IDLE` when it has to follow the watermark given out just before, else None. O(1)."""
+        if not self._idle_pending:
+            return None
+        self._idle_pending = False
+        self._all_idle = True
+        return IDLE
+
+    def _check(self) -> Watermark | None:
+        if self._all_idle or self._idle_pending:
+            return None
+        lowest = _DONE
+        live = 0
+        for value, idle in zip(self._values, self._idle, strict=True):
+            if value != _DONE:
+                live += 1
+                if not idle and value < lowest:
+                    lowest = value
+        if live == 0:
+            return None
+        if lowest == _DONE:
+            if self._top > self._last:
+                self._last = self._top
+                self._idle_pending = True
+                return Watermark(self._top)
+            self._all_idle = True
+            return IDLE
+        if lowest > self._last:
+            self._last = lowest
+            return Watermark(lowest)
+        return None

@@ -1,0 +1,167 @@
+"""A stream of msgspec messages with descriptors over one Unix socket.
+
+Both ends are single-threaded: a worker reads and writes it blockingly, the member's event loop reads it when the
+socket is readable. Each message is a 4-byte little-endian length and msgpack; descriptors ride on the length's bytes,
+so that they are there when the message is.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import os
+import socket
+import struct
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+_LENGTH = struct.Struct("<I")
+_MAX_FDS = 16
+_CHUNK = 1 << 18
+
+
+class ChannelClosed(ConnectionError):
+    """The other end is gone."""
+
+
+class Channel:
+    """One end of a message stream.
+
+    Args:
+        sock: a connected Unix stream socket; the channel owns it.
+        receives: the union of struct types that may arrive here.
+    """
+
+    def __init__(self, sock: socket.socket, receives: Any) -> None:
+        self._sock = sock
+        self._encoder = msgspec.msgpack.Encoder()
+        self._decoder = msgspec.msgpack.Decoder(receives)
+        self._buffer = bytearray()
+        self._fds: deque[int] = deque()
+        self._messages: deque[tuple[Any, list[int]]] = deque()
+        self._outgoing: deque[tuple[memoryview, Sequence[int]]] = deque()
+        self._closed = False
+
+    def fileno(self) -> int:
+        """Return the socket's descriptor, for selectors."""
+        return self._sock.fileno()
+
+    def send(self, message: object, fds: Sequence[int] = ()) -> None:
+        """Write one message; blocks while the socket's buffer is full.
+
+        Raises:
+            ChannelClosed: the other end is gone.
+        """
+        self.queue(message, fds)
+        while self._outgoing:
+            self._write(0)
+
+    def queue(self, message: object, fds: Sequence[int] = ()) -> None:
+        """Add one message to what `flush` will write; the descriptors must stay open until then."""
+        body = self._encoder.encode(message)
+        header = _LENGTH.pack(len(body)) + bytes([len(fds)])
+        self._outgoing.append((memoryview(header + body), tuple(fds)))
+
+    def flush(self) -> bool:
+        """Write what the socket takes without waiting; True when nothing is left.
+
+        Raises:
+            ChannelClosed: the other end is gone.
+        """
+        try:
+            while self._outgoing:
+                self._write(socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _write(self, flags: int) -> None:
+        data, fds = self._outgoing[0]
+        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+        try:
+            sent = self._sock.sendmsg([data], ancillary, flags)
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise ChannelClosed("the other end of the channel is gone") from error
+        if sent == len(data):
+            self._outgoing.popleft()
+        else:
+            self._outgoing[0] = (data[sent:], ())
+
+    def receive(self) -> tuple[Any, list[int]]:
+        """Return the next message and its descriptors, waiting for it.
+
+        Raises:
+            ChannelClosed: the other end is gone and nothing complete is left.
+        """
+        while not self._messages:
+            self._read(0)
+        return self._messages.popleft()
+
+    def poll(self) -> list[tuple[Any, list[int]]]:
+        """Return all messages that have arrived completely, without waiting.
+
+        Raises:
+            ChannelClosed: the other end is gone and nothing complete is left.
+        """
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                try:
+                    self._read(socket.MSG_DONTWAIT)
+                except ChannelClosed:
+                    if self._messages:
+                        break
+                    raise
+        ready = list(self._messages)
+        self._messages.clear()
+        return ready
+
+    def _read(self, flags: int) -> None:
+        try:
+            data, ancillary, _, _ = self._sock.recvmsg(
+                _CHUNK, socket.CMSG_LEN(_MAX_FDS * 4), flags | socket.MSG_CMSG_CLOEXEC
+            )
+        except (ConnectionResetError, OSError) as error:
+            if isinstance(error, BlockingIOError | InterruptedError):
+                raise
+            raise ChannelClosed("the other end of the channel is gone") from error
+        if not data:
+            raise ChannelClosed("the other end of the channel is gone")
+        for level, kind, payload in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                rights = array.array("i")
+                rights.frombytes(payload[: len(payload) - len(payload) % rights.itemsize])
+                self._fds.extend(rights)
+        self._buffer += data
+        self._split()
+
+    def _split(self) -> None:
+        buffer = self._buffer
+        start = 0
+        head = _LENGTH.size + 1
+        while len(buffer) - start >= head:
+            (length,) = _LENGTH.unpack_from(buffer, start)
+            if len(buffer) - start - head < length:
+                break
+            count = buffer[start + _LENGTH.size]
+            body = memoryview(buffer)[start + head : start + head + length]
+            message = self._decoder.decode(body)
+            body.release()
+            self._messages.append((message, [self._fds.popleft() for _ in range(count)]))
+            start += head + length
+        if start:
+            del buffer[:start]
+
+    def close(self) -> None:
+        """Close the socket and every descriptor that nobody took. May be called twice."""
+        if self._closed:
+            return
+        self._closed = True
+        self._sock.close()
+        for fd in self._fds:
+            os.close(fd)
+        for _, fds in self._messages:
+            for fd in fds:
+                os.close(fd)

@@ -1,0 +1,49 @@
+"""The control segment: shared memory of a member for as long as it lives, one block per worker.
+
+A block holds the worker's doorbell and the words that anyone may read without asking: heartbeat, time spent
+working, number of tasklets. Only the worker writes its words, except the doorbell. Steal marks have their place
+after them. `docs/formats/control.md` has the offsets.
+"""
+
+from __future__ import annotations
+
+from shmjet._native import DOORBELL_SIZE, Doorbell
+
+WORDS = 16
+BLOCK_SIZE = -(-(DOORBELL_SIZE + WORDS * 8) // 128) * 128
+
+PID = 0
+HEARTBEAT_NS = 1
+BUSY_NS = 2
+IDLE_NS = 3
+TASKLETS = 4
+ROUNDS = 5
+SLEEPS = 6
+CURRENT_EXECUTION = 7
+
+
+def control_size(workers: int) -> int:
+    """Return the bytes that a control segment for this many workers takes."""
+    return -(-workers * BLOCK_SIZE // 4096) * 4096
+
+
+class WorkerControl:
+    """One worker's block.
+
+    Args:
+        memory: the writable control segment (or, for a carrier, its execution's arena).
+        start: offset of the block in bytes; `index * BLOCK_SIZE` for a worker.
+    """
+
+    def __init__(self, memory: memoryview, start: int) -> None:
+        self.doorbell = Doorbell(memory, start)
+        self.words = memory[start + DOORBELL_SIZE : start + DOORBELL_SIZE + WORDS * 8].cast("q")
+
+    def reset(self) -> None:
+        """Zero all words; the member calls it before a worker starts in this place."""
+        for i in range(WORDS):
+            self.words[i] = 0
+
+    def release(self) -> None:
+        """Let go of the segment, so that it can be unmapped."""
+        self.words.release()

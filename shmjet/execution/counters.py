@@ -1,0 +1,62 @@
+"""The counters of one processor in its execution's arena; anyone who maps the arena may read them at any time.
+
+Only the processor's tasklet writes its block. A reader may see a block half way through an update: each number is
+right by itself, sums across numbers may be a call apart. `docs/formats/arena.md` has the offsets.
+"""
+
+from __future__ import annotations
+
+from shmjet.execution.layout import COUNTERS, counters_size
+
+CALLS = 0
+SLOW_CALLS = 1
+BUSY_NS = 2
+RECEIVED = 3
+RECEIVED_BATCHES = 4
+EMITTED = 5
+TOP_OBSERVED_WATERMARK = 6
+COALESCED_WATERMARK = 7
+LAST_FORWARDED_WATERMARK = 8
+STATE = 9
+
+NO_WATERMARK = -(2**63)
+
+
+class ProcessorCounters:
+    """A processor's block of counters.
+
+    Args:
+        memory: writable memory of the arena.
+        offset: where the block starts, in bytes.
+        inbound: number of inbound ordinals.
+        outbound: number of outbound ordinals.
+    """
+
+    def __init__(self, memory: memoryview, offset: int, inbound: int, outbound: int) -> None:
+        self.words = memory[offset : offset + counters_size(inbound, outbound)].cast("q")
+        self.inbound = inbound
+        self.outbound = outbound
+
+    def reset(self) -> None:
+        """Start from zero, with no watermark seen."""
+        for i in range(len(self.words)):
+            self.words[i] = 0
+        for i in (TOP_OBSERVED_WATERMARK, COALESCED_WATERMARK, LAST_FORWARDED_WATERMARK):
+            self.words[i] = NO_WATERMARK
+
+    def received_at(self, ordinal: int) -> int:
+        """Return the index of an inbound ordinal's item counter; its batches are in the next word."""
+        return COUNTERS + 2 * ordinal
+
+    def emitted_at(self, ordinal: int) -> int:
+        """Return the index of an outbound ordinal's item counter."""
+        return COUNTERS + 2 * self.inbound + ordinal
+
+    def watermark(self, index: int) -> int | None:
+        """Return a watermark word, None where none was seen."""
+        value = self.words[index]
+        return None if value == NO_WATERMARK else value
+
+    def release(self) -> None:
+        """Let go of the memory."""
+        self.words.release()

@@ -1,0 +1,196 @@
+"""Turns an exception in a worker into a `Failure` that always travels, and back into what the user sees.
+
+The text keeps the user's frames and drops the engine's; it has at most `MAX_LINES` lines however deep the recursion
+or long the message. Source lines are read where the code ran and, for code that exists only in the client (a
+notebook's cells), filled in there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import os
+import pickle
+import traceback
+from signal import Signals
+
+import cloudpickle
+
+from shmjet.core import JobFailedError, RestartableError, WorkerLostError
+from shmjet.execution.messages import Failure, Frame
+
+MAX_LINES = 25
+_MAX_FRAMES = 9
+_MAX_TEXT_LINES = 4
+_MAX_TEXT = 2000
+_ENGINE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_PICKLERS = (f"{os.sep}cloudpickle{os.sep}",)
+
+
+def make_failure(
+    error: BaseException, *, vertex: str | None, processor_index: int, worker: int, hint: str = ""
+) -> Failure:
+    """Describe an exception that a processor (or its supplier) raised.
+
+    Args:
+        vertex: the vertex' name, None when no single vertex is to blame.
+        processor_index: the processor's global index, -1 when it was the supplier.
+        worker: index of the worker or carrier.
+        hint: what the user may do about it.
+    """
+    text = _one_text(error)
+    return Failure(
+        kind="error",
+        vertex=vertex,
+        processor_index=processor_index,
+        worker=worker,
+        pid=os.getpid(),
+        type_name=_type_name(error),
+        text=f"{text}\n{hint}" if hint else text,
+        frames=_user_frames(error),
+        exception=_pickled(error),
+        restartable=isinstance(error, RestartableError),
+    )
+
+
+def _type_name(error: BaseException) -> str:
+    kind = type(error)
+    if kind.__module__ in ("builtins", "__main__") or kind.__module__.startswith("shmjet."):
+        return kind.__qualname__
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _one_text(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception as broken:
+        text = f"<its __str__ raised {type(broken).__name__}>"
+    text = text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…"
+    lines = text.split("\n")
+    if len(lines) > _MAX_TEXT_LINES:
+        lines = [*lines[: _MAX_TEXT_LINES - 1], f"… ({len(lines) - _MAX_TEXT_LINES + 1} more lines)"]
+    return "\n".join(lines)
+
+
+def _user_frames(error: BaseException) -> list[Frame]:
+    """Return the frames that are not the engine's, the innermost last; of many, the first and the last ones."""
+    frames = []
+    for summary in traceback.extract_tb(error.__traceback__):
+        file = summary.filename
+        if file.startswith(_ENGINE) or any(part in file for part in _PICKLERS):
+            continue
+        frames.append(Frame(file, summary.lineno or 0, summary.name, (summary.line or "").strip()))
+    if len(frames) > _MAX_FRAMES:
+        frames = [*frames[:2], *frames[-(_MAX_FRAMES - 2) :]]
+    return frames
+
+
+def _pickled(error: BaseException) -> bytes | None:
+    """Pickle the exception, without its traceback, only if it can be read back."""
+    for dumps in (pickle.dumps, cloudpickle.dumps):
+        with contextlib.suppress(Exception):
+            data: bytes = dumps(error, protocol=5)
+            if isinstance(pickle.loads(data), BaseException):
+                return data
+    return None
+
+
+class RemoteError(Exception):
+    """Stands for a worker's exception that could not be pickled; has its type's name and text."""
+
+
+def worker_lost(
+    *,
+    worker: int,
+    pid: int,
+    signal: int,
+    status: int,
+    vertices: list[str],
+    carrier: bool,
+    killed_for: str | None = None,
+) -> Failure:
+    """Describe the death of a worker or carrier process.
+
+    Args:
+        signal: number of the signal that killed it, 0 when it exited with `status`.
+        vertices: of which it ran processors for this execution.
+        killed_for: another job for whose sake the member killed it.
+    """
+    how = f"killed by {_signal_name(signal)}" if signal else f"exited with status {status}"
+    what = "carrier" if carrier else f"worker {worker}"
+    ran = ", ".join(repr(name) for name in vertices) or "no vertex"
+    hint = ""
+    if killed_for is not None:
+        hint = f" by its member, because job {killed_for} did not stop when it was told to"
+    elif signal == 9:
+        hint = " (the kernel's out-of-memory killer does that too: see `dmesg`)"
+    return Failure(
+        kind="worker_lost",
+        vertex=vertices[0] if len(vertices) == 1 else None,
+        processor_index=-1,
+        worker=worker,
+        pid=pid,
+        type_name="WorkerLostError",
+        text=f"{what} (pid {pid}) was {how}{hint}; it ran {ran}"
+        if signal
+        else f"{what} (pid {pid}) {how}; it ran {ran}",
+        frames=[],
+        exception=None,
+        signal=signal,
+        vertices=vertices,
+    )
+
+
+def _signal_name(number: int) -> str:
+    with contextlib.suppress(ValueError):
+        return Signals(number).name
+    return f"signal {number}"
+
+
+def to_exception(failure: Failure, *, member: str, job: str) -> BaseException:
+    """Make what `Execution.result()` raises.
+
+    Args:
+        member: address of the member on which it happened.
+        job: how the job is called in the text.
+    """
+    if failure.kind == "worker_lost":
+        return WorkerLostError(
+            f"job {job} failed: {failure.text}", pid=failure.pid, signal=failure.signal, vertices=failure.vertices
+        )
+    cause: BaseException | None = None
+    if failure.exception is not None:
+        with contextlib.suppress(Exception):
+            loaded = pickle.loads(failure.exception)
+            cause = loaded if isinstance(loaded, BaseException) else None
+    if cause is None:
+        cause = RemoteError(f"{failure.type_name}: {failure.text}")
+    error = JobFailedError(
+        failure_text(failure, job),
+        vertex=failure.vertex,
+        processor_index=failure.processor_index,
+        member=member,
+        cause=cause,
+    )
+    error.__cause__ = cause
+    return error
+
+
+def failure_text(failure: Failure, job: str) -> str:
+    """Return the message of a failed job: where it happened, then the user's own traceback."""
+    where = f"job {job} failed"
+    if failure.vertex is not None:
+        which = f", processor {failure.processor_index}" if failure.processor_index >= 0 else ""
+        where += f" in vertex {failure.vertex!r}{which}"
+    where += f" (worker {failure.worker}, pid {failure.pid})"
+    lines = [f"{where}: {failure.type_name}"]
+    last = f"{failure.type_name}: {failure.text}" if failure.text else failure.type_name
+    if failure.frames:
+        lines.append("Traceback of the user's code (most recent call last):")
+        for frame in failure.frames:
+            lines.append(f'  File "{frame.file}", line {frame.line}, in {frame.function}')
+            source = frame.source or linecache.getline(frame.file, frame.line).strip()
+            if source:
+                lines.append(f"    {source[:200]}")
+    lines += last.split("\n")
+    return "\n".join(lines[:MAX_LINES])

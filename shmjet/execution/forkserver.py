@@ -1,0 +1,113 @@
+"""The fork server: a single-threaded process that forks workers and carriers and reaps them.
+
+It is executed afresh by the member, so that no lock and no thread of anyone else is copied into children, with the
+threads of BLAS and OpenMP set to one before numpy is imported. It imports what workers need once; children share
+those pages and start in milliseconds. Children are forked by its only thread, which lives as long as the process:
+`PR_SET_PDEATHSIG` is tied to the forking thread. When the member dies the kernel kills the fork server, and with it
+all children.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import selectors
+import signal
+import socket
+import sys
+import traceback
+from collections import deque
+from collections.abc import Callable
+
+from shmjet.execution.channel import Channel, ChannelClosed
+from shmjet.execution.child import die_with_parent, flush_output, leave_terminal, name_process
+from shmjet.execution.messages import Exited, Fork, Forked
+
+RunChild = Callable[[Fork, list[int]], None]
+"""What a child runs: the request, and the descriptors that came with it (channel, control segment, arena)."""
+
+
+class ForkServer:
+    """Serves `Fork` requests until the member is gone.
+
+    Args:
+        channel: to the member.
+        run_child: runs in each child; when it returns the child exits.
+    """
+
+    def __init__(self, channel: Channel, run_child: RunChild) -> None:
+        self._channel = channel
+        self._run_child = run_child
+        self._wakeup, self._wakeup_writer = socket.socketpair()
+        self._wakeup.setblocking(False)
+        self._wakeup_writer.setblocking(False)
+
+    def run(self) -> None:
+        """Serve; returns when the member's end of the channel is closed."""
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._wakeup_writer.fileno(), warn_on_full_buffer=False)
+        gc.collect()
+        gc.freeze()
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._channel, selectors.EVENT_READ)
+            selector.register(self._wakeup, selectors.EVENT_READ)
+            try:
+                while True:
+                    for key, _ in selector.select():
+                        if key.fileobj is self._wakeup:
+                            self._wakeup.recv(4096)
+                            self._reap()
+                        else:
+                            requests = deque(self._channel.poll())
+                            while requests:
+                                request, fds = requests.popleft()
+                                others = [fd for _, more in requests for fd in more]
+                                self._fork(request, fds, others, selector)
+            except ChannelClosed:
+                return
+
+    def _fork(self, request: Fork, fds: list[int], others: list[int], selector: selectors.BaseSelector) -> None:
+        """Fork one child, which keeps `fds` and closes `others`: a sibling's channel held open would hide its death."""
+        flush_output()
+        server = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                die_with_parent(server)
+                leave_terminal()
+                selector.close()
+                self._channel.close()
+                self._wakeup.close()
+                self._wakeup_writer.close()
+                for fd in others:
+                    os.close(fd)
+                name_process(f"shmjet-w{request.index}")
+                self._run_child(request, fds)
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                flush_output()
+                os._exit(status)
+        for fd in fds:
+            os.close(fd)
+        self._channel.send(Forked(request.token, pid))
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self._channel.send(Exited(pid, os.waitstatus_to_exitcode(status)))
+
+
+def serve(sock: socket.socket, run_child: RunChild) -> None:
+    """Be a fork server on this socket until the member is gone, then exit the process."""
+    name_process("shmjet-fork")
+    ForkServer(Channel(sock, Fork), run_child).run()
+    sys.stdout.flush()
+    os._exit(0)

@@ -1,0 +1,256 @@
+"""One inbound ordinal of one processor: drains the lanes of all its producers into lists.
+
+After Jet's ConcurrentInboundEdgeStream. Lanes are visited round robin and whole frames are taken; a watermark that
+advances the edge's coalesced one, or a barrier that has come on every live lane, ends the drain and is handed over
+behind the items before it. A lane that has brought its barrier waits for the others (alignment).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from shmjet._native import Poller
+from shmjet.core import ShmjetError, WatermarkCoalescer
+from shmjet.ring.lane import LaneReader, RingLaneReader
+from shmjet.ring.marks import DONE, Barrier, Mark, Watermark
+
+
+class BufferedLane:
+    """A lane of a buffered edge: `soak` empties the lane into memory, without a bound."""
+
+    is_buffered = True
+
+    def __init__(self, lane: LaneReader) -> None:
+        self.lane = lane
+        self._kept: deque[list[Any] | Mark] = deque()
+
+    def soak(self) -> bool:
+        """Take everything that is there; True when that was anything."""
+        before = len(self._kept)
+        while (frame := self.lane.pull()) is not None:
+            self._kept.append(frame)
+        return len(self._kept) > before
+
+    @property
+    def has_data(self) -> bool:
+        return bool(self._kept) or self.lane.has_data
+
+    def pull(self) -> list[Any] | Mark | None:
+        if self._kept:
+            return self._kept.popleft()
+        return self.lane.pull()
+
+
+class InboundEdge:
+    """The stream of one inbound ordinal.
+
+    Args:
+        ordinal: the ordinal at the vertex.
+        lanes: one per producer, local and ring.
+        priority: the group in which the edge is consumed.
+        buffered: soak the lanes even while the group is closed.
+    """
+
+    def __init__(self, ordinal: int, lanes: Sequence[LaneReader], *, priority: int = 0, buffered: bool = False) -> None:
+        self.ordinal = ordinal
+        self.priority = priority
+        self.received = 0
+        self.batches = 0
+        self.top_watermark: Watermark | None = None
+        self._coalescer = WatermarkCoalescer(len(lanes))
+        self._lanes: list[LaneReader] = list(lanes)
+        self.buffered: list[BufferedLane] = []
+        if buffered:
+            self.buffered = [BufferedLane(lane) for lane in lanes]
+            self._lanes = list(self.buffered)
+        self._live = [True] * len(lanes)
+        self._live_count = len(lanes)
+        self._at_barrier = [False] * len(lanes)
+        self._barrier: Barrier | None = None
+        self._cursor = 0
+        ring_index = [i for i, lane in enumerate(lanes) if isinstance(lane, RingLaneReader)]
+        self._ring_index = ring_index
+        self.consumers = [lane.consumer for lane in lanes if isinstance(lane, RingLaneReader)]
+        self._poller = Poller(self.consumers, [])
+        self._plain_index = [i for i in range(len(lanes)) if i not in set(ring_index)]
+
+    @property
+    def done(self) -> bool:
+        """True when every lane has brought its DONE."""
+        return self._live_count == 0
+
+    def open(self, is_open: bool) -> None:
+        """Let the ring lanes count as work for an idle worker, or not (their priority group is closed)."""
+        for i, consumer in zip(self._ring_index, self.consumers, strict=True):
+            consumer.enabled = (is_open or bool(self.buffered)) and self._live[i] and not self._at_barrier[i]
+
+    def soak(self) -> bool:
+        """Empty the lanes of a buffered edge into memory; True when anything was there."""
+        moved = False
+        for lane in self.buffered:
+            moved = lane.soak() or moved
+        return moved
+
+    def drain(self, limit: int) -> tuple[list[Any] | None, Mark | None, bool]:
+        """Take about `limit` items, more by at most one frame.
+
+        Returns:
+            the items (a fresh list, or None), the mark that comes after them (or None), and whether anything at all
+            was taken from a lane.
+        """
+        items: list[Any] | None = None
+        moved = False
+        mark: Mark | None = self._coalescer.pending()
+        if mark is not None:
+            return None, mark, True
+        for i in self._ready_lanes():
+            lane = self._lanes[i]
+            while self._live[i] and not self._at_barrier[i]:
+                frame = lane.pull()
+                if frame is None:
+                    break
+                moved = True
+                if isinstance(frame, list):
+                    self._coalescer.observe_event(i)
+                    if items is None:
+                        items = frame
+                    else:
+                        items += frame
+                    if len(items) >= limit:
+                        break
+                    continue
+                mark = self._take_mark(i, frame)
+                if mark is not None:
+                    break
+            if mark is not None or (items is not None and len(items) >= limit):
+                self._cursor = i + 1
+                break
+        if items is not None:
+            self.received += len(items)
+            self.batches += 1
+        return items, mark, moved
+
+    def _ready_lanes(self) -> list[int]:
+        ready = [i for i in self._plain_index if self._live[i] and self._lanes[i].has_data]
+        if self.buffered:
+            ready = [i for i, lane in enumerate(self._lanes) if self._live[i] and lane.has_data]
+        elif self._ring_index:
+            ready += [self._ring_index[k] for k in self._poller.ready_inputs()]
+        if len(ready) > 1:
+            ready.sort()
+            at = self._cursor
+            ready = [i for i in ready if i >= at] + [i for i in ready if i < at]
+        return ready
+
+    def _take_mark(self, lane: int, mark: Mark) -> Mark | None:
+        if isinstance(mark, Watermark):
+            if self.top_watermark is None or mark > self.top_watermark:
+                self.top_watermark = mark
+            return self._coalescer.observe_watermark(lane, mark)
+        if isinstance(mark, Barrier):
+            self._barrier = mark
+            self._at_barrier[lane] = True
+            self._enable(lane)
+            return self._complete_barrier()
+        assert mark is DONE
+        self._live[lane] = False
+        self._live_count -= 1
+        self._at_barrier[lane] = False
+        self._enable(lane)
+        if self._live_count == 0:
+            return None
+        return self._complete_barrier() or self._coalescer.input_done(lane)
+
+    def _enable(self, lane: int) -> None:
+        if lane in self._ring_index:
+            consumer = self.consumers[self._ring_index.index(lane)]
+            consumer.enabled = self._live[lane] and not self._at_barrier[lane]
+
+    def _complete_barrier(self) -> Barrier | None:
+        """Return the barrier when every live lane has brought it, and open the lanes again."""
+        barrier = self._barrier
+        if barrier is None or not all(
+            at for at, live in zip(self._at_barrier, self._live, strict=True) if live
+        ):
+            return None
+        self._barrier = None
+        for i in range(len(self._at_barrier)):
+            self._at_barrier[i] = False
+            self._enable(i)
+        return barrier
+
+
+class OrderedInboundEdge(InboundEdge):
+    """An inbound edge whose lanes bring sorted items; hands them over merged (Jet's OrderedDrain).
+
+    Nothing can be handed over before every live lane has shown an item, so a silent producer holds the others back.
+
+    Args:
+        key: what the lanes are sorted by; None for the items themselves.
+    """
+
+    def __init__(
+        self, ordinal: int, lanes: Sequence[LaneReader], key: Callable[[Any], Any] | None, *, priority: int = 0
+    ) -> None:
+        super().__init__(ordinal, lanes, priority=priority)
+        self._key = key
+        self._heads: list[list[Any]] = [[] for _ in lanes]
+        self._last: list[list[Any]] = [[] for _ in lanes]
+
+    def drain(self, limit: int) -> tuple[list[Any] | None, Mark | None, bool]:
+        moved = False
+        for i, lane in enumerate(self._lanes):
+            while self._live[i] and not self._heads[i]:
+                frame = lane.pull()
+                if frame is None:
+                    break
+                moved = True
+                if isinstance(frame, list):
+                    self._check_order(i, frame)
+                    self._heads[i] = frame
+                elif frame is DONE:
+                    self._live[i] = False
+                    self._live_count -= 1
+                    self._enable(i)
+                else:
+                    raise ShmjetError(
+                        f"an ordered edge (ordinal {self.ordinal}) carries items only, but {frame!r} came on it"
+                    )
+        waiting = any(self._live[i] and not head for i, head in enumerate(self._heads))
+        if waiting or not any(self._heads):
+            return None, None, moved
+        return self._merge(limit), None, True
+
+    @property
+    def done(self) -> bool:
+        return self._live_count == 0 and not any(self._heads)
+
+    def _keys(self, items: list[Any]) -> list[Any]:
+        return items if self._key is None else list(map(self._key, items))
+
+    def _check_order(self, lane: int, items: list[Any]) -> None:
+        keys = self._keys(items)
+        previous = self._last[lane]
+        if (previous and keys[0] < previous[0]) or any(b < a for a, b in zip(keys, keys[1:], strict=False)):
+            raise ShmjetError(
+                f"an ordered edge (ordinal {self.ordinal}) got items out of order from producer {lane}; "
+                "every producer has to emit in ascending order of the edge's key"
+            )
+        self._last[lane] = keys[-1:]
+
+    def _merge(self, limit: int) -> list[Any]:
+        """Hand over everything up to the smallest last item of a live lane: a later item cannot be smaller."""
+        keys = [self._keys(head) for head in self._heads]
+        live_ends = [k[-1] for i, k in enumerate(keys) if k and self._live[i]]
+        merged: list[Any] = []
+        for i, head in enumerate(self._heads):
+            cut = bisect_right(keys[i], min(live_ends)) if live_ends else len(head)
+            merged += head[:cut]
+            self._heads[i] = head[cut:]
+        merged.sort(key=self._key)
+        self.received += len(merged)
+        self.batches += 1
+        return merged

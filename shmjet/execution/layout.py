@@ -1,0 +1,105 @@
+"""Where everything lies in the arena of one execution: a pure function of its `JobPlan`.
+
+The member and every worker compute the same layout from the same plan, so no offsets are sent. From the start of the
+arena: one page of header, a control block per carrier, a block of counters per processor, then the rings of all lanes
+that cross processes. `docs/formats/arena.md` has the offsets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from shmjet._native import RING_HEADER
+from shmjet.execution.control import BLOCK_SIZE
+from shmjet.execution.messages import EdgePlan, JobPlan
+
+HEADER_SIZE = 4096
+"""Bytes of the arena's header page."""
+CANCELLED_OFFSET = 0
+"""A byte in the header: 1 once the execution is being cancelled."""
+
+COUNTERS = 16
+"""64-bit counters of one processor before its per-ordinal ones."""
+MIN_RING = 4096
+MAX_RING = 4 << 20
+"""Data bytes of a ring lie between these, powers of two."""
+
+
+def is_ring_lane(plan: JobPlan, edge: EdgePlan, producer: int, consumer: int) -> bool:
+    """Say whether the lane between two processors crosses processes (or has to behave as if it did)."""
+    at = plan.vertices[edge.source].endpoints[producer]
+    to = plan.vertices[edge.destination].endpoints[consumer]
+    return plan.force_rings or at != to
+
+
+def lane_pairs(plan: JobPlan, edge: EdgePlan) -> list[tuple[int, int]]:
+    """Return the (producer, consumer) pairs that an edge connects.
+
+    All of them, but for isolated edges: there producer p feeds each consumer i with `i % up == p % down`
+    (Jet's ExecutionPlan).
+    """
+    up = plan.vertices[edge.source].parallelism
+    down = plan.vertices[edge.destination].parallelism
+    if edge.routing == "isolated":
+        return [(p, c) for p in range(up) for c in range(down) if c % up == p % down]
+    return [(p, c) for p in range(up) for c in range(down)]
+
+
+@dataclass(frozen=True)
+class ArenaLayout:
+    """Offsets in bytes into one arena.
+
+    `rings` maps (edge index, producer, consumer) to the offset of the ring's control block; lanes that stay within
+    one worker are not in it. `carriers` are the offsets of the carriers' control blocks. `counters` maps (vertex index, processor) to its counter block.
+    """
+
+    size: int
+    ring_capacity: int
+    carriers: list[int]
+    counters: dict[tuple[int, int], int]
+    rings: dict[tuple[int, int, int], int] = field(repr=False)
+
+
+def counters_size(inbound: int, outbound: int) -> int:
+    """Return the bytes of a processor's counter block: its own, two per inbound and one per outbound ordinal."""
+    return -(-(COUNTERS + 2 * inbound + outbound) * 8 // 64) * 64
+
+
+def ring_capacity(ring_memory: int, count: int) -> int:
+    """Return the data bytes of each of `count` rings that share `ring_memory` bytes."""
+    if count == 0:
+        return MIN_RING
+    share = max(MIN_RING, min(MAX_RING, ring_memory // count - RING_HEADER))
+    return 1 << (share.bit_length() - 1)
+
+
+def lay_out(plan: JobPlan) -> ArenaLayout:
+    """Compute the layout of an execution's arena."""
+    offset = HEADER_SIZE
+    carriers = []
+    for _ in range(plan.carrier_count):
+        carriers.append(offset)
+        offset += BLOCK_SIZE
+    counters = {}
+    for v, vertex in enumerate(plan.vertices):
+        size = counters_size(vertex.inbound, vertex.outbound)
+        for p in range(vertex.parallelism):
+            counters[v, p] = offset
+            offset += size
+    crossing = [
+        (e, p, c)
+        for e, edge in enumerate(plan.edges)
+        for p, c in lane_pairs(plan, edge)
+        if is_ring_lane(plan, edge, p, c)
+    ]
+    capacity = ring_capacity(plan.ring_memory, len(crossing))
+    offset = _align(offset, 4096)
+    rings = {}
+    for key in crossing:
+        rings[key] = offset
+        offset += RING_HEADER + capacity
+    return ArenaLayout(_align(offset, 4096), capacity, carriers, counters, rings)
+
+
+def _align(offset: int, to: int) -> int:
+    return -(-offset // to) * to

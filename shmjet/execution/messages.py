@@ -1,0 +1,229 @@
+"""What a member and its child processes say to each other, as msgspec structs over `Channel`.
+
+A job travels as a `JobPlan`: the shape of its DAG with every number decided (parallelism, placement), so that the
+member and all workers derive the same arena layout from it without exchanging addresses. User code travels beside it
+as an opaque cloudpickle and is unpickled in workers only, never in the member.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class VertexPlan(msgspec.Struct, frozen=True, array_like=True):
+    """One vertex on one member.
+
+    `endpoints[i]` is where processor `i` runs: a worker's index, or `worker_count + k` for the k-th carrier.
+    """
+
+    name: str
+    parallelism: int
+    endpoints: list[int]
+    inbound: int
+    outbound: int
+
+
+class EdgePlan(msgspec.Struct, frozen=True, array_like=True):
+    """One edge: indexes of its vertices, its ordinals there, and what the lanes need to know."""
+
+    source: int
+    source_ordinal: int
+    destination: int
+    destination_ordinal: int
+    routing: str
+    priority: int
+    buffered: bool
+    ordered: bool
+    queue_size: int
+    high_water_mark: int
+
+
+class JobPlan(msgspec.Struct, frozen=True, array_like=True):
+    """Everything that fixes an execution's layout on one member."""
+
+    vertices: list[VertexPlan]
+    edges: list[EdgePlan]
+    worker_count: int
+    carrier_count: int
+    ring_memory: int
+    partition_count: int
+    force_rings: bool
+
+
+class Deploy(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to worker or carrier: make your processors of this execution and call their `init`.
+
+    The arena's descriptor travels with the message when `arena_attached` is false.
+    `suppliers` holds, per vertex with a meta-supplier, the cloudpickled supplier that it gave for this member.
+    """
+
+    execution_id: int
+    job_id: str
+    job_name: str | None
+    dag: bytes
+    plan: JobPlan
+    arena_id: int
+    arena_size: int
+    arena_attached: bool
+    config: bytes
+    suppliers: dict[int, bytes]
+    attachments: dict[str, str]
+    import_paths: list[str]
+
+
+class Probe(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to one worker: run the meta-suppliers, and say which vertices have non-cooperative processors."""
+
+    execution_id: int
+    dag: bytes
+    config: bytes
+    job_id: str
+    job_name: str | None
+    default_parallelism: int
+    partition_count: int
+    member_address: str
+    meta: list[int]
+    unknown: list[int]
+    import_paths: list[str]
+
+
+class Start(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to worker: every processor everywhere is ready, run."""
+
+    execution_id: int
+
+
+class Cancel(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to worker: stop the tasklets of this execution and close its processors."""
+
+    execution_id: int
+
+
+class Finish(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to worker: the execution has ended everywhere; close its suppliers and let go of its arena."""
+
+    execution_id: int
+    error: str | None
+
+
+class Stop(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to worker: close everything and exit."""
+
+
+class Forget(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to worker: unmap this arena, it will not be used again."""
+
+    arena_id: int
+
+
+Command = Deploy | Probe | Start | Cancel | Finish | Stop | Forget
+
+
+class Frame(msgspec.Struct, frozen=True, array_like=True):
+    """One frame of a traceback."""
+
+    file: str
+    line: int
+    function: str
+    source: str
+
+
+class Failure(msgspec.Struct, frozen=True, array_like=True):
+    """Why an execution failed, in a form that always travels.
+
+    `exception` is the pickled exception, or None when it could not be pickled (or not read back).
+    """
+
+    kind: str
+    vertex: str | None
+    processor_index: int
+    worker: int
+    pid: int
+    type_name: str
+    text: str
+    frames: list[Frame]
+    exception: bytes | None
+    restartable: bool = False
+    signal: int = 0
+    vertices: list[str] = []
+
+
+class Hello(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Child to member: I am up."""
+
+    pid: int
+
+
+class Probed(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Worker to member: the answer to `Probe`."""
+
+    execution_id: int
+    suppliers: dict[int, bytes]
+    non_cooperative: list[int]
+
+
+class Ready(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Child to member: all my processors of this execution are initialised."""
+
+    execution_id: int
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Child to member: something of this execution failed here; my part of it has been stopped."""
+
+    execution_id: int
+    failure: Failure
+
+
+class Ended(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Child to member: none of this execution's tasklets is left here, every processor is closed."""
+
+    execution_id: int
+    has_suppliers: bool
+
+
+class Finished(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Child to member: suppliers are closed and the arena is let go."""
+
+    execution_id: int
+
+
+Report = Hello | Probed | Ready | Failed | Ended | Finished
+
+
+class Fork(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to fork server: fork a child; its channel and the control segment travel as descriptors."""
+
+    token: int
+    index: int
+    core: int | None
+    control_size: int
+    settings: bytes
+    arena_size: int
+    doorbell_offset: int
+
+
+class Forked(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Fork server to member: the child's pid."""
+
+    token: int
+    pid: int
+
+
+class Exited(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Fork server to member: a child was reaped; `status` as `os.waitstatus_to_exitcode` gives it."""
+
+    pid: int
+    status: int
+
+
+class WorkerSettings(msgspec.Struct, frozen=True):
+    """What a child needs to know once."""
+
+    folder: str
+    worker_count: int
+    member_address: str
+    idle_min_ns: int
+    idle_max_ns: int
+    spin: bool
+    partition_count: int

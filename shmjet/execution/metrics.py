@@ -1,0 +1,93 @@
+"""What a job has done so far, per vertex, processor, edge and worker; names are Jet's in snake_case."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class ProcessorMetrics(msgspec.Struct, frozen=True):
+    """One processor.
+
+    `received`, `emitted`: items; `received_batches`: lists of items taken from lanes; `calls`: callbacks made, of
+    which `slow_calls` took more than 5 ms; `busy_ns`: nanoseconds spent in them; watermarks are None until one came.
+    """
+
+    index: int
+    worker: int
+    received: int
+    received_batches: int
+    emitted: int
+    calls: int
+    slow_calls: int
+    busy_ns: int
+    top_observed_watermark: int | None
+    coalesced_watermark: int | None
+    last_forwarded_watermark: int | None
+
+
+class VertexMetrics(msgspec.Struct, frozen=True):
+    """One vertex: its processors and their sums."""
+
+    name: str
+    processors: list[ProcessorMetrics]
+
+    @property
+    def received(self) -> int:
+        """Items taken from all inbound edges by all processors."""
+        return sum(p.received for p in self.processors)
+
+    @property
+    def emitted(self) -> int:
+        """Items emitted to all outbound edges by all processors; one offered to two ordinals counts twice."""
+        return sum(p.emitted for p in self.processors)
+
+
+class EdgeMetrics(msgspec.Struct, frozen=True):
+    """One edge: items that entered and left it, and how full its rings are (items; local lanes are not counted)."""
+
+    source: str
+    source_ordinal: int
+    destination: str
+    destination_ordinal: int
+    emitted: int
+    received: int
+    queue_size: int
+    queue_capacity: int
+
+
+class WorkerMetrics(msgspec.Struct, frozen=True):
+    """One worker of the member: `busy` is the share of its time since start that it did not sleep, 0 to 1."""
+
+    index: int
+    pid: int
+    core: int | None
+    busy: float
+    busy_ns: int
+    idle_ns: int
+    tasklets: int
+
+
+class Metrics(msgspec.Struct, frozen=True):
+    """A job's metrics at one moment.
+
+    Example:
+        >>> metrics = job.metrics()                      # doctest: +SKIP
+        >>> metrics.vertices["map"].received             # doctest: +SKIP
+        1000
+    """
+
+    vertices: dict[str, VertexMetrics]
+    edges: list[EdgeMetrics]
+    workers: list[WorkerMetrics]
+    execution_start_time: float | None = None
+    execution_completion_time: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain dicts, lists and numbers, fit for JSON."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
+
+
+NO_METRICS = Metrics({}, [], [])

@@ -1,0 +1,138 @@
+"""From a DAG to a `JobPlan`: effective parallelism and the place of every processor on this member.
+
+`describe` runs where the DAG is (the client) and keeps what planning needs as plain data; `make_plan` runs in the
+member, which never unpickles user code.
+
+Effective parallelism is Jet's rule (DetermineLocalParallelismTest): the vertex' own, else the smaller of what its
+meta-supplier prefers and the default, else the default, which is the number of workers. Processor i starts on worker
+(i + offset) mod W, so that the chains of all vertices meet on one worker and lanes between them stay local.
+"""
+
+from __future__ import annotations
+
+import inspect
+
+import msgspec
+
+from shmjet.core import DAG, Processor, ProcessorMetaSupplier, ProcessorSupplier, Vertex
+from shmjet.execution.messages import EdgePlan, JobPlan, VertexPlan
+
+
+class VertexShape(msgspec.Struct, frozen=True, array_like=True):
+    """What planning needs to know of a vertex; `cooperative` is None when only an instance could tell."""
+
+    name: str
+    local_parallelism: int
+    preferred_parallelism: int
+    cooperative: bool | None
+    has_meta: bool
+
+
+class JobShape(msgspec.Struct, frozen=True, array_like=True):
+    """A DAG as plain data, in topological order."""
+
+    vertices: list[VertexShape]
+    edges: list[EdgePlan]
+
+
+def cooperative_of(supplier: object) -> bool | None:
+    """Return what a supplier says of its processors without making one: a class' or the supplier's attribute."""
+    declared = inspect.getattr_static(supplier, "is_cooperative", None)
+    if isinstance(declared, bool):
+        return declared
+    if isinstance(supplier, type) and issubclass(supplier, Processor):
+        return None  # a property: only an instance knows
+    value = None if declared is None else getattr(supplier, "is_cooperative", None)
+    return value if isinstance(value, bool) else None
+
+
+def describe(dag: DAG) -> JobShape:
+    """Return the shape of a valid DAG.
+
+    Raises:
+        DagError: the DAG is not valid.
+    """
+    dag.validate()
+    order: list[Vertex] = list(dag)
+    index = {vertex.name: i for i, vertex in enumerate(order)}
+    vertices = [
+        VertexShape(
+            vertex.name,
+            vertex.local_parallelism,
+            vertex.preferred_local_parallelism,
+            cooperative_of(vertex.supplier),
+            isinstance(vertex.supplier, ProcessorMetaSupplier),
+        )
+        for vertex in order
+    ]
+    edges = []
+    for vertex in order:
+        for edge in dag.outbound_edges(vertex):
+            assert edge.destination is not None, "the DAG is valid"
+            config = edge.edge_config
+            edges.append(
+                EdgePlan(
+                    index[vertex.name],
+                    edge.source_ordinal,
+                    index[edge.destination.name],
+                    edge.destination_ordinal,
+                    edge.routing.value,
+                    edge.priority_value,
+                    edge.is_buffered,
+                    edge.is_ordered,
+                    config.queue_size,
+                    config.high_water_mark,
+                )
+            )
+    return JobShape(vertices, edges)
+
+
+def effective_parallelism(vertex: VertexShape, default: int) -> int:
+    """Return the number of processors of a vertex on a member whose default is `default`."""
+    if vertex.local_parallelism != -1:
+        return vertex.local_parallelism
+    if vertex.preferred_parallelism != -1:
+        return min(vertex.preferred_parallelism, default)
+    return default
+
+
+def make_plan(
+    shape: JobShape,
+    *,
+    worker_count: int,
+    non_cooperative: set[int],
+    ring_memory: int,
+    partition_count: int,
+    offset: int = 0,
+    force_rings: bool = False,
+) -> JobPlan:
+    """Decide parallelism and placement.
+
+    Args:
+        non_cooperative: indexes of the vertices whose processors get a carrier each.
+        offset: the worker on which processor 0 of every vertex starts.
+        force_rings: let no lane be local (a setting for debugging).
+    """
+    inbound = [0] * len(shape.vertices)
+    outbound = [0] * len(shape.vertices)
+    for edge in shape.edges:
+        inbound[edge.destination] += 1
+        outbound[edge.source] += 1
+    vertices = []
+    carriers = 0
+    for v, vertex in enumerate(shape.vertices):
+        parallelism = effective_parallelism(vertex, worker_count)
+        if v in non_cooperative:
+            endpoints = [worker_count + carriers + k for k in range(parallelism)]
+            carriers += parallelism
+        else:
+            endpoints = [(i + offset) % worker_count for i in range(parallelism)]
+        vertices.append(VertexPlan(vertex.name, parallelism, endpoints, inbound[v], outbound[v]))
+    return JobPlan(
+        vertices, shape.edges, worker_count, carriers, ring_memory, partition_count, force_rings
+    )
+
+
+def is_supplier_with_lifecycle(supplier: object) -> bool:
+    """Say whether a vertex' supplier is a `ProcessorSupplier`, whose `init` and `close` have to be called."""
+    return isinstance(supplier, ProcessorSupplier)

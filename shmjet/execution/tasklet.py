@@ -1,0 +1,462 @@
+"""Drives one processor: Jet's ProcessorTasklet as a state machine with bounded steps.
+
+A call does one thing: flush what is left in the outbox, or make one callback of the processor and flush what it
+emitted. No callback is made while something of the last one is still waiting for room, so backpressure reaches the
+processor, and through its inbox the lanes and their producers. What is given to a callback adapts to what items
+cost, so that a call takes about `TARGET_NS`.
+
+It must not know processes: lanes, counters and the wake-up of neighbours come in from outside.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from time import perf_counter_ns
+from typing import Any
+
+from shmjet._native import Poller
+from shmjet.core import Inbox, Outbox, Processor, ProcessorContext, Watermark, WatermarkCoalescer
+from shmjet.execution import counters as words
+from shmjet.execution.counters import NO_WATERMARK, ProcessorCounters
+from shmjet.execution.inbound import InboundEdge
+from shmjet.execution.outbound import Outbound
+from shmjet.ring.marks import DONE, IDLE, Barrier, Mark
+
+TARGET_NS = 1_000_000
+"""How long one callback should take."""
+SLOW_NS = 5_000_000
+"""A callback that takes longer is counted as slow."""
+MAX_BATCH = 1 << 16
+"""Most items given to one `process` call."""
+
+
+class State(enum.IntEnum):
+    """Where a tasklet is in its life; names are Jet's."""
+
+    PROCESS_WATERMARK = 0
+    NULLARY_PROCESS = 1
+    PROCESS_INBOX = 2
+    COMPLETE_EDGE = 3
+    COMPLETE = 4
+    EMIT_BARRIER = 5
+    EMIT_DONE_ITEM = 6
+    END = 7
+
+
+class AdaptiveLimit:
+    """How many items to hand over at once so that a call takes about `TARGET_NS`.
+
+    Starts at one and grows at most eightfold per call, so that the first item may cost anything.
+    """
+
+    __slots__ = ("most", "value")
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.value = 1
+
+    def update(self, items: int, elapsed_ns: int) -> None:
+        """Learn from a call that handled this many items."""
+        if items <= 0:
+            return
+        affordable = items * TARGET_NS // (elapsed_ns or 1)
+        self.value = max(1, min(affordable, self.value * 8, self.most))
+
+
+class ProcessorTasklet:
+    """One processor with its inbox, outbox and lanes.
+
+    Args:
+        processor: driven by this tasklet alone.
+        context: passed to its `init`.
+        inbound: its inbound edges, one per ordinal.
+        outbound: its outbound ordinals in order.
+        high_water_marks: per outbound ordinal, in items.
+        poller: over all its ring lanes.
+        counters: where its metrics go.
+        clock: nanoseconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        processor: Processor,
+        context: ProcessorContext,
+        inbound: Sequence[InboundEdge],
+        outbound: Sequence[Outbound],
+        high_water_marks: Sequence[int],
+        poller: Poller,
+        counters: ProcessorCounters,
+        clock: Callable[[], int] = perf_counter_ns,
+    ) -> None:
+        self.processor = processor
+        self.context = context
+        self.poller = poller
+        self.counters = counters
+        self.dirty = True
+        self.polling = False
+        self._clock = clock
+        self._inbox = Inbox()
+        self._outbox = Outbox(high_water_marks)
+        self._outbound = list(outbound)
+        self._edges = sorted(inbound, key=lambda edge: edge.ordinal)
+        self._buffered = [edge for edge in inbound if edge.buffered]
+        self._groups = _by_priority(inbound)
+        self._group: list[InboundEdge] = []
+        self._cursor = 0
+        self._coalescer = WatermarkCoalescer(len(inbound)) if inbound else None
+        self._edge: InboundEdge | None = None
+        self._batch: list[Any] = []
+        self._batch_pos = 0
+        self._mark: Watermark | Barrier | None = None
+        self._mark_edge = 0
+        self._watermark: Watermark | None = None
+        self._barrier: Barrier | None = None
+        self._aligned: dict[int, Barrier] = {}
+        self._unflushed = False
+        self._progress = False
+        self._closed = False
+        self._inbox_limit = AdaptiveLimit(MAX_BATCH)
+        self._emit_limit = AdaptiveLimit(max(high_water_marks, default=1))
+        self._calls = self._slow_calls = self._busy_ns = 0
+        self._received = self._received_batches = 0
+        kind = type(processor)
+        self._has_nullary = kind.try_process is not Processor.try_process
+        self._steps = {
+            State.PROCESS_WATERMARK: self._process_watermark,
+            State.NULLARY_PROCESS: self._nullary_process,
+            State.PROCESS_INBOX: self._process_inbox,
+            State.COMPLETE_EDGE: self._complete_edge,
+            State.COMPLETE: self._complete,
+            State.EMIT_BARRIER: self._emit_barrier,
+            State.EMIT_DONE_ITEM: self._emit_done_item,
+        }
+        self.state = State.NULLARY_PROCESS
+        self._open_next_group()
+
+    # -- life ---------------------------------------------------------------------------------------------------
+
+    def init(self) -> None:
+        """Call the processor's `init`; what it emits there is flushed by the first call."""
+        self._outbox.begin_callback()
+        self.processor.init(self._outbox, self.context)
+        self._unflushed = True
+
+    @property
+    def done(self) -> bool:
+        """True when DONE has been emitted on every lane."""
+        return self.state is State.END
+
+    def wake(self) -> None:
+        """Note that a neighbour on the same worker made work or room for this tasklet."""
+        self.dirty = True
+
+    def close(self) -> None:
+        """Call the processor's `close`, once, however often this is called; its errors are logged only."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self.processor.close()
+        except Exception:
+            self.context.logger.exception("close() of vertex %r failed", self.context.vertex_name)
+
+    def call(self) -> bool:
+        """Do one bounded step.
+
+        Returns:
+            whether anything was moved or changed; False means that calling again is useless until a lane has new
+            items or room, or, with `polling` set, until something outside has changed.
+        """
+        self._progress = False
+        self.polling = False
+        for edge in self._buffered:
+            if edge.soak():
+                self._progress = True
+        if not self._unflushed or self._flush():
+            self._steps[self.state]()
+            if self._unflushed:
+                self._flush()
+        self.poller.inputs = bool(self._buffered) or self._wants_input()
+        if self._progress:
+            self._count()
+        return self._progress
+
+    def _wants_input(self) -> bool:
+        """Say whether new items in a lane would let the next call do something."""
+        return (
+            self.state in (State.NULLARY_PROCESS, State.PROCESS_INBOX)
+            and not self._unflushed
+            and not self._inbox
+            and self._batch_pos >= len(self._batch)
+        )
+
+    # -- output -------------------------------------------------------------------------------------------------
+
+    def _flush(self) -> bool:
+        """Hand over the outbox; True when all of it has left."""
+        buckets = self._outbox.buckets
+        complete = True
+        for ordinal, out in enumerate(self._outbound):
+            if buckets[ordinal]:
+                out.add(buckets[ordinal])
+                buckets[ordinal] = []
+            before = out.moved
+            if not out.flush():
+                complete = False
+            if out.moved != before:
+                self._progress = True
+        self._unflushed = not complete
+        return complete
+
+    def _emit_mark(self, mark: Mark) -> None:
+        """Queue a mark on every ordinal, behind all that the processor has emitted."""
+        buckets = self._outbox.buckets
+        for ordinal, out in enumerate(self._outbound):
+            if buckets[ordinal]:
+                out.add(buckets[ordinal])
+                buckets[ordinal] = []
+            out.add_mark(mark)
+        self._unflushed = True
+        self._progress = True
+
+    # -- states -------------------------------------------------------------------------------------------------
+
+    def _process_watermark(self) -> None:
+        watermark = self._watermark
+        if watermark is None:
+            self._enter(State.NULLARY_PROCESS)
+            return
+        if self._timed(lambda: self.processor.try_process_watermark(watermark)):
+            self._outbox.require_finished("try_process_watermark()")
+            self._watermark = None
+            self.counters.words[words.LAST_FORWARDED_WATERMARK] = watermark.timestamp
+            self._progress = True
+            self.state = State.NULLARY_PROCESS
+            assert self._coalescer is not None
+            self._observe(self._coalescer.pending())
+
+    def _nullary_process(self) -> None:
+        if self._has_nullary and not self._timed(self.processor.try_process):
+            self.polling = not self._progress
+            return
+        self._enter(State.PROCESS_INBOX)
+
+    def _process_inbox(self) -> None:
+        if not self._inbox and self._barrier is None and self._watermark is None:
+            self._fill_inbox()
+        if self._inbox:
+            self._process()
+        elif self._barrier is not None:
+            self._enter(State.EMIT_BARRIER)
+        elif self._watermark is not None:
+            self._enter(State.PROCESS_WATERMARK)
+        elif self._edge is not None and self._edge.done:
+            self._enter(State.COMPLETE_EDGE)
+        elif not self._group:
+            self._enter(State.COMPLETE)
+        elif self._has_nullary:
+            self.polling = not self._progress
+            self.state = State.NULLARY_PROCESS
+
+    def _process(self) -> None:
+        assert self._edge is not None
+        inbox, ordinal = self._inbox, self._edge.ordinal
+        before = len(inbox)
+        start = self._clock()
+        self._outbox.begin_callback()
+        self.processor.process(ordinal, inbox)
+        elapsed = self._clock() - start
+        self._spent(elapsed)
+        taken = before - len(inbox)
+        if taken:
+            self._progress = True
+            self._inbox_limit.update(taken, elapsed)
+        if not inbox and self._batch_pos >= len(self._batch) and (self._mark is not None or self._has_nullary):
+            self._take_mark()
+            self.state = State.PROCESS_WATERMARK
+        self.polling = not self._progress and not self._unflushed
+
+    def _complete_edge(self) -> None:
+        edge = self._edge
+        assert edge is not None
+        if not self._timed(lambda: self.processor.complete_edge(edge.ordinal)):
+            self.polling = not self._progress
+            return
+        self._outbox.require_finished("complete_edge()")
+        self._progress = True
+        self._edge = None
+        self._group.remove(edge)
+        if not self._group:
+            self._open_next_group()
+        if self._coalescer is not None:
+            self._observe(self._coalescer.input_done(edge.ordinal))
+        self._align()
+        self.state = State.PROCESS_WATERMARK
+
+    def _complete(self) -> None:
+        outbox = self._outbox
+        outbox.limit = self._emit_limit.value
+        start = self._clock()
+        outbox.begin_callback()
+        complete = self.processor.complete()
+        elapsed = self._clock() - start
+        outbox.limit = None
+        self._spent(elapsed)
+        self._emit_limit.update(outbox.accepted, elapsed)
+        if complete:
+            outbox.require_finished("complete()")
+            self._emit_mark(DONE)
+            self.state = State.EMIT_DONE_ITEM
+        elif not any(outbox.buckets):
+            self.polling = not self._progress
+        self._unflushed = True
+
+    def _emit_barrier(self) -> None:
+        """Pass an aligned barrier on; saving state goes here, before it."""
+        assert self._barrier is not None
+        self._emit_mark(self._barrier)
+        self._barrier = None
+        self._aligned.clear()
+        for edge in self._group:
+            edge.open(True)
+        self.state = State.PROCESS_WATERMARK
+
+    def _emit_done_item(self) -> None:
+        """Reached only when the outbox, DONE included, has been flushed."""
+        self._progress = True
+        self.state = State.END
+
+    # -- input --------------------------------------------------------------------------------------------------
+
+    def _fill_inbox(self) -> None:
+        """Give the inbox the next slice; at most one edge is drained, round robin within the open group."""
+        if self._batch_pos >= len(self._batch) and self._mark is None:
+            self._drain_edges()
+        if self._batch_pos < len(self._batch):
+            limit = self._inbox_limit.value
+            batch, pos = self._batch, self._batch_pos
+            if pos == 0 and len(batch) <= limit:
+                self._inbox.fill(batch)
+                self._batch = []
+            else:
+                self._inbox.fill(batch[pos : pos + limit])
+                self._batch_pos = pos + limit
+                if self._batch_pos >= len(batch):
+                    self._batch, self._batch_pos = [], 0
+        else:
+            self._take_mark()
+
+    def _drain_edges(self) -> None:
+        count = len(self._group)
+        for step in range(count):
+            at = (self._cursor + step) % count
+            edge = self._group[at]
+            if edge.ordinal in self._aligned:
+                continue
+            items, mark, moved = edge.drain(max(self._inbox_limit.value, 256))
+            self._progress = self._progress or moved
+            if items is not None or mark is not None or edge.done:
+                self._edge = edge
+                self._cursor = (at + 1) % count
+                self._batch = items or []
+                self._batch_pos = 0
+                assert mark is not DONE
+                self._mark = mark if isinstance(mark, Watermark | Barrier) else None
+                self._mark_edge = edge.ordinal
+                if items is not None:
+                    self._received += len(items)
+                    self._received_batches += 1
+                    assert self._coalescer is not None
+                    self._coalescer.observe_event(edge.ordinal)
+                return
+
+    def _take_mark(self) -> None:
+        mark, self._mark = self._mark, None
+        if isinstance(mark, Watermark):
+            assert self._coalescer is not None
+            self._observe(self._coalescer.observe_watermark(self._mark_edge, mark))
+        elif isinstance(mark, Barrier):
+            self._aligned[self._mark_edge] = mark
+            self._edges[self._mark_edge].open(False)
+            self._align()
+
+    def _align(self) -> None:
+        """Take the barrier once it has come on every edge that is being consumed; such an edge waits for it."""
+        if self._aligned and all(edge.ordinal in self._aligned for edge in self._group):
+            self._barrier = next(iter(self._aligned.values()))
+
+    def _observe(self, watermark: Watermark | None) -> None:
+        """Take a watermark coalesced over all edges; the idle message goes straight through."""
+        if watermark is None:
+            return
+        self._progress = True
+        if watermark == IDLE:
+            self._emit_mark(watermark)
+        else:
+            self.counters.words[words.COALESCED_WATERMARK] = watermark.timestamp
+            self._watermark = watermark
+
+    def _open_next_group(self) -> None:
+        if self._groups:
+            self._group = self._groups.pop(0)
+            for edge in self._group:
+                edge.open(True)
+        self._cursor = 0
+        for group in self._groups:
+            for edge in group:
+                edge.open(False)
+
+    # -- bookkeeping --------------------------------------------------------------------------------------------
+
+    def _enter(self, state: State) -> None:
+        """Change the state and take its step at once: nothing has been asked of the processor yet."""
+        self.state = state
+        self._steps[state]()
+
+    def _timed(self, callback: Callable[[], bool]) -> bool:
+        self._outbox.begin_callback()
+        start = self._clock()
+        result = callback()
+        self._spent(self._clock() - start)
+        return bool(result)
+
+    def _spent(self, elapsed_ns: int) -> None:
+        self._calls += 1
+        self._busy_ns += elapsed_ns
+        if elapsed_ns > SLOW_NS:
+            self._slow_calls += 1
+        if any(self._outbox.buckets):
+            self._unflushed = True
+            self._progress = True
+
+    def _count(self) -> None:
+        """Publish the numbers."""
+        to = self.counters.words
+        to[words.CALLS] = self._calls
+        to[words.SLOW_CALLS] = self._slow_calls
+        to[words.BUSY_NS] = self._busy_ns
+        to[words.RECEIVED] = self._received
+        to[words.RECEIVED_BATCHES] = self._received_batches
+        to[words.STATE] = self.state
+        top = NO_WATERMARK
+        for edge in self._edges:
+            at = self.counters.received_at(edge.ordinal)
+            to[at] = edge.received
+            to[at + 1] = edge.batches
+            if edge.top_watermark is not None:
+                top = max(top, edge.top_watermark.timestamp)
+        to[words.TOP_OBSERVED_WATERMARK] = top
+        emitted = 0
+        for ordinal, out in enumerate(self._outbound):
+            to[self.counters.emitted_at(ordinal)] = out.emitted
+            emitted += out.emitted
+        to[words.EMITTED] = emitted
+
+
+def _by_priority(edges: Sequence[InboundEdge]) -> list[list[InboundEdge]]:
+    """Group edges that are consumed together, the first group first."""
+    groups: dict[int, list[InboundEdge]] = {}
+    for edge in edges:
+        groups.setdefault(edge.priority, []).append(edge)
+    return [groups[priority] for priority in sorted(groups)]

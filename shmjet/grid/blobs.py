@@ -1,0 +1,98 @@
+"""Large values, each in a file of its own beside the LMDB environments.
+
+A value of 500 MB inside LMDB would keep the environment's lock for as long as copying it takes and would need as many
+adjacent free pages. So a value above `INLINE_LIMIT` is written to a file before the transaction, and the entry names
+the file. A writer that dies in between leaves an unnamed file, which goes with the instance's folder; never an
+entry without its file. Whoever replaces or removes an entry deletes the file after the commit, so a reader may find
+it gone: then the entry has changed too, and the reader looks again.
+
+The file holds a sequence of buffers (a pickle and what it left out of band), because they are written and read without
+being joined. Nothing here knows what they mean.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+
+from shmjet.grid.errors import GridFullError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+INLINE_LIMIT = 64 * 1024
+"""Bytes of an encoded value up to which it lies in LMDB."""
+
+
+class BlobVanishedError(Exception):
+    """The file was deleted because its entry was replaced or removed meanwhile. Never leaves this package."""
+
+
+class BlobStore:
+    """The folder of large values. Names are never used twice, so no lock is needed.
+
+    Args:
+        folder: an existing folder on the same file system as the store.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def write(self, parts: Sequence[Buffer]) -> bytes:
+        """Write the buffers and return the name of the new file.
+
+        Raises:
+            GridFullError: the file system is full; no file is left behind.
+        """
+        name = f"{os.getpid():x}-{secrets.token_hex(8)}"
+        path = self.folder / name
+        views = [memoryview(part).cast("B") for part in parts]
+        head = b"".join(number.to_bytes(8, "little") for number in (len(views), *map(len, views)))
+        try:
+            with path.open("xb", buffering=0) as file:
+                for view in (memoryview(head), *views):
+                    done = 0
+                    while done < len(view):
+                        done += file.write(view[done:])
+        except BaseException as error:
+            path.unlink(missing_ok=True)
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise GridFullError(
+                    f"no room for a value of {sum(map(len, views))} bytes in {self.folder}: {error}; clear or destroy "
+                    "what is not needed, or give /dev/shm more (`mount -o remount,size=...`, docker's --shm-size)"
+                ) from error
+            raise
+        return name.encode()
+
+    def read(self, name: bytes) -> list[bytearray]:
+        """Return the buffers of a file, each in fresh writable memory.
+
+        Raises:
+            BlobVanishedError: it has been deleted.
+        """
+        try:
+            file = (self.folder / name.decode()).open("rb", buffering=0)
+        except FileNotFoundError:
+            raise BlobVanishedError(name.decode()) from None
+        with file:
+            count = int.from_bytes(file.read(8), "little")
+            lengths = file.read(8 * count)
+            parts = [bytearray(int.from_bytes(lengths[8 * i : 8 * i + 8], "little")) for i in range(count)]
+            for part in parts:
+                view = memoryview(part)
+                while view:
+                    got = file.readinto(view)
+                    if not got:
+                        raise OSError(errno.EIO, "a value's file is shorter than it should be", file.name)
+                    view = view[got:]
+        return parts
+
+    def delete(self, names: Iterable[bytes]) -> None:
+        """Delete files; those that are gone already do not matter."""
+        for name in names:
+            (self.folder / name.decode()).unlink(missing_ok=True)

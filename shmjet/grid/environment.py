@@ -1,0 +1,144 @@
+"""One LMDB environment of a store, as one process sees it.
+
+LMDB gives what parallel writers and readers of other processes need: readers never wait, a writer holds one robust
+lock for its transaction, and a killed process leaves either all of a transaction or nothing. It asks for discipline in
+return, which is kept here so that nobody else has to know: an environment is opened once per process and after the
+fork, write transactions are short, read transactions end before anything is decoded, WRITEMAP is never used (a full
+/dev/shm is an error of a write then, not a SIGBUS), and readers that died are cleared away.
+
+This module does not know what maps, lists or entries are.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import lmdb
+
+from shmjet.grid.errors import GridError, GridFullError
+
+Result = TypeVar("Result")
+Transaction = lmdb.Transaction[bytes]
+
+MAX_READERS = 1024
+"""Read transactions open at the same time, over all processes; each takes 64 bytes of the lock file."""
+
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+class Environment:
+    """An LMDB environment; safe to share between the threads of a process, useless after a fork.
+
+    Args:
+        folder: where its two files are, or will be.
+        map_size: most bytes that it may hold.
+    """
+
+    def __init__(self, folder: Path, map_size: int) -> None:
+        self.folder = folder
+        self.map_size = map_size
+        self._writing = threading.Lock()
+        self._reason = "is closed"
+        try:
+            self._env: lmdb.Environment | None = lmdb.open(
+                str(folder),
+                map_size=map_size,
+                max_readers=MAX_READERS,
+                max_spare_txns=4,
+                mode=0o600,
+                sync=False,
+                metasync=False,
+                meminit=False,
+            )
+        except lmdb.Error as error:
+            raise GridError(
+                f"cannot open the store in {folder}: {error}; it needs {map_size} bytes of address space "
+                "(`ulimit -v`) and is opened once per process"
+            ) from error
+        self._data = self._env.open_db()
+
+    def begin(self) -> Transaction:
+        """Open a read transaction; end it before doing anything slow.
+
+        Raises:
+            GridError: the environment is closed, was opened before a fork, or all reader slots are taken.
+        """
+        try:
+            return self._opened().begin()
+        except lmdb.ReadersFullError as error:
+            self._opened().reader_check()
+            raise GridError(f"{MAX_READERS} readers use the store in {self.folder} at the same time") from error
+
+    def write(self, work: Callable[[Transaction], Result], what: str) -> Result:
+        """Run `work` in a write transaction and commit it: all of it happens, or none of it.
+
+        `work` must take a few milliseconds at most, because writers of this environment in other processes wait for
+        it, and it may be called twice. `what` names the thing being written in errors.
+
+        Raises:
+            GridFullError: there is no room.
+        """
+        env = self._opened()
+        with self._writing:
+            try:
+                return self._attempt(env, work)
+            except lmdb.MapFullError:
+                env.reader_check()  # pages that only a dead reader still holds can be used again
+            except lmdb.Error as error:
+                raise self._explained(error, what) from error
+            try:
+                return self._attempt(env, work)
+            except lmdb.MapFullError as error:
+                raise GridFullError(
+                    f"no room for {what}: environment {self.folder} is at its limit of {self.map_size} bytes "
+                    "(map_size); clear or destroy what is not needed"
+                ) from error
+            except lmdb.Error as error:
+                raise self._explained(error, what) from error
+
+    def entries(self, txn: Transaction) -> int:
+        """Return how many keys the environment has, as `txn` sees it. Costs the same for any number."""
+        return txn.stat(self._data)["entries"]
+
+    def check_readers(self) -> int:
+        """Give back the reader slots of processes that died; returns how many."""
+        return self._opened().reader_check()
+
+    def close(self) -> None:
+        """Close it; using it again is a GridError. May be called twice."""
+        with self._writing:
+            if self._env is not None:
+                self._env.close()
+                self._env = None
+
+    def forked(self) -> None:
+        """Called in the child of a fork: what was opened belongs to the parent."""
+        self._reason = "was opened before this process was forked; open it again after the fork"
+        _of_parents.append(self._env)  # closing it here would release the parent's file locks
+        self._env = None
+        self._writing = threading.Lock()
+
+    def _opened(self) -> lmdb.Environment:
+        if self._env is None:
+            raise GridError(f"the store in {self.folder} {self._reason}")
+        return self._env
+
+    @staticmethod
+    def _attempt(env: lmdb.Environment, work: Callable[[Transaction], Result]) -> Result:
+        with env.begin(write=True) as txn:
+            return work(txn)
+
+    def _explained(self, error: lmdb.Error, what: str) -> GridError:
+        if isinstance(error, lmdb.DiskError) or error.code in _NO_ROOM:
+            return GridFullError(
+                f"no room for {what}: the file system of {self.folder} is full ({error}); clear or destroy what is "
+                "not needed, or give /dev/shm more (`mount -o remount,size=...`, docker's --shm-size)"
+            )
+        return GridError(f"cannot write {what} into {self.folder}: {error}")
+
+
+_of_parents: list[lmdb.Environment | None] = []

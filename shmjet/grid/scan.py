@@ -1,0 +1,104 @@
+"""Reading a range of an environment page by page.
+
+Each page has a read transaction of its own that lasts as long as LMDB needs to hand over the bytes, never while they
+are decoded or the caller thinks: a reader that keeps its transaction keeps every page freed since. In return a scan
+is no snapshot. It meets every entry that is there from its start to its end exactly once, and of those that come or go
+meanwhile each at most once, also across a `clear()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+import lmdb
+
+from shmjet.grid.environment import Environment
+from shmjet.grid.layout import INCARNATION
+
+PAGE_BYTES = 1 << 20
+"""A page ends behind the first step that takes it above this."""
+FIRST_STEP, LAST_STEP = 32, 512
+"""Entries fetched between two looks at the size; small at first, because many maps are."""
+PAGE_ENTRIES = 4096
+
+
+class Page(NamedTuple):
+    """Some consecutive entries of a map in one environment.
+
+    `values` are stored values in the order of their keys, `transaction` the id of the last write that they show,
+    `has_blobs` whether one of the map's values may lie in a file.
+    """
+
+    values: list[bytes]
+    transaction: int
+    has_blobs: bool
+
+
+def pages(
+    env: Environment, record_key: bytes, low: bytes = b"", high: bytes | None = None, *, limit: int = PAGE_ENTRIES
+) -> Iterator[Page]:
+    """Yield the entries whose keys lie from `low` to below `high`, behind the prefix of the map's incarnation.
+
+    Args:
+        record_key: the map's key in the catalogue; the incarnation is looked up anew for each page.
+        low: where to start.
+        high: where to end, None for the map's end.
+        limit: a page of about that many entries is large enough.
+    """
+    step, skip = FIRST_STEP, False
+    while True:
+        with env.begin() as txn:
+            record = txn.get(record_key)
+            if record is None:
+                return
+            prefix = record[:4]
+            stop = prefix + high if high is not None else _behind(prefix)
+            with txn.cursor() as cursor:
+                values, last = _fetch(cursor, prefix + low, skip, stop, step, limit)
+            transaction = txn.id()
+        if values:
+            yield Page(values, transaction, record[-1] != 0)
+        if last is None:
+            return
+        low, skip, step = last[4:], True, LAST_STEP
+
+
+def _behind(prefix: bytes) -> bytes:
+    return INCARNATION.pack(INCARNATION.unpack(prefix)[0] + 1)
+
+
+def _fetch(
+    cursor: lmdb.Cursor[bytes], start: bytes, skip: bool, stop: bytes, step: int, limit: int
+) -> tuple[list[bytes], bytes | None]:
+    """Return the values of a page and the key of its last entry, or None for the key when the range has ended.
+
+    Only values are fetched as long as the last key of a step lies inside the range; the step that leaves it is
+    fetched again with its keys.
+    """
+    if not cursor.set_range(start) or (skip and cursor.key() == start and not cursor.next()):
+        return [], None
+    values: list[bytes] = []
+    size, inside = 0, cursor.key()
+    follow = cursor.iternext(keys=False, values=True)
+    while True:
+        taken = list(islice(follow, step))
+        last = cursor.key()
+        if len(taken) < step or last >= stop:
+            break
+        values += taken
+        size += sum(map(len, taken))
+        if size >= PAGE_BYTES or len(values) >= limit:
+            return values, last
+        inside = last
+        step = min(2 * step, LAST_STEP)
+    cursor.set_range(inside)
+    rest = cursor.iternext()
+    if values:
+        next(rest)
+    for key, value in rest:
+        if key >= stop:
+            break
+        values.append(value)
+    return values, None

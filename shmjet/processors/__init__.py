@@ -1,0 +1,62 @@
+"""The library of ready-made processors: transformations, aggregations, joins, sources and sinks.
+
+Floor 7. This floor is for users: it builds on the processor contract of `shmjet.core` and on nothing that runs or
+ships processors. It must not know workers, rings or members; what it needs of the grid it gets through the context.
+
+`map` and `filter` are also exported as `map_` and `filter_`. A star import leaves the names of builtins alone.
+"""
+
+from __future__ import annotations
+
+from shmjet.processors.aggregating import accumulate, aggregate, combine
+from shmjet.processors.aggregating_by_key import accumulate_by_key, aggregate_by_key, combine_by_key
+from shmjet.processors.diagnosing import logger, noop, peek_input, peek_output
+from shmjet.processors.distinguishing import distinct
+from shmjet.processors.file_sink import write_files
+from shmjet.processors.file_source import read_files
+from shmjet.processors.generating import generate, read_items
+from shmjet.processors.grid_io import read_list, read_map, write_list, write_map
+from shmjet.processors.grouping import group_and_accumulate, group_and_collect
+from shmjet.processors.joining import hash_join
+from shmjet.processors.operations import AggregateOperation, counting, summing
+from shmjet.processors.sockets import read_lines_socket, write_socket
+from shmjet.processors.sorting import sort
+from shmjet.processors.transforming import filter_, flat_map, map_, map_stateful
+
+map = map_  # noqa: A001
+filter = filter_  # noqa: A001
+
+__all__ = [
+    "AggregateOperation",
+    "accumulate",
+    "accumulate_by_key",
+    "aggregate",
+    "aggregate_by_key",
+    "combine",
+    "combine_by_key",
+    "counting",
+    "distinct",
+    "filter_",
+    "flat_map",
+    "generate",
+    "group_and_accumulate",
+    "group_and_collect",
+    "hash_join",
+    "logger",
+    "map_",
+    "map_stateful",
+    "noop",
+    "peek_input",
+    "peek_output",
+    "read_files",
+    "read_items",
+    "read_lines_socket",
+    "read_list",
+    "read_map",
+    "sort",
+    "summing",
+    "write_files",
+    "write_list",
+    "write_map",
+    "write_socket",
+]

@@ -1,0 +1,116 @@
+"""Aggregation per key, in one stage or in two; results are (key, result) tuples.
+
+Must not know: how keys are routed; the edges into these processors are partitioned by the same key. After Jet's
+`aggregateByKeyP`, `accumulateByKeyP`, `combineByKeyP`. All groups are kept in one dict and emitted at the end,
+resumably and without a second copy of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from shmjet.core.processor import Processor
+from shmjet.processors.aggregating import checked_operation
+from shmjet.processors.bulk import BulkProcessor, Supply
+from shmjet.processors.keying import KeyFn, KeyFns, keys_of
+from shmjet.processors.operations import AggregateOperation
+
+
+class KeyedAggregateProcessor(BulkProcessor):
+    """Folds items into an accumulator per key.
+
+    Args:
+        key_fns: key functions by inbound ordinal.
+        op: the operation.
+        finishes: results are emitted, not accumulators.
+    """
+
+    def __init__(self, key_fns: KeyFns, op: AggregateOperation[Any, Any, Any], finishes: bool) -> None:
+        self._key_fns = key_fns
+        self._op = op
+        self._finisher = op.finisher if finishes else None
+        self._table: dict[Any, Any] = op.table()
+
+    def absorb(self, ordinal: int, items: list[Any]) -> None:
+        """Fold a list."""
+        self._op.fold_groups(self._table, keys_of(self._key_fns.at(ordinal), items), items)
+
+    def results(self) -> Iterable[Any]:
+        """Return (key, result) for every key."""
+        table, finisher = self._table, self._finisher
+        if finisher is None:
+            return table.items()
+        return zip(table.keys(), map(finisher, table.values()), strict=True)
+
+
+class CombineByKeyProcessor(KeyedAggregateProcessor):
+    """Folds (key, accumulator) pairs of an earlier stage into an accumulator per key."""
+
+    def __init__(self, key_fns: KeyFns, op: AggregateOperation[Any, Any, Any], finishes: bool) -> None:
+        super().__init__(key_fns, op, finishes)
+        self._table = {}  # a plain dict is faster than the counters that accumulation may use
+
+    def absorb(self, ordinal: int, items: list[Any]) -> None:
+        """Fold a list of pairs."""
+        self._op.merge_groups(self._table, items)
+
+
+def aggregate_by_key(
+    key_fns: KeyFn | Sequence[KeyFn], op: AggregateOperation[Any, Any, Any]
+) -> Callable[[], Processor]:
+    """Aggregate the items of each key and emit (key, result) at the end.
+
+    Args:
+        key_fns: key of an item (None: the item itself); or a sequence of such functions, one per inbound edge.
+        op: the operation.
+
+    Raises:
+        TypeError: when an argument has the wrong type.
+
+    Example:
+        >>> from shmjet.processors import counting
+        >>> from shmjet.testing import verify_processor
+        >>> verify_processor(aggregate_by_key(None, counting())).inputs("aba").expect([("a", 2), ("b", 1)])
+    """
+    return Supply(
+        KeyedAggregateProcessor, KeyFns(key_fns), checked_operation("aggregate_by_key", op, False), finishes=True
+    )
+
+
+def accumulate_by_key(
+    key_fns: KeyFn | Sequence[KeyFn], op: AggregateOperation[Any, Any, Any]
+) -> Callable[[], Processor]:
+    """First stage of two: emit (key, accumulator) at the end, for `combine_by_key` with the same operation.
+
+    The edge into it may be local and unpartitioned: fewer items then cross to another core, one per key and processor.
+
+    Raises:
+        TypeError: when an argument has the wrong type.
+        ValueError: when `op` has no `combine` function.
+
+    Example:
+        >>> from shmjet.processors import counting
+        >>> from shmjet.testing import verify_processor
+        >>> verify_processor(accumulate_by_key(str.lower, counting())).inputs("aBA").expect([("a", 2), ("b", 1)])
+    """
+    return Supply(
+        KeyedAggregateProcessor, KeyFns(key_fns), checked_operation("accumulate_by_key", op, True), finishes=False
+    )
+
+
+def combine_by_key(op: AggregateOperation[Any, Any, Any]) -> Callable[[], Processor]:
+    """Second stage of two: combine (key, accumulator) pairs and emit (key, result) at the end.
+
+    The edge into it is partitioned by the pair's key: `.partitioned(operator.itemgetter(0))`.
+
+    Raises:
+        TypeError: when `op` is not an `AggregateOperation`.
+        ValueError: when `op` has no `combine` function.
+
+    Example:
+        >>> from shmjet.processors import counting
+        >>> from shmjet.testing import verify_processor
+        >>> verify_processor(combine_by_key(counting())).inputs([("a", 2), ("a", 1)]).expect([("a", 3)])
+    """
+    return Supply(CombineByKeyProcessor, KeyFns(None), checked_operation("combine_by_key", op, True), finishes=True)

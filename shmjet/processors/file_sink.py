@@ -1,0 +1,81 @@
+"""The sink that writes text lines into files, one file per processor.
+
+Must not know: where lines come from. A file has a temporary name until the processor is through, so that whoever
+sees `FOLDER/INDEX` sees all of it. After Jet's `writeFileP`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any
+
+from shmjet.core.processor import Processor, ProcessorContext
+from shmjet.processors.bulk import BulkProcessor, Supply
+from shmjet.processors.line_blocks import check_encoding
+
+
+class WriteFileProcessor(BulkProcessor):
+    """Writes `to_line(item)` and a newline for each item."""
+
+    def __init__(self, folder: str, to_line: Callable[[Any], str], encoding: str) -> None:
+        self._folder = Path(folder)
+        self._to_line = to_line
+        self._encoding = encoding
+        self._file: TextIOWrapper | None = None
+
+    def start(self, context: ProcessorContext) -> None:
+        """Create the folder and this processor's file."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._path = self._folder / str(context.global_index)
+        self._unfinished = self._folder / f".{context.global_index}.unfinished"
+        self._file = open(self._unfinished, "w", encoding=self._encoding, newline="\n")  # noqa: SIM115
+
+    def absorb(self, ordinal: int, items: list[Any]) -> None:
+        """Write a list."""
+        assert self._file is not None
+        self._file.write("\n".join(map(self._to_line, items)) + "\n")
+
+    def finish(self) -> bool:
+        """Give the file its name."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            os.replace(self._unfinished, self._path)
+        return True
+
+    def close(self) -> None:
+        """Remove what is unfinished."""
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._unfinished.unlink()
+            self._file.close()
+            self._file = None
+
+
+def write_files(
+    folder: str | os.PathLike[str], to_line: Callable[[Any], str] = str, *, encoding: str = "utf-8"
+) -> Callable[[], Processor]:
+    """Write each item as a line of text into `folder/<global index of the processor>`.
+
+    The folder is created when it is missing. A file of the same name is replaced, when all is written; other files in
+    the folder stay, so use a fresh folder for each run.
+
+    Args:
+        folder: where the files go; made absolute here.
+        to_line: text of an item, without the newline.
+        encoding: of the files.
+
+    Raises:
+        TypeError: when `to_line` is not callable.
+        LookupError, ValueError: for an encoding that is unknown or has no one-byte newline.
+
+    Example:
+        >>> writer = write_files("/tmp/counts", lambda pair: f"{pair[0]},{pair[1]}")
+    """
+    if not callable(to_line):
+        raise TypeError(f"write_files: to_line must be callable, got {to_line!r}")
+    return Supply(WriteFileProcessor, os.path.abspath(os.path.expanduser(folder)), to_line, check_encoding(encoding))

@@ -1,0 +1,187 @@
+"""The shared memory of one execution: created once, unlinked at once, passed on as a descriptor, never by name.
+
+Pages are reserved when the arena is made, so that a full `/dev/shm` or a cgroup limit is an error here and not a
+SIGBUS in whoever touches the page first. Where `/dev/shm` is too small (64 MB in a default container) the arena is a
+memfd, which is charged to memory alone. This module knows nothing of what lies in the memory.
+`multiprocessing.shared_memory` is not used because its tracker unlinks segments of live owners.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import mmap
+import os
+import secrets
+from types import TracebackType
+
+import posix_ipc
+
+_log = logging.getLogger(__name__)
+
+_PREFIX = "/shmjet-"
+
+
+class ArenaError(OSError):
+    """There is not enough shared memory, or a descriptor is no arena of the size expected; the text says what to do."""
+
+
+class Arena:
+    """A mapping of shared memory that all processes of an execution have in common.
+
+    Made by `create` in one process and by `attach` in the others. Rings, doorbells and views keep the mapping alive
+    after `close`; the memory goes back to the system when the last process has let go of it.
+
+    Example:
+        >>> with Arena.create(1 << 16, label="example") as arena:
+        ...     arena.memory[0] = 7
+    """
+
+    def __init__(self, fd: int, size: int, mapping: mmap.mmap) -> None:
+        self._fd = fd
+        self._size = size
+        self._mapping: mmap.mmap | None = mapping
+        self._memory: memoryview | None = memoryview(mapping)
+
+    @classmethod
+    def create(cls, size: int, *, label: str) -> Arena:
+        """Make an arena of zeros.
+
+        Args:
+            size: bytes; rounded up to whole pages by the system.
+            label: what it is for; shows in `/proc/PID/maps` and in error messages.
+
+        Raises:
+            ArenaError: memory cannot be reserved; the text names the limit, what is needed and the remedy.
+            ValueError: `size` is not positive.
+        """
+        if size < 1:
+            raise ValueError(f"arena {label!r}: size must be at least 1 byte, got {size}")
+        try:
+            fd = _posix_segment(size)
+        except OSError as error:
+            fd = _anonymous_segment(size, label, error)
+        return cls._map(fd, size, label)
+
+    @classmethod
+    def attach(cls, fd: int, size: int) -> Arena:
+        """Map the arena behind a descriptor that another process made; the descriptor now belongs to the arena.
+
+        Raises:
+            ArenaError: the descriptor is no shared memory of at least `size` bytes.
+        """
+        actual = os.fstat(fd).st_size
+        if actual < size:
+            raise ArenaError(errno.EINVAL, f"descriptor {fd} has {actual} bytes, the arena should have {size}")
+        return cls._map(fd, size, f"fd {fd}")
+
+    @classmethod
+    def _map(cls, fd: int, size: int, label: str) -> Arena:
+        try:
+            mapping = mmap.mmap(fd, size)
+        except OSError as error:
+            os.close(fd)
+            raise ArenaError(error.errno, f"arena {label!r}: {size} bytes cannot be mapped: {error}") from error
+        return cls(fd, size, mapping)
+
+    @property
+    def fd(self) -> int:
+        """The descriptor to pass on; the arena keeps it open until `close`."""
+        return self._fd
+
+    @property
+    def size(self) -> int:
+        """Bytes asked for."""
+        return self._size
+
+    @property
+    def memory(self) -> memoryview:
+        """All of it, writable. Raises ValueError once closed."""
+        if self._memory is None:
+            raise ValueError("the arena is closed")
+        return self._memory
+
+    def close(self) -> None:
+        """Let go of the descriptor and the mapping; idempotent.
+
+        Where rings or views of the memory still live, the mapping goes with the last of them.
+        """
+        if self._memory is None or self._mapping is None:
+            return
+        memory, mapping = self._memory, self._mapping
+        self._memory = self._mapping = None
+        os.close(self._fd)
+        try:
+            memory.release()
+            mapping.close()
+        except BufferError:
+            pass  # the exporters hold references; dropping ours is all that can be done
+
+    def __enter__(self) -> Arena:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _reserve(fd: int, size: int) -> None:
+    """Give a segment its size and its pages."""
+    os.ftruncate(fd, size)
+    os.posix_fallocate(fd, 0, size)
+
+
+def _posix_segment(size: int) -> int:
+    """Make a segment on /dev/shm that has no name any more; raises OSError when there is no room."""
+    while True:
+        name = _PREFIX + secrets.token_hex(8)
+        try:
+            segment = posix_ipc.SharedMemory(name, posix_ipc.O_CREX, mode=0o600, size=0)
+        except posix_ipc.ExistentialError:
+            continue
+        segment.unlink()
+        fd: int = segment.fd
+        try:
+            _reserve(fd, size)
+        except OSError:
+            os.close(fd)
+            raise
+        return fd
+
+
+def _anonymous_segment(size: int, label: str, reason: OSError) -> int:
+    """Make a memfd, and log that /dev/shm was no good; raises ArenaError when there is no memory either."""
+    try:
+        fd = os.memfd_create(f"shmjet-{label}", os.MFD_CLOEXEC)
+    except OSError as error:
+        raise _no_memory(size, label, reason, error) from error
+    try:
+        _reserve(fd, size)
+    except OSError as error:
+        os.close(fd)
+        raise _no_memory(size, label, reason, error) from error
+    _log.warning(
+        "arena %r: /dev/shm has no room for %d bytes (%s); using anonymous memory instead. "
+        "Enlarge /dev/shm (docker run --shm-size=...) or lower ring_memory.",
+        label,
+        size,
+        reason.strerror or reason,
+    )
+    return fd
+
+
+def _no_memory(size: int, label: str, on_disk: OSError, anonymous: OSError) -> ArenaError:
+    free = "unknown"
+    try:
+        status = os.statvfs("/dev/shm")
+        free = f"{status.f_bavail * status.f_frsize} bytes"
+    except OSError:
+        pass
+    return ArenaError(
+        anonymous.errno,
+        f"arena {label!r} needs {size} bytes of shared memory; /dev/shm has {free} free "
+        f"({on_disk.strerror or on_disk}) and anonymous memory failed too "
+        f"({anonymous.strerror or anonymous}). Lower ring_memory, enlarge /dev/shm, or raise the memory limit of the "
+        "container",
+    )

@@ -1,0 +1,88 @@
+"""The lane within one worker: a deque, nothing encoded, the objects themselves.
+
+Bounded by items like a ring, so that backpressure is the same on both. One thread uses both ends; the two callbacks let
+its owner mark the tasklet at the other end as runnable.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from shmjet.ring.marks import Barrier, Done, Mark, Watermark
+
+_MARKS = (Watermark, Barrier, Done)
+
+
+class LocalLane:
+    """Both ends of a lane between two processors of one worker.
+
+    Args:
+        queue_size: items that may be in it at once.
+
+    Example:
+        >>> lane = LocalLane(4)
+        >>> lane.push([1, 2, 3, 4, 5]), lane.pull(), lane.has_data
+        (4, [1, 2, 3, 4], False)
+    """
+
+    __slots__ = ("_chunks", "_queued", "on_pull", "on_push", "queue_size")
+
+    is_local = True
+
+    def __init__(self, queue_size: int) -> None:
+        if queue_size < 1:
+            raise ValueError(f"queue_size must be at least 1, got {queue_size}")
+        self.queue_size = queue_size
+        self.on_push: Callable[[], object] | None = None
+        """Called after something was put in."""
+        self.on_pull: Callable[[], object] | None = None
+        """Called after items were taken out."""
+        self._chunks: deque[list[Any] | Mark] = deque()
+        self._queued = 0
+
+    @property
+    def queued_items(self) -> int:
+        """Items in the lane."""
+        return self._queued
+
+    @property
+    def hungry(self) -> bool:
+        """Whether nothing is in the lane."""
+        return not self._chunks
+
+    @property
+    def has_data(self) -> bool:
+        """Whether `pull` would return something."""
+        return bool(self._chunks)
+
+    def push(self, items: list[Any], start: int = 0) -> int:
+        """Accept as many of items[start:] as there is room for; returns how many."""
+        count = min(len(items) - start, self.queue_size - self._queued)
+        if count <= 0:
+            return 0
+        self._chunks.append(items[start : start + count])
+        self._queued += count
+        if self.on_push is not None:
+            self.on_push()
+        return count
+
+    def push_mark(self, mark: Mark) -> bool:
+        """Accept a mark, always: marks take no places of items."""
+        self._chunks.append(mark)
+        if self.on_push is not None:
+            self.on_push()
+        return True
+
+    def pull(self) -> list[Any] | Mark | None:
+        """Take the next chunk or mark; the list is the caller's."""
+        if not self._chunks:
+            return None
+        chunk = self._chunks.popleft()
+        if isinstance(chunk, _MARKS):
+            return chunk
+        self._queued -= len(chunk)
+        if self.on_pull is not None:
+            self.on_pull()
+        return chunk

@@ -1,0 +1,450 @@
+"""Tests of processors without an engine: `verify_processor`, and an inbox, outbox, context and grid for use by hand.
+
+`verify_processor` is Jet's best idea for testing (its TestSupport): the same input is run several times, in batches of
+one and all at once, into a roomy outbox and into one with a single slot that is full at every other call, and each run
+must give the same output, make progress in every call and forget no refused item. A run is one row of `MODES`, so
+more kinds are more rows. Nothing here knows the engine; the rules it checks are those of `shmjet.core`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import Any, NoReturn
+
+from shmjet.core.context import MetaSupplierContext, ProcessorContext, SupplierContext
+from shmjet.core.errors import OutboxError
+from shmjet.core.inbox import Inbox
+from shmjet.core.outbox import DEFAULT_HIGH_WATER_MARK, Ordinals, Outbox
+from shmjet.core.processor import Processor, make_processors
+from shmjet.core.vertex import Vertex, VertexSupplier
+from shmjet.core.watermark import WatermarkCoalescer
+from shmjet.ring.marks import Watermark
+
+__all__ = ["MODES", "Mode", "ProcessorCheck", "TestContext", "TestGrid", "TestInbox", "TestOutbox", "verify_processor"]
+
+OutputChecker = Callable[[list[Any], list[Any]], bool]
+
+
+@dataclass(frozen=True)
+class Mode:
+    """One way of running a processor.
+
+    Args:
+        name: for messages.
+        batch_size: items per inbox; None for all that there are up to the next watermark.
+        refusing: whether the outbox has one slot and is full at every other call.
+    """
+
+    name: str
+    batch_size: int | None
+    refusing: bool
+
+
+MODES = (
+    Mode("one item at a time", 1, False),
+    Mode("all items at once", None, False),
+    Mode("one item at a time, outbox of one slot, full at every other call", 1, True),
+    Mode("all items at once, outbox of one slot, full at every other call", None, True),
+)
+"""What `verify_processor` runs through."""
+
+
+class TestInbox(Inbox):
+    """An inbox that starts with items.
+
+    Example:
+        >>> inbox = TestInbox(1, 2, 3)
+        >>> inbox.poll(), len(inbox)
+        (1, 2)
+    """
+
+    __test__ = False
+    __slots__ = ()
+
+    def __init__(self, *items: Any) -> None:
+        super().__init__()
+        self.fill(list(items))
+
+    def add(self, *items: Any) -> None:
+        """Put more items at the end."""
+        self.fill([*self.take(), *items])
+
+
+class TestOutbox(Outbox):
+    """An outbox to look into.
+
+    Args:
+        capacities: of its buckets, in items; without any there is one bucket of 2048.
+
+    Example:
+        >>> outbox = TestOutbox(1)
+        >>> outbox.offer("a"), outbox.offer("b"), outbox.drain(), outbox.offer("b")
+        (True, False, ['a'], True)
+    """
+
+    __test__ = False
+    __slots__ = ()
+
+    def __init__(self, *capacities: int) -> None:
+        super().__init__(capacities or (DEFAULT_HIGH_WATER_MARK,))
+
+    def drain(self, ordinal: int = 0) -> list[Any]:
+        """Return what a bucket holds and empty it; the next call of the processor may begin."""
+        items = self.buckets[ordinal]
+        self.buckets[ordinal] = []
+        self.begin_callback()
+        return items
+
+
+class _ModeOutbox(Outbox):
+    """Counts callbacks, and with `refusing` has one slot per bucket and none at every other callback."""
+
+    __slots__ = ("_calls", "_refusing")
+
+    def __init__(self, bucket_count: int, *, refusing: bool) -> None:
+        super().__init__([1 if refusing else DEFAULT_HIGH_WATER_MARK] * bucket_count)
+        self._refusing = refusing
+        self._calls = 0
+
+    @property
+    def is_shut(self) -> bool:
+        return self._refusing and self._calls % 2 == 1
+
+    def begin_callback(self) -> None:
+        self._calls += 1
+        super().begin_callback()
+        if self.is_shut:
+            self._caps = [0] * len(self._caps)
+
+    def room(self, ordinal: Ordinals = -1) -> int:
+        if self.is_shut:
+            return 0
+        room = super().room(ordinal)
+        return min(room, 1 - len(self._sink)) if self._refusing and not self.buckets else room
+
+
+class TestMap(dict[Any, Any]):
+    """A dict with the methods of an `IMap` that processors use."""
+
+    __test__ = False
+
+    def put(self, key: Any, value: Any) -> None:
+        """Set one entry."""
+        self[key] = value
+
+    def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
+        """Set many entries."""
+        self.update(entries)
+
+    def get_all(self, keys: Iterable[Any]) -> dict[Any, Any]:
+        """Return the entries that exist for some keys."""
+        return {key: self[key] for key in keys if key in self}
+
+    def size(self) -> int:
+        """Return the number of entries."""
+        return len(self)
+
+
+class TestGrid:
+    """Maps and lists in plain memory, each made when it is first asked for."""
+
+    __test__ = False
+
+    def __init__(self) -> None:
+        self.maps: dict[str, TestMap] = {}
+        self.lists: dict[str, list[Any]] = {}
+
+    def get_map(self, name: str) -> TestMap:
+        """Return the map of that name."""
+        return self.maps.setdefault(name, TestMap())
+
+    def get_list(self, name: str) -> list[Any]:
+        """Return the list of that name."""
+        return self.lists.setdefault(name, [])
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestContext(ProcessorContext):
+    """A `ProcessorContext` of a single processor, with a `TestGrid`; every field can be given by keyword.
+
+    Example:
+        >>> TestContext(local_parallelism=2, local_index=1).vertex_name
+        'test'
+    """
+
+    __test__ = False
+
+    vertex_name: str = "test"
+    job_id: str = "test-job"
+    grid: Any = field(default_factory=TestGrid)
+
+
+def verify_processor(supplier: VertexSupplier) -> ProcessorCheck:
+    """Start a check of a processor; say its inputs and what must come out.
+
+    Args:
+        supplier: what a vertex takes. A fresh processor is made for every run.
+
+    Example:
+        >>> from shmjet.core import AbstractProcessor
+        >>> class Doubler(AbstractProcessor):
+        ...     def try_process0(self, item):
+        ...         return self.try_emit(2 * item)
+        >>> verify_processor(Doubler).inputs([1, 2, 3]).expect([2, 4, 6])
+    """
+    return ProcessorCheck(supplier)
+
+
+class ProcessorCheck:
+    """What `verify_processor` returns: options that can be chained, and `expect`, which runs the check."""
+
+    def __init__(self, supplier: VertexSupplier) -> None:
+        self._vertex = Vertex("test", supplier, 1)
+        self._inputs: list[list[Any]] = []
+        self._priorities: list[int] = []
+        self._checker: OutputChecker = lambda expected, actual: expected == actual
+        self._check_progress = True
+        self._complete = True
+        self._timeout = 1.0
+        self._context: dict[str, Any] = {}
+
+    def inputs(self, *edges: Iterable[Any]) -> ProcessorCheck:
+        """Set the items of each inbound edge, ordinal 0 first; `Watermark` objects may lie among them."""
+        self._inputs = [list(edge) for edge in edges]
+        return self
+
+    def priorities(self, *priorities: int) -> ProcessorCheck:
+        """Set the priority of each inbound edge; by default they are equal and take turns, batch by batch."""
+        self._priorities = list(priorities)
+        return self
+
+    def any_order(self) -> ProcessorCheck:
+        """Compare outputs as multisets."""
+        return self.output_checker(_same_items)
+
+    def output_checker(self, checker: OutputChecker) -> ProcessorCheck:
+        """Compare each ordinal's output with `checker(expected, actual)`, which returns whether it is right."""
+        self._checker = checker
+        return self
+
+    def without_progress_check(self) -> ProcessorCheck:
+        """Allow calls that neither take, emit nor finish anything, as those of a processor that waits for something."""
+        self._check_progress = False
+        return self
+
+    def without_complete(self) -> ProcessorCheck:
+        """Do not call `complete_edge` and `complete`; look at what came out before."""
+        self._complete = False
+        return self
+
+    def cooperative_timeout(self, seconds: float) -> ProcessorCheck:
+        """Set how long a call of a cooperative processor may take (default 1.0); in the engine aim at 1 ms."""
+        self._timeout = seconds
+        return self
+
+    def context(self, **settings: Any) -> ProcessorCheck:
+        """Set fields of the `TestContext`; each run has a fresh one, but shares the values given here."""
+        self._context = settings
+        return self
+
+    def expect(self, *outputs: Iterable[Any]) -> None:
+        """Run the processor in every mode and compare what it emits.
+
+        Args:
+            outputs: the items expected on each outbound ordinal, watermarks included; none for a vertex without
+                outbound edges.
+
+        Raises:
+            AssertionError: the output is another one, an item was dropped, or a call made no progress or took too
+                long; the text names the mode.
+            Exception: whatever the processor raises.
+        """
+        expected = [list(output) for output in outputs]
+        for mode in MODES:
+            actual = self._run(mode, len(expected))
+            for ordinal, (wanted, got) in enumerate(zip(expected, actual, strict=True)):
+                if not self._checker(wanted, got):
+                    raise AssertionError(
+                        f"{mode.name}: wrong output on ordinal {ordinal}\n"
+                        f"  expected {_shown(wanted)}\n  got      {_shown(got)}"
+                    )
+
+    def _run(self, mode: Mode, bucket_count: int) -> list[list[Any]]:
+        context = TestContext(**self._context)
+        shared = {f.name: getattr(context, f.name) for f in fields(SupplierContext)}
+        meta = self._vertex.meta_supplier
+        error: BaseException | None = None
+        meta.init(MetaSupplierContext(**shared))
+        try:
+            suppliers = meta.get(["test-member"])
+            supplier = suppliers["test-member"] if isinstance(suppliers, Mapping) else suppliers("test-member")
+            supplier.init(SupplierContext(**shared))
+            try:
+                processor = make_processors(supplier, context.local_parallelism, "test")[context.local_index]
+                return _Run(self, mode, processor, bucket_count).run(context)
+            except BaseException as raised:
+                error = raised
+                raise
+            finally:
+                supplier.close(error)
+        finally:
+            meta.close(error)
+
+
+class _Run:
+    """One processor driven through one mode."""
+
+    _MOST_IDLE_CALLS = 10_000
+
+    def __init__(self, check: ProcessorCheck, mode: Mode, processor: Processor, bucket_count: int) -> None:
+        self._check = check
+        self._mode = mode
+        self._processor = processor
+        self._inbox = Inbox()
+        self._outbox = _ModeOutbox(bucket_count, refusing=mode.refusing)
+        self._emitted: list[list[Any]] = [[] for _ in range(bucket_count)]
+        self._idle_calls = 0
+
+    def run(self, context: ProcessorContext) -> list[list[Any]]:
+        processor = self._processor
+        try:
+            self._outbox.begin_callback()
+            processor.init(self._outbox, context)
+            self._drain()
+            self._feed()
+            if self._check._complete:
+                self._until_true("complete()", processor.complete)
+        except OutboxError as error:
+            raise AssertionError(f"{self._mode.name}: {error}") from error
+        finally:
+            processor.close()
+        return self._emitted
+
+    def _feed(self) -> None:
+        """Give every edge's batches, group by group of priority, the edges of a group in turn."""
+        inputs = self._check._inputs
+        priorities = self._check._priorities or [0] * len(inputs)
+        if len(priorities) != len(inputs):
+            raise ValueError(f"{len(priorities)} priorities for {len(inputs)} inputs; give one for each")
+        coalescer = WatermarkCoalescer(len(inputs))
+        for priority in sorted(set(priorities)):
+            group = deque(
+                (ordinal, deque(_batches(inputs[ordinal], self._mode.batch_size)))
+                for ordinal, own in enumerate(priorities)
+                if own == priority
+            )
+            while group:
+                ordinal, batches = group.popleft()
+                if batches:
+                    self._feed_one(ordinal, batches.popleft(), coalescer)
+                    group.append((ordinal, batches))
+                elif self._check._complete:
+                    self._until_true(f"complete_edge({ordinal})", partial(self._processor.complete_edge, ordinal))
+                    self._watermark(coalescer.input_done(ordinal))
+
+    def _feed_one(self, ordinal: int, batch: list[Any] | Watermark, coalescer: WatermarkCoalescer) -> None:
+        if isinstance(batch, Watermark):
+            self._watermark(coalescer.observe_watermark(ordinal, batch))
+            self._watermark(coalescer.pending())
+            return
+        coalescer.observe_event(ordinal)
+        self._until_true("try_process()", self._processor.try_process)
+        self._inbox.fill(batch)
+        while self._inbox:
+            self._call(f"process({ordinal}, inbox)", lambda: self._processor.process(ordinal, self._inbox))
+        self._forgot_nothing(f"process({ordinal}, inbox)")
+
+    def _watermark(self, watermark: Watermark | None) -> None:
+        if watermark is not None:
+            self._until_true(
+                f"try_process_watermark({watermark})", lambda: self._processor.try_process_watermark(watermark)
+            )
+
+    def _until_true(self, name: str, callback: Callable[[], Any]) -> None:
+        while True:
+            answer = self._call(name, callback)
+            if answer is None:
+                self._fail(f"{name} returned None; return True when it is through, False to be called again")
+            if answer:
+                break
+        self._forgot_nothing(name)
+
+    def _call(self, name: str, callback: Callable[[], Any]) -> Any:
+        """Make one call, check its time and its progress, and return its answer."""
+        outbox, before = self._outbox, len(self._inbox)
+        outbox.begin_callback()
+        started = time.perf_counter()
+        answer = callback()
+        took = time.perf_counter() - started
+        if took > self._check._timeout and self._processor.is_cooperative:
+            self._fail(
+                f"{name} of a cooperative processor took {took:.3f} s, more than {self._check._timeout} s; "
+                "do less per call, or say is_cooperative = False"
+            )
+        progress = self._drain() or len(self._inbox) < before or bool(answer)
+        if progress:
+            self._idle_calls = 0
+        elif not outbox.is_shut:
+            self._idle_calls += 1
+            if self._check._check_progress:
+                self._fail(
+                    f"{name} returned without progress: it took nothing from the inbox ({len(self._inbox)} items "
+                    "left), emitted nothing though the outbox had room, and was not through"
+                )
+            if self._idle_calls > self._MOST_IDLE_CALLS:
+                self._fail(f"{name} made no progress in {self._MOST_IDLE_CALLS} calls")
+        return answer
+
+    def _drain(self) -> bool:
+        """Take what was emitted; True when that was anything."""
+        moved = False
+        for emitted, bucket in zip(self._emitted, self._outbox.buckets, strict=True):
+            moved = moved or bool(bucket)
+            emitted += bucket
+            bucket.clear()
+        return moved or (not self._emitted and self._outbox.accepted > 0)
+
+    def _forgot_nothing(self, name: str) -> None:
+        self._outbox.require_finished(name)
+
+    def _fail(self, text: str) -> NoReturn:
+        raise AssertionError(f"{self._mode.name}: {text}")
+
+
+def _batches(items: Sequence[Any], size: int | None) -> list[list[Any] | Watermark]:
+    """Cut items into batches; a watermark is one by itself."""
+    batches: list[list[Any] | Watermark] = []
+    current: list[Any] = []
+    for item in items:
+        if isinstance(item, Watermark) or len(current) == size:
+            if current:
+                batches.append(current)
+            current = []
+        if isinstance(item, Watermark):
+            batches.append(item)
+        else:
+            current.append(item)
+    if current:
+        batches.append(current)
+    return batches
+
+
+def _same_items(expected: list[Any], actual: list[Any]) -> bool:
+    try:
+        return Counter(expected) == Counter(actual)
+    except TypeError:  # some cannot be hashed
+        left = list(expected)
+        for item in actual:
+            if item not in left:
+                return False
+            left.remove(item)
+        return not left
+
+
+def _shown(items: list[Any]) -> str:
+    text = repr(items)
+    return f"{text if len(text) <= 500 else text[:499] + '…'} ({len(items)} items)"

@@ -1,0 +1,1 @@
+"""The tests mirror the package: `tests/core` tests `shmjet/core`, and so on."""

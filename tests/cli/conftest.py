@@ -1,0 +1,41 @@
+"""Running the command line as a user does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+Shmjet = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def environment() -> dict[str, str]:
+    """The environment of a command: this one, with the tree under test on the path."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "NO_COLOR": "1"}
+
+
+@pytest.fixture
+def shmjet(environment: dict[str, str], tmp_path: Path) -> Shmjet:
+    """`shmjet("doctor", "--json")` runs the command line in a process of its own, in an empty folder."""
+
+    def run(*arguments: object, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "shmjet", *map(str, arguments)]
+        return subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            cwd=tmp_path,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+
+    return run

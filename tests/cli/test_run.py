@@ -1,0 +1,100 @@
+"""`shmjet run`: a script runs as it would under python, and failures read well."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Shmjet
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    return tmp_path / "script.py"
+
+
+def test_a_script_sees_its_name_its_arguments_and_its_neighbours(shmjet: Shmjet, script: Path) -> None:
+    script.with_name("neighbour.py").write_text("value = 42\n")
+    script.write_text(
+        "import sys, neighbour\n"
+        "class Point: pass\n"
+        "if __name__ == '__main__':\n"
+        "    print(sys.argv[1:], __file__, neighbour.value, Point.__module__, sys.modules['__main__'].Point is Point)\n"
+    )
+    answer = shmjet("run", script, "--help", "-o", "x")
+    assert answer.stderr == ""
+    assert answer.stdout == f"['--help', '-o', 'x'] {script} 42 __main__ True\n"
+    assert answer.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [("pass", 0), ("sys.exit()", 0), ("sys.exit(7)", 7), ("sys.exit('no luck')", 1), ("raise ValueError(3)", 1)],
+)
+def test_the_exit_status_is_the_scripts(shmjet: Shmjet, script: Path, line: str, status: int) -> None:
+    script.write_text(f"import sys\n{line}\n")
+    assert shmjet("run", script).returncode == status
+
+
+def test_a_traceback_begins_at_the_script(shmjet: Shmjet, script: Path) -> None:
+    script.write_text("def fail():\n    raise ValueError('three')\nfail()\n")
+    answer = shmjet("run", script)
+    lines = answer.stderr.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[1] == f'  File "{script}", line 3, in <module>'
+    assert lines[-1] == "ValueError: three"
+
+
+def test_a_syntax_error_shows_the_line_and_nothing_of_ours(shmjet: Shmjet, script: Path) -> None:
+    script.write_text("x = = 1\n")
+    answer = shmjet("run", script)
+    assert answer.returncode == 1
+    assert "x = = 1" in answer.stderr
+    assert "SyntaxError" in answer.stderr
+    assert "cli/script.py" not in answer.stderr
+
+
+def test_a_missing_script_is_wrong_usage(shmjet: Shmjet, script: Path) -> None:
+    answer = shmjet("run", script)
+    assert (answer.returncode, answer.stderr) == (2, f"shmjet: no such script: {script}\n")
+
+
+def test_a_failed_job_is_reported_without_the_clients_frames(shmjet: Shmjet, script: Path) -> None:
+    script.write_text(
+        "from shmjet import JobFailedError\n"
+        "raise JobFailedError('vertex \"map\", processor 0: ZeroDivisionError: division by zero')\n"
+    )
+    answer = shmjet("run", script)
+    assert answer.returncode == 1
+    assert answer.stderr == 'shmjet: vertex "map", processor 0: ZeroDivisionError: division by zero\n'
+
+
+def test_ctrl_c_is_status_130_and_one_line(environment: dict[str, str], script: Path) -> None:
+    script.write_text("import threading\nprint('ready', flush=True)\nthreading.Event().wait(60)\n")
+    command = [sys.executable, "-m", "shmjet", "run", str(script)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        child.send_signal(signal.SIGINT)
+        _, errors = child.communicate(timeout=10)
+    assert (child.returncode, errors) == (130, "shmjet: interrupted\n")
+
+
+def test_a_thread_that_does_not_end_does_not_hold_up_the_prompt(environment: dict[str, str], script: Path) -> None:
+    script.write_text(
+        "import threading\n"
+        "threading.Thread(target=threading.Event().wait).start()\n"
+        "print('ready', flush=True)\n"
+        "threading.Event().wait(60)\n"
+    )
+    command = [sys.executable, "-m", "shmjet", "run", str(script)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        child.send_signal(signal.SIGINT)
+        _, errors = child.communicate(timeout=10)
+    assert (child.returncode, errors) == (130, "shmjet: interrupted\n")

@@ -1,0 +1,249 @@
+"""What fails, fails at once, with an error that names it, and leaves the instance working."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable
+from concurrent.futures import CancelledError
+from pathlib import Path
+
+import psutil
+import pytest
+
+import shmjet
+from shmjet import DAG, JetConfig, JetInstance, JobFailedError, MemberLostError, Processor, WorkerLostError
+
+
+def divide(x: int) -> float:
+    return 1 / (x - 50)
+
+
+class Unpicklable(Exception):
+    def __init__(self, text: str, lock: object) -> None:
+        super().__init__(text)
+        self.lock = threading.Lock()
+
+
+class Holder:
+    """An item that no pickler takes."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+def test_a_function_that_raises_is_shown_with_its_file_line_and_source(
+    jet: JetInstance, mapping: Callable[..., DAG]
+) -> None:
+    with pytest.raises(JobFailedError) as failure:
+        jet.new_job(mapping(divide)).run(30)
+    text = str(failure.value)
+    line = divide.__code__.co_firstlineno + 1
+    assert f'File "{__file__}", line {line}, in divide\n    return 1 / (x - 50)\n' in text
+    assert text.endswith("ZeroDivisionError: division by zero")
+    assert len(text.splitlines()) <= 25
+    assert os.path.join("shmjet", "execution") not in text
+    assert isinstance(failure.value.cause, ZeroDivisionError)
+    assert failure.value.__cause__ is failure.value.cause
+    assert (failure.value.vertex, failure.value.member) == ("map", "local")
+    assert failure.value.processor_index in (0, 1)
+
+
+def test_deep_recursion_and_long_messages_stay_within_25_lines(
+    jet: JetInstance, mapping: Callable[..., DAG]
+) -> None:
+    def deep(x: int) -> int:
+        if x == 400:
+            raise ValueError("\n".join(["long"] * 100))
+        return deep(x + 1)
+
+    with pytest.raises(JobFailedError, match="ValueError: long") as failure:
+        jet.new_job(mapping(deep)).run(30)
+    assert len(str(failure.value).splitlines()) <= 25
+
+
+def test_an_exception_that_cannot_be_pickled_arrives_with_its_text(
+    jet: JetInstance, mapping: Callable[..., DAG]
+) -> None:
+    def fail(x: int) -> int:
+        raise Unpicklable("what it says", 1)
+
+    with pytest.raises(JobFailedError, match="what it says") as failure:
+        jet.new_job(mapping(fail)).run(30)
+    assert "Unpicklable: what it says" in str(failure.value.cause)
+
+
+def test_an_item_that_cannot_be_pickled_is_named_with_its_vertex(jet: JetInstance, out: str) -> None:
+    dag = DAG()
+    source = dag.new_vertex("locks", shmjet.processors.generate(lambda i, n: [Holder()]), 2)
+    sink = dag.new_vertex("sink", shmjet.processors.noop(), 2)
+    dag.edge(shmjet.between(source, sink).broadcast())
+    with pytest.raises(JobFailedError, match="Holder") as failure:
+        jet.new_job(dag).run(30)
+    assert failure.value.vertex == "locks"
+    assert "must be picklable" in str(failure.value)
+
+
+def test_code_that_cannot_be_sent_is_refused_by_new_job_naming_the_vertex(
+    jet: JetInstance, mapping: Callable[..., DAG]
+) -> None:
+    lock = threading.Lock()
+    with pytest.raises(TypeError, match="vertex 'map' cannot be sent to the workers"):
+        jet.new_job(mapping(lambda x: lock))
+
+
+def test_a_killed_worker_fails_its_job_and_the_next_one_works(
+    jet: JetInstance, mapping: Callable[..., DAG], eventually: Callable[..., None], out: str
+) -> None:
+    class Forever(Processor):
+        def complete(self) -> bool:
+            return False
+
+    dag = DAG()
+    dag.new_vertex("forever", Forever)
+    execution = jet.new_job(dag).execute()
+    eventually(lambda: execution.metrics().vertices["forever"].processors[1].calls > 0)
+    victim = jet.cluster.members[0].workers[1]
+    os.kill(victim, signal.SIGKILL)
+    with pytest.raises(WorkerLostError, match=rf"worker 1 \(pid {victim}\) was killed by SIGKILL.*'forever'") as lost:
+        execution.result(10)
+    assert (lost.value.pid, lost.value.signal, lost.value.vertices) == (victim, signal.SIGKILL, ("forever",))
+    jet.new_job(mapping(lambda x: x + 1)).run(30)
+    assert sorted(jet.get_list(out)) == list(range(1, 101))
+    assert victim not in jet.cluster.members[0].workers
+
+
+def test_a_worker_that_exits_by_itself_is_a_lost_worker(jet: JetInstance, mapping: Callable[..., DAG]) -> None:
+    with pytest.raises(WorkerLostError, match=r"exited with status 7"):
+        jet.new_job(mapping(lambda x: os._exit(7), parallelism=1)).run(30)
+    jet.new_job(mapping(lambda x: x)).run(30)
+
+
+def test_a_killed_carrier_fails_its_job(jet: JetInstance, eventually: Callable[..., None]) -> None:
+    class Blocking(Processor):
+        is_cooperative = False
+
+        def complete(self) -> bool:
+            os.kill(os.getpid(), signal.SIGKILL)
+            return True
+
+    dag = DAG()
+    dag.new_vertex("blocking", Blocking, 1)
+    with pytest.raises(WorkerLostError, match=r"carrier \(pid \d+\) was killed by SIGKILL.*'blocking'"):
+        jet.new_job(dag).run(30)
+
+
+def test_cancel_ends_a_function_that_never_returns(
+    jet: JetInstance, mapping: Callable[..., DAG], eventually: Callable[..., None]
+) -> None:
+    def stuck(x: int) -> int:
+        while True:
+            pass
+
+    execution = jet.new_job(mapping(stuck, range(10), 1)).execute()
+    eventually(lambda: execution.metrics().vertices["items"].emitted == 10)
+    execution.cancel()
+    with pytest.raises(CancelledError):
+        execution.result(10)
+    jet.new_job(mapping(lambda x: x)).run(30)
+
+
+def test_a_killed_member_fails_its_jobs_and_leaves_nothing(eventually: Callable[..., None]) -> None:
+    class Forever(Processor):
+        def complete(self) -> bool:
+            return False
+
+    jet = shmjet.new_instance(JetConfig(cores=2))
+    dag = DAG()
+    dag.new_vertex("forever", Forever)
+    execution = jet.new_job(dag).execute()
+    eventually(lambda: execution.status is shmjet.JobStatus.RUNNING)
+    member = jet.cluster.members[0]
+    os.kill(member.pid, signal.SIGKILL)
+    with pytest.raises(MemberLostError, match=f"pid {member.pid}"):
+        execution.result(10)
+    eventually(lambda: not any(psutil.pid_exists(pid) for pid in member.workers))
+    with pytest.raises(MemberLostError):
+        jet.new_job(dag).execute()
+    jet.shutdown()
+
+
+SCRIPT = """
+    import sys, time
+    import shmjet
+    from shmjet import DAG, Processor
+
+    class Forever(Processor):
+        def complete(self):
+            return False
+
+    jet = shmjet.new_instance(shmjet.JetConfig(cores=2))
+    dag = DAG()
+    dag.new_vertex("forever", Forever)
+    execution = jet.new_job(dag).execute()
+    while execution.status is not shmjet.JobStatus.RUNNING:
+        time.sleep(0.01)
+    print(jet.cluster.members[0].pid, jet._folder, flush=True)
+    execution.result()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_when_the_users_process_ends_everything_goes(
+    number: signal.Signals, tmp_path: Path, eventually: Callable[..., None]
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(SCRIPT))
+    process = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    pid, folder = process.stdout.readline().split()
+    family = [psutil.Process(int(pid)), *psutil.Process(int(pid)).children(recursive=True)]
+    assert len(family) >= 4
+    process.send_signal(number)
+    process.communicate(timeout=10)
+    eventually(lambda: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in family))
+    eventually(lambda: not Path(folder).exists())
+
+
+MAIN_SCRIPT = """
+    import dataclasses
+    import shmjet
+    from shmjet import DAG, AbstractProcessor, between, processors
+
+    @dataclasses.dataclass
+    class Point:
+        x: int
+
+        def shifted(self):
+            return Point(self.x + OFFSET)
+
+    OFFSET = 5
+
+    class Shift(AbstractProcessor):
+        def try_process0(self, item):
+            return self.try_emit(item.shifted())
+
+    dag = DAG()
+    source = dag.new_vertex("source", processors.read_items([Point(i) for i in range(1000)]), 1)
+    shift = dag.new_vertex("shift", Shift)
+    sink = dag.new_vertex("sink", processors.write_list("points"), 1)
+    dag.edge(between(source, shift).partitioned(lambda p: p.x)).edge(between(shift, sink))
+    with shmjet.new_instance(shmjet.JetConfig(cores=2)) as jet:
+        jet.new_job(dag).run(30)
+        points = list(jet.get_list("points"))
+        assert all(type(point) is Point for point in points)
+        print(sum(point.x for point in points), len(points))
+"""
+
+
+def test_classes_of_main_travel_as_items_and_come_back_as_themselves(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(MAIN_SCRIPT))
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == ""
+    assert done.stdout.split() == [str(sum(range(1000)) + 5000), "1000"]

@@ -1,0 +1,357 @@
+"""Jobs end to end: what runs, what comes back, and what a job's handle says meanwhile."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import sys
+import threading
+import types
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shmjet import (
+    DAG,
+    AbstractProcessor,
+    JetInstance,
+    JobAlreadyExistsError,
+    JobConfig,
+    JobFailedError,
+    JobStatus,
+    Processor,
+    ProcessorMetaSupplier,
+    ProcessorSupplier,
+    between,
+    from_,
+    processors,
+)
+
+
+def test_a_lambda_a_closure_and_a_generator_function_run_in_the_workers(jet: JetInstance, out: str) -> None:
+    offset = 1000
+
+    def twice(x: int) -> Any:
+        yield x
+        yield x + offset
+
+    dag = DAG()
+    source = dag.new_vertex("source", processors.read_items(range(100)))
+    mapper = dag.new_vertex("map", processors.map(lambda x: x + offset))
+    flat = dag.new_vertex("flat", processors.flat_map(twice))
+    sink = dag.new_vertex("sink", processors.write_list(out))
+    dag.edge(between(source, mapper)).edge(between(mapper, flat)).edge(between(flat, sink))
+    jet.new_job(dag).run(30)
+    assert sorted(jet.get_list(out)) == sorted([*range(1000, 1100), *range(2000, 2100)])
+
+
+def test_one_job_runs_many_times_and_each_run_starts_afresh(
+    jet: JetInstance, out: str, mapping: Callable[..., DAG]
+) -> None:
+    seen: list[int] = []
+
+    def count(x: int) -> int:
+        seen.append(x)
+        return len(seen)
+
+    job = jet.new_job(mapping(count, range(5), 1))
+    for _ in range(3):
+        job.run(30)
+        assert job.status is JobStatus.COMPLETED
+    assert sorted(jet.get_list(out)) == sorted([1, 2, 3, 4, 5] * 3)
+    assert seen == []
+
+
+def test_many_jobs_run_at_the_same_time(jet: JetInstance) -> None:
+    def make(name: str) -> DAG:
+        dag = DAG()
+        source = dag.new_vertex("source", processors.read_items(range(2000)), 1)
+        keyed = dag.new_vertex("keyed", processors.map(lambda x: (x % 7, x)))
+        sink = dag.new_vertex("sink", processors.write_list(name))
+        return dag.edge(between(source, keyed)).edge(between(keyed, sink).partitioned(lambda pair: pair[0]))
+
+    executions = [jet.new_job(make(f"many-{i}"), JobConfig(name=f"many {i}")).execute() for i in range(12)]
+    done, pending = concurrent.futures.wait(executions, 60)
+    assert not pending
+    assert all(execution.result() is None for execution in done)
+    for i in range(12):
+        assert len(jet.get_list(f"many-{i}")) == 2000
+
+
+def test_results_can_be_read_while_the_job_runs(jet: JetInstance, out: str, eventually: Callable[..., None]) -> None:
+    class Forever(Processor):
+        def complete(self) -> bool:
+            self.outbox.offer(1)
+            return False
+
+    dag = DAG()
+    dag.edge(between(dag.new_vertex("a", Forever, 1), dag.new_vertex("b", processors.write_list(out), 1)))
+    execution = jet.new_job(dag).execute()
+    eventually(lambda: len(jet.get_list(out)) > 10)
+    assert execution.status is JobStatus.RUNNING
+    metrics = execution.metrics()
+    assert metrics.vertices["a"].emitted >= metrics.vertices["b"].received > 0
+    assert metrics.to_dict()["vertices"]["b"]["processors"][0]["received"] > 0
+    assert {worker.index for worker in metrics.workers} == {0, 1}
+    assert execution.cancel()
+    with pytest.raises(concurrent.futures.CancelledError):
+        execution.result(10)
+    assert execution.cancelled()
+    assert execution.status is JobStatus.FAILED
+
+
+def test_callbacks_and_waiters_see_a_cancelled_execution(jet: JetInstance) -> None:
+    class Silent(Processor):
+        def complete(self) -> bool:
+            return False
+
+    dag = DAG()
+    dag.new_vertex("silent", Silent)
+    execution = jet.new_job(dag).execute()
+    called = threading.Event()
+    execution.add_done_callback(lambda _: called.set())
+    assert not execution.done()
+    execution.cancel()
+    assert list(concurrent.futures.as_completed([execution], 10)) == [execution]
+    assert called.wait(10)
+
+
+def test_a_timeout_of_run_cancels_the_job(jet: JetInstance, eventually: Callable[..., None]) -> None:
+    class Silent(Processor):
+        def complete(self) -> bool:
+            return False
+
+    dag = DAG()
+    dag.new_vertex("silent", Silent)
+    job = jet.new_job(dag)
+    with pytest.raises(TimeoutError):
+        job.run(0.05)
+    eventually(lambda: job.status is JobStatus.FAILED)
+
+
+def test_a_name_can_be_used_by_one_running_job_only(jet: JetInstance) -> None:
+    class Silent(Processor):
+        def complete(self) -> bool:
+            return False
+
+    dag = DAG()
+    dag.new_vertex("silent", Silent)
+    execution = jet.new_job(dag, JobConfig(name="unique")).execute()
+    assert jet.job(name="unique") is not None
+    other = jet.new_job(dag, JobConfig(name="unique"))
+    with pytest.raises(JobAlreadyExistsError, match="'unique' is running"):
+        other.execute()
+    execution.cancel()
+    concurrent.futures.wait([execution], 10)
+    other.execute().cancel()
+
+
+def test_jobs_are_found_by_name_and_id(jet: JetInstance, mapping: Callable[..., DAG]) -> None:
+    job = jet.new_job(mapping(lambda x: x), JobConfig(name="findable"))
+    assert job.status is JobStatus.NOT_RUNNING
+    job.run(30)
+    found = jet.job(name="findable")
+    assert found is not None
+    assert (found.id, found.status) == (job.id, JobStatus.COMPLETED)
+    assert jet.job(id=job.id) is found
+    assert jet.job(name="no such job") is None
+    assert job.id in [other.id for other in jet.jobs()]
+
+
+def test_a_non_cooperative_processor_has_a_process_of_its_own(jet: JetInstance, out: str) -> None:
+    class Blocking(Processor):
+        is_cooperative = False
+
+        def complete(self) -> bool:
+            return self.outbox.offer((os.getpid(), self.context.global_index))
+
+    dag = DAG()
+    source = dag.new_vertex("blocking", Blocking, 3)
+    mapper = dag.new_vertex("map", processors.map(lambda pair: (*pair, os.getpid())))
+    dag.edge(between(source, mapper)).edge(between(mapper, dag.new_vertex("sink", processors.write_list(out), 1)))
+    jet.new_job(dag).run(30)
+    rows = list(jet.get_list(out))
+    assert sorted(index for _, index, _ in rows) == [0, 1, 2]
+    assert len({pid for pid, _, _ in rows}) == 3
+    workers = set(jet.cluster.members[0].workers)
+    assert not workers & {pid for pid, _, _ in rows}
+    assert {worker for _, _, worker in rows} <= workers
+
+
+def test_a_factory_of_non_cooperative_processors_is_probed(jet: JetInstance, out: str) -> None:
+    class Either(Processor):
+        def __init__(self, cooperative: bool) -> None:
+            self.is_cooperative = cooperative
+
+        def complete(self) -> bool:
+            return self.outbox.offer(os.getpid())
+
+    dag = DAG()
+    blocking = dag.new_vertex("blocking", lambda: Either(False), 1)
+    quick = dag.new_vertex("quick", lambda: Either(True), 1)
+    sink = dag.new_vertex("sink", processors.write_list(out), 1)
+    dag.edge(from_(blocking).to(sink, 0)).edge(from_(quick).to(sink, 1))
+    jet.new_job(dag).run(30)
+    pids = set(jet.get_list(out))
+    assert len(pids - set(jet.cluster.members[0].workers)) == 1
+    assert len(pids) == 2
+
+
+def test_suppliers_of_all_three_levels_are_called_as_in_jet(jet: JetInstance, tmp_path: Path) -> None:
+    log = tmp_path / "calls"
+
+    def note(text: str) -> None:
+        with log.open("a") as file:
+            file.write(text + "\n")
+
+    class P(Processor):
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def init(self, outbox: Any, context: Any) -> None:
+            note(f"p.init {self.number} {context.local_index} of {context.total_parallelism}")
+
+        def close(self) -> None:
+            note(f"p.close {self.number}")
+
+    class S(ProcessorSupplier):
+        is_cooperative = True
+
+        def init(self, context: Any) -> None:
+            note(f"s.init {context.vertex_name}")
+
+        def get(self, count: int) -> list[Processor]:
+            note(f"s.get {count}")
+            return [P(i) for i in range(count)]
+
+        def close(self, error: BaseException | None) -> None:
+            note(f"s.close {error}")
+
+    class M(ProcessorMetaSupplier):
+        preferred_local_parallelism = 1
+
+        def init(self, context: Any) -> None:
+            note(f"m.init {context.vertex_name}")
+
+        def get(self, addresses: Any) -> dict[str, ProcessorSupplier]:
+            return {address: S() for address in addresses}
+
+        def close(self, error: BaseException | None) -> None:
+            note(f"m.close {error}")
+
+    dag = DAG()
+    dag.new_vertex("v", M())
+    jet.new_job(dag).run(30)
+    wait_for_lines(log, 7)
+    assert log.read_text().split("\n")[:-1] == [
+        "m.init v",
+        "s.init v",
+        "s.get 1",
+        "p.init 0 0 of 1",
+        "p.close 0",
+        "s.close None",
+        "m.close None",
+    ]
+
+
+def wait_for_lines(log: Path, count: int) -> None:
+    """Suppliers are closed after the job has completed for its client."""
+    done = threading.Event()
+    for _ in range(1000):
+        if log.read_text().count("\n") >= count:
+            return
+        done.wait(0.01)
+    raise AssertionError(log.read_text())
+
+
+def test_close_is_called_exactly_once_on_every_processor_however_the_job_ends(
+    jet: JetInstance, tmp_path: Path
+) -> None:
+    log = tmp_path / "closed"
+    log.touch()
+
+    class P(AbstractProcessor):
+        def __init__(self, fails: str) -> None:
+            self.fails = fails
+
+        def init(self, outbox: Any, context: Any) -> None:
+            super().init(outbox, context)
+            if self.fails == "init":
+                raise ValueError("init fails")
+
+        def complete(self) -> bool:
+            if self.fails == "complete":
+                raise ValueError("complete fails")
+            return self.fails == ""
+
+        def close(self) -> None:
+            with log.open("a") as file:
+                file.write(f"{self.fails or 'none'}\n")
+
+    for fails in ("", "init", "complete"):
+        factory = lambda fails=fails: P(fails)  # noqa: E731
+        factory.is_cooperative = True  # type: ignore[attr-defined]
+        dag = DAG()
+        dag.new_vertex("v", factory, 4)
+        if fails:
+            with pytest.raises(JobFailedError, match=f"{fails} fails"):
+                jet.new_job(dag).run(30)
+        else:
+            jet.new_job(dag).run(30)
+    wait_for_lines(log, 12)
+    assert Counter(log.read_text().split()) == {"none": 4, "init": 4, "complete": 4}
+
+
+def test_an_added_module_travels_by_value_and_is_never_stale(
+    jet: JetInstance, out: str, mapping: Callable[..., DAG]
+) -> None:
+    module = types.ModuleType("edited_by_its_user")
+    sys.modules["edited_by_its_user"] = module
+    try:
+        for version in (1, 2):
+            exec(f"def f(x):\n    return (x, {version})", module.__dict__)
+            module.f.__module__ = "edited_by_its_user"
+            jet.new_job(mapping(module.f, [7], 1), JobConfig().add_module(module)).run(30)
+    finally:
+        del sys.modules["edited_by_its_user"]
+    assert list(jet.get_list(out)) == [(7, 1), (7, 2)]
+
+
+def test_an_attached_file_is_read_as_it_was_when_the_job_was_made(
+    jet: JetInstance, out: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "rates.txt"
+    file.write_text("before")
+
+    class Reader(Processor):
+        def complete(self) -> bool:
+            return self.outbox.offer(self.context.attached_file("rates").read_text())
+
+    dag = DAG()
+    dag.edge(between(dag.new_vertex("r", Reader, 1), dag.new_vertex("w", processors.write_list(out), 1)))
+    job = jet.new_job(dag, JobConfig().attach_file(file, id="rates"))
+    file.write_text("after")
+    job.run(30)
+    assert list(jet.get_list(out)) == ["before"]
+
+
+def test_the_client_may_be_anywhere_in_threads(jet: JetInstance, mapping: Callable[..., DAG], out: str) -> None:
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda i: jet.new_job(mapping(lambda x: x, range(10), 1)).run(30), range(8)))
+    assert len(jet.get_list(out)) == 80
+
+
+def test_an_instance_that_is_shut_down_says_so(mapping: Callable[..., DAG]) -> None:
+    import shmjet
+
+    jet = shmjet.new_instance(shmjet.JetConfig(cores=1))
+    job = jet.new_job(mapping(lambda x: x))
+    jet.shutdown()
+    jet.shutdown()
+    with pytest.raises(shmjet.ShmjetError, match="has been shut down"):
+        job.execute()
+    with pytest.raises(shmjet.ShmjetError, match="has been shut down"):
+        jet.get_map("m")

@@ -1,0 +1,207 @@
+"""Fixtures of all tests: above all the one that asserts that a test leaves nothing behind.
+
+Every test is compared with what was there before it: child processes (and theirs), threads, file descriptors, names in
+/dev/shm and temporary files. Whatever is new has a few seconds to go away, then it fails the test. A test that uses a
+fixture of module, class or session scope (an instance shared by a module, say) is checked with its module instead,
+because such a fixture may open things lazily.
+
+The check costs well under a millisecond when nothing is left.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from multiprocessing import resource_tracker
+from pathlib import Path
+
+import pytest
+
+GRACE = 5.0
+"""Seconds that a child, a thread or a file may take to go away after its test."""
+
+SHM = Path("/dev/shm")
+TESTS = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True)
+class Belongings:
+    """What this process owns at one moment."""
+
+    processes: frozenset[int]
+    threads: frozenset[threading.Thread]
+    descriptors: frozenset[tuple[int, str]]
+    shm_names: frozenset[str]
+    temporary_files: frozenset[str]
+
+    @classmethod
+    def now(cls) -> Belongings:
+        return cls(
+            processes=frozenset(_descendants(os.getpid())) - {_resource_tracker_pid()},
+            threads=frozenset(threading.enumerate()),
+            descriptors=frozenset(_descriptors()),
+            shm_names=frozenset(_names(SHM)),
+            temporary_files=frozenset(_names(Path(tempfile.gettempdir()))),
+        )
+
+    def new_since(self, before: Belongings) -> list[str]:
+        """Return a line for each thing that `before` did not have."""
+        return [
+            *(f"process {pid}: {_command(pid)}" for pid in sorted(self.processes - before.processes)),
+            *(f"thread {thread.name}" for thread in self.threads - before.threads if thread.is_alive()),
+            *(f"file descriptor {fd}: {target}" for fd, target in sorted(self.descriptors - before.descriptors)),
+            *(f"/dev/shm/{name}" for name in sorted(self.shm_names - before.shm_names) if not _is_foreign(SHM / name)),
+            *(f"temporary file {name}" for name in sorted(self.temporary_files - before.temporary_files)),
+        ]
+
+
+def leftovers(before: Belongings, grace: float = GRACE) -> list[str]:
+    """Return what is new since `before` and does not go away within `grace` seconds."""
+    found = Belongings.now().new_since(before)
+    deadline = time.monotonic() + grace
+    pause = 0.001
+    while found and time.monotonic() < deadline:
+        gc.collect()
+        threading.Event().wait(pause)
+        pause = min(2 * pause, 0.1)
+        found = Belongings.now().new_since(before)
+    return found
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _temporary_folder_of_this_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Give the run a temporary folder of its own, so that what appears there is ours."""
+    folder = str(tmp_path_factory.mktemp("tmp", numbered=False))
+    before = os.environ.get("TMPDIR"), tempfile.tempdir
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
+    yield
+    tempfile.tempdir = before[1]
+    if before[0] is None:
+        del os.environ["TMPDIR"]
+    else:
+        os.environ["TMPDIR"] = before[0]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _module_leaves_nothing_behind(
+    request: pytest.FixtureRequest, _temporary_folder_of_this_run: None
+) -> Iterator[None]:
+    failures = request.session.testsfailed
+    before = Belongings.now()
+    yield
+    if request.session.testsfailed == failures and (found := leftovers(before)):
+        pytest.fail(f"the tests of {request.path.name} left behind:\n  " + "\n  ".join(found), pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def _leaves_nothing_behind(request: pytest.FixtureRequest, _module_leaves_nothing_behind: None) -> Iterator[None]:
+    if _shares_a_fixture(request):
+        yield
+        return
+    failures = request.session.testsfailed
+    before = Belongings.now()
+    yield
+    # What a failed test holds is kept by its traceback, so it says nothing.
+    if request.session.testsfailed == failures and (found := leftovers(before)):
+        pytest.fail("this test left behind:\n  " + "\n  ".join(found), pytrace=False)
+
+
+@pytest.fixture
+def eventually() -> Callable[[Callable[[], object]], None]:
+    """`eventually(predicate)` waits until the predicate is true, for at most ten seconds."""
+
+    def wait(predicate: Callable[[], object], timeout: float = 10.0) -> None:
+        deadline = time.monotonic() + timeout
+        while not predicate():
+            assert time.monotonic() < deadline, f"not within {timeout} s: {predicate}"
+            threading.Event().wait(0.005)
+
+    return wait
+
+
+def _shares_a_fixture(request: pytest.FixtureRequest) -> bool:
+    """Whether the test uses a fixture of ours that outlives it."""
+    definitions = request.node._fixtureinfo.name2fixturedefs
+    return any(
+        definition.scope != "function"
+        for name, found in definitions.items()
+        if not name.startswith("_")
+        for definition in found[-1:]
+        if TESTS in Path(definition.func.__code__.co_filename).parents
+    )
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    """Yield the children of `pid`, theirs, and so on; the dead ones count only while they are ours to reap."""
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return
+    for task in tasks:
+        try:
+            children = Path(f"/proc/{pid}/task/{task}/children").read_text()
+        except OSError:
+            continue
+        for child in map(int, children.split()):
+            if pid == os.getpid() or not _is_zombie(child):
+                yield child
+                yield from _descendants(child)
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def _command(pid: int) -> str:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        return words or "dead, and nobody has waited for it"
+    except OSError:
+        return "just gone"
+
+
+def _descriptors() -> Iterator[tuple[int, str]]:
+    tracker = getattr(resource_tracker._resource_tracker, "_fd", None)
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:
+            continue  # the descriptor of the listing itself
+        if int(name) != tracker and not target.startswith("/proc/"):
+            yield int(name), target
+
+
+def _resource_tracker_pid() -> int | None:
+    return getattr(resource_tracker._resource_tracker, "_pid", None)
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _is_foreign(path: Path) -> bool:
+    """Whether a process that is not ours holds `path` (or something in it): then another run made it."""
+    ours = {os.getpid(), *_descendants(os.getpid())}
+    if not path.name.startswith("shmjet"):
+        return True
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit() or int(entry) in ours:
+            continue
+        try:
+            targets = [os.readlink(f"/proc/{entry}/fd/{fd}") for fd in os.listdir(f"/proc/{entry}/fd")]
+        except OSError:
+            continue
+        if any(target == str(path) or target.startswith(f"{path}/") for target in targets):
+            return True
+    return False

@@ -1,0 +1,1 @@
+"""Tests of `shmjet.core`: pure, in one process, milliseconds each."""

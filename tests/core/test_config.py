@@ -1,0 +1,167 @@
+"""Where the settings of an instance come from, and what they may be."""
+
+import os
+import pickle
+
+import pytest
+
+from shmjet.core import ConfigError, JetConfig
+
+
+@pytest.fixture(autouse=True)
+def no_settings_from_outside(monkeypatch):
+    for name in [name for name in os.environ if name.startswith("SHMJET_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def toml(tmp_path):
+    path = tmp_path / "jet.toml"
+    path.write_text('cluster_name = "file"\ncores = 3\npartition_count = 7\nmembers = ["a:1"]\n')
+    return path
+
+
+def test_defaults_are_those_of_the_documentation():
+    config = JetConfig()
+    assert (config.cluster_name, config.cores, config.bind, config.members, config.discovery) == (
+        "dev",
+        None,
+        None,
+        (),
+        None,
+    )
+    assert (config.secret, config.tls, config.partition_count, config.backup_count) == (None, None, 271, 1)
+    assert (config.storage, config.flow_control_period, config.scale_up_delay) == ("memory", 0.1, 10.0)
+    assert config.work_stealing
+    assert config.idle_min <= config.idle_max
+
+
+def test_argument_beats_environment_beats_file_beats_default(monkeypatch, toml):
+    monkeypatch.setenv("SHMJET_CORES", "5")
+    monkeypatch.setenv("SHMJET_PARTITION_COUNT", "9")
+    config = JetConfig.from_toml(toml, cores=6)
+    assert (config.cores, config.partition_count, config.cluster_name, config.backup_count) == (6, 9, "file", 1)
+    assert (JetConfig(cores=2).cores, JetConfig().cores) == (2, 5)
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "value"),
+    [
+        ("cores", "4", 4),
+        ("cores", "", None),
+        ("cores", "0,2", (0, 2)),
+        ("cores", "2,", (2,)),
+        ("cores", "0-2,5", (0, 1, 2, 5)),
+        ("members", "a:1, b:2", ("a:1", "b:2")),
+        ("work_stealing", "off", False),
+        ("work_stealing", "True", True),
+        ("idle_min", "0", 0.0),
+        ("ring_memory", "1048576", 1 << 20),
+        ("secret", "s", "s"),
+        ("tls", "cert=/a, key=/b", {"cert": "/a", "key": "/b"}),
+        ("storage", "/var/jet", "/var/jet"),
+    ],
+)
+def test_the_environment_is_read_as_the_fields_type(monkeypatch, field, text, value):
+    monkeypatch.setenv(f"SHMJET_{field.upper()}", text)
+    assert getattr(JetConfig(), field) == value
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        ("cores", "four"),
+        ("cores", "0"),
+        ("work_stealing", "maybe"),
+        ("idle_max", "fast"),
+        ("tls", "x"),
+        ("bind", "here"),
+    ],
+)
+def test_a_wrong_text_names_field_and_variable(monkeypatch, field, text):
+    monkeypatch.setenv(f"SHMJET_{field.upper()}", text)
+    with pytest.raises(ConfigError, match=rf"JetConfig.{field} \(from SHMJET_{field.upper()}\)"):
+        JetConfig()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "text"),
+    [
+        ("cluster_name", "", "non-empty text"),
+        ("cores", 0, "must be at least 1, got 0"),
+        ("cores", True, "must be an integer"),
+        ("cores", "4", "must be an integer, got '4'"),
+        ("cores", [], "at least one core number"),
+        ("cores", [1, 1], "none twice"),
+        ("cores", [-1], "a core number must be at least 0"),
+        ("bind", "nowhere", "must be an address such as"),
+        ("bind", "host:99999", "must be an address"),
+        ("members", "a:1", "must be a list of addresses"),
+        ("members", ["a"], "must be an address"),
+        ("discovery", 3, "non-empty text"),
+        ("secret", 7, "must be a non-empty text or bytes, got one of type int"),
+        ("tls", True, "must be a mapping"),
+        ("partition_count", 0, "must be at least 1"),
+        ("partition_count", 65536, "must be at most 65535"),
+        ("backup_count", 7, "must be at most 6"),
+        ("storage", None, "non-empty text"),
+        ("flow_control_period", 0, "seconds above 0"),
+        ("idle_min", -1, "seconds of at least 0"),
+        ("idle_max", "1", "seconds above 0"),
+        ("work_stealing", 1, "must be True or False"),
+        ("scale_up_delay", float("inf"), "seconds of at least 0"),
+        ("ring_memory", 4096, "must be at least 1048576"),
+    ],
+)
+def test_a_wrong_value_names_its_field(field, value, text):
+    with pytest.raises(ConfigError, match=f"JetConfig.{field}.*{text}"):
+        JetConfig(**{field: value})
+
+
+def test_fields_that_contradict_each_other_are_refused():
+    with pytest.raises(ConfigError, match=r"idle_max .* must not be below idle_min"):
+        JetConfig(idle_min=1.0, idle_max=0.5)
+    with pytest.raises(ConfigError, match="bind is 'h:1', but no secret is set"):
+        JetConfig(bind="h:1")
+    assert JetConfig(bind="h:1", secret=b"s").secret == b"s"
+
+
+def test_a_wrong_file_is_named(toml, tmp_path):
+    toml.write_text("corse = 3")
+    with pytest.raises(ConfigError, match=r"jet.toml': there is no setting 'corse'; did you mean 'cores'\?"):
+        JetConfig.from_toml(toml)
+    toml.write_text("cores = 'x'")
+    with pytest.raises(ConfigError, match=r"cores in '.*jet.toml' must be an integer"):
+        JetConfig.from_toml(toml)
+    toml.write_text("cores = ")
+    with pytest.raises(ConfigError, match="no valid TOML"):
+        JetConfig.from_toml(toml)
+    with pytest.raises(ConfigError, match=r"cannot read .*: No such file"):
+        JetConfig.from_toml(tmp_path / "missing.toml")
+
+
+def test_an_unknown_override_is_named(toml):
+    with pytest.raises(ConfigError, match="did you mean 'cores'"):
+        JetConfig.from_toml(toml, core=1)
+
+
+def test_a_config_is_frozen_and_survives_pickling(monkeypatch):
+    config = JetConfig(cores=[0, 1], members=["a:1"])
+    monkeypatch.setenv("SHMJET_BACKUP_COUNT", "3")
+    assert pickle.loads(pickle.dumps(config)) == config
+    with pytest.raises(AttributeError):
+        config.cores = 2
+
+
+def test_the_secret_is_never_shown():
+    assert repr(JetConfig(secret="hidden", cores=1)) == "JetConfig(cores=1, secret=***)"
+
+
+def test_core_numbers_give_each_worker_a_core(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {2, 5})
+    assert JetConfig().core_numbers() == (2, 5)
+    assert JetConfig(cores=1).core_numbers() == (2,)
+    assert JetConfig(cores=3).core_numbers() == (2, 5, 2)
+    assert JetConfig(cores=[5]).core_numbers() == (5,)
+    with pytest.raises(ConfigError, match=r"names core 7, but this process may use only \[2, 5\]"):
+        JetConfig(cores=[7]).core_numbers()

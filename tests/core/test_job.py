@@ -1,0 +1,92 @@
+"""Settings and states of jobs."""
+
+import json
+import pickle
+
+import pytest
+
+from shmjet.core import ConfigError, JobConfig, JobStatus, ProcessingGuarantee
+
+
+def test_defaults_are_those_of_the_documentation():
+    config = JobConfig()
+    assert config.name is None
+    assert config.processing_guarantee is ProcessingGuarantee.NONE
+    assert config.snapshot_interval == 10.0
+    assert config.auto_scaling
+    assert not config.suspend_on_failure
+    assert not config.split_brain_protection
+    assert config.initial_snapshot_name is None
+    assert config.intermediate_partitions is None
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "text"),
+    [
+        ("name", "", "must be a non-empty text or None"),
+        ("name", 3, "must be a non-empty text or None"),
+        ("processing_guarantee", "exactly_once", "must be one of ProcessingGuarantee.NONE"),
+        ("snapshot_interval", 0, "must be a number of seconds above 0"),
+        ("snapshot_interval", float("nan"), "above 0"),
+        ("snapshot_interval", True, "above 0"),
+        ("auto_scaling", 1, "must be True or False"),
+        ("suspend_on_failure", None, "must be True or False"),
+        ("split_brain_protection", "no", "must be True or False"),
+        ("initial_snapshot_name", "", "non-empty text"),
+        ("intermediate_partitions", 0, "must be at least 1"),
+        ("intermediate_partitions", 1.5, "must be an integer"),
+    ],
+)
+def test_a_wrong_value_names_its_field_when_made_and_when_set(field, value, text):
+    with pytest.raises(ConfigError, match=f"JobConfig.{field} .*{text}"):
+        JobConfig(**{field: value})
+    with pytest.raises(ConfigError, match=f"JobConfig.{field} .*{text}"):
+        setattr(JobConfig(), field, value)
+
+
+def test_an_unknown_field_is_named():
+    with pytest.raises(ConfigError, match=r"no field 'nmae'; fields: .*name"):
+        JobConfig().nmae = "x"
+
+
+def test_modules_are_added_once_and_travel_by_name():
+    config = JobConfig().add_module(json).add_module(json)
+    assert config.modules == (json,)
+    copy = pickle.loads(pickle.dumps(config))
+    assert copy.modules == ()
+    assert copy.module_names == ("json",)
+    with pytest.raises(ConfigError, match="takes an imported module, got 'json'"):
+        config.add_module("json")
+
+
+def test_files_are_attached_under_their_name_or_an_id(tmp_path):
+    first, second = tmp_path / "a.txt", tmp_path / "b" / "a.txt"
+    second.parent.mkdir()
+    first.touch()
+    second.touch()
+    config = JobConfig()
+    assert config.attach_file(first) is config
+    config.attach_file(str(second), id="other").attach_file(first)
+    assert config.attached_files == {"a.txt": first, "other": second}
+    with pytest.raises(ConfigError, match=r"id 'a.txt' is taken by"):
+        config.attach_file(second)
+    with pytest.raises(ConfigError, match="is not a file"):
+        config.attach_file(tmp_path)
+    with pytest.raises(ConfigError, match="id must be a non-empty text"):
+        config.attach_file(first, id="")
+
+
+def test_two_configs_share_nothing(tmp_path):
+    file = tmp_path / "f"
+    file.touch()
+    JobConfig().attach_file(file)
+    assert JobConfig().attached_files == {}
+
+
+def test_a_config_survives_pickling():
+    config = JobConfig(name="n", processing_guarantee=ProcessingGuarantee.EXACTLY_ONCE)
+    assert pickle.loads(pickle.dumps(config)) == config
+
+
+def test_failed_and_completed_are_the_end():
+    assert {status for status in JobStatus if status.is_terminal} == {JobStatus.FAILED, JobStatus.COMPLETED}

@@ -1,0 +1,128 @@
+"""Coalescing of watermarks, by example and against a naive model."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shmjet.core import IDLE, Watermark, WatermarkCoalescer, WatermarkError
+
+
+def test_the_lowest_watermark_is_passed_on_when_it_rises():
+    coalescer = WatermarkCoalescer(2)
+    assert coalescer.observe_watermark(0, Watermark(5)) is None
+    assert coalescer.observe_watermark(1, Watermark(3)) == Watermark(3)
+    assert coalescer.observe_watermark(1, Watermark(4)) == Watermark(4)
+    assert coalescer.observe_watermark(1, Watermark(9)) == Watermark(5)
+    assert (coalescer.coalesced, coalescer.top_observed) == (Watermark(5), Watermark(9))
+
+
+def test_a_single_input_passes_everything_on():
+    coalescer = WatermarkCoalescer(1)
+    assert [coalescer.observe_watermark(0, Watermark(n)) for n in (-5, 0, 7)] == [Watermark(n) for n in (-5, 0, 7)]
+
+
+def test_an_input_that_ends_holds_nobody_back():
+    coalescer = WatermarkCoalescer(2)
+    coalescer.observe_watermark(0, Watermark(5))
+    assert coalescer.input_done(1) == Watermark(5)
+
+
+def test_the_end_of_all_inputs_gives_nothing():
+    coalescer = WatermarkCoalescer(2)
+    coalescer.observe_watermark(0, Watermark(5))
+    coalescer.observe_watermark(1, Watermark(5))
+    assert coalescer.input_done(0) is None
+    assert coalescer.input_done(1) is None
+    assert coalescer.pending() is None
+
+
+def test_an_idle_input_is_left_out_until_it_speaks_again():
+    coalescer = WatermarkCoalescer(2)
+    coalescer.observe_watermark(0, Watermark(5))
+    assert coalescer.observe_watermark(1, IDLE) == Watermark(5)
+    coalescer.observe_event(1)
+    assert coalescer.observe_watermark(0, Watermark(8)) is None
+    assert coalescer.observe_watermark(1, Watermark(6)) == Watermark(6)
+
+
+def test_when_all_go_idle_the_top_watermark_comes_first_and_idle_once_behind_it():
+    coalescer = WatermarkCoalescer(2)
+    coalescer.observe_watermark(0, Watermark(9))
+    coalescer.observe_watermark(1, Watermark(3))
+    assert coalescer.observe_watermark(0, IDLE) is None
+    assert coalescer.observe_watermark(1, IDLE) == Watermark(9)
+    assert coalescer.pending() == IDLE
+    assert coalescer.pending() is None
+    assert coalescer.observe_watermark(1, IDLE) is None
+
+
+def test_when_all_go_idle_without_news_only_idle_is_passed_on():
+    coalescer = WatermarkCoalescer(2)
+    assert coalescer.observe_watermark(0, IDLE) is None
+    assert coalescer.observe_watermark(1, IDLE) == IDLE
+    assert coalescer.pending() is None
+    assert coalescer.observe_watermark(1, IDLE) is None
+
+
+def test_an_event_takes_a_pending_idle_back():
+    coalescer = WatermarkCoalescer(1)
+    coalescer.observe_watermark(0, Watermark(1))
+    assert coalescer.observe_watermark(0, IDLE) == IDLE
+    coalescer.observe_event(0)
+    assert coalescer.observe_watermark(0, Watermark(2)) == Watermark(2)
+    assert coalescer.observe_watermark(0, IDLE) == IDLE
+
+
+def test_the_last_active_input_ending_among_idle_ones_means_idle():
+    coalescer = WatermarkCoalescer(2)
+    coalescer.observe_watermark(0, IDLE)
+    assert coalescer.input_done(1) == IDLE
+
+
+def test_watermarks_of_an_input_must_rise():
+    coalescer = WatermarkCoalescer(2)
+    coalescer.observe_watermark(1, Watermark(5))
+    with pytest.raises(WatermarkError, match="input 1 brought 5 after 5"):
+        coalescer.observe_watermark(1, Watermark(5))
+    coalescer.input_done(1)
+    with pytest.raises(WatermarkError, match="input 1 has ended"):
+        coalescer.observe_watermark(1, IDLE)
+
+
+@given(st.integers(1, 4), st.data())
+def test_what_is_passed_on_rises_and_never_passes_an_active_input(count, data):
+    coalescer = WatermarkCoalescer(count)
+    tops, idle, live, last = [None] * count, [False] * count, [True] * count, None
+    for _ in range(data.draw(st.integers(0, 30))):
+        candidates = [i for i in range(count) if live[i]]
+        if not candidates:
+            break
+        i = data.draw(st.sampled_from(candidates))
+        event = data.draw(st.sampled_from(["event", "watermark", "watermark", "idle", "done"]))
+        out = []
+        if event == "event":
+            coalescer.observe_event(i)
+            idle[i] = False
+        elif event == "watermark":
+            tops[i] = (tops[i] or 0) + data.draw(st.integers(1, 5))
+            idle[i] = False
+            out = [coalescer.observe_watermark(i, Watermark(tops[i]))]
+        elif event == "idle":
+            idle[i] = True
+            out = [coalescer.observe_watermark(i, IDLE)]
+        else:
+            live[i] = False
+            out = [coalescer.input_done(i)]
+        active = [tops[j] for j in range(count) if live[j] and not idle[j]]
+        for mark in [*out, coalescer.pending()]:
+            if mark is None:
+                continue
+            if mark == IDLE:
+                assert active == []
+                continue
+            assert last is None or mark.timestamp > last
+            last = mark.timestamp
+            assert all(top is not None and last <= top for top in active)
+        if active and None not in active:
+            assert last is not None
+            assert last >= min(active) or event == "event"

@@ -1,0 +1,124 @@
+"""Priorities, buffering, ordering, watermarks and several edges between the same vertices, driven deterministically."""
+
+from __future__ import annotations
+
+import pytest
+from tests.execution.harness import LocalRun
+from tests.execution.vertices import Collect, Emit, Pass
+
+from shmjet.core import DAG, AbstractProcessor, EdgeConfig, ShmjetError, Watermark, between, from_
+
+BOTH = pytest.mark.parametrize("force_rings", [False, True], ids=["lanes", "rings"])
+
+
+@BOTH
+def test_the_edge_of_lower_priority_number_is_consumed_in_full_first(force_rings: bool) -> None:
+    dag = DAG()
+    big = dag.new_vertex("big", lambda: Emit(lambda i, n: range(5000)), 2)
+    small = dag.new_vertex("small", lambda: Emit(lambda i, n: range(300)), 2)
+    sink = dag.new_vertex("sink", Collect, 2)
+    dag.edge(from_(big).to(sink, 0).priority(1)).edge(from_(small).to(sink, 1).broadcast().priority(-1))
+    out = LocalRun(dag, 2, force_rings=force_rings, seed=1).run().grid.get_list("out")
+    for consumer in range(2):
+        ordinals = [ordinal for index, ordinal, _ in out if index == consumer]
+        assert ordinals[:600] == [1] * 600
+        assert set(ordinals[600:]) == {0}
+    assert len(out) == 10_000 + 2 * 600
+
+
+def fork_and_join(buffered: bool) -> DAG:
+    dag = DAG()
+    source = dag.new_vertex("source", lambda: Emit(lambda i, n: range(20_000)), 1)
+    left = dag.new_vertex("left", Pass, 1)
+    right = dag.new_vertex("right", Pass, 1)
+    join = dag.new_vertex("join", Collect, 1)
+    small = EdgeConfig(queue_size=64, high_water_mark=64)
+    dag.edge(from_(source, 0).to(left).configure(small)).edge(from_(source, 1).to(right).configure(small))
+    late = from_(left).to(join, 0).priority(1).configure(small)
+    dag.edge(late.buffered() if buffered else late)
+    return dag.edge(from_(right).to(join, 1).priority(0).configure(small))
+
+
+@BOTH
+def test_a_fork_and_join_with_priorities_needs_a_buffered_edge(force_rings: bool) -> None:
+    with pytest.raises(AssertionError, match="deadlock"):
+        LocalRun(fork_and_join(buffered=False), 2, force_rings=force_rings).run()
+    out = LocalRun(fork_and_join(buffered=True), 2, force_rings=force_rings).run().grid.get_list("out")
+    assert [ordinal for _, ordinal, _ in out] == [1] * 20_000 + [0] * 20_000
+    assert [item for _, ordinal, item in out if ordinal == 0] == list(range(20_000))
+
+
+@BOTH
+def test_an_ordered_edge_merges_sorted_producers(force_rings: bool) -> None:
+    dag = DAG()
+    source = dag.new_vertex("source", lambda: Emit(lambda i, n: [(x, i) for x in range(i, 3000, i + 1)]), 4)
+    sink = dag.new_vertex("sink", Collect, 1)
+    dag.edge(between(source, sink).all_to_one().ordered(lambda item: item[0]))
+    out = LocalRun(dag, 3, force_rings=force_rings, seed=7).run().grid.get_list("out")
+    keys = [item[0] for _, _, item in out]
+    assert keys == sorted(keys)
+    assert sorted(item for _, _, item in out) == sorted((x, i) for i in range(4) for x in range(i, 3000, i + 1))
+
+
+def test_disorder_on_an_ordered_edge_is_an_error() -> None:
+    dag = DAG()
+    source = dag.new_vertex("source", lambda: Emit(lambda i, n: [1, 3, 2]), 1)
+    dag.edge(between(source, dag.new_vertex("sink", Collect, 1)).ordered())
+    with pytest.raises(ShmjetError, match="out of order from producer 0"):
+        LocalRun(dag, 1).run()
+
+
+def stamped(index: int, total: int) -> list[object]:
+    """Each producer: ten items below each watermark 10, 20, ... 100."""
+    out: list[object] = []
+    for step in range(10):
+        out += [(step * 10 + k, index) for k in range(10)]
+        out.append(Watermark(step * 10 + 10))
+    return out
+
+
+@BOTH
+def test_watermarks_rise_and_never_overtake_an_item(force_rings: bool) -> None:
+    dag = DAG()
+    source = dag.new_vertex("source", lambda: Emit(stamped), 3)
+    middle = dag.new_vertex("middle", Pass, 3)
+    sink = dag.new_vertex("sink", Collect, 2)
+    dag.edge(between(source, middle)).edge(between(middle, sink).partitioned(lambda item: item[0]))
+    out = LocalRun(dag, 3, force_rings=force_rings, seed=3).run().grid.get_list("out")
+    for consumer in range(2):
+        mine = [(ordinal, item) for index, ordinal, item in out if index == consumer]
+        marks = [item.timestamp for ordinal, item in mine if ordinal == -1]
+        assert marks == sorted(set(marks))
+        assert marks[-1] == 100
+        seen = -1
+        for ordinal, item in mine:
+            if ordinal == -1:
+                seen = item.timestamp
+            else:
+                assert item[0] >= seen, "an item came behind a watermark above it"
+    assert len([1 for _, ordinal, _ in out if ordinal == 0]) == 300
+
+
+@BOTH
+def test_several_edges_join_the_same_two_vertices(force_rings: bool) -> None:
+    class Split(AbstractProcessor):
+        def try_process0(self, item: int) -> bool:
+            return self.try_emit(item, item % 2)
+
+    dag = DAG()
+    source = dag.new_vertex("source", lambda: Emit(lambda i, n: range(1000)), 1)
+    split = dag.new_vertex("split", Split, 2)
+    sink = dag.new_vertex("sink", Collect, 2)
+    dag.edge(between(source, split)).edge(from_(split, 0).to(sink, 1)).edge(from_(split, 1).to(sink, 0).broadcast())
+    out = LocalRun(dag, 2, force_rings=force_rings, seed=5).run().grid.get_list("out")
+    assert sorted(item for _, ordinal, item in out if ordinal == 1) == list(range(0, 1000, 2))
+    assert sorted(item for _, ordinal, item in out if ordinal == 0) == sorted(list(range(1, 1000, 2)) * 2)
+
+
+@BOTH
+def test_a_source_without_items_and_64_processors_end(force_rings: bool) -> None:
+    dag = DAG()
+    source = dag.new_vertex("source", lambda: Emit(lambda i, n: []), 64)
+    middle = dag.new_vertex("middle", Pass, 64)
+    dag.edge(between(source, middle)).edge(between(middle, dag.new_vertex("sink", Collect, 3)))
+    assert LocalRun(dag, 2, force_rings=force_rings).run().grid.get_list("out") == []

@@ -1,0 +1,1 @@
+"""Tests of `shmjet._native`: the C parts, through Python and by themselves."""

@@ -1,0 +1,74 @@
+"""A driver that plays the engine for one processor, with an outbox as narrow as a test wants it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from shmjet.core.context import MetaSupplierContext, ProcessorContext
+from shmjet.core.inbox import Inbox
+from shmjet.core.outbox import Outbox
+from shmjet.core.processor import Processor, ProcessorMetaSupplier
+
+
+def processors_of(supplier: Any, count: int = 1) -> list[Processor]:
+    """Make the processors of a vertex on one member; the meta-supplier stays open."""
+    meta = ProcessorMetaSupplier.of(supplier)
+    meta.init(MetaSupplierContext(vertex_name="v", local_parallelism=count, total_parallelism=count))
+    given = meta.get(["here"])
+    supplier = given["here"] if not callable(given) else given("here")
+    return list(supplier.get(count))
+
+
+class Driver:
+    """Calls a processor as the engine does and collects what it emits."""
+
+    def __init__(self, processor: Processor, *, room: int = 2048, index: int = 0, count: int = 1, grid: Any = None):
+        self.processor = processor
+        self.outbox = Outbox([room])
+        self.output: list[Any] = []
+        self.calls = 0
+        processor.init(
+            self.outbox,
+            ProcessorContext(
+                vertex_name="v",
+                local_index=index,
+                global_index=index,
+                local_parallelism=count,
+                total_parallelism=count,
+                grid=grid,
+            ),
+        )
+
+    def call(self, callback: Callable[..., Any], *args: Any) -> Any:
+        """Make one call and drain the outbox."""
+        self.calls += 1
+        self.outbox.begin_callback()
+        result = callback(*args)
+        self.output += self.outbox.buckets[0]
+        self.outbox.buckets[0].clear()
+        return result
+
+    def until_true(self, callback: Callable[..., Any], *args: Any, limit: int = 100_000) -> None:
+        """Call until the answer is True."""
+        for _ in range(limit):
+            if self.call(callback, *args):
+                return
+        raise AssertionError(f"{callback} was not through after {limit} calls")
+
+    def feed(self, items: Iterable[Any], ordinal: int = 0) -> Driver:
+        """Give a batch."""
+        inbox = Inbox()
+        self.until_true(self.processor.try_process)
+        inbox.fill(list(items))
+        while inbox:
+            self.call(self.processor.process, ordinal, inbox)
+        return self
+
+    def complete(self, edges: Sequence[int] = (0,)) -> list[Any]:
+        """End the edges and the processor; return all output."""
+        for ordinal in edges:
+            self.until_true(self.processor.complete_edge, ordinal)
+        self.until_true(self.processor.complete)
+        self.processor.close()
+        return self.output

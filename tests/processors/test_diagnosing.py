@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from shmjet import processors
+from shmjet.core.processor import Processor, ProcessorSupplier
+from shmjet.testing import verify_processor
+
+from .driving import Driver, processors_of
+
+
+def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records]
+
+
+@pytest.fixture(autouse=True)
+def at_info(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "shmjet")
+
+
+def test_logger_logs_items_and_emits_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    driver = Driver(processors_of(processors.logger(repr, lambda x: x != "b"))[0])
+    assert driver.feed(["a", "b", "100%"]).complete() == []
+    assert messages(caplog) == ["'a'", "'100%'"]
+
+
+def test_noop_takes_everything() -> None:
+    verify_processor(processors.noop()).inputs([1, 2, 3]).expect([])
+
+
+def test_peeking_at_the_input_logs_each_item_once(caplog: pytest.LogCaptureFixture) -> None:
+    class OneAtATime(Processor):
+        def process(self, ordinal, inbox):  # type: ignore[no-untyped-def]
+            if self.outbox.offer(inbox.peek()):
+                inbox.remove()
+
+    driver = Driver(processors_of(processors.peek_input(OneAtATime))[0], room=1)
+    assert driver.feed("ab").feed("c", ordinal=1).complete() == ["a", "b", "c"]
+    assert messages(caplog) == [
+        "Input from ordinal 0: a",
+        "Input from ordinal 0: b",
+        "Input from ordinal 1: c",
+    ]
+
+
+def test_peeking_at_the_output_logs_each_item_once(caplog: pytest.LogCaptureFixture) -> None:
+    driver = Driver(processors_of(processors.peek_output(processors.flat_map(lambda n: range(n)), hex))[0], room=2)
+    assert driver.feed([3, 1]).complete() == [0, 1, 2, 0]
+    assert messages(caplog) == [f"Output to ordinal 0: {hex(n)}" for n in (0, 1, 2, 0)]
+
+
+def test_peeking_changes_nothing() -> None:
+    verify_processor(processors.peek_input(processors.map(str.upper))).inputs("ab").expect(["A", "B"])
+    verify_processor(processors.peek_output(processors.sort())).inputs([2, 1]).expect([1, 2])
+
+
+def test_suppliers_of_every_level_can_be_peeked_at() -> None:
+    class Supplier(ProcessorSupplier):
+        def get(self, count: int) -> list[Processor]:
+            return [processors.map(str.lower)() for _ in range(count)]
+
+    for supplier in (Supplier(), processors.read_items("ab"), processors.noop()):
+        assert len(processors_of(processors.peek_output(supplier), 3)) == 3
+    assert processors.peek_input(processors.read_items("ab")).preferred_local_parallelism == 1
+    assert processors.peek_input(processors.noop()).is_cooperative
+    assert processors.peek_input(processors.write_socket("h", 1)).is_cooperative is False

@@ -1,0 +1,1 @@
+"""Tests of `shmjet.ring`: arenas, lanes, frames, pickling."""
