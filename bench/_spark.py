@@ -29,7 +29,8 @@ def local_session(options: Options, *peers: str) -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
     workers = options.workers
-    session = (
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = (
         SparkSession.builder.master(f"local[{workers}]")
         .appName("shmjet-bench")
         .config("spark.ui.enabled", "false")
@@ -38,9 +39,11 @@ def local_session(options: Options, *peers: str) -> Iterator[Any]:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.default.parallelism", 2 * workers)
         .config("spark.sql.shuffle.partitions", 2 * workers)
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")
-        .getOrCreate()
     )
+    with _silent_stderr():
+        session = builder.getOrCreate()
     gateway: Any = session.sparkContext._gateway
     try:
         yield session
@@ -52,3 +55,18 @@ def local_session(options: Options, *peers: str) -> Iterator[Any]:
         # Another session of this process must start a JVM of its own.
         type(session.sparkContext)._gateway = None
         type(session.sparkContext)._jvm = None
+
+
+@contextmanager
+def _silent_stderr() -> Iterator[None]:
+    """The JVM started meanwhile keeps its chatter to itself."""
+    sys.stderr.flush()
+    before = os.dup(2)
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 2)
+    try:
+        yield
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
+        os.close(silence)

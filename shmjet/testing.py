@@ -36,19 +36,21 @@ class Mode:
     Args:
         name: for messages.
         batch_size: items per inbox; None for all that there are up to the next watermark.
-        refusing: whether the outbox has one slot and is full at every other call.
+        full_at: 1 or 0 for an outbox of one slot that is full at every odd or every even call, None for a roomy one.
     """
 
     name: str
     batch_size: int | None
-    refusing: bool
+    full_at: int | None
 
 
 MODES = (
-    Mode("one item at a time", 1, False),
-    Mode("all items at once", None, False),
-    Mode("one item at a time, outbox of one slot, full at every other call", 1, True),
-    Mode("all items at once, outbox of one slot, full at every other call", None, True),
+    Mode("one item at a time", 1, None),
+    Mode("all items at once", None, None),
+    Mode("one item at a time, outbox of one slot, full at every odd call", 1, 1),
+    Mode("one item at a time, outbox of one slot, full at every even call", 1, 0),
+    Mode("all items at once, outbox of one slot, full at every odd call", None, 1),
+    Mode("all items at once, outbox of one slot, full at every even call", None, 0),
 )
 """What `verify_processor` runs through."""
 
@@ -101,18 +103,18 @@ class TestOutbox(Outbox):
 
 
 class _ModeOutbox(Outbox):
-    """Counts callbacks, and with `refusing` has one slot per bucket and none at every other callback."""
+    """Counts callbacks, and with `full_at` has one slot per bucket and none at every other callback."""
 
-    __slots__ = ("_calls", "_refusing")
+    __slots__ = ("_calls", "_full_at")
 
-    def __init__(self, bucket_count: int, *, refusing: bool) -> None:
-        super().__init__([1 if refusing else DEFAULT_HIGH_WATER_MARK] * bucket_count)
-        self._refusing = refusing
+    def __init__(self, bucket_count: int, full_at: int | None) -> None:
+        super().__init__([DEFAULT_HIGH_WATER_MARK if full_at is None else 1] * bucket_count)
+        self._full_at = full_at
         self._calls = 0
 
     @property
     def is_shut(self) -> bool:
-        return self._refusing and self._calls % 2 == 1
+        return self._calls % 2 == self._full_at
 
     def begin_callback(self) -> None:
         self._calls += 1
@@ -124,7 +126,7 @@ class _ModeOutbox(Outbox):
         if self.is_shut:
             return 0
         room = super().room(ordinal)
-        return min(room, 1 - len(self._sink)) if self._refusing and not self.buckets else room
+        return min(room, 1 - len(self._sink)) if self._full_at is not None and not self.buckets else room
 
 
 class TestMap(dict[Any, Any]):
@@ -305,7 +307,7 @@ class _Run:
         self._mode = mode
         self._processor = processor
         self._inbox = Inbox()
-        self._outbox = _ModeOutbox(bucket_count, refusing=mode.refusing)
+        self._outbox = _ModeOutbox(bucket_count, mode.full_at)
         self._emitted: list[list[Any]] = [[] for _ in range(bucket_count)]
         self._idle_calls = 0
 
@@ -356,7 +358,7 @@ class _Run:
         self._inbox.fill(batch)
         while self._inbox:
             self._call(f"process({ordinal}, inbox)", lambda: self._processor.process(ordinal, self._inbox))
-        self._forgot_nothing(f"process({ordinal}, inbox)")
+        self._outbox.require_finished(f"process({ordinal}, inbox)")
 
     def _watermark(self, watermark: Watermark | None) -> None:
         if watermark is not None:
@@ -371,7 +373,7 @@ class _Run:
                 self._fail(f"{name} returned None; return True when it is through, False to be called again")
             if answer:
                 break
-        self._forgot_nothing(name)
+        self._outbox.require_finished(name)
 
     def _call(self, name: str, callback: Callable[[], Any]) -> Any:
         """Make one call, check its time and its progress, and return its answer."""
@@ -407,9 +409,6 @@ class _Run:
             emitted += bucket
             bucket.clear()
         return moved or (not self._emitted and self._outbox.accepted > 0)
-
-    def _forgot_nothing(self, name: str) -> None:
-        self._outbox.require_finished(name)
 
     def _fail(self, text: str) -> NoReturn:
         raise AssertionError(f"{self._mode.name}: {text}")

@@ -194,7 +194,7 @@ def _tally(jet: Any, start: float, top: int, file: IO[str] | None) -> Tally:
                 distinct += 1
                 yield pair
 
-        best = most_frequent(counted(), top)
+        best = most_frequent(counted(), max(top, 1))[:top]  # of 0, `nsmallest` would not look at the words at all
     else:
         everything = most_frequent(counts.items(), None)
         file.writelines(f"{word}\t{count}\n" for word, count in everything)

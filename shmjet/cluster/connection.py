@@ -24,9 +24,7 @@ class Connection:
         on_lost: called in the reader's thread, once, when the member is gone.
     """
 
-    def __init__(
-        self, path: str, on_change: Callable[[ExecutionChanged], None], on_lost: Callable[[], None]
-    ) -> None:
+    def __init__(self, path: str, on_change: Callable[[ExecutionChanged], None], on_lost: Callable[[], None]) -> None:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.connect(path)
         self._sock = sock

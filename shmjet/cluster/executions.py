@@ -370,9 +370,7 @@ class MasterExecution:
         return Metrics(
             vertices=vertex_metrics(self._plan, self._layout, memory),
             edges=edge_metrics(self._plan, self._layout, memory),
-            workers=[
-                worker_metrics(child.index, child.core, child.block) for child in self.services.workers.workers
-            ],
+            workers=[worker_metrics(child.index, child.core, child.block) for child in self.services.workers.workers],
             execution_start_time=self.started_at,
             execution_completion_time=self.completed_at,
         )

@@ -54,7 +54,7 @@ from shmjet.execution.messages import WorkerSettings
 from shmjet.execution.metrics import NO_METRICS, Metrics
 from shmjet.grid import Grid
 
-_STOP_S = 0.8
+_STOP_S = 0.5
 _KEPT_RESULTS = 1000
 
 logger = logging.getLogger("shmjet.member")

@@ -99,7 +99,7 @@ class Workers:
         ours, theirs = socket.socketpair()
         environment = dict(os.environ)
         threads = os.environ.get("SHMJET_BLAS_THREADS", "1")
-        environment.update({name: threads for name in _BLAS})
+        environment.update(dict.fromkeys(_BLAS, threads))
         root = str(Path(shmjet.__file__).parents[1])
         program = (
             f"import sys; sys.path.insert(0, {root!r})\n"

@@ -8,7 +8,7 @@ to, or to none, so that nothing is ever half emitted. It knows nothing of lanes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import NoneType
 from typing import Any, NoReturn
 
@@ -52,6 +52,7 @@ class Outbox:
         "_state",
         "buckets",
         "limit",
+        "overdue",
     )
 
     buckets: list[list[Any]]
@@ -60,10 +61,14 @@ class Outbox:
     limit: int | None
     """How many items each bucket accepts per callback, below its high-water mark; read by `begin_callback`."""
 
+    overdue: Callable[[], bool] | None
+    """Asked when the limit is reached: False lets more in, so that only what takes long is refused."""
+
     def __init__(self, high_water_marks: Sequence[int]) -> None:
         self._marks = [int(mark) for mark in high_water_marks]
         self.buckets = [[] for _ in self._marks]
         self.limit = None
+        self.overdue = None
         self._all = tuple(range(len(self._marks)))
         self._caps = list(self._marks)
         self._before = [0] * len(self._marks)
@@ -207,6 +212,8 @@ class Outbox:
         if self._state != _OPEN:
             self._check_state(items[start], ordinal)
         count = min(self.room(ordinal), total)
+        if count < total and self._stretch(ordinal, total):
+            count = min(self.room(ordinal), total)
         if count:
             chunk = items if count == len(items) else items[start : start + count]
             if chunk.__class__ is not list:
@@ -227,6 +234,16 @@ class Outbox:
             self._item = item
             self._ordinal = ordinal
         return count
+
+    def _stretch(self, ordinal: Ordinals, wanted: int) -> bool:
+        """Raise the limit of this callback, up to the high-water marks, while it is not overdue; True if it was."""
+        if self.limit is None or self.overdue is None or self.overdue():
+            return False
+        stretched = False
+        while self.room(ordinal) < wanted and self._caps != self._marks:
+            self._caps = [min(mark, 2 * cap + 16) for mark, cap in zip(self._marks, self._caps, strict=True)]
+            stretched = True
+        return stretched
 
     def require_finished(self, callback: str) -> None:
         """Check, for the engine, that no refused item was forgotten.

@@ -172,9 +172,7 @@ class InboundEdge:
     def _complete_barrier(self) -> Barrier | None:
         """Return the barrier when every live lane has brought it, and open the lanes again."""
         barrier = self._barrier
-        if barrier is None or not all(
-            at for at, live in zip(self._at_barrier, self._live, strict=True) if live
-        ):
+        if barrier is None or not all(at for at, live in zip(self._at_barrier, self._live, strict=True) if live):
             return None
         self._barrier = None
         for i in range(len(self._at_barrier)):

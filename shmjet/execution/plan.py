@@ -68,7 +68,6 @@ def describe(dag: DAG) -> JobShape:
     edges = []
     for vertex in order:
         for edge in dag.outbound_edges(vertex):
-            assert edge.destination is not None, "the DAG is valid"
             config = edge.edge_config
             edges.append(
                 EdgePlan(
@@ -128,9 +127,7 @@ def make_plan(
         else:
             endpoints = [(i + offset) % worker_count for i in range(parallelism)]
         vertices.append(VertexPlan(vertex.name, parallelism, endpoints, inbound[v], outbound[v]))
-    return JobPlan(
-        vertices, shape.edges, worker_count, carriers, ring_memory, partition_count, force_rings
-    )
+    return JobPlan(vertices, shape.edges, worker_count, carriers, ring_memory, partition_count, force_rings)
 
 
 def is_supplier_with_lifecycle(supplier: object) -> bool:

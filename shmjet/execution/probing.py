@@ -97,7 +97,9 @@ class Probing:
             return _ask(checked_processor(supplier(), vertex.name))
         supplier.init(SupplierContext(**self._context(vertex, config)))
         try:
-            made = make_processors(supplier, vertex.effective_parallelism(self._command.default_parallelism), vertex.name)
+            made = make_processors(
+                supplier, vertex.effective_parallelism(self._command.default_parallelism), vertex.name
+            )
             return all([_ask(processor) for processor in made])
         finally:
             supplier.close(None)

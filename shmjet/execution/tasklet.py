@@ -27,6 +27,8 @@ TARGET_NS = 1_000_000
 """How long one callback should take."""
 SLOW_NS = 5_000_000
 """A callback that takes longer is counted as slow."""
+PATIENCE_NS = 50_000_000
+"""How long a callback may go on offering items beyond what fits `TARGET_NS`; then the outbox refuses."""
 MAX_BATCH = 1 << 16
 """Most items given to one `process` call."""
 
@@ -98,6 +100,7 @@ class ProcessorTasklet:
         self._clock = clock
         self._inbox = Inbox()
         self._outbox = Outbox(high_water_marks)
+        self._outbox.overdue = self._overdue if processor.is_cooperative else _never
         self._outbound = list(outbound)
         self._edges = sorted(inbound, key=lambda edge: edge.ordinal)
         self._buffered = [edge for edge in inbound if edge.buffered]
@@ -117,7 +120,10 @@ class ProcessorTasklet:
         self._progress = False
         self._closed = False
         self._inbox_limit = AdaptiveLimit(MAX_BATCH)
-        self._emit_limit = AdaptiveLimit(max(high_water_marks, default=1))
+        most = max(high_water_marks, default=MAX_BATCH)
+        self._emit_limit = AdaptiveLimit(most)
+        self._process_limit = AdaptiveLimit(most)
+        self._begun_ns = 0
         self._calls = self._slow_calls = self._busy_ns = 0
         self._received = self._received_batches = 0
         kind = type(processor)
@@ -178,7 +184,7 @@ class ProcessorTasklet:
             if self._unflushed:
                 self._flush()
         self.poller.inputs = bool(self._buffered) or self._wants_input()
-        if self._progress:
+        if self._progress or self.polling:
             self._count()
         return self._progress
 
@@ -263,11 +269,13 @@ class ProcessorTasklet:
         assert self._edge is not None
         inbox, ordinal = self._inbox, self._edge.ordinal
         before = len(inbox)
-        start = self._clock()
+        self._outbox.limit = self._process_limit.value
+        start = self._begun_ns = self._clock()
         self._outbox.begin_callback()
         self.processor.process(ordinal, inbox)
         elapsed = self._clock() - start
         self._spent(elapsed)
+        self._process_limit.update(self._outbox.accepted, elapsed)
         taken = before - len(inbox)
         if taken:
             self._progress = True
@@ -297,11 +305,10 @@ class ProcessorTasklet:
     def _complete(self) -> None:
         outbox = self._outbox
         outbox.limit = self._emit_limit.value
-        start = self._clock()
+        start = self._begun_ns = self._clock()
         outbox.begin_callback()
         complete = self.processor.complete()
         elapsed = self._clock() - start
-        outbox.limit = None
         self._spent(elapsed)
         self._emit_limit.update(outbox.accepted, elapsed)
         if complete:
@@ -311,6 +318,10 @@ class ProcessorTasklet:
         elif not any(outbox.buckets):
             self.polling = not self._progress
         self._unflushed = True
+
+    def _overdue(self) -> bool:
+        """Say whether this callback has taken so long that more items have to wait for the next one."""
+        return self._clock() - self._begun_ns > PATIENCE_NS
 
     def _emit_barrier(self) -> None:
         """Pass an aligned barrier on; saving state goes here, before it."""
@@ -415,6 +426,7 @@ class ProcessorTasklet:
         self._steps[state]()
 
     def _timed(self, callback: Callable[[], bool]) -> bool:
+        self._outbox.limit = None
         self._outbox.begin_callback()
         start = self._clock()
         result = callback()
@@ -452,6 +464,10 @@ class ProcessorTasklet:
             to[self.counters.emitted_at(ordinal)] = out.emitted
             emitted += out.emitted
         to[words.EMITTED] = emitted
+
+
+def _never() -> bool:
+    return False
 
 
 def _by_priority(edges: Sequence[InboundEdge]) -> list[list[InboundEdge]]:

@@ -115,12 +115,14 @@ class Worker:
     def _round(self) -> bool:
         """Give every tasklet that may have something to do one call; True when any made progress."""
         start = perf_counter_ns()
+        words = self._block.words
         progress = False
         ended: list[Deployment] = []
         for tasklet, deployment in self._tasklets:
             if not (tasklet.dirty or tasklet.poller.ready() or tasklet.polling):
                 continue
             tasklet.dirty = False
+            words[control.CURRENT_EXECUTION] = deployment.execution_id
             try:
                 if tasklet.call():
                     tasklet.dirty = True
@@ -139,7 +141,7 @@ class Worker:
                     self._report_end(deployment)
             self._block.words[control.TASKLETS] = len(self._tasklets)
         now = perf_counter_ns()
-        words = self._block.words
+        words[control.CURRENT_EXECUTION] = 0
         words[control.HEARTBEAT_NS] = now
         words[control.ROUNDS] += 1
         words[control.BUSY_NS] += now - start

@@ -19,7 +19,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-
 from shmjet.grid.errors import GridFullError
 
 if TYPE_CHECKING:

@@ -15,14 +15,17 @@ import errno
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import lmdb
 
 from shmjet.grid.errors import GridError, GridFullError
 
 Result = TypeVar("Result")
-Transaction = lmdb.Transaction[bytes]
+if TYPE_CHECKING:
+    Transaction: TypeAlias = lmdb.Transaction[bytes]
+else:
+    Transaction = lmdb.Transaction
 
 MAX_READERS = 1024
 """Read transactions open at the same time, over all processes; each takes 64 bytes of the lock file."""
@@ -36,30 +39,16 @@ class Environment:
     Args:
         folder: where its two files are, or will be.
         map_size: most bytes that it may hold.
+        announced: where the number of a transaction is put before it commits (`Announcements.of`).
     """
 
-    def __init__(self, folder: Path, map_size: int) -> None:
+    def __init__(self, folder: Path, map_size: int, announced: memoryview) -> None:
+        self.announced = announced
         self.folder = folder
         self.map_size = map_size
         self._writing = threading.Lock()
-        self._reason = "is closed"
-        try:
-            self._env: lmdb.Environment | None = lmdb.open(
-                str(folder),
-                map_size=map_size,
-                max_readers=MAX_READERS,
-                max_spare_txns=4,
-                mode=0o600,
-                sync=False,
-                metasync=False,
-                meminit=False,
-            )
-        except lmdb.Error as error:
-            raise GridError(
-                f"cannot open the store in {folder}: {error}; it needs {map_size} bytes of address space "
-                "(`ulimit -v`) and is opened once per process"
-            ) from error
-        self._data = self._env.open_db()
+        self._env: lmdb.Environment | None = None
+        self._unusable: str | None = None
 
     def begin(self) -> Transaction:
         """Open a read transaction; end it before doing anything slow.
@@ -108,29 +97,61 @@ class Environment:
         """Give back the reader slots of processes that died; returns how many."""
         return self._opened().reader_check()
 
+    def open(self) -> None:
+        """Open it now; otherwise the first use does. Makes the files when there are none.
+
+        Raises:
+            GridError: it cannot be opened.
+        """
+        self._opened()
+
     def close(self) -> None:
         """Close it; using it again is a GridError. May be called twice."""
         with self._writing:
+            self._unusable = "is closed"
             if self._env is not None:
                 self._env.close()
                 self._env = None
 
     def forked(self) -> None:
         """Called in the child of a fork: what was opened belongs to the parent."""
-        self._reason = "was opened before this process was forked; open it again after the fork"
+        self._unusable = "was opened before this process was forked; open it again after the fork"
         _of_parents.append(self._env)  # closing it here would release the parent's file locks
         self._env = None
         self._writing = threading.Lock()
 
     def _opened(self) -> lmdb.Environment:
-        if self._env is None:
-            raise GridError(f"the store in {self.folder} {self._reason}")
-        return self._env
+        return self._env if self._env is not None else self._open()
 
-    @staticmethod
-    def _attempt(env: lmdb.Environment, work: Callable[[Transaction], Result]) -> Result:
+    def _open(self) -> lmdb.Environment:
+        with self._writing:
+            if self._unusable is not None:
+                raise GridError(f"the store in {self.folder} {self._unusable}")
+            if self._env is None:
+                try:
+                    self._env = lmdb.open(
+                        str(self.folder),
+                        map_size=self.map_size,
+                        max_readers=MAX_READERS,
+                        max_spare_txns=4,
+                        mode=0o600,
+                        sync=False,
+                        metasync=False,
+                        meminit=False,
+                    )
+                except lmdb.Error as error:
+                    raise GridError(
+                        f"cannot open the store in {self.folder}: {error}; it needs {self.map_size} bytes of address "
+                        "space (`ulimit -v`), a folder that is still there, and to be opened once per process"
+                    ) from error
+                self._data = self._env.open_db()
+            return self._env
+
+    def _attempt(self, env: lmdb.Environment, work: Callable[[Transaction], Result]) -> Result:
         with env.begin(write=True) as txn:
-            return work(txn)
+            result = work(txn)
+            self.announced[0] = txn.id()
+            return result
 
     def _explained(self, error: lmdb.Error, what: str) -> GridError:
         if isinstance(error, lmdb.DiskError) or error.code in _NO_ROOM:

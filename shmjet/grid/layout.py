@@ -21,6 +21,7 @@ from shmjet.grid.errors import GridError
 VERSION = 1
 LAYOUT_FILE = "grid.json"
 BLOB_FOLDER = "blobs"
+ANNOUNCEMENTS_FILE = "commits"
 
 CATALOGUE = b"\x00\x00\x00\x00"
 """Incarnation 0: the records that describe an environment itself. Data starts at incarnation 1."""

@@ -21,7 +21,7 @@ import cloudpickle
 from cloudpickle import cloudpickle as _internals
 
 from shmjet.ring import pickling
-from shmjet.ring.frames import PICKLE_HEAD
+from shmjet.ring.frames import BUFFER_ALIGNMENT, PICKLE_HEAD
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -160,4 +160,4 @@ def _names_local_module(data: bytes) -> bool:
 def _framed(data: bytes) -> bytes:
     """Return a pickle as a payload of `shmjet.ring.pickling`."""
     head = PICKLE_HEAD.pack(0, 0, len(data))
-    return head + bytes(-len(head) % pickling.BUFFER_ALIGNMENT) + data
+    return head + bytes(-len(head) % BUFFER_ALIGNMENT) + data

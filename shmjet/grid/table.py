@@ -49,8 +49,17 @@ class Table:
         self.label = label
         self._blobs = blobs
         self._names_in = names_in
-        self.prefix = INCARNATION.pack(0)
-        """The incarnation of the last write: a guess that saves `write` from building its keys anew."""
+        self.prefix = b""
+        """The incarnation of the last write, empty before the first: good keys spare `write` building them anew."""
+
+    def prepare(self) -> bytes:
+        """Return `prefix` before the first write; makes the record if there is none."""
+
+        def work(txn: Transaction) -> bytes:
+            return INCARNATION.pack(self._record(txn).incarnation)
+
+        self.prefix = self.env.write(work, self.label)
+        return self.prefix
 
     def find(self, key: bytes) -> bytes | None:
         """Return the value stored under `key` (without prefix), or None."""
@@ -78,10 +87,9 @@ class Table:
         """Store entries, replacing what is there; atomic in portions of about 2 ms.
 
         Args:
-            entries: keys behind `prefix`, and values; of equal keys the last one counts.
+            entries: keys behind one incarnation, best that of `prefix`, and values; of equal keys the last one counts.
             with_blobs: whether one of the values needs a blob.
         """
-        guess = self.prefix
         size = sum([len(value) for _, value in entries]) if len(entries) > 1 else 0
         step = min(TRANSACTION_ENTRIES, max(1, len(entries) * TRANSACTION_BYTES // max(1, size)))
         for at in range(0, len(entries), step):
@@ -90,7 +98,7 @@ class Table:
             def work(txn: Transaction, portion: list[Entry] = portion) -> tuple[bytes, list[bytes]]:
                 record = self._record(txn)
                 prefix = INCARNATION.pack(record.incarnation)
-                if prefix != guess:
+                if portion[0][0][:4] != prefix:
                     portion = [(prefix + key[4:], value) for key, value in portion]
                 before = self.env.entries(txn)
                 replaced: list[bytes] = []

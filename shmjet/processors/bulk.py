@@ -91,7 +91,7 @@ class TransformingProcessor(BulkProcessor):
 
     def transform(self, items: list[Any]) -> list[Any]:
         """Return what is to be emitted for a list of items: no more than there are."""
-        raise NotImplementedError(f"{type(self).__name__} must override transform(items)")
+        raise ProcessorError(f"{type(self).__name__} must override transform(items)")
 
     def process(self, ordinal: int, inbox: Inbox) -> None:
         """Transform what there is room for."""
@@ -115,7 +115,7 @@ class ExpandingProcessor(BulkProcessor):
 
     def expand(self, ordinal: int, items: list[Any]) -> Iterable[Any]:
         """Return what is to be emitted for a list of items, as a lazy iterable."""
-        raise NotImplementedError(f"{type(self).__name__} must override expand(ordinal, items)")
+        raise ProcessorError(f"{type(self).__name__} must override expand(ordinal, items)")
 
     def process(self, ordinal: int, inbox: Inbox) -> None:
         """Emit what is left of earlier items, then expand as many as will probably fit."""

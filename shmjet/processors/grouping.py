@@ -6,14 +6,13 @@ Must not know: aggregate operations with two stages (`aggregating_by_key`). Afte
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from shmjet.core.processor import Processor
 from shmjet.processors.bulk import BulkProcessor, Supply
 from shmjet.processors.keying import KeyFn, keys_of, plain
-
-_ABSENT: Any = object()
 
 
 class GroupAndAccumulateProcessor(BulkProcessor):
@@ -42,19 +41,14 @@ class GroupAndCollectProcessor(BulkProcessor):
 
     def __init__(self, key_fn: KeyFn, container: Callable[[], Any], collect: Callable[[Any, Any], Any]) -> None:
         self._key_fn = key_fn
-        self._container = container
         self._collect = collect
-        self._table: dict[Any, Any] = {}
+        self._table: defaultdict[Any, Any] = defaultdict(container)
 
     def absorb(self, ordinal: int, items: list[Any]) -> None:
         """Collect a list."""
         table, collect = self._table, self._collect
-        get = table.get
         for key, item in zip(keys_of(self._key_fn, items), items, strict=True):
-            container = get(key, _ABSENT)
-            if container is _ABSENT:
-                container = table[key] = self._container()
-            collect(container, item)
+            collect(table[key], item)
 
     def results(self) -> Iterable[Any]:
         """Return (key, container) for every key."""

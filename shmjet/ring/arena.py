@@ -13,6 +13,7 @@ import logging
 import mmap
 import os
 import secrets
+from pathlib import Path
 from types import TracebackType
 
 import posix_ipc
@@ -128,6 +129,9 @@ class Arena:
 
 def _reserve(fd: int, size: int) -> None:
     """Give a segment its size and its pages."""
+    available = _available_memory()
+    if size > available:  # reserving it would not fail but wake the OOM killer
+        raise OSError(errno.ENOMEM, f"only {available} bytes of memory are available")
     os.ftruncate(fd, size)
     os.posix_fallocate(fd, 0, size)
 
@@ -169,6 +173,23 @@ def _anonymous_segment(size: int, label: str, reason: OSError) -> int:
         reason.strerror or reason,
     )
     return fd
+
+
+def _available_memory() -> int:
+    """Return the bytes that can still be had, by the kernel's estimate and the limit of the cgroup."""
+    kilobytes = [line.split()[1] for line in _lines("/proc/meminfo") if line.startswith(("MemAvailable:", "SwapFree:"))]
+    available = sum(map(int, kilobytes)) * 1024 if kilobytes else 1 << 62
+    limits, used = _lines("/sys/fs/cgroup/memory.max"), _lines("/sys/fs/cgroup/memory.current")
+    if limits and used and limits[0] != "max":
+        available = min(available, max(0, int(limits[0]) - int(used[0])))
+    return available
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text().splitlines()
+    except OSError:
+        return []
 
 
 def _no_memory(size: int, label: str, on_disk: OSError, anonymous: OSError) -> ArenaError:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -39,3 +41,29 @@ def shmjet(environment: dict[str, str], tmp_path: Path) -> Shmjet:
         )
 
     return run
+
+
+@contextmanager
+def started(
+    environment: dict[str, str], *arguments: object, stdout: int, stderr: int
+) -> Iterator[subprocess.Popen[str]]:
+    """A command that runs in a process group of its own, as a terminal would start it; killed at the end."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "shmjet", *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=stderr,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    ) as child:
+        try:
+            yield child
+        finally:
+            if child.poll() is None:
+                child.kill()
+
+
+def press_ctrl_c(child: subprocess.Popen[str]) -> None:
+    """Send what the terminal sends: SIGINT to the whole group."""
+    os.killpg(child.pid, signal.SIGINT)

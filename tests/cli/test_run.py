@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Shmjet
+from tests.cli.conftest import Shmjet, press_ctrl_c, started
 
 
 @pytest.fixture
@@ -73,28 +71,14 @@ def test_a_failed_job_is_reported_without_the_clients_frames(shmjet: Shmjet, scr
     assert answer.stderr == 'shmjet: vertex "map", processor 0: ZeroDivisionError: division by zero\n'
 
 
-def test_ctrl_c_is_status_130_and_one_line(environment: dict[str, str], script: Path) -> None:
-    script.write_text("import threading\nprint('ready', flush=True)\nthreading.Event().wait(60)\n")
-    command = [sys.executable, "-m", "shmjet", "run", str(script)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as child:
+@pytest.mark.parametrize("thread", ["", "threading.Thread(target=threading.Event().wait).start()\n"])
+def test_ctrl_c_is_status_130_and_one_line_even_when_a_thread_does_not_end(
+    environment: dict[str, str], script: Path, thread: str
+) -> None:
+    script.write_text(f"import threading\n{thread}print('ready', flush=True)\nthreading.Event().wait(60)\n")
+    with started(environment, "run", script, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"
-        child.send_signal(signal.SIGINT)
-        _, errors = child.communicate(timeout=10)
-    assert (child.returncode, errors) == (130, "shmjet: interrupted\n")
-
-
-def test_a_thread_that_does_not_end_does_not_hold_up_the_prompt(environment: dict[str, str], script: Path) -> None:
-    script.write_text(
-        "import threading\n"
-        "threading.Thread(target=threading.Event().wait).start()\n"
-        "print('ready', flush=True)\n"
-        "threading.Event().wait(60)\n"
-    )
-    command = [sys.executable, "-m", "shmjet", "run", str(script)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as child:
-        assert child.stdout is not None
-        child.stdout.readline()
-        child.send_signal(signal.SIGINT)
+        press_ctrl_c(child)
         _, errors = child.communicate(timeout=10)
     assert (child.returncode, errors) == (130, "shmjet: interrupted\n")

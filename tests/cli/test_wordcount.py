@@ -6,7 +6,6 @@ import json
 import os
 import pty
 import re
-import signal
 import subprocess
 import sys
 from collections import Counter
@@ -18,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet.cli.wordcount import Reading, Tally, most_frequent, split_line, top_lines
-from tests.cli.conftest import Shmjet
+from tests.cli.conftest import Shmjet, press_ctrl_c, started
 
 COUNTS = st.dictionaries(st.text(max_size=3), st.integers(1, 3))
 
@@ -166,17 +165,14 @@ def test_on_a_terminal_there_is_a_progress_bar_that_disappears(environment: dict
 def test_ctrl_c_is_back_at_the_prompt_with_one_line(
     environment: dict[str, str], tmp_path: Path, eventually: Callable[..., None], terminal: bool
 ) -> None:
-    pipe = tmp_path / "endless"
-    pipe.write_text("so many words in a line of text\n" * 4_000_000)
+    text = tmp_path / "long"
+    text.write_text("so many words in a line of text\n" * 4_000_000)
     master, slave = pty.openpty() if terminal else os.pipe()
-    command = [sys.executable, "-m", "shmjet", "wordcount", str(pipe), "--cores", "1"]
-    with subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=slave, stdin=subprocess.DEVNULL, env=environment
-    ) as child:
+    with started(environment, "wordcount", text, "--cores", 1, stdout=subprocess.DEVNULL, stderr=slave) as child:
         os.close(slave)
         children = Path(f"/proc/{child.pid}/task/{child.pid}/children")
         eventually(lambda: children.read_text().split())
-        child.send_signal(signal.SIGINT)
+        press_ctrl_c(child)
         assert child.wait(timeout=5) == 130
     shown = b""
     try:

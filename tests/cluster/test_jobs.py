@@ -267,9 +267,7 @@ def wait_for_lines(log: Path, count: int) -> None:
     raise AssertionError(log.read_text())
 
 
-def test_close_is_called_exactly_once_on_every_processor_however_the_job_ends(
-    jet: JetInstance, tmp_path: Path
-) -> None:
+def test_close_is_called_exactly_once_on_every_processor_however_the_job_ends(jet: JetInstance, tmp_path: Path) -> None:
     log = tmp_path / "closed"
     log.touch()
 
@@ -320,9 +318,7 @@ def test_an_added_module_travels_by_value_and_is_never_stale(
     assert list(jet.get_list(out)) == [(7, 1), (7, 2)]
 
 
-def test_an_attached_file_is_read_as_it_was_when_the_job_was_made(
-    jet: JetInstance, out: str, tmp_path: Path
-) -> None:
+def test_an_attached_file_is_read_as_it_was_when_the_job_was_made(jet: JetInstance, out: str, tmp_path: Path) -> None:
     file = tmp_path / "rates.txt"
     file.write_text("before")
 

@@ -3,6 +3,7 @@
 from collections import deque
 
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -62,6 +63,7 @@ class InboxAgainstDeque(RuleBasedStateMachine):
 
 
 TestInboxAgainstDeque = InboxAgainstDeque.TestCase
+TestInboxAgainstDeque.settings = settings(max_examples=60)
 
 
 def test_a_whole_batch_is_given_away_without_a_copy():

@@ -169,8 +169,8 @@ def test_equal_keys_meet(equal_keys):
 
 def test_different_keys_stay_apart():
     apart = [
-        None, 1, 2, 1.5, float("nan"), float("inf"), 2**63, 2**64, 2**70 + 1, -(2**70) - 1, "", "1", "N", b"1", b"N", b"",
-        (), (1,), ((1,),), (1, 1), ("ab",), ("a", "b"),
+        None, 1, 2, 1.5, float("nan"), float("inf"), 2**63, 2**64, 2**70 + 1, -(2**70) - 1, "", "1", "N", b"1", b"N",
+        b"", (), (1,), ((1,),), (1, 1), ("ab",), ("a", "b"),
         (None,), Colour.RED, Colour.GREEN, Sensor("a", 1), Meter("a", 1), Sensor("a", 2),
         dt.date(2024, 1, 1), dt.datetime(2024, 1, 1),
         dt.datetime(2024, 1, 1, tzinfo=dt.UTC), dt.time(0), dt.time(0, tzinfo=dt.UTC), dt.timedelta(0),

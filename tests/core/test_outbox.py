@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -109,6 +110,7 @@ class OutboxAgainstModel(RuleBasedStateMachine):
 
 
 TestOutboxAgainstModel = OutboxAgainstModel.TestCase
+TestOutboxAgainstModel.settings = settings(max_examples=60)
 
 
 @pytest.mark.parametrize("marks", [[], [4], [4, 4]])

@@ -61,9 +61,7 @@ def test_a_watermark_without_an_outbox_says_which_call_was_forgotten():
 
 
 def test_items_for_a_processor_without_process_are_an_error():
-    with pytest.raises(
-        ProcessorError, match=r"Quiet got items on inbound ordinal 2 but does not implement process\(\)"
-    ):
+    with pytest.raises(ProcessorError, match=r"Quiet got items on inbound ordinal 2 but does not implement"):
         Quiet().process(2, Inbox())
     with pytest.raises(ProcessorError, match="does not implement restore_from_snapshot"):
         Quiet().restore_from_snapshot(Inbox())
@@ -124,9 +122,7 @@ def test_a_total_parallelism_of_one_has_one_real_processor():
 
 def test_a_total_parallelism_of_one_refuses_more():
     meta = ProcessorMetaSupplier.force_total_parallelism_one(Processor)
-    with pytest.raises(
-        ProcessorError, match="'v' supports a total parallelism of 1 only, but its local parallelism is 2"
-    ):
+    with pytest.raises(ProcessorError, match=r"'v' supports a total parallelism of 1 only, .* is 2"):
         meta.init(MetaSupplierContext(vertex_name="v", local_parallelism=2))
 
 

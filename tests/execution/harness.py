@@ -11,6 +11,7 @@ from typing import Any
 
 import cloudpickle
 
+from shmjet._native import ring_format
 from shmjet.core import DAG, JobConfig
 from shmjet.execution.control import control_size
 from shmjet.execution.counters import ProcessorCounters
@@ -18,7 +19,6 @@ from shmjet.execution.deployment import Deployment, SharedMemory
 from shmjet.execution.layout import ArenaLayout, lay_out
 from shmjet.execution.messages import Deploy, JobPlan
 from shmjet.execution.plan import describe, make_plan
-from shmjet._native import ring_format
 
 
 class LocalRun:

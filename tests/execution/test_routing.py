@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 
 import pytest
-from tests.execution.harness import LocalRun
-from tests.execution.vertices import Collect, Emit
 
 from shmjet.core import DAG, Edge, EdgeConfig, between, partition_id
+from tests.execution.harness import LocalRun
+from tests.execution.vertices import Collect, Emit
 
 PER_PRODUCER = 700
 PARALLELISMS = [1, 2, 3, 5, 8]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.execution.harness import LocalRun
-from tests.execution.vertices import Collect, Emit, Pass
 
 from shmjet.core import DAG, AbstractProcessor, EdgeConfig, ShmjetError, Watermark, between, from_
+from tests.execution.harness import LocalRun
+from tests.execution.vertices import Collect, Emit, Pass
 
 BOTH = pytest.mark.parametrize("force_rings", [False, True], ids=["lanes", "rings"])
 

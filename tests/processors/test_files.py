@@ -20,8 +20,8 @@ def read(source: Any, count: int = 1, members: int = 1, grid: Any = None) -> lis
     """Run all processors of a source in turn, a call each, and return their output."""
     source.init(MetaSupplierContext(local_parallelism=count, total_parallelism=count * members))
     suppliers = source.get([f"member-{i}" for i in range(members)])
+    drivers: list[Driver] = []
     try:
-        drivers = []
         for member, supplier in enumerate(suppliers.values()):
             for i, processor in enumerate(pickle.loads(pickle.dumps(supplier)).get(count)):
                 index = member * count + i
@@ -29,9 +29,9 @@ def read(source: Any, count: int = 1, members: int = 1, grid: Any = None) -> lis
         running = list(drivers)
         while running:
             running = [driver for driver in running if not driver.call(driver.processor.complete)]
+    finally:
         for driver in drivers:
             driver.processor.close()
-    finally:
         source.close(None)
     return [item for driver in drivers for item in driver.output]
 

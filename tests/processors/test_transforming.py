@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet import processors
+from shmjet.core.errors import ProcessorError
 from shmjet.core.traverser import traverse
 from shmjet.ring.marks import Watermark
-from shmjet.testing import verify_processor
+from shmjet.testing import TestInbox, verify_processor
 
 from .driving import Driver, processors_of
 
@@ -80,9 +81,10 @@ def test_flat_map_suspends_an_endless_generator() -> None:
 
     (processor,) = processors_of(processors.flat_map(endless))
     driver = Driver(processor, room=4)
-    driver.feed([7])
+    inbox = TestInbox(7)
     for _ in range(10):
-        assert not driver.call(processor.try_process)
+        driver.call(processor.process, 0, inbox)
+        assert inbox
     assert driver.output == list(range(7, 7 + len(driver.output)))
     assert 10 <= len(driver.output) == len(drawn)
 
@@ -91,7 +93,6 @@ def test_flat_map_refuses_none_among_the_results() -> None:
     driver = Driver(processors_of(processors.flat_map(lambda x: [x, None]))[0])
     with pytest.raises(TypeError, match="None is never an item"):
         driver.feed([1])
-        driver.until_true(driver.processor.try_process)
 
 
 def test_watermarks_stay_behind_what_came_before_them() -> None:
@@ -145,5 +146,5 @@ def test_suppliers_pickle_and_say_that_they_are_cooperative() -> None:
 
 def test_a_source_refuses_items() -> None:
     driver = Driver(processors_of(processors.generate(lambda index, count: []))[0])
-    with pytest.raises(TypeError, match="edge 0 brought some"):
+    with pytest.raises(ProcessorError, match="edge 0 brought some"):
         driver.feed([1])

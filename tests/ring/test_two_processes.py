@@ -50,10 +50,7 @@ def lane_from_child(
             reader = RingLaneReader(RingConsumer(side.memory, RING_AT, side.other), Codec())
             yield reader, side, pid
         finally:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+            os.kill(pid, signal.SIGKILL)  # dead or not: it is still ours to wait for
             os.waitpid(pid, 0)
 
 

@@ -1,0 +1,16 @@
+"""Floor 5: maps and lists that all processes of an instance share, and the store they lie in.
+
+`Grid` opens the store; `IMap` and `IList` are what users see. This floor must not know jobs, vertices or how members
+talk: the engine hands a `Grid` to processors as `shmjet.core.context.DataGrid`, and the client opens one itself.
+
+From the outside in: `store` (the folder), `imap` and `ilist` (the user's view), `table` (what each transaction does),
+`scan` and `read_ahead` (reading in pages), `entries`, `pickles` and `blobs` (objects to bytes), `environment` (LMDB
+and its rules), `layout` (the bytes). docs/design/0003-grid-store.md says why, docs/formats/grid.md what is stored.
+"""
+
+from shmjet.grid.errors import GridError, GridFullError
+from shmjet.grid.ilist import IList
+from shmjet.grid.imap import IMap
+from shmjet.grid.store import Grid
+
+__all__ = ["Grid", "GridError", "GridFullError", "IList", "IMap"]

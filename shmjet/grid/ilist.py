@@ -1,0 +1,197 @@
+"""IList: a list that all processes of an instance can append to and read.
+
+A list lies in one environment, so that the order of its items is the order in which its writers committed. What one
+`extend()` brings is stored in blocks of up to a few thousand items under the index of their first item: encoding
+happens before the transaction, which then only learns the list's size and adds the blocks behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple, NoReturn, TypeVar, overload
+
+from shmjet._native import index_of_special
+from shmjet.grid.blobs import BlobVanishedError
+from shmjet.grid.entries import EntryCodec
+from shmjet.grid.layout import INDEX
+from shmjet.grid.scan import pages
+from shmjet.grid.table import TRANSACTION_BYTES, Table
+
+T = TypeVar("T")
+
+_SLICE = 8192
+"""Items that extend() encodes before it stores them."""
+_PLAIN = frozenset((str, int, float, bytes, bool))
+
+
+class _Block(NamedTuple):
+    prefix: bytes
+    first: int
+    items: list[Any]
+
+
+class IList(Sequence[T]):
+    """A list shared by the client, all workers and all jobs of an instance; get one with `jet.get_list(name)`.
+
+    It grows at its end and is read anywhere. Items are anything that can be pickled except None, and each read
+    gives fresh copies. The items of one `extend` keep their order; between writers the order of commits decides, so
+    that a long `extend` may have items of others in between.
+
+    Iteration is streamed and sees items appended meanwhile; when the list is cleared meanwhile, it goes on with what is
+    there behind its place, or ends.
+
+    Any operation may raise `GridError` when the instance is gone, and one that writes `GridFullError`.
+
+    Example:
+        >>> primes = jet.get_list("primes")                 # doctest: +SKIP
+        >>> primes.extend([2, 3, 5])                        # doctest: +SKIP
+        >>> primes[-1], primes[:2], len(primes)             # doctest: +SKIP
+        (5, [2, 3], 3)
+    """
+
+    def __init__(self, name: str, table: Table, codec: EntryCodec) -> None:
+        self._name = name
+        self._table = table
+        self._codec = codec
+        self._last: _Block | None = None
+
+    @property
+    def name(self) -> str:
+        """The list's name."""
+        return self._name
+
+    def append(self, item: T) -> None:
+        """Add one item. Atomic.
+
+        Raises:
+            TypeError: it is None, or cannot be pickled (`ItemEncodingError`).
+        """
+        self.extend([item])
+
+    def extend(self, items: Iterable[T]) -> None:
+        """Add many items: the fast way. Others see them arrive in portions; the iterable is consumed piece by piece.
+
+        Raises:
+            TypeError: one is None, or cannot be pickled (`ItemEncodingError`); the portions before it stay.
+        """
+        source = iter(items)
+        while portion := list(islice(source, _SLICE)):
+            none = index_of_special(portion, 0, type(None))
+            if none >= 0:
+                raise TypeError(f"{self!r}: an item must not be None (item {none} of this portion)")
+            self._append(portion)
+
+    def clear(self) -> None:
+        """Remove all items. Atomic."""
+        self._table.drop(keep_name=True)
+
+    def destroy(self) -> None:
+        """Remove the list; its name may be used again at once, also through this object."""
+        self._table.drop(keep_name=False)
+
+    def __len__(self) -> int:
+        return self._table.size()
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if step < 0:
+                chosen = range(start, stop, step)
+                return list(self._between(chosen[-1], start + 1))[::-1][::-step] if chosen else []
+            return list(islice(self._between(start, stop), 0, None, step))
+        while True:
+            size = len(self)
+            at = index + size if index < 0 else index
+            if not 0 <= at < size:
+                raise IndexError(f"{self!r}: index {index} is out of range, it has {size} items")
+            try:
+                return self._at(at)
+            except (BlobVanishedError, LookupError):
+                continue  # cleared between the two reads
+
+    def __iter__(self) -> Iterator[T]:
+        return self._from(0)
+
+    def __repr__(self) -> str:
+        return f"IList({self._name!r})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{self!r} cannot be pickled; processors get it with context.grid.get_list({self._name!r})")
+
+    def _append(self, items: list[T]) -> None:
+        blobs: list[bytes] = []
+        try:
+            waiting: list[tuple[int, bytes]] = []
+            size = 0
+            for count, block in self._codec.blocks(items, blobs):
+                waiting.append((count, block))
+                size += len(block)
+                if size >= TRANSACTION_BYTES:
+                    self._table.append(waiting, with_blobs=bool(blobs))
+                    waiting, size = [], 0
+                    blobs.clear()
+            if waiting:
+                self._table.append(waiting, with_blobs=bool(blobs))
+        except BaseException:
+            self._codec.blobs.delete(blobs)
+            raise
+
+    def _at(self, index: int) -> T:
+        """Return one item, or raise LookupError. The last block is remembered if its items cannot be changed."""
+        with self._table.env.begin() as txn, txn.cursor() as cursor:
+            prefix = (txn.get(self._table.record_key) or b"")[:4]
+            last = self._last
+            if last is not None and last.prefix == prefix and 0 <= index - last.first < len(last.items):
+                item: T = last.items[index - last.first]
+                return item
+            place = prefix + INDEX.pack(index)
+            found = cursor.set_range(place)
+            if not found or cursor.key() != place:
+                found = cursor.prev() if found else cursor.last()
+            key, block = cursor.item()
+        if not prefix or key[:4] != prefix:
+            raise LookupError(index)
+        first = INDEX.unpack(key[4:])[0]
+        items = self._codec.items(block)
+        if type(items[index - first]) in _PLAIN:
+            self._last = _Block(prefix, first, items)
+        return items[index - first]  # type: ignore[no-any-return]
+
+    def _between(self, start: int, stop: int) -> Iterator[T]:
+        return islice(self._from(start), max(0, stop - start))
+
+    def _from(self, start: int) -> Iterator[T]:
+        """Yield the items from index `start` on."""
+        if start:
+            start, skip = self._block_of(start)
+        else:
+            skip = 0
+        for page in pages(self._table.env, self._table.record_key, INDEX.pack(start), limit=16):
+            for block in page.values:
+                try:
+                    items = self._codec.items(block)
+                except BlobVanishedError:
+                    continue
+                yield from items[skip:] if skip else items
+                skip = 0
+
+    def _block_of(self, index: int) -> tuple[int, int]:
+        """Return the first index of the block that holds `index`, and the distance to it."""
+        with self._table.env.begin() as txn, txn.cursor() as cursor:
+            record = txn.get(self._table.record_key)
+            if record is None:
+                return index, 0
+            place = record[:4] + INDEX.pack(index)
+            found = cursor.set_range(place)
+            if not found or cursor.key() != place:
+                found = cursor.prev() if found else cursor.last()
+            key = cursor.key()
+        if key[:4] != place[:4]:
+            return index, 0
+        first = INDEX.unpack(key[4:])[0]
+        return first, index - first

@@ -1,0 +1,85 @@
+"""Reading ahead for a caller that asks for value after value in the order of iteration.
+
+`dict(map)` is the case: it makes a list of all keys and then asks for each value by itself, which would cost a key
+encoding and two lookups each. So after an iteration over the keys, a map fetches pages of pairs and hands out their
+values while the caller keeps to the order. What is handed out is never stale: the environment must not have seen a
+commit since the page was read (see `announcements`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from shmjet.grid.blobs import BlobVanishedError
+from shmjet.grid.entries import EntryCodec
+from shmjet.grid.scan import PAGE_ENTRIES, pages
+from shmjet.grid.table import Table
+
+_KINDS = frozenset((str, int, float, bytes))
+"""Keys whose equality says enough; others are looked up."""
+_PATIENCE = 4
+"""Pages that may turn out useless before the map stops reading ahead."""
+
+
+class _Fetched(NamedTuple):
+    pairs: Iterator[tuple[Any, Any]]
+    announced: memoryview
+    transaction: int
+
+
+class ReadAhead:
+    """The pages read ahead by one map object. Threads may share it: what one fetches is at worst useless to another.
+
+    Args:
+        locate: gives the table of a key and its place there.
+        codec: turns entries into pairs.
+    """
+
+    def __init__(self, locate: Callable[[Any], tuple[Table, bytes]], codec: EntryCodec) -> None:
+        self._locate = locate
+        self._codec = codec
+        self._fetched: _Fetched | None = None
+        self._limit = 64
+        self._useless = 0
+
+    @property
+    def is_useless(self) -> bool:
+        """Whether the caller has shown that it does not follow the order."""
+        return self._useless >= _PATIENCE
+
+    def get(self, key: Any, default: Any) -> Any:
+        """Return the value of `key` when it is the next one in order and known to be current, or `default`."""
+        fetched = self._fetched
+        if fetched is not None:
+            pair = next(fetched.pairs, None)
+            if pair is None:
+                self._limit = PAGE_ENTRIES
+            elif pair[0] == key and type(pair[0]) is type(key):
+                if fetched.announced[0] == fetched.transaction:
+                    return pair[1]
+                self._useless += 1  # somebody writes: looking each value up is as good
+            else:
+                self._useless += 1
+        self._fetched = None
+        if type(key) not in _KINDS or self.is_useless:
+            self._useless += type(key) not in _KINDS
+            return default
+        return self._fetch(key, default)
+
+    def _fetch(self, key: Any, default: Any) -> Any:
+        table, tail = self._locate(key)
+        page = next(pages(table.env, table.record_key, tail, limit=self._limit), None)
+        if page is None or page.has_blobs:
+            self._useless = _PATIENCE
+            return default
+        try:
+            pairs = iter(self._codec.pairs(page.values))
+        except BlobVanishedError:
+            return default
+        found = next(pairs, None)
+        if found is None or found[0] != key or type(found[0]) is not type(key):
+            self._useless += 1
+            return default
+        self._fetched = _Fetched(pairs, table.env.announced, page.transaction)
+        return found[1]

@@ -1,0 +1,248 @@
+"""Grid: the folder of maps and lists of an instance, as one process sees it.
+
+The member creates the folder, and every process that wants maps or lists opens it: workers after their fork, carriers,
+the client. There is no server in between: readers and writers meet in shared memory. LMDB wants an environment to be
+opened once per process, so all `Grid` objects of a process that name the same folder share what is open.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from shmjet.grid.announcements import Announcements
+from shmjet.grid.blobs import INLINE_LIMIT, BlobStore
+from shmjet.grid.entries import EntryCodec
+from shmjet.grid.environment import Environment, Transaction
+from shmjet.grid.errors import GridError
+from shmjet.grid.ilist import IList
+from shmjet.grid.imap import IMap
+from shmjet.grid.layout import ANNOUNCEMENTS_FILE, BLOB_FOLDER, LIST_RECORD, MAP_RECORD, TYPE_RECORD, Layout, record_key
+from shmjet.grid.pickles import ObjectCodec
+from shmjet.grid.table import NamesIn, Table, garbage, sweep
+
+
+class Grid:
+    """The maps and lists of an instance. Fulfils `shmjet.core.context.DataGrid`.
+
+    Make one with `Grid.open`; it is a context manager, and may be shared between threads but not over a fork.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> Grid.create(folder)
+        >>> with Grid.open(folder) as grid:
+        ...     grid.get_map("counts")["a"] = 1
+        ...     dict(grid.get_map("counts"))
+        {'a': 1}
+    """
+
+    def __init__(self, opened: _Opened) -> None:
+        self._opened: _Opened | None = opened
+
+    @staticmethod
+    def create(
+        folder: Path, partition_count: int = 271, *, environments: int | None = None, map_size: int = 64 << 30
+    ) -> None:
+        """Make an empty store. Called once, by the member; nothing stays open.
+
+        Args:
+            folder: made if it is not there; on `/dev/shm` for a store in memory, anywhere else works too.
+            partition_count: partitions of each map.
+            environments: writers that can write at the same time; None: twice the number of cores, from 4 to 32.
+            map_size: bytes that each environment may hold at most; address space, not memory.
+
+        Raises:
+            GridError: there is a store already, or the file system has no room for an empty one.
+        """
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if (folder / "grid.json").exists():
+            raise GridError(f"{folder} holds a store of maps and lists already")
+        if environments is None:
+            environments = min(32, max(4, 2 * len(os.sched_getaffinity(0))))
+        layout = Layout(partition_count, environments, map_size)
+        (folder / BLOB_FOLDER).mkdir(mode=0o700)
+        Announcements.create(folder / ANNOUNCEMENTS_FILE, environments)
+        announcements = Announcements(folder / ANNOUNCEMENTS_FILE, environments)
+        for index in range(environments):
+            place = folder / str(index)
+            place.mkdir(mode=0o700)
+            env = Environment(place, map_size, announcements.of(index))
+            env.open()
+            env.close()
+            _reserve(place / "lock.mdb")
+        layout.write(folder)
+
+    @staticmethod
+    def open(folder: Path) -> Grid:
+        """Open the store in `folder`; cheap, because environments are opened when they are first used.
+
+        Raises:
+            GridError: there is none.
+        """
+        with _registry_lock:
+            key = os.path.realpath(folder)
+            opened = _registry.get(key)
+            if opened is None:
+                opened = _registry[key] = _Opened(Path(key), Layout.read(Path(key)))
+            opened.users += 1
+            return Grid(opened)
+
+    @property
+    def folder(self) -> Path:
+        """Where the store is."""
+        return self._in_use().folder
+
+    @property
+    def partition_count(self) -> int:
+        """Partitions of each map."""
+        return self._in_use().layout.partition_count
+
+    def get_map(self, name: str) -> IMap[Any, Any]:
+        """Return the map `name`; it comes into being with its first entry.
+
+        Raises:
+            TypeError, ValueError: the name is no text, empty, or longer than 400 bytes of UTF-8.
+        """
+        opened = self._in_use()
+        key = record_key(MAP_RECORD, name)
+        tables = [opened.table(index, key, f"map {name!r}") for index in range(opened.layout.environments)]
+        return IMap(name, tables, opened.codec)
+
+    def get_list(self, name: str) -> IList[Any]:
+        """Return the list `name`; it comes into being with its first item.
+
+        Raises:
+            TypeError, ValueError: as `get_map`.
+        """
+        opened = self._in_use()
+        partition, _ = opened.codec.key(name)
+        key = record_key(LIST_RECORD, name)
+        return IList(name, opened.table(partition % opened.layout.environments, key, f"list {name!r}"), opened.codec)
+
+    def map_names(self) -> list[str]:
+        """Return the names of the maps that have had an entry and have not been destroyed, sorted."""
+        return self._in_use().names(MAP_RECORD)
+
+    def list_names(self) -> list[str]:
+        """Return the names of the lists that have had an item and have not been destroyed, sorted."""
+        return self._in_use().names(LIST_RECORD)
+
+    def names(self) -> list[str]:
+        """Return the names of all maps and lists, sorted."""
+        return sorted({*self.map_names(), *self.list_names()})
+
+    def after_worker_death(self) -> None:
+        """Clean up behind processes that were killed: reader slots that keep old pages, and sweeps left half done.
+
+        Called by the member whenever a process that may have opened the store has died.
+        """
+        opened = self._in_use()
+        for index in range(opened.layout.environments):
+            env = opened.environment(index)
+            env.check_readers()
+            for prefix, kind in garbage(env):
+                sweep(env, prefix, opened.blobs, opened.names_in(is_map=kind == b"m"))
+
+    def close(self) -> None:
+        """Let go of the store; maps and lists got from here must not be used any more. May be called twice."""
+        with _registry_lock:
+            opened, self._opened = self._opened, None
+            if opened is None:
+                return
+            opened.users -= 1
+            if opened.users == 0:
+                _registry.pop(str(opened.folder), None)
+                opened.close()
+
+    def __enter__(self) -> Grid:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _in_use(self) -> _Opened:
+        if self._opened is None:
+            raise GridError("this Grid is closed")
+        return self._opened
+
+
+class _Opened:
+    """What a process has open of one store."""
+
+    def __init__(self, folder: Path, layout: Layout) -> None:
+        self.folder = folder
+        self.layout = layout
+        self.users = 0
+        self.blobs = BlobStore(folder / BLOB_FOLDER)
+        objects = ObjectCodec(INLINE_LIMIT, self._load_class, self._keep_class)
+        self.codec = EntryCodec(objects, self.blobs, layout.partition_count)
+        announcements = Announcements(folder / ANNOUNCEMENTS_FILE, layout.environments)
+        self._environments = [
+            Environment(folder / str(index), layout.map_size, announcements.of(index))
+            for index in range(layout.environments)
+        ]
+
+    def environment(self, index: int) -> Environment:
+        return self._environments[index]
+
+    def table(self, index: int, key: bytes, label: str) -> Table:
+        return Table(
+            self._environments[index], key, label, self.blobs, self.names_in(is_map=key.startswith(MAP_RECORD))
+        )
+
+    def names_in(self, *, is_map: bool) -> NamesIn:
+        return self.codec.blobs_of if is_map else self.codec.blobs_of_block
+
+    def names(self, kind: bytes) -> list[str]:
+        found: set[str] = set()
+        for env in self._environments:
+            with env.begin() as txn, txn.cursor() as cursor:
+                if cursor.set_range(kind):
+                    for key in cursor.iternext(keys=True, values=False):
+                        if not key.startswith(kind):
+                            break
+                        found.add(key[len(kind) :].decode("utf-8", "surrogatepass"))
+        return sorted(found)
+
+    def close(self) -> None:
+        for env in self._environments:
+            env.close()
+
+    def forked(self) -> None:
+        for env in self._environments:
+            env.forked()
+
+    def _load_class(self, class_id: str) -> bytes | None:
+        with self._environments[0].begin() as txn:
+            return txn.get(TYPE_RECORD + class_id.encode())
+
+    def _keep_class(self, class_id: str, data: bytes) -> None:
+        def work(txn: Transaction) -> None:
+            txn.put(TYPE_RECORD + class_id.encode(), data, overwrite=False)
+
+        self._environments[0].write(work, "a class")
+
+
+def _reserve(path: Path) -> None:
+    """Give a lock file its pages now: it is mapped for writing, and a page that a full /dev/shm lacks is a SIGBUS."""
+    with path.open("r+b") as file:
+        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+
+
+def _after_fork() -> None:
+    global _registry_lock
+    _registry_lock = threading.Lock()
+    for opened in _registry.values():
+        opened.forked()
+    _registry.clear()
+
+
+_registry: dict[str, _Opened] = {}
+_registry_lock = threading.Lock()
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,1 @@
+"""Tests of what the benches share; the benches themselves are run by `make bench`."""

@@ -1,0 +1,56 @@
+"""The pages in docs/formats hold what the code does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from shmjet._native import DOORBELL_SIZE
+from shmjet.execution import control, counters
+from shmjet.execution.layout import CANCELLED_OFFSET, COUNTERS, HEADER_SIZE, MAX_RING, MIN_RING
+
+FORMATS = Path(__file__).parents[2] / "docs" / "formats"
+
+
+def rows(page: str) -> dict[str, str]:
+    """Return the first column -> last column of all tables of a page."""
+    found = re.findall(r"^\| ([^|]+) \|(?:[^|\n]*\|)* ([^|]+) \|$", (FORMATS / page).read_text(), re.MULTILINE)
+    return {first.strip(): last.strip() for first, last in found}
+
+
+def test_the_page_of_the_control_segment_has_its_offsets() -> None:
+    table = rows("control.md")
+    assert f"a block of {control.BLOCK_SIZE} bytes" in (FORMATS / "control.md").read_text()
+    assert f"{DOORBELL_SIZE} bytes" in table["0"]
+    for word, text in [
+        (control.PID, "pid"),
+        (control.HEARTBEAT_NS, "heartbeat"),
+        (control.BUSY_NS, "spent in rounds"),
+        (control.IDLE_NS, "spent asleep"),
+        (control.TASKLETS, "tasklets"),
+        (control.ROUNDS, "rounds"),
+        (control.SLEEPS, "sleeps"),
+        (control.CURRENT_EXECUTION, "the execution"),
+    ]:
+        assert text in table[str(DOORBELL_SIZE + 8 * word)]
+
+
+def test_the_page_of_the_arena_has_its_offsets() -> None:
+    table = rows("arena.md")
+    assert str(HEADER_SIZE) in table
+    assert f"header; byte {CANCELLED_OFFSET} is 1" in (FORMATS / "arena.md").read_text()
+    assert f"{control.BLOCK_SIZE} per carrier" in (FORMATS / "arena.md").read_text()
+    assert (MIN_RING, MAX_RING) == (4 << 10, 4 << 20)
+    for word, text in [
+        (counters.SLOW_CALLS, "more than 5 ms"),
+        (counters.BUSY_NS, "nanoseconds"),
+        (counters.RECEIVED, "items received"),
+        (counters.RECEIVED_BATCHES, "lists"),
+        (counters.EMITTED, "emitted"),
+        (counters.TOP_OBSERVED_WATERMARK, "highest watermark"),
+        (counters.COALESCED_WATERMARK, "coalesced"),
+        (counters.LAST_FORWARDED_WATERMARK, "dealt with"),
+        (counters.STATE, "state"),
+    ]:
+        assert text in table[str(word)]
+    assert f"{COUNTERS} + 2 i" in table

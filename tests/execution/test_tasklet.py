@@ -1,0 +1,169 @@
+"""The tasklet's state machine with a hand-driven clock: how much it asks of a processor, and when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shmjet.core import DAG, AbstractProcessor, OutboxError, Processor, Watermark, between
+from shmjet.execution.tasklet import TARGET_NS, AdaptiveLimit, State
+from tests.execution.harness import LocalRun
+from tests.execution.vertices import Collect, Emit, Pass
+
+
+def two_vertices(source: Any, sink: Any, parallelism: int = 1) -> DAG:
+    dag = DAG()
+    return dag.edge(between(dag.new_vertex("source", source, 1), dag.new_vertex("sink", sink, parallelism)))
+
+
+class Clock:
+    """Nanoseconds that pass only when told to."""
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def test_the_limit_follows_what_items_cost_and_starts_at_one() -> None:
+    limit = AdaptiveLimit(10_000)
+    assert limit.value == 1
+    limit.update(1, 100)
+    assert limit.value == 8, "it grows eightfold at most"
+    for _ in range(10):
+        limit.update(limit.value, limit.value * 100)
+    assert limit.value == 10_000
+    limit.update(100, 100 * 50 * TARGET_NS)
+    assert limit.value == 1, "an item that costs 50 ms is handed over alone"
+
+
+def test_a_slow_consumer_gets_one_item_at_a_time_and_a_fast_one_many() -> None:
+    sizes: dict[int, list[int]] = {10 * TARGET_NS: [], 1000: []}
+    for cost in sizes:
+        clock = Clock()
+        run = LocalRun(two_vertices(lambda: Emit(lambda i, n: range(2000)), Collect), 1)
+        sink = run.deployments[0].tasklets[1]
+        sink._clock = clock
+
+        def spy(ordinal: int, inbox: Any, sink: Any = sink, clock: Any = clock, cost: int = cost) -> None:
+            sizes[cost].append(len(inbox))
+            clock.now += len(inbox.take()) * cost
+
+        sink.processor.process = spy
+        run.run()
+    slow, fast = sizes.values()
+    assert set(slow) == {1}
+    assert max(fast) >= 500
+    assert len(fast) < 20
+
+
+def test_a_source_that_is_slow_is_refused_after_the_first_item_and_a_fast_one_is_not() -> None:
+    for cost, expected in [(60_000_000, 1), (10, 1000)]:
+        clock = Clock()
+        calls: list[int] = []
+
+        class Source(Processor):
+            left = 1000
+
+            def complete(self) -> bool:
+                raise AssertionError("replaced below")
+
+        run = LocalRun(two_vertices(Source, Collect), 1)
+        tasklet = run.deployments[0].tasklets[0]
+        tasklet._clock = clock
+
+        def complete(
+            source: Any = tasklet.processor, clock: Any = clock, cost: int = cost, calls: list[int] = calls
+        ) -> bool:
+            calls.append(0)
+            while source.left:
+                clock.now += cost
+                if not source.outbox.offer(source.left):
+                    return False
+                source.left -= 1
+                calls[-1] += 1
+            return True
+
+        tasklet.processor.complete = complete
+        run.run()
+        assert max(calls) == expected
+        assert len(run.grid.get_list("out")) == 1000
+
+
+def test_a_processor_that_claims_to_be_through_with_a_refused_item_is_told_so() -> None:
+    class Careless(Processor):
+        def complete(self) -> bool:
+            for i in range(5000):
+                if not self.outbox.offer(i):
+                    break
+            return True
+
+    with pytest.raises(OutboxError, match="was refused by the outbox and never offered again"):
+        LocalRun(two_vertices(Careless, Collect), 1).run()
+
+
+def test_try_process_is_called_before_every_batch_and_can_hold_it_back() -> None:
+    class Early(AbstractProcessor):
+        calls = 0
+
+        def try_process(self) -> bool:
+            self.calls += 1
+            return self.calls % 3 == 0
+
+        def try_process_any(self, ordinal: int, item: Any) -> bool:
+            assert self.calls % 3 == 0, "an item came although try_process() had said no"
+            return self.try_emit(item)
+
+    dag = DAG()
+    source = dag.new_vertex("source", lambda: Emit(lambda i, n: range(100)), 1)
+    early = dag.new_vertex("early", Early, 1)
+    dag.edge(between(source, early)).edge(between(early, dag.new_vertex("sink", Collect, 1)))
+    assert len(LocalRun(dag, 1).run().grid.get_list("out")) == 100
+
+
+def test_complete_edge_is_called_once_per_edge_and_until_it_says_true() -> None:
+    calls: list[int] = []
+
+    class Ends(Collect):
+        def complete_edge(self, ordinal: int) -> bool:
+            self.context.grid.get_list("edges").append(ordinal)
+            return len(self.context.grid.get_list("edges")) % 2 == 0
+
+    run = LocalRun(two_vertices(lambda: Emit(lambda i, n: []), Ends), 1).run()
+    assert run.grid.get_list("edges") == [0, 0]
+    assert calls == []
+
+
+def test_a_watermark_is_offered_again_until_it_is_taken() -> None:
+    class Reluctant(Collect):
+        asked = 0
+
+        def try_process_watermark(self, watermark: Watermark) -> bool:
+            self.asked += 1
+            return self.asked % 3 == 0 and super().try_process_watermark(watermark)
+
+    run = LocalRun(two_vertices(lambda: Emit(lambda i, n: [1, Watermark(5), 2, Watermark(9)]), Reluctant), 1).run()
+    assert [item for _, _, item in run.grid.get_list("out")] == [1, Watermark(5), 2, Watermark(9)]
+
+
+def test_counters_say_what_went_through() -> None:
+    dag = DAG()
+    source = dag.new_vertex("source", lambda: Emit(lambda i, n: [*range(1000), Watermark(7)]), 2)
+    middle = dag.new_vertex("middle", Pass, 2)
+    dag.edge(between(source, middle)).edge(between(middle, dag.new_vertex("sink", Collect, 1)).broadcast())
+    run = LocalRun(dag, 2).run()
+    from shmjet.execution.collect import edge_metrics, vertex_metrics
+
+    vertices = vertex_metrics(run.plan, run.layout, run.arena)
+    assert vertices["middle"].received == 2000
+    assert vertices["sink"].received == 2000
+    assert [p.coalesced_watermark for p in vertices["sink"].processors] == [7]
+    assert [p.top_observed_watermark for p in vertices["middle"].processors] == [7, 7]
+    assert all(p.calls > 0 and p.busy_ns > 0 for p in vertices["middle"].processors)
+    assert [(e.source, e.received, e.queue_size) for e in edge_metrics(run.plan, run.layout, run.arena)] == [
+        ("source", 2000, 0),
+        ("middle", 2000, 0),
+    ]
+    assert all(t.state is State.END for d in run.deployments for t in d.tasklets)
