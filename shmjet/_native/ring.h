@@ -230,10 +230,6 @@ static inline void ring_commit(ring_producer_t *p, const ring_claim_t *claim, co
         atomic_store_explicit(&p->shared->tail, p->tail, memory_order_seq_cst);
     else
         atomic_store_explicit(&p->shared->tail, p->tail, memory_order_release);
-    /* The lines of the next records lie in the consumer's cache: fetch them while the caller does something else. */
-    const uint8_t *next = p->data + ((p->tail + 256) & (p->capacity - 1));
-    __builtin_prefetch(next, 1);
-    __builtin_prefetch(next + 64, 1);
     if (p->wake_at) {
         p->wake_at = 0;
         atomic_store_explicit(&p->shared->wake_at, 0, memory_order_relaxed);

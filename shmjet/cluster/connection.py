@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import socket
 import threading
@@ -92,10 +93,8 @@ class Connection:
 
     def close(self) -> None:
         """Close the connection and wait for the reader's end; may be called twice."""
-        try:
+        with contextlib.suppress(OSError):  # it is closed already
             self._sock.shutdown(socket.SHUT_RDWR)
-        except OSError:  # it is closed already
-            pass
         if threading.current_thread() is not self._reader:
             self._reader.join()
         self._channel.close()

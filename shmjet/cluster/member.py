@@ -219,7 +219,7 @@ class Member:
         name = record.submit.name
         for other in self._jobs.values():
             if name is not None and other is not record and other.submit.name == name and _is_active(other):
-                text = f"a job named {name!r} is running already (id {other.submit.job_id}); choose another name or cancel it"
+                text = f"a job named {name!r} is running (id {other.submit.job_id}); choose another name or cancel it"
                 channel.send(Refused(request.request, "JobAlreadyExistsError", text))
                 return
 
@@ -287,8 +287,8 @@ class Member:
             execution.report(child, message)
 
     def _on_lost(self, child: Child) -> None:
-        with contextlib.suppress(Exception):
-            Grid.after_worker_death(self._grid_folder)
+        with Grid.open(self._grid_folder) as grid:
+            grid.after_worker_death()
         self._services.arenas.worker_gone(child.index)
         for execution in list(self._active):
             execution.child_lost(child)

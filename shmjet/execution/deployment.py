@@ -365,6 +365,7 @@ def _inbound_edge(plan: EdgePlan, edge: Edge, lanes: list[LaneReader]) -> Inboun
 def checked_processor(processor: Any, vertex: str) -> Processor:
     if not isinstance(processor, Processor):
         raise ProcessorError(
-            f"vertex {vertex!r}: its supplier must make Processor objects, got {processor!r} ({type(processor).__name__})"
+            f"vertex {vertex!r}: its supplier must make Processor objects, got {processor!r} "
+            f"({type(processor).__name__})"
         )
     return processor

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from shmjet._native import Poller
@@ -232,7 +233,7 @@ class OrderedInboundEdge(InboundEdge):
     def _check_order(self, lane: int, items: list[Any]) -> None:
         keys = self._keys(items)
         previous = self._last[lane]
-        if (previous and keys[0] < previous[0]) or any(b < a for a, b in zip(keys, keys[1:], strict=False)):
+        if (previous and keys[0] < previous[0]) or any(b < a for a, b in pairwise(keys)):
             raise ShmjetError(
                 f"an ordered edge (ordinal {self.ordinal}) got items out of order from producer {lane}; "
                 "every producer has to emit in ascending order of the edge's key"

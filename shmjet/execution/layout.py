@@ -50,7 +50,8 @@ class ArenaLayout:
     """Offsets in bytes into one arena.
 
     `rings` maps (edge index, producer, consumer) to the offset of the ring's control block; lanes that stay within
-    one worker are not in it. `carriers` are the offsets of the carriers' control blocks. `counters` maps (vertex index, processor) to its counter block.
+    one worker are not in it. `carriers` are the offsets of the carriers' control blocks.
+    `counters` maps (vertex index, processor) to its counter block.
     """
 
     size: int

@@ -100,7 +100,8 @@ class Probing:
             made = make_processors(
                 supplier, vertex.effective_parallelism(self._command.default_parallelism), vertex.name
             )
-            return all([_ask(processor) for processor in made])
+            cooperative = [_ask(processor) for processor in made]
+            return all(cooperative)
         finally:
             supplier.close(None)
 

@@ -320,7 +320,7 @@ class IMap(MutableMapping[K, V]):
                 self._tables[index].write(entries, with_blobs=bool(blobs))
 
     def _prefixes(self) -> list[bytes]:
-        """Return the first bytes of the keys of each partition, as of the last write; `write` mends them if outdated."""
+        """Return the first bytes of the keys of each partition, as of the last write; `write` mends outdated ones."""
         prefixes = tuple(table.prefix or table.prepare() for table in self._tables)
         known, heads = self._heads
         if known != prefixes:

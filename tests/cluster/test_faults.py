@@ -17,6 +17,7 @@ import pytest
 
 import shmjet
 from shmjet import DAG, JetConfig, JetInstance, JobFailedError, MemberLostError, Processor, WorkerLostError
+from shmjet.grid import Grid
 
 
 def divide(x: int) -> float:
@@ -247,3 +248,39 @@ def test_classes_of_main_travel_as_items_and_come_back_as_themselves(tmp_path: P
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=False)
     assert done.stderr == ""
     assert done.stdout.split() == [str(sum(range(1000)) + 5000), "1000"]
+
+
+STOPPING_SCRIPT = """
+    import os, signal
+    import shmjet
+    from shmjet import DAG, Processor, between, processors
+
+    class Endless(Processor):
+        def complete(self):
+            self.outbox.offer(1)
+            return False
+
+    jet = shmjet.new_instance(shmjet.JetConfig(cores=2))
+    dag = DAG()
+    dag.edge(between(dag.new_vertex("a", Endless, 1), dag.new_vertex("b", processors.write_list("ones"), 1)))
+    execution = jet.new_job(dag).execute()
+    print(jet._folder, flush=True)
+    os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+@pytest.mark.slow
+def test_a_client_that_is_stopped_slows_no_job(tmp_path: Path, eventually: Callable[..., None]) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(STOPPING_SCRIPT))
+    process = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    folder = Path(process.stdout.readline().strip())
+    eventually(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
+    with Grid.open(folder / "grid") as grid:
+        ones = grid.get_list("ones")
+        before = len(ones)
+        eventually(lambda: len(ones) > before + 100)
+    process.kill()
+    process.communicate(timeout=10)
+    eventually(lambda: not folder.exists())

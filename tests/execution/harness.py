@@ -1,4 +1,4 @@
-"""Runs a DAG in this process, deterministically: every worker is a `Deployment` on one arena, rounds are driven by hand.
+"""Runs a DAG in this process, deterministically: each worker is a `Deployment` on one arena, rounds go by hand.
 
 Lanes within a worker are local, lanes between workers are real rings; with `force_rings` all of them are.
 """

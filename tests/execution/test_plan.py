@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from shmjet._native import RING_HEADER
@@ -66,7 +68,7 @@ def test_nothing_in_an_arena_overlaps() -> None:
     layout = lay_out(plan)
     size = RING_HEADER + layout.ring_capacity
     offsets = sorted(layout.rings.values())
-    assert all(b - a >= size for a, b in zip(offsets, offsets[1:], strict=False))
+    assert all(b - a >= size for a, b in pairwise(offsets))
     assert offsets[-1] + size <= layout.size
     assert max(layout.counters.values()) < offsets[0]
     assert len(layout.carriers) == 64

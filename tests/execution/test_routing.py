@@ -1,4 +1,4 @@
-"""Every routing × parallelism, with local lanes and with rings forced: nothing lost, doubled, reordered or misplaced."""
+"""Every routing at every parallelism, with local lanes and with rings forced: nothing lost, doubled or misplaced."""
 
 from __future__ import annotations
 

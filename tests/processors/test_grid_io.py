@@ -73,6 +73,44 @@ def test_items_are_appended_to_a_list_in_order() -> None:
     assert grid.get_list("l") == [3, 1, 2]
 
 
+class Written(list[Any]):
+    """A list that remembers how it was extended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches: list[int] = []
+
+    def extend(self, items: Iterable[Any]) -> None:
+        items = list(items)
+        self.batches.append(len(items))
+        super().extend(items)
+
+
+def test_small_batches_are_gathered_and_none_is_larger_than_a_write_should_be() -> None:
+    grid = TestGrid()
+    grid.lists["l"] = written = Written()
+    driver = Driver(processors.write_list("l")(), grid=grid)
+    for start in range(0, 3000, 10):
+        driver.feed(range(start, start + 10))
+    driver.feed(range(3000, 6000)).complete()
+    assert written == list(range(6000))
+    assert max(written.batches) == grid_io.WRITE_BATCH
+    assert len(written.batches) == 6
+
+
+def test_items_do_not_wait_for_others_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(grid_io, "monotonic", lambda: now)
+    grid = TestGrid()
+    driver = Driver(processors.write_list("l")(), grid=grid)
+    driver.feed([1])
+    driver.until_true(driver.processor.try_process)
+    assert grid.get_list("l") == []
+    now += grid_io.WRITE_DELAY
+    driver.until_true(driver.processor.try_process)
+    assert grid.get_list("l") == [1]
+
+
 def test_only_one_of_the_two_functions_is_an_error() -> None:
     with pytest.raises(TypeError, match="both key_fn and value_fn"):
         processors.write_map("m", key_fn=str)
