@@ -1,7 +1,7 @@
 """The smallest job from submission to its end, on an instance that is idle and warm, beside PySpark's smallest job.
 
-`empty_job`: a source of nothing into a sink of nothing, one processor each; PySpark's is one empty partition that
-`collect`s. The unit is seconds per job; the figure of a round is the median of its jobs.
+`empty_job`: a source of nothing into a sink of nothing, one processor each; PySpark's collects one empty
+partition, which needs no Python worker. The unit is seconds per job; the figure of a round is the median of its jobs.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def empty_job(options: Options, report: Report) -> None:
         except PeerSkipped as reason:
             bench.skip("pyspark", str(reason))
         else:
-            nothing = session.sparkContext.parallelize([], 1)
-            bench.peer("pyspark", lambda: median_of(spark_jobs, nothing.collect))
+            context = session.sparkContext
+            bench.peer("pyspark", lambda: median_of(spark_jobs, context.parallelize([], 1).collect))
         report.add(bench.measure(rounds=options.rounds, warm_up=2))
 
 

@@ -1,7 +1,8 @@
 /* Doorbell and Poller: sleeping until there is something to do, without losing a wake-up. Protocol in doorbell.h. */
 #include "native.h"
 
-#define POLL_SLICE_SPINS 32
+#define LOOKS_PER_CLOCK 16
+#define MOST_PAUSES 8
 
 typedef struct {
     PyObject_HEAD
@@ -98,6 +99,55 @@ static int poller_is_ready(const Poller *self) {
     return 0;
 }
 
+/* Whether anything is there to be done. Only sequentially consistent loads: the check before sleeping. */
+static int anything_ready(const doorbell_t *bell, PyObject *pollers, Py_ssize_t count, uint64_t seen_commands) {
+    if (atomic_load_explicit(&bell->commands, memory_order_seq_cst) != seen_commands) return 1;
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (poller_is_ready((Poller *)PyTuple_GetItem(pollers, i))) return 1;
+    return 0;
+}
+
+/* Looks again and again for spin_ns. The pauses double up to a fraction of a microsecond, so that the lines which the
+ * other side writes are left alone a little and small records arrive in company. */
+static int spin_until_ready(const doorbell_t *bell, PyObject *pollers, Py_ssize_t count, uint64_t seen_commands,
+                            int64_t spin_ns) {
+    int64_t end = monotonic_ns() + spin_ns;
+    int pauses = 1;
+    do {
+        for (int looks = 0; looks < LOOKS_PER_CLOCK; looks++) {
+            if (anything_ready(bell, pollers, count, seen_commands)) return 1;
+            for (int i = 0; i < pauses; i++) spin_pause();
+            if (pauses < MOST_PAUSES) pauses *= 2;
+        }
+    } while (monotonic_ns() < end);
+    return 0;
+}
+
+static PyObject *wait_for(Doorbell *self, PyObject *pollers, Py_ssize_t count, uint64_t seen_commands, int64_t spin_ns,
+                          int64_t timeout_ns) {
+    doorbell_t *bell = self->bell;
+    if (anything_ready(bell, pollers, count, seen_commands)) Py_RETURN_TRUE;
+    if (spin_ns > 0 && spin_until_ready(bell, pollers, count, seen_commands, spin_ns)) Py_RETURN_TRUE;
+    if (timeout_ns <= 0) Py_RETURN_FALSE;
+    uint32_t seen = bell_prepare(bell);
+    if (anything_ready(bell, pollers, count, seen_commands)) {
+        bell_stay(bell);
+        Py_RETURN_TRUE;
+    }
+    /* Other threads may run now; an own reference keeps the mapping whatever they close. */
+    Py_buffer pinned;
+    if (PyObject_GetBuffer(self->view.obj, &pinned, PyBUF_WRITABLE) < 0) {
+        bell_stay(bell);
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    bell_sleep(bell, seen, timeout_ns);
+    Py_END_ALLOW_THREADS
+    int ready = anything_ready(bell, pollers, count, seen_commands);
+    PyBuffer_Release(&pinned);
+    return PyBool_FromLong(ready);
+}
+
 static PyObject *doorbell_wait(Doorbell *self, PyObject *const *args, Py_ssize_t count) {
     if (doorbell_check(self) < 0) return NULL;
     if (count != 4 || !PyList_Check(args[0])) {
@@ -112,54 +162,19 @@ static PyObject *doorbell_wait(Doorbell *self, PyObject *const *args, Py_ssize_t
     if (timeout_ns == -1 && PyErr_Occurred()) return NULL;
     native_state_t *state = native_state(Py_TYPE((PyObject *)self));
     if (!state) return NULL;
-    PyObject *pollers = args[0];
-    Py_ssize_t poller_count = PyList_Size(pollers);
+    /* Other threads may change the list while this one sleeps; a tuple stays. */
+    PyObject *pollers = PyList_AsTuple(args[0]);
+    if (!pollers) return NULL;
+    Py_ssize_t poller_count = PyTuple_Size(pollers);
     for (Py_ssize_t i = 0; i < poller_count; i++)
-        if (Py_TYPE(PyList_GetItem(pollers, i)) != state->poller) {
+        if (Py_TYPE(PyTuple_GetItem(pollers, i)) != state->poller) {
             PyErr_SetString(PyExc_TypeError, "wait() takes a list of Poller");
+            Py_DECREF(pollers);
             return NULL;
         }
-    doorbell_t *bell = self->bell;
-#define SOMETHING_IS_READY(result)                                                                                           \
-    do {                                                                                                                     \
-        result = atomic_load_explicit(&bell->commands, memory_order_seq_cst) != seen_commands;                              \
-        for (Py_ssize_t i = 0; !result && i < poller_count; i++)                                                            \
-            result = poller_is_ready((Poller *)PyList_GetItem(pollers, i));                                                 \
-    } while (0)
-    int ready;
-    SOMETHING_IS_READY(ready);
-    if (ready) Py_RETURN_TRUE;
-    if (spin_ns > 0) {
-        int64_t end = monotonic_ns() + spin_ns;
-        do {
-            for (int i = 0; i < POLL_SLICE_SPINS; i++) {
-                SOMETHING_IS_READY(ready);
-                if (ready) Py_RETURN_TRUE;
-                spin_pause();
-            }
-        } while (monotonic_ns() < end);
-    }
-    if (timeout_ns <= 0) Py_RETURN_FALSE;
-    uint32_t seen = bell_prepare(bell);
-    SOMETHING_IS_READY(ready);
-    if (ready) {
-        bell_stay(bell);
-        Py_RETURN_TRUE;
-    }
-    /* Other threads may run now; an own reference keeps the mapping whatever they close. */
-    Py_buffer pinned;
-    if (PyObject_GetBuffer(self->view.obj, &pinned, PyBUF_WRITABLE) < 0) {
-        bell_stay(bell);
-        return NULL;
-    }
-    Py_BEGIN_ALLOW_THREADS
-    bell_sleep(bell, seen, timeout_ns);
-    Py_END_ALLOW_THREADS
-    ready = 0;
-    if (PyList_Size(pollers) == poller_count) SOMETHING_IS_READY(ready);
-    PyBuffer_Release(&pinned);
-    return PyBool_FromLong(ready);
-#undef SOMETHING_IS_READY
+    PyObject *result = wait_for(self, pollers, poller_count, seen_commands, spin_ns, timeout_ns);
+    Py_DECREF(pollers);
+    return result;
 }
 
 #define FAST(name, function, doc) {name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL, doc}

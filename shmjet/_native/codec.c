@@ -46,9 +46,10 @@ PyObject *list_from(const Codec *codec, PyObject **values, Py_ssize_t count) {
 static PyObject *codec_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *names[] = {NULL};
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, ":Codec", names)) return NULL;
-    Codec *self = PyObject_New(Codec, type);
+    native_state_t *state = native_state(type);
+    Codec *self = state ? PyObject_New(Codec, type) : NULL;
     if (!self) return NULL;
-    layout_probe(&self->layout);
+    self->layout = state->layout;
     self->used = 0;
     self->overflow = NULL;
     self->lookups = self->hits = self->sleep = 0;

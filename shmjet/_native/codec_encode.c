@@ -227,7 +227,7 @@ static int encode_ragged(Codec *codec, PyObject **values, Py_ssize_t count, writ
         Py_ssize_t length = of_lists ? PyList_Size(values[i]) : PyTuple_Size(values[i]);
         put_length(out, width, (size_t)length);
         for (Py_ssize_t k = 0; k < length; k++)
-            elements[filled++] = of_lists ? PyList_GetItem(values[i], k) : layout_get_tuple(&codec->layout, values[i], k);
+            elements[filled++] = of_lists ? layout_get_list(&codec->layout, values[i], k) : layout_get_tuple(&codec->layout, values[i], k);
     }
     return total ? encode_column(codec, elements, (Py_ssize_t)total, out, depth + 1) : 0;
 }

@@ -11,12 +11,9 @@
 
 static inline uint32_t rotate_left(uint32_t x, int bits) { return (x << bits) | (x >> (32 - bits)); }
 
-static inline uint32_t load_le32(const uint8_t *p) {
+static inline uint32_t load_32(const uint8_t *p) {
     uint32_t value;
     memcpy(&value, p, sizeof value);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    value = __builtin_bswap32(value);
-#endif
     return value;
 }
 
@@ -26,7 +23,7 @@ static inline uint32_t murmur3_32(const void *data, size_t length, uint32_t seed
     uint32_t hash = seed;
     size_t blocks = length / 4;
     for (size_t i = 0; i < blocks; i++) {
-        hash ^= rotate_left(load_le32(bytes + 4 * i) * c1, 15) * c2;
+        hash ^= rotate_left(load_32(bytes + 4 * i) * c1, 15) * c2;
         hash = rotate_left(hash, 13) * 5 + 0xe6546b64u;
     }
     const uint8_t *rest = bytes + 4 * blocks;

@@ -1,4 +1,4 @@
-/* Where lists and tuples keep their items, found out when a Codec is made.
+/* Where lists and tuples keep their items, found out when the module is loaded.
  *
  * The stable ABI reaches them only by a function call for each item, which costs the codec 15-25 %. Every CPython so far
  * keeps a list's items behind a pointer after the variable-size header, and a tuple's inside the object at the type's
@@ -7,7 +7,10 @@
 #ifndef SHMJET_LAYOUT_H
 #define SHMJET_LAYOUT_H
 
-#include "native.h"
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
 
 typedef struct {
     Py_ssize_t list_items;  /* offset of the pointer to the items; 0 = unknown */
@@ -67,6 +70,11 @@ static inline void layout_set_tuple(const object_layout_t *layout, PyObject *tup
         items[i] = item;
     else
         PyTuple_SetItem(tuple, i, item);
+}
+
+static inline PyObject *layout_get_list(const object_layout_t *layout, PyObject *list, Py_ssize_t i) {
+    PyObject **items = layout_list(layout, list);
+    return items ? items[i] : PyList_GetItem(list, i);
 }
 
 static inline PyObject *layout_get_tuple(const object_layout_t *layout, PyObject *tuple, Py_ssize_t i) {

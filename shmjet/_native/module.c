@@ -135,6 +135,7 @@ static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec) {
 
 static int module_exec(PyObject *module) {
     native_state_t *state = PyModule_GetState(module);
+    layout_probe(&state->layout);
     state->corrupt_error = PyErr_NewExceptionWithDoc("shmjet._native.RingCorruptError",
                                                      "A word in shared memory has a value that no ring writes.",
                                                      PyExc_RuntimeError, NULL);

@@ -10,6 +10,7 @@
 
 #include "doorbell.h"
 #include "hash.h"
+#include "layout.h"
 #include "ring.h"
 
 #define HIDDEN __attribute__((visibility("hidden")))
@@ -24,6 +25,7 @@ enum { CODEC_COLUMNS = 1 };
 typedef struct {
     PyTypeObject *codec, *doorbell, *producer, *consumer, *poller;
     PyObject *corrupt_error;
+    object_layout_t layout;
 } native_state_t;
 
 typedef struct {

@@ -28,6 +28,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "shmjet's formats are little-endian"
+#endif
+
 #define RING_MAGIC 0x52544a53u /* "SJTR" */
 #define RING_VERSION 1u
 #define RING_HEADER_SIZE 512u

@@ -9,7 +9,7 @@ static int wrong_arguments(const char *signature) {
 }
 
 PyObject *routing_index_of_special(PyObject *module, PyObject *const *args, Py_ssize_t count) {
-    (void)module;
+    const object_layout_t *layout = &((native_state_t *)PyModule_GetState(module))->layout;
     if (count != 3 || !PyList_Check(args[0]) || !PyType_Check(args[2])) {
         wrong_arguments("index_of_special(items: list, start: int, special_type: type)");
         return NULL;
@@ -20,7 +20,7 @@ PyObject *routing_index_of_special(PyObject *module, PyObject *const *args, Py_s
     PyTypeObject *special = (PyTypeObject *)args[2], *harmless = NULL;
     Py_ssize_t size = PyList_Size(items);
     for (Py_ssize_t i = start < 0 ? 0 : start; i < size; i++) {
-        PyObject *item = PyList_GetItem(items, i);
+        PyObject *item = layout_get_list(layout, items, i);
         PyTypeObject *type = Py_TYPE(item);
         if (LIKELY(type == harmless)) continue;
         if (item == none || type == special || PyType_IsSubtype(type, special)) return PyLong_FromSsize_t(i);
@@ -136,13 +136,22 @@ PyObject *routing_partition_of(PyObject *module, PyObject *const *args, Py_ssize
     return PyLong_FromUnsignedLong(hash % partitions);
 }
 
-/* Which consumer each key goes to, and how many each gets. Runs the fallback, hence Python code. */
-static int assign(PyObject *keys, Py_ssize_t size, uint32_t partitions, const uint8_t *table, Py_ssize_t consumers,
+static int list_changed(void) {
+    PyErr_SetString(PyExc_RuntimeError, "the list was changed while its keys were converted");
+    return -1;
+}
+
+/* Which consumer each key goes to, and how many each gets. The fallback may run any code, also such as changes the list. */
+static int assign(const object_layout_t *layout, PyObject *keys, Py_ssize_t size, uint32_t partitions, const uint8_t *table, Py_ssize_t consumers,
                   PyObject *fallback, uint16_t *target, Py_ssize_t *counts) {
     for (Py_ssize_t i = 0; i < size; i++) {
-        PyObject *key = PyList_GetItem(keys, i);
         uint32_t hash;
-        if (!key || partition_hash(key, fallback, &hash) < 0) return -1;
+        PyObject *key = layout_get_list(layout, keys, i);
+        int known = hash_of_key(key, &hash);
+        if (UNLIKELY(known <= 0)) {
+            if (known < 0 || hash_by_fallback(key, fallback, &hash) < 0) return -1;
+            if (PyList_Size(keys) != size) return list_changed();
+        }
         uint16_t consumer;
         memcpy(&consumer, table + 2 * (hash % partitions), sizeof consumer);
         if (UNLIKELY(consumer >= consumers)) {
@@ -158,7 +167,7 @@ static int assign(PyObject *keys, Py_ssize_t size, uint32_t partitions, const ui
 
 /* The lists themselves. New lists are collector-tracked objects, so that a collection, hence Python code, may run between
  * them: all are made before the first item is looked at. */
-static PyObject *deal(PyObject *items, Py_ssize_t size, Py_ssize_t consumers, const uint16_t *target, Py_ssize_t *counts) {
+static PyObject *deal(const object_layout_t *layout, PyObject *items, Py_ssize_t size, Py_ssize_t consumers, const uint16_t *target, Py_ssize_t *counts) {
     PyObject *result = PyList_New(consumers);
     if (!result) return NULL;
     for (Py_ssize_t i = 0; i < consumers; i++) {
@@ -171,11 +180,14 @@ static PyObject *deal(PyObject *items, Py_ssize_t size, Py_ssize_t consumers, co
         PyList_SetItem(result, i, list);
         counts[i] = 0;
     }
+    if (PyList_Size(items) != size) {
+        list_changed();
+        goto failed;
+    }
     for (Py_ssize_t i = 0; i < size; i++) {
-        PyObject *item = PyList_GetItem(items, i);
-        if (!item) goto failed; /* somebody shortened the list meanwhile */
+        PyObject *item = layout_get_list(layout, items, i);
         Py_INCREF(item);
-        PyList_SetItem(PyList_GetItem(result, target[i]), counts[target[i]]++, item);
+        layout_set_list(layout, layout_get_list(layout, result, target[i]), counts[target[i]]++, item);
     }
     return result;
 failed:
@@ -184,7 +196,7 @@ failed:
 }
 
 PyObject *routing_split(PyObject *module, PyObject *const *args, Py_ssize_t count) {
-    (void)module;
+    const object_layout_t *layout = &((native_state_t *)PyModule_GetState(module))->layout;
     if (count != 6 || !PyList_Check(args[0]) || !PyList_Check(args[1])) {
         wrong_arguments("split(items: list, keys: list, count, table, consumers, fallback)");
         return NULL;
@@ -208,8 +220,8 @@ PyObject *routing_split(PyObject *module, PyObject *const *args, Py_ssize_t coun
     } else if (!(target = PyMem_Malloc(size ? (size_t)size * sizeof *target : 1)) ||
                !(counts = PyMem_Calloc((size_t)consumers, sizeof *counts))) {
         PyErr_NoMemory();
-    } else if (assign(args[1], size, partitions, table.buf, consumers, args[5], target, counts) == 0) {
-        result = deal(args[0], size, consumers, target, counts);
+    } else if (assign(layout, args[1], size, partitions, table.buf, consumers, args[5], target, counts) == 0) {
+        result = deal(layout, args[0], size, consumers, target, counts);
     }
     PyMem_Free(target);
     PyMem_Free(counts);

@@ -1,15 +1,15 @@
 """The commands of `shmjet`, for typer: what they are called, what they take, what their help says.
 
-What a command does is in a module of its own, which is imported when it is named. A function here only parses: it
+What a command does is in a module of its own, which is imported when it is done. A function here only parses: it
 returns what is to be done, so that it is done outside of typer, which has its own ideas of what to print at Ctrl-C.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -60,9 +60,7 @@ def wordcount(
     ] = None,
 ) -> Task:
     """Count the words of text files. A word is what line.lower().split() gives; binary files are skipped."""
-    from shmjet.cli import wordcount as command
-
-    return partial(command.wordcount, paths, top=top, cores=cores, as_json=as_json, output=output)
+    return _later("wordcount", "wordcount", paths, top=top, cores=cores, as_json=as_json, output=output)
 
 
 @app.command(context_settings=_PASS_ON)
@@ -71,9 +69,7 @@ def run(
     script: Annotated[Path, typer.Argument(metavar="SCRIPT [ARGS]...", help="A Python script and its arguments.")],
 ) -> Task:
     """Run a script as Python would; a job that fails is reported without the engine's own frames."""
-    from shmjet.cli.script import run_script
-
-    return partial(run_script, script, context.args)
+    return _later("script", "run_script", script, context.args)
 
 
 @app.command(context_settings=_PASS_ON)
@@ -85,18 +81,24 @@ def dag(
     ] = None,
 ) -> Task:
     """Draw the DAG of the first job that a script submits, without running the job."""
-    from shmjet.cli.drawing import draw
-
     arguments, destination = _split_output(context.args, output)
-    return partial(draw, script, arguments, destination)
+    return _later("drawing", "draw", script, arguments, destination)
 
 
 @app.command()
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> Task:
     """Look at this machine: what is fine for shmjet, what is not, and how to mend it."""
-    from shmjet.cli.doctor import examine
+    return _later("doctor", "examine", as_json=as_json)
 
-    return partial(examine, as_json=as_json)
+
+def _later(module: str, function: str, *arguments: Any, **options: Any) -> Task:
+    """Return the call of a function of `shmjet.cli`; its module is imported when the call is made."""
+
+    def task() -> int:
+        command: Callable[..., int] = getattr(importlib.import_module(f"shmjet.cli.{module}"), function)
+        return command(*arguments, **options)
+
+    return task
 
 
 def _split_output(arguments: list[str], output: Path | None) -> tuple[list[str], Path | None]:
@@ -134,4 +136,6 @@ def run_application(arguments: list[str]) -> int:
         return int(error.exit_code)
     if callable(asked):
         return int(asked())
+    if asked == Outcome.INTERRUPTED:  # what newer versions of typer make of Ctrl-C
+        raise KeyboardInterrupt
     return asked if isinstance(asked, int) else Outcome.OK

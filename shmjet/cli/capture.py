@@ -96,8 +96,8 @@ def _as_dag(description: Any, where: str) -> DAG:
 @contextmanager
 def _captured_submissions() -> Iterator[None]:
     # Put into the package's namespace, not read from it: drawing a DAG needs no engine, and loads none.
-    namespace = vars(shmjet)
-    names = [name for name in ("new_instance", "new_client") if name in shmjet.__all__]
+    namespace: dict[str, Any] = vars(shmjet)
+    names: list[str] = [name for name in ("new_instance", "new_client") if name in shmjet.__all__]
     before = {name: namespace[name] for name in names if name in namespace}
     namespace.update(dict.fromkeys(names, CapturingInstance))
     try:

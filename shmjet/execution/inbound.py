@@ -19,32 +19,6 @@ from shmjet.ring.lane import LaneReader, RingLaneReader
 from shmjet.ring.marks import DONE, Barrier, Mark, Watermark
 
 
-class BufferedLane:
-    """A lane of a buffered edge: `soak` empties the lane into memory, without a bound."""
-
-    is_buffered = True
-
-    def __init__(self, lane: LaneReader) -> None:
-        self.lane = lane
-        self._kept: deque[list[Any] | Mark] = deque()
-
-    def soak(self) -> bool:
-        """Take everything that is there; True when that was anything."""
-        before = len(self._kept)
-        while (frame := self.lane.pull()) is not None:
-            self._kept.append(frame)
-        return len(self._kept) > before
-
-    @property
-    def has_data(self) -> bool:
-        return bool(self._kept) or self.lane.has_data
-
-    def pull(self) -> list[Any] | Mark | None:
-        if self._kept:
-            return self._kept.popleft()
-        return self.lane.pull()
-
-
 class InboundEdge:
     """The stream of one inbound ordinal.
 
@@ -62,21 +36,25 @@ class InboundEdge:
         self.batches = 0
         self.top_watermark: Watermark | None = None
         self._coalescer = WatermarkCoalescer(len(lanes))
-        self._lanes: list[LaneReader] = list(lanes)
-        self.buffered: list[BufferedLane] = []
-        if buffered:
-            self.buffered = [BufferedLane(lane) for lane in lanes]
-            self._lanes = list(self.buffered)
+        self.is_buffered = buffered
         self._live = [True] * len(lanes)
         self._live_count = len(lanes)
         self._at_barrier = [False] * len(lanes)
         self._barrier: Barrier | None = None
         self._cursor = 0
-        ring_index = [i for i, lane in enumerate(lanes) if isinstance(lane, RingLaneReader)]
-        self._ring_index = ring_index
+        self._is_open = True
+        self._early: list[deque[list[Any] | Mark]] = [deque() for _ in lanes]
+        self._early_count = 0
+        self._lanes: list[LaneReader] = []
+        self._set_lanes(lanes)
+
+    def _set_lanes(self, lanes: Sequence[LaneReader]) -> None:
+        self._lanes = list(lanes)
+        self._ring_index = [i for i, lane in enumerate(lanes) if isinstance(lane, RingLaneReader)]
+        self._plain_index = [i for i, lane in enumerate(lanes) if not isinstance(lane, RingLaneReader)]
         self.consumers = [lane.consumer for lane in lanes if isinstance(lane, RingLaneReader)]
         self._poller = Poller(self.consumers, [])
-        self._plain_index = [i for i in range(len(lanes)) if i not in set(ring_index)]
+        self.open(self._is_open)
 
     @property
     def done(self) -> bool:
@@ -85,15 +63,25 @@ class InboundEdge:
 
     def open(self, is_open: bool) -> None:
         """Let the ring lanes count as work for an idle worker, or not (their priority group is closed)."""
+        self._is_open = is_open
         for i, consumer in zip(self._ring_index, self.consumers, strict=True):
-            consumer.enabled = (is_open or bool(self.buffered)) and self._live[i] and not self._at_barrier[i]
+            consumer.enabled = (is_open or self.is_buffered) and self._live[i] and not self._at_barrier[i]
 
     def soak(self) -> bool:
-        """Empty the lanes of a buffered edge into memory; True when anything was there."""
-        moved = False
-        for lane in self.buffered:
-            moved = lane.soak() or moved
-        return moved
+        """Empty the lanes of a buffered edge into memory, without a bound; True when anything was there."""
+        before = self._early_count
+        for early, lane in zip(self._early, self._lanes, strict=True):
+            while (frame := lane.pull()) is not None:
+                early.append(frame)
+                self._early_count += 1
+        return self._early_count > before
+
+    def _pull(self, lane: int) -> list[Any] | Mark | None:
+        early = self._early[lane]
+        if early:
+            self._early_count -= 1
+            return early.popleft()
+        return self._lanes[lane].pull()
 
     def drain(self, limit: int) -> tuple[list[Any] | None, Mark | None, bool]:
         """Take about `limit` items, more by at most one frame.
@@ -108,9 +96,8 @@ class InboundEdge:
         if mark is not None:
             return None, mark, True
         for i in self._ready_lanes():
-            lane = self._lanes[i]
             while self._live[i] and not self._at_barrier[i]:
-                frame = lane.pull()
+                frame = self._pull(i)
                 if frame is None:
                     break
                 moved = True
@@ -136,10 +123,10 @@ class InboundEdge:
 
     def _ready_lanes(self) -> list[int]:
         ready = [i for i in self._plain_index if self._live[i] and self._lanes[i].has_data]
-        if self.buffered:
-            ready = [i for i, lane in enumerate(self._lanes) if self._live[i] and lane.has_data]
-        elif self._ring_index:
+        if self._ring_index:
             ready += [self._ring_index[k] for k in self._poller.ready_inputs()]
+        if self._early_count:
+            ready += [i for i, early in enumerate(self._early) if early and i not in ready]
         if len(ready) > 1:
             ready.sort()
             at = self._cursor
@@ -168,7 +155,8 @@ class InboundEdge:
     def _enable(self, lane: int) -> None:
         if lane in self._ring_index:
             consumer = self.consumers[self._ring_index.index(lane)]
-            consumer.enabled = self._live[lane] and not self._at_barrier[lane]
+            open_now = self._is_open or self.is_buffered
+            consumer.enabled = open_now and self._live[lane] and not self._at_barrier[lane]
 
     def _complete_barrier(self) -> Barrier | None:
         """Return the barrier when every live lane has brought it, and open the lanes again."""
@@ -201,9 +189,9 @@ class OrderedInboundEdge(InboundEdge):
 
     def drain(self, limit: int) -> tuple[list[Any] | None, Mark | None, bool]:
         moved = False
-        for i, lane in enumerate(self._lanes):
+        for i in range(len(self._lanes)):
             while self._live[i] and not self._heads[i]:
-                frame = lane.pull()
+                frame = self._pull(i)
                 if frame is None:
                     break
                 moved = True

@@ -103,7 +103,7 @@ class ProcessorTasklet:
         self._outbox.overdue = self._overdue if processor.is_cooperative else _never
         self._outbound = list(outbound)
         self._edges = sorted(inbound, key=lambda edge: edge.ordinal)
-        self._buffered = [edge for edge in inbound if edge.buffered]
+        self._buffered = [edge for edge in inbound if edge.is_buffered]
         self._groups = _by_priority(inbound)
         self._group: list[InboundEdge] = []
         self._cursor = 0

@@ -38,6 +38,7 @@ BLOCK_HEAD = struct.Struct("<BI")
 
 _PLAIN = frozenset((str, int, float, bytes, bool))
 """What msgpack brings back as it was; exact types only."""
+_SIZED = frozenset((str, bytes))
 _TEXT, _INTEGER = {str}, {int}
 _ARRAY_OF, _ARRAY_32 = struct.Struct(">BI"), 0xDD
 """The header of a msgpack array of up to 2**32 - 1 elements."""
@@ -197,7 +198,8 @@ class EntryCodec:
 
     def _stored(self, part: Any, blobs: list[bytes] | None) -> Any:
         """Return what msgpack encodes in place of a key (`blobs` is None then) or a value."""
-        if type(part) in _PLAIN:
+        kind = type(part)
+        if kind in _PLAIN and not (kind in _SIZED and blobs is not None and len(part) > INLINE_LIMIT):
             try:
                 plain = self._encode(part)
             except UNENCODABLE:

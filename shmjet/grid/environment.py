@@ -30,7 +30,7 @@ else:
 MAX_READERS = 1024
 """Read transactions open at the same time, over all processes; each takes 64 bytes of the lock file."""
 
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  # EIO: LMDB could write a part only
 
 
 class Environment:
@@ -112,6 +112,7 @@ class Environment:
             if self._env is not None:
                 self._env.close()
                 self._env = None
+                self.announced = memoryview(bytearray(8)).cast("Q")  # lets go of the mapping
 
     def forked(self) -> None:
         """Called in the child of a fork: what was opened belongs to the parent."""

@@ -102,7 +102,7 @@ class Table:
                     portion = [(prefix + key[4:], value) for key, value in portion]
                 before = self.env.entries(txn)
                 replaced: list[bytes] = []
-                if record.has_blobs:
+                if record.has_blobs or with_blobs:
                     replaced = [old for key, value in portion if (old := txn.replace(key, value)) is not None]
                 elif len(portion) == 1:
                     txn.put(*portion[0])

@@ -135,7 +135,7 @@ def cut_units(files: Iterable[tuple[str, int]], size: int) -> list[Unit]:
 
     Example:
         >>> [[tuple(segment) for segment in unit] for unit in cut_units([("a", 25), ("b", 3)], 10)]
-        [[('a', 0, 9, 25)], [('a', 9, 17, 25)], [('a', 17, 25, 25)], [('b', 0, 3, 3)]]
+        [[('a', 0, 9, 25)], [('a', 9, 18, 25)], [('a', 18, 25, 25)], [('b', 0, 3, 3)]]
     """
     large: list[Unit] = []
     small: list[tuple[str, int]] = []

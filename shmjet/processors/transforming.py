@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any
 
+from shmjet.core.inbox import Inbox
 from shmjet.core.processor import Processor
+from shmjet.processors import emission
 from shmjet.processors.bulk import ExpandingProcessor, Supply, TransformingProcessor
 from shmjet.processors.keying import KeyFn, keys_of, plain
 
@@ -19,6 +21,14 @@ def _callable(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
     if not callable(fn):
         raise TypeError(f"{name}: expected a function, got {type(fn).__name__}: {fn!r}")
     return fn
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Tell whether an error arose while results were drawn, and not deeper, in the user's function."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    return frame is not None and frame.tb_frame.f_globals.get("__name__") == emission.__name__
 
 
 class MapProcessor(TransformingProcessor):
@@ -53,6 +63,17 @@ class FlatMapProcessor(ExpandingProcessor):
     def expand(self, ordinal: int, items: list[Any]) -> Iterable[Any]:
         """Return all results; the function is called only as far as they are drawn."""
         return chain.from_iterable(map(self._fn, items))
+
+    def process(self, ordinal: int, inbox: Inbox) -> None:
+        """As `ExpandingProcessor`; says what is wrong when a result cannot be iterated over."""
+        try:
+            super().process(ordinal, inbox)
+        except TypeError as error:
+            if not (str(error).endswith("object is not iterable") and _is_ours(error)):
+                raise
+            raise TypeError(
+                f"flat_map: {error}; its function must return an iterable for every item, [] for none"
+            ) from error
 
 
 class MapStatefulProcessor(TransformingProcessor):

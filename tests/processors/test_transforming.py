@@ -95,6 +95,36 @@ def test_flat_map_refuses_none_among_the_results() -> None:
         driver.feed([1])
 
 
+def test_a_flat_map_function_that_returns_no_iterable_is_told_so() -> None:
+    driver = Driver(processors_of(processors.flat_map(lambda x: None))[0])  # type: ignore[arg-type, return-value]
+    with pytest.raises(TypeError, match="flat_map: 'NoneType' object is not iterable; its function must return"):
+        driver.feed([1])
+
+
+def test_a_type_error_in_a_flat_map_function_is_left_as_it_is() -> None:
+    def broken(item: int) -> list[int]:
+        return [*item]  # type: ignore[misc]
+
+    driver = Driver(processors_of(processors.flat_map(broken))[0])
+    with pytest.raises(TypeError, match=r"after \* must be an iterable|object is not iterable") as caught:
+        driver.feed([1])
+    assert caught.value.__cause__ is None
+
+
+def test_an_engine_that_measures_calls_sees_many_items_taken_in_each() -> None:
+    (processor,) = processors_of(processors.flat_map(lambda n: [n] * 10))
+    driver = Driver(processor)
+    inbox = TestInbox(*range(10_000))
+    calls_of_one = 0
+    while inbox:
+        before = len(inbox)
+        driver.call(processor.process, 0, inbox)
+        calls_of_one += before - len(inbox) <= 1 < before
+    assert driver.calls < 100
+    assert calls_of_one <= 8  # only while the sizes of pulls are being learned
+    assert len(driver.complete()) == 100_000
+
+
 def test_watermarks_stay_behind_what_came_before_them() -> None:
     verify_processor(processors.flat_map(lambda n: range(n))).inputs([3, Watermark(10), 2]).expect(
         [0, 1, 2, Watermark(10), 0, 1]

@@ -1,0 +1,62 @@
+"""The stored bytes, against docs/formats/grid.md."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from shmjet.core import keys
+from shmjet.grid import Grid, announcements, blobs, entries, layout
+from shmjet.grid.scan import pages
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "formats" / "grid.md").read_text()
+
+
+def row(name: str) -> str:
+    """Return the second column of the row of the page's tables that starts with `name`."""
+    found = re.search(rf"^\| {re.escape(name)} \| ([^|]*) \|", PAGE, re.MULTILINE)
+    assert found is not None, name
+    return found[1].strip().strip("`")
+
+
+def test_the_page_states_the_numbers_of_the_code() -> None:
+    assert row("version") == str(layout.VERSION)
+    assert row("longest name") == f"{layout.MAX_NAME} bytes"
+    assert row("longest key") == f"{layout.MAX_KEY} bytes"
+    assert row("inline limit") == f"{blobs.INLINE_LIMIT} bytes"
+    assert row("announcement spacing") == f"{announcements.SPACING} bytes"
+    for key, name in (
+        (layout.MAP_RECORD, "map record"),
+        (layout.LIST_RECORD, "list record"),
+        (layout.GARBAGE_RECORD, "garbage record"),
+        (layout.TYPE_RECORD, "type record"),
+        (layout.LAST_INCARNATION, "last incarnation"),
+    ):
+        assert row(name).split()[0] == key[4:].decode()
+        assert key[:4] == bytes(4)
+    assert row("pickle extension") == str(entries.PICKLE)
+    assert row("blob extension") == str(entries.BLOB)
+    assert row("columns block") == str(entries.COLUMNS_BLOCK)
+    assert row("pickle block") == str(entries.PICKLE_BLOCK)
+    assert row("blob block") == str(entries.BLOB_BLOCK)
+    assert row("map or list record") == f"{layout.RECORD.size} bytes"
+    assert row("block header") == f"{entries.BLOCK_HEAD.size} bytes"
+
+
+def test_the_tag_of_hashed_keys_is_no_tag_of_a_key() -> None:
+    tags = {value for name, value in vars(keys).items() if name.isupper() and isinstance(value, bytes)}
+    assert len(tags) > 10
+    assert layout.HASHED not in tags
+
+
+def test_an_entry_lies_where_the_page_says(grid: Grid) -> None:
+    jet = grid.get_map("m")
+    jet["jet"] = 5
+    table = jet._tables[keys.partition_id("jet") % 2]
+    with table.env.begin() as txn:
+        record = txn.get(b"\0\0\0\0m" + b"m")
+        assert record is not None
+        assert layout.Record.unpack(record) == layout.Record(1, 1, False)
+        key = record[:4] + keys.partition_id("jet").to_bytes(2, "big") + b"sjet"
+        assert txn.get(key) == b"\x92\xa3jet\x05"
+    assert [page.values for page in pages(table.env, table.record_key)] == [[b"\x92\xa3jet\x05"]]
