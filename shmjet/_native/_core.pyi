@@ -45,6 +45,16 @@ class Doorbell:
     """One sleeper's word in shared memory. Raises ValueError when used after close()."""
 
     def __new__(cls, buffer: Buffer, offset: int) -> Doorbell: ...
+    @classmethod
+    def of_owner(cls, buffer: Buffer, offset: int, bells: list[Doorbell], /) -> Doorbell:
+        """Return a bell that rings one of `bells`: the one whose index is in the 32-bit word at `offset` at that time."""
+
+    @property
+    def owner(self) -> int | None:
+        """That index; None for a bell of one process. Setting it is sequentially consistent."""
+
+    @owner.setter
+    def owner(self, value: int) -> None: ...
     def ring(self) -> None:
         """Wake the owner, or keep it from falling asleep, whatever the news."""
 

@@ -14,6 +14,14 @@ typedef struct {
 
 /* ---- Doorbell ---- */
 
+static void clear(Doorbell *self) {
+    self->is_open = 0;
+    self->bell = NULL;
+    self->owner = NULL;
+    self->targets = NULL;
+    self->target_count = 0;
+}
+
 static PyObject *doorbell_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"buffer", "offset", NULL};
     PyObject *buffer;
@@ -21,8 +29,7 @@ static PyObject *doorbell_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "On:Doorbell", names, &buffer, &offset)) return NULL;
     Doorbell *self = PyObject_New(Doorbell, type);
     if (!self) return NULL;
-    self->is_open = 0;
-    self->bell = NULL;
+    clear(self);
     uint8_t *memory;
     if (native_map(buffer, offset, DOORBELL_SIZE_BYTES, &self->view, &memory) < 0) {
         Py_DECREF((PyObject *)self);
@@ -34,9 +41,65 @@ static PyObject *doorbell_new(PyTypeObject *type, PyObject *args, PyObject *kwar
 }
 
 static void doorbell_release(Doorbell *self) {
-    self->bell = NULL;
+    for (uint32_t i = 0; i < self->target_count; i++) Py_DECREF((PyObject *)self->targets[i]);
+    PyMem_Free(self->targets);
     if (self->is_open) PyBuffer_Release(&self->view);
-    self->is_open = 0;
+    clear(self);
+}
+
+/* Doorbell.of_owner(buffer, offset, bells): the word at the offset says which of the bells it is. */
+static PyObject *doorbell_of_owner(PyObject *type, PyObject *args) {
+    PyObject *buffer, *bells;
+    Py_ssize_t offset;
+    if (!PyArg_ParseTuple(args, "OnO:of_owner", &buffer, &offset, &bells)) return NULL;
+    if (!PyList_Check(bells)) return PyErr_SetString(PyExc_TypeError, "of_owner() takes a list of Doorbell"), NULL;
+    Doorbell *self = PyObject_New(Doorbell, (PyTypeObject *)type);
+    if (!self) return NULL;
+    clear(self);
+    Py_ssize_t count = PyList_Size(bells);
+    self->targets = PyMem_Calloc(count ? (size_t)count : 1, sizeof *self->targets);
+    if (!self->targets) {
+        PyErr_NoMemory();
+        goto failed;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *bell = PyList_GetItem(bells, i);
+        if (Py_TYPE(bell) != (PyTypeObject *)type || ((Doorbell *)bell)->owner) {
+            PyErr_SetString(PyExc_TypeError, "of_owner() takes a list of Doorbell, each of one process");
+            goto failed;
+        }
+        Py_INCREF(bell);
+        self->targets[self->target_count++] = (Doorbell *)bell;
+    }
+    if (PyObject_GetBuffer(buffer, &self->view, PyBUF_WRITABLE) < 0) goto failed;
+    self->is_open = 1;
+    if (offset < 0 || offset % 4 || offset > self->view.len - 4) {
+        PyErr_Format(PyExc_ValueError, "there is no 32-bit word at %zd in a buffer of %zd bytes", offset, self->view.len);
+        goto failed;
+    }
+    self->owner = (_Atomic uint32_t *)(void *)((uint8_t *)self->view.buf + offset);
+    return (PyObject *)self;
+failed:
+    Py_DECREF((PyObject *)self);
+    return NULL;
+}
+
+static PyObject *doorbell_get_owner(Doorbell *self, void *closure) {
+    (void)closure;
+    if (!self->owner) Py_RETURN_NONE;
+    return PyLong_FromUnsignedLong(atomic_load_explicit(self->owner, memory_order_seq_cst));
+}
+
+static int doorbell_set_owner(Doorbell *self, PyObject *value, void *closure) {
+    (void)closure;
+    unsigned long owner = value ? PyLong_AsUnsignedLong(value) : 0;
+    if (PyErr_Occurred()) return -1;
+    if (!self->owner || !value || owner >= self->target_count) {
+        PyErr_SetString(PyExc_ValueError, "only a bell of of_owner() has an owner, and it is one of its bells");
+        return -1;
+    }
+    atomic_store_explicit(self->owner, (uint32_t)owner, memory_order_seq_cst);
+    return 0;
 }
 
 static void doorbell_dealloc(Doorbell *self) {
@@ -183,12 +246,14 @@ static PyMethodDef doorbell_methods[] = {
     {"ring", (PyCFunction)doorbell_ring, METH_NOARGS, "ring() -> None: wake the owner, whatever the news"},
     {"post", (PyCFunction)doorbell_post, METH_NOARGS, "post() -> None: count a command and ring"},
     {"close", (PyCFunction)doorbell_close, METH_NOARGS, "close() -> None: let go of the memory"},
+    {"of_owner", doorbell_of_owner, METH_VARARGS | METH_CLASS, "of_owner(buffer, offset, bells) -> Doorbell"},
     FAST("wait", doorbell_wait, "wait(pollers, seen_commands, spin_ns, timeout_ns) -> bool"),
     {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef doorbell_getset[] = {
     {"commands", (getter)doorbell_commands, NULL, "commands posted so far", NULL},
+    {"owner", (getter)doorbell_get_owner, (setter)doorbell_set_owner, "index of the bell that is rung now", NULL},
     {"sleeping", (getter)doorbell_sleeping, NULL, "whether the owner sleeps or is about to", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

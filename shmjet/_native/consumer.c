@@ -90,7 +90,9 @@ static PyObject *consumer_close(RingConsumer *self, PyObject *none) {
 /* Frees what has been read; wakes the producer if it waits for that. */
 static void give_back(RingConsumer *self) {
     self->is_holding = 0;
-    if (ring_release(&self->ring) && self->bell && self->bell->bell) bell_signal(self->bell->bell);
+    if (!ring_release(&self->ring)) return;
+    doorbell_t *bell = bell_of(self->bell);
+    if (bell) bell_signal(bell);
 }
 
 static PyObject *consumer_release(RingConsumer *self, PyObject *none) {

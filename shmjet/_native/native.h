@@ -28,12 +28,25 @@ typedef struct {
     object_layout_t layout;
 } native_state_t;
 
-typedef struct {
+/* Either one process' doorbell, or, with `owner`, that of whichever process the word in shared memory names. */
+typedef struct Doorbell {
     PyObject_HEAD
     Py_buffer view;
     int is_open;
-    doorbell_t *bell; /* NULL once closed */
+    doorbell_t *bell; /* NULL once closed, and with `owner` */
+    _Atomic uint32_t *owner;
+    struct Doorbell **targets;
+    uint32_t target_count;
 } Doorbell;
+
+/* The doorbell to ring now, or NULL. Who publishes and then reads the owner meets who writes the owner and then looks
+ * for what was published: both are sequentially consistent, so one of them sees the other. */
+static inline doorbell_t *bell_of(const Doorbell *self) {
+    if (!self) return NULL;
+    if (LIKELY(!self->owner)) return self->bell;
+    uint32_t owner = atomic_load_explicit(self->owner, memory_order_seq_cst);
+    return owner < self->target_count ? self->targets[owner]->bell : NULL;
+}
 
 typedef struct {
     PyObject_HEAD

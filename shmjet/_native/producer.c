@@ -85,9 +85,9 @@ static PyObject *producer_close(RingProducer *self, PyObject *none) {
 }
 
 static void publish(RingProducer *self, const ring_claim_t *claim, const record_header_t *header, uint64_t items) {
-    doorbell_t *bell = self->bell ? self->bell->bell : NULL;
-    ring_commit(&self->ring, claim, header, items, bell != NULL);
+    ring_commit(&self->ring, claim, header, items, self->bell != NULL);
     self->blocked = 0;
+    doorbell_t *bell = bell_of(self->bell);
     if (bell) bell_signal(bell);
 }
 
@@ -324,7 +324,7 @@ static PyObject *producer_hungry(RingProducer *self, void *closure) {
     (void)closure;
     if (producer_check(self) < 0) return NULL;
     if (ring_refresh(&self->ring) != RING_OK) return raise_corrupt(self->corrupt_error, "consumer"), NULL;
-    doorbell_t *bell = self->bell ? self->bell->bell : NULL;
+    doorbell_t *bell = bell_of(self->bell);
     return PyBool_FromLong(self->ring.head == self->ring.tail &&
                            (!bell || atomic_load_explicit(&bell->sleeping, memory_order_relaxed)));
 }

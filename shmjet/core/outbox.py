@@ -79,6 +79,11 @@ class Outbox:
         self._offered = 0
 
     @property
+    def high_water_marks(self) -> Sequence[int]:
+        """Items that each bucket takes before it refuses."""
+        return tuple(self._marks)
+
+    @property
     def bucket_count(self) -> int:
         """Number of outbound ordinals; with none, items offered to all (-1) are accepted and dropped."""
         return len(self._marks)

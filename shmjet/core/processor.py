@@ -48,6 +48,10 @@ class Processor:
 
     is_cooperative: bool = True
 
+    polls: bool = True
+    """Whether an overridden `try_process` must be called again though no item came. A processor that has nothing in
+    hand may set this to False for that time, and its worker can sleep until items arrive."""
+
     outbox: Outbox
     """Set by `init`."""
 

@@ -38,7 +38,7 @@ def make_failure(
         worker: index of the worker or carrier.
         hint: what the user may do about it.
     """
-    text = _one_text(error)
+    text = "\n".join([_one_text(error), *_notes(error)])
     return Failure(
         kind="error",
         vertex=vertex,
@@ -70,6 +70,11 @@ def _one_text(error: BaseException) -> str:
     if len(lines) > _MAX_TEXT_LINES:
         lines = [*lines[: _MAX_TEXT_LINES - 1], f"… ({len(lines) - _MAX_TEXT_LINES + 1} more lines)"]
     return "\n".join(lines)
+
+
+def _notes(error: BaseException) -> list[str]:
+    notes = getattr(error, "__notes__", ())
+    return [str(note)[:_MAX_TEXT] for note in notes][:_MAX_TEXT_LINES] if isinstance(notes, list) else []
 
 
 def _user_frames(error: BaseException) -> list[Frame]:

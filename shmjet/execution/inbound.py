@@ -15,7 +15,7 @@ from typing import Any
 
 from shmjet._native import Poller
 from shmjet.core import ShmjetError, WatermarkCoalescer
-from shmjet.ring.lane import LaneReader, RingLaneReader
+from shmjet.ring.lane import LaneReader, LocalLane, RingLaneReader
 from shmjet.ring.marks import DONE, Barrier, Mark, Watermark
 
 
@@ -66,6 +66,51 @@ class InboundEdge:
         self._is_open = is_open
         for i, consumer in zip(self._ring_index, self.consumers, strict=True):
             consumer.enabled = (is_open or self.is_buffered) and self._live[i] and not self._at_barrier[i]
+
+    def relink(self, lane: int, new: LaneReader) -> None:
+        """Go on with another lane from the same producer, after what the old one still holds."""
+        old = self._lanes[lane]
+        while (frame := old.pull()) is not None:
+            self._early[lane].append(frame)
+            self._early_count += 1
+        self._set_lanes([new if i == lane else other for i, other in enumerate(self._lanes)])
+
+    @property
+    def in_fragments(self) -> bool:
+        """Whether an item has come in part on one of the lanes."""
+        return any(isinstance(lane, RingLaneReader) and lane.in_fragments for lane in self._lanes)
+
+    def packed(self) -> dict[str, Any]:
+        """Return all that this edge knows, local lanes' contents included, for a twin whose lanes are all rings."""
+        early = []
+        for kept, lane in zip(self._early, self._lanes, strict=True):
+            early.append([*kept, *(lane.contents() if isinstance(lane, LocalLane) else ())])
+        return {
+            "early": early,
+            "live": self._live,
+            "at_barrier": self._at_barrier,
+            "barrier": self._barrier,
+            "coalescer": self._coalescer,
+            "cursor": self._cursor,
+            "received": self.received,
+            "batches": self.batches,
+            "top_watermark": self.top_watermark,
+        }
+
+    def unpack(self, packed: dict[str, Any]) -> None:
+        """Take over what a twin on another worker knew."""
+        self._early = [deque(frames) for frames in packed["early"]]
+        self._early_count = sum(map(len, self._early))
+        self._live = packed["live"]
+        self._live_count = sum(self._live)
+        self._at_barrier = packed["at_barrier"]
+        self._barrier = packed["barrier"]
+        self._coalescer = packed["coalescer"]
+        self._cursor = packed["cursor"]
+        self.received = packed["received"]
+        self.batches = packed["batches"]
+        self.top_watermark = packed["top_watermark"]
+        self.open(self._is_open)
 
     def soak(self) -> bool:
         """Empty the lanes of a buffered edge into memory, without a bound; True when anything was there."""
@@ -186,6 +231,13 @@ class OrderedInboundEdge(InboundEdge):
         self._key = key
         self._heads: list[list[Any]] = [[] for _ in lanes]
         self._last: list[list[Any]] = [[] for _ in lanes]
+
+    def packed(self) -> dict[str, Any]:
+        return {**super().packed(), "heads": self._heads, "last": self._last}
+
+    def unpack(self, packed: dict[str, Any]) -> None:
+        super().unpack(packed)
+        self._heads, self._last = packed["heads"], packed["last"]
 
     def drain(self, limit: int) -> tuple[list[Any] | None, Mark | None, bool]:
         moved = False

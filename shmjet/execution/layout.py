@@ -1,8 +1,8 @@
 """Where everything lies in the arena of one execution: a pure function of its `JobPlan`.
 
 The member and every worker compute the same layout from the same plan, so no offsets are sent. From the start of the
-arena: one page of header, a control block per carrier, a block of counters per processor, then the rings of all lanes
-that cross processes. `docs/formats/arena.md` has the offsets.
+arena: one page of header, a control block per carrier, a word per processor that says where it is, a block of counters
+per processor, then the rings of all lanes that cross processes or may come to. `docs/formats/arena.md` has the offsets.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from shmjet._native import RING_HEADER
+from shmjet.core.arrangement import isolated_consumers
 from shmjet.execution.control import BLOCK_SIZE
 from shmjet.execution.messages import EdgePlan, JobPlan
 
@@ -25,24 +26,45 @@ MAX_RING = 4 << 20
 """Data bytes of a ring lie between these, powers of two."""
 
 
-def is_ring_lane(plan: JobPlan, edge: EdgePlan, producer: int, consumer: int) -> bool:
-    """Say whether the lane between two processors crosses processes (or has to behave as if it did)."""
+def starts_as_ring(plan: JobPlan, edge: EdgePlan, producer: int, consumer: int) -> bool:
+    """Say whether the lane between two processors crosses processes from the start (or has to behave as if it did)."""
     at = plan.vertices[edge.source].endpoints[producer]
     to = plan.vertices[edge.destination].endpoints[consumer]
     return plan.force_rings or at != to
 
 
-def lane_pairs(plan: JobPlan, edge: EdgePlan) -> list[tuple[int, int]]:
-    """Return the (producer, consumer) pairs that an edge connects.
+def needs_ring(plan: JobPlan, edge: EdgePlan, producer: int, consumer: int) -> bool:
+    """Say whether a lane needs a ring now, or will when one of its ends is stolen."""
+    may_move = plan.vertices[edge.source].movable or plan.vertices[edge.destination].movable
+    return starts_as_ring(plan, edge, producer, consumer) or (plan.stealing and may_move)
 
-    All of them, but for isolated edges: there producer p feeds each consumer i with `i % up == p % down`
-    (Jet's ExecutionPlan).
+
+def lane_consumers(plan: JobPlan, edge: EdgePlan, producer: int) -> list[int]:
+    """Return the consumers that one producer of an edge is connected to, ascending.
+
+    All of them, but for isolated edges.
     """
-    up = plan.vertices[edge.source].parallelism
     down = plan.vertices[edge.destination].parallelism
     if edge.routing == "isolated":
-        return [(p, c) for p in range(up) for c in range(down) if c % up == p % down]
-    return [(p, c) for p in range(up) for c in range(down)]
+        return isolated_consumers(producer, plan.vertices[edge.source].parallelism, down)
+    return list(range(down))
+
+
+def lane_producers(plan: JobPlan, edge: EdgePlan, consumer: int) -> list[int]:
+    """Return the producers that one consumer of an edge is connected to, ascending."""
+    up = plan.vertices[edge.source].parallelism
+    if edge.routing == "isolated":
+        return [producer for producer in range(up) if consumer in lane_consumers(plan, edge, producer)]
+    return list(range(up))
+
+
+def lane_pairs(plan: JobPlan, edge: EdgePlan) -> list[tuple[int, int]]:
+    """Return the (producer, consumer) pairs that an edge connects."""
+    return [
+        (producer, consumer)
+        for producer in range(plan.vertices[edge.source].parallelism)
+        for consumer in lane_consumers(plan, edge, producer)
+    ]
 
 
 @dataclass(frozen=True)
@@ -51,12 +73,14 @@ class ArenaLayout:
 
     `rings` maps (edge index, producer, consumer) to the offset of the ring's control block; lanes that stay within
     one worker are not in it. `carriers` are the offsets of the carriers' control blocks.
-    `counters` maps (vertex index, processor) to its counter block.
+    `counters` maps (vertex index, processor) to its counter block, `owners` to the 32-bit word that says in which
+    process it is.
     """
 
     size: int
     ring_capacity: int
     carriers: list[int]
+    owners: dict[tuple[int, int], int]
     counters: dict[tuple[int, int], int]
     rings: dict[tuple[int, int, int], int] = field(repr=False)
 
@@ -81,6 +105,12 @@ def lay_out(plan: JobPlan) -> ArenaLayout:
     for _ in range(plan.carrier_count):
         carriers.append(offset)
         offset += BLOCK_SIZE
+    owners = {}
+    for v, vertex in enumerate(plan.vertices):
+        for p in range(vertex.parallelism):
+            owners[v, p] = offset
+            offset += 4
+    offset = _align(offset, 64)
     counters = {}
     for v, vertex in enumerate(plan.vertices):
         size = counters_size(vertex.inbound, vertex.outbound)
@@ -91,7 +121,7 @@ def lay_out(plan: JobPlan) -> ArenaLayout:
         (e, p, c)
         for e, edge in enumerate(plan.edges)
         for p, c in lane_pairs(plan, edge)
-        if is_ring_lane(plan, edge, p, c)
+        if needs_ring(plan, edge, p, c)
     ]
     capacity = ring_capacity(plan.ring_memory, len(crossing))
     offset = _align(offset, 4096)
@@ -99,7 +129,7 @@ def lay_out(plan: JobPlan) -> ArenaLayout:
     for key in crossing:
         rings[key] = offset
         offset += RING_HEADER + capacity
-    return ArenaLayout(_align(offset, 4096), capacity, carriers, counters, rings)
+    return ArenaLayout(_align(offset, 4096), capacity, carriers, owners, counters, rings)
 
 
 def _align(offset: int, to: int) -> int:

@@ -13,7 +13,8 @@ import msgspec
 class VertexPlan(msgspec.Struct, frozen=True, array_like=True):
     """One vertex on one member.
 
-    `endpoints[i]` is where processor `i` runs: a worker's index, or `worker_count + k` for the k-th carrier.
+    `endpoints[i]` is where processor `i` starts: a worker's index, or `worker_count + k` for the k-th carrier.
+    `movable` says whether its processors may be stolen by other workers.
     """
 
     name: str
@@ -21,6 +22,7 @@ class VertexPlan(msgspec.Struct, frozen=True, array_like=True):
     endpoints: list[int]
     inbound: int
     outbound: int
+    movable: bool
 
 
 class EdgePlan(msgspec.Struct, frozen=True, array_like=True):
@@ -48,6 +50,7 @@ class JobPlan(msgspec.Struct, frozen=True, array_like=True):
     ring_memory: int
     partition_count: int
     force_rings: bool
+    stealing: bool
 
 
 class Deploy(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -12,10 +12,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from shmjet._native import index_of_special, split
+from shmjet._native import RingProducer, index_of_special, split
 from shmjet.core import PartitionError
 from shmjet.core.keys import canonical_bytes
-from shmjet.ring.lane import LaneWriter
+from shmjet.ring.lane import LaneWriter, RingLaneWriter
 from shmjet.ring.marks import Mark, Watermark
 
 
@@ -30,6 +30,13 @@ class Router(Protocol):
 
     def flush(self) -> bool:
         """Push what the lanes take now; True when the whole run has left."""
+
+    def replace(self, old: LaneWriter, new: LaneWriter) -> None:
+        """Go on with another lane to the same consumer."""
+
+
+def _replaced(lanes: Sequence[LaneWriter], old: LaneWriter, new: LaneWriter) -> list[LaneWriter]:
+    return [new if lane is old else lane for lane in lanes]
 
 
 class Outbound:
@@ -55,6 +62,17 @@ class Outbound:
     def moved(self) -> int:
         """A number that grows whenever anything was handed over."""
         return self._router.moved + self._marked
+
+    @property
+    def producers(self) -> list[RingProducer]:
+        """The writing ends of its ring lanes, to be polled for room."""
+        return [lane.producer for lane in self._lanes if isinstance(lane, RingLaneWriter)]
+
+    def replace(self, old: LaneWriter, new: LaneWriter) -> None:
+        """Go on with another lane to the same consumer; what `old` has accepted is the consumer's."""
+        self._lanes = _replaced(self._lanes, old, new)
+        self._mark_lanes = _replaced(self._mark_lanes, old, new)
+        self._router.replace(old, new)
 
     def add(self, items: list[Any]) -> None:
         """Queue a bucket; the list is now the router's."""
@@ -108,33 +126,45 @@ class UnicastRouter:
     ones.
     """
 
-    __slots__ = ("_cursor", "_deal", "_far", "_items", "_near", "_pos", "_stuck", "moved")
+    __slots__ = ("_always_deal", "_cursor", "_far", "_items", "_lanes", "_near", "_pos", "_started", "_stuck", "moved")
 
     def __init__(self, lanes: Sequence[LaneWriter], *, deal: bool) -> None:
-        near = [lane for lane in lanes if lane.is_local]
-        self._deal = deal or not near
-        self._near = list(lanes) if self._deal else near
-        self._far = [] if self._deal else [lane for lane in lanes if not lane.is_local]
+        self._always_deal = deal
+        self._set_lanes(lanes)
         self._items: list[Any] = []
         self._pos = 0
-        self._cursor = 0
         self._stuck = False
+        self._started: LaneWriter | None = None
         self.moved = 0
+
+    def _set_lanes(self, lanes: Sequence[LaneWriter]) -> None:
+        self._lanes = list(lanes)
+        near = [lane for lane in lanes if lane.is_local]
+        deal = self._always_deal or not near
+        self._near = self._lanes if deal else near
+        self._far = [] if deal else [lane for lane in lanes if not lane.is_local]
+        self._cursor = 0
+
+    def replace(self, old: LaneWriter, new: LaneWriter) -> None:
+        self._set_lanes(_replaced(self._lanes, old, new))
 
     def start(self, items: list[Any]) -> None:
         self._items = items
         self._pos = 0
 
     def flush(self) -> bool:
-        left = len(self._items) - self._pos
-        if not left:
+        if self._pos == len(self._items):
             return True
         before = self._pos
-        if self._spread(self._near):
+        if self._started is not None and not self._push(self._started, 1) and self._pos == before:
+            return False
+        if self._pos == len(self._items) or self._spread(self._near):
             return True
         for lane in self._far:
             if (self._stuck or lane.hungry) and self._push(lane, len(self._items) - self._pos):
                 return True
+            if self._started is not None:
+                return False
         self._stuck = self._pos == before
         return False
 
@@ -149,6 +179,8 @@ class UnicastRouter:
             before = self._pos
             if self._push(lane, share):
                 return True
+            if self._started is not None:
+                return False
             full = full + 1 if self._pos == before else 0
         return False
 
@@ -160,6 +192,7 @@ class UnicastRouter:
             accepted = lane.push(items, pos)
         self._pos = pos + accepted
         self.moved += accepted
+        self._started = lane if lane.in_fragments else None
         if self._pos == len(items):
             self._items, self._pos = [], 0
             return True
@@ -194,6 +227,10 @@ class PartitionedRouter:
         self._edge = edge
         self._pending: list[tuple[LaneWriter, list[Any], int]] = []
         self.moved = 0
+
+    def replace(self, old: LaneWriter, new: LaneWriter) -> None:
+        self._lanes = _replaced(self._lanes, old, new)
+        self._pending = [(new if lane is old else lane, share, pos) for lane, share, pos in self._pending]
 
     def start(self, items: list[Any]) -> None:
         keys = items if self._key_fn is None else list(map(self._key_fn, items))
@@ -246,6 +283,10 @@ class BroadcastRouter:
         self._items: list[Any] = []
         self._pending: list[tuple[LaneWriter, int]] = []
         self.moved = 0
+
+    def replace(self, old: LaneWriter, new: LaneWriter) -> None:
+        self._lanes = _replaced(self._lanes, old, new)
+        self._pending = [(new if lane is old else lane, pos) for lane, pos in self._pending]
 
     def start(self, items: list[Any]) -> None:
         self._items = items

@@ -14,18 +14,20 @@ import inspect
 
 import msgspec
 
-from shmjet.core import DAG, Processor, ProcessorMetaSupplier, ProcessorSupplier, Vertex
+from shmjet.core import DAG, Processor, ProcessorMetaSupplier, Vertex
 from shmjet.execution.messages import EdgePlan, JobPlan, VertexPlan
 
 
 class VertexShape(msgspec.Struct, frozen=True, array_like=True):
-    """What planning needs to know of a vertex; `cooperative` is None when only an instance could tell."""
+    """What planning needs to know of a vertex; `cooperative` is None when only an instance could tell,
+    `movable` when nothing was declared."""
 
     name: str
     local_parallelism: int
     preferred_parallelism: int
     cooperative: bool | None
     has_meta: bool
+    movable: bool | None
 
 
 class JobShape(msgspec.Struct, frozen=True, array_like=True):
@@ -37,12 +39,16 @@ class JobShape(msgspec.Struct, frozen=True, array_like=True):
 
 def cooperative_of(supplier: object) -> bool | None:
     """Return what a supplier says of its processors without making one: a class' or the supplier's attribute."""
-    declared = inspect.getattr_static(supplier, "is_cooperative", None)
+    return _declared(supplier, "is_cooperative")
+
+
+def _declared(supplier: object, name: str) -> bool | None:
+    declared = inspect.getattr_static(supplier, name, None)
     if isinstance(declared, bool):
         return declared
     if isinstance(supplier, type) and issubclass(supplier, Processor):
         return None  # a property: only an instance knows
-    value = None if declared is None else getattr(supplier, "is_cooperative", None)
+    value = None if declared is None else getattr(supplier, name, None)
     return value if isinstance(value, bool) else None
 
 
@@ -62,6 +68,7 @@ def describe(dag: DAG) -> JobShape:
             vertex.preferred_local_parallelism,
             cooperative_of(vertex.supplier),
             isinstance(vertex.supplier, ProcessorMetaSupplier),
+            _declared(vertex.supplier, "movable"),
         )
         for vertex in order
     ]
@@ -104,6 +111,7 @@ def make_plan(
     partition_count: int,
     offset: int = 0,
     force_rings: bool = False,
+    stealing: bool = False,
 ) -> JobPlan:
     """Decide parallelism and placement.
 
@@ -111,12 +119,16 @@ def make_plan(
         non_cooperative: indexes of the vertices whose processors get a carrier each.
         offset: the worker on which processor 0 of every vertex starts.
         force_rings: let no lane be local (a setting for debugging).
+        stealing: let workers take over tasklets of others, which needs a ring for every lane that may cross then.
     """
     inbound = [0] * len(shape.vertices)
     outbound = [0] * len(shape.vertices)
+    isolated = set()
     for edge in shape.edges:
         inbound[edge.destination] += 1
         outbound[edge.source] += 1
+        if edge.routing == "isolated":
+            isolated |= {edge.source, edge.destination}
     vertices = []
     carriers = 0
     for v, vertex in enumerate(shape.vertices):
@@ -126,10 +138,11 @@ def make_plan(
             carriers += parallelism
         else:
             endpoints = [(i + offset) % worker_count for i in range(parallelism)]
-        vertices.append(VertexPlan(vertex.name, parallelism, endpoints, inbound[v], outbound[v]))
-    return JobPlan(vertices, shape.edges, worker_count, carriers, ring_memory, partition_count, force_rings)
-
-
-def is_supplier_with_lifecycle(supplier: object) -> bool:
-    """Say whether a vertex' supplier is a `ProcessorSupplier`, whose `init` and `close` have to be called."""
-    return isinstance(supplier, ProcessorSupplier)
+        inner = inbound[v] > 0 and outbound[v] > 0
+        movable = inner if vertex.movable is None else vertex.movable
+        movable = movable and v not in non_cooperative and v not in isolated
+        vertices.append(VertexPlan(vertex.name, parallelism, endpoints, inbound[v], outbound[v], movable))
+    may_steal = stealing and worker_count > 1 and any(vertex.movable for vertex in vertices)
+    return JobPlan(
+        vertices, shape.edges, worker_count, carriers, ring_memory, partition_count, force_rings, may_steal
+    )

@@ -21,6 +21,7 @@ from shmjet.execution import counters as words
 from shmjet.execution.counters import NO_WATERMARK, ProcessorCounters
 from shmjet.execution.inbound import InboundEdge
 from shmjet.execution.outbound import Outbound
+from shmjet.ring.lane import LaneReader, LaneWriter
 from shmjet.ring.marks import DONE, IDLE, Barrier, Mark
 
 TARGET_NS = 1_000_000
@@ -31,6 +32,27 @@ PATIENCE_NS = 50_000_000
 """How long a callback may go on offering items beyond what fits `TARGET_NS`; then the outbox refuses."""
 MAX_BATCH = 1 << 16
 """Most items given to one `process` call."""
+
+
+_MOVING = (
+    "_aligned",
+    "_barrier",
+    "_busy_ns",
+    "_calls",
+    "_coalescer",
+    "_cursor",
+    "_emit_limit",
+    "_inbox_limit",
+    "_mark",
+    "_mark_edge",
+    "_process_limit",
+    "_received",
+    "_received_batches",
+    "_slow_calls",
+    "_watermark",
+    "state",
+)
+"""Fields that move as they are."""
 
 
 class State(enum.IntEnum):
@@ -72,10 +94,9 @@ class ProcessorTasklet:
     Args:
         processor: driven by this tasklet alone.
         context: passed to its `init`.
+        outbox: passed to its `init`.
         inbound: its inbound edges, one per ordinal.
         outbound: its outbound ordinals in order.
-        high_water_marks: per outbound ordinal, in items.
-        poller: over all its ring lanes.
         counters: where its metrics go.
         clock: nanoseconds, monotonic.
     """
@@ -84,22 +105,20 @@ class ProcessorTasklet:
         self,
         processor: Processor,
         context: ProcessorContext,
+        outbox: Outbox,
         inbound: Sequence[InboundEdge],
         outbound: Sequence[Outbound],
-        high_water_marks: Sequence[int],
-        poller: Poller,
         counters: ProcessorCounters,
         clock: Callable[[], int] = perf_counter_ns,
     ) -> None:
         self.processor = processor
         self.context = context
-        self.poller = poller
         self.counters = counters
         self.dirty = True
         self.polling = False
         self._clock = clock
         self._inbox = Inbox()
-        self._outbox = Outbox(high_water_marks)
+        self._outbox = outbox
         self._outbox.overdue = self._overdue if processor.is_cooperative else _never
         self._outbound = list(outbound)
         self._edges = sorted(inbound, key=lambda edge: edge.ordinal)
@@ -120,7 +139,7 @@ class ProcessorTasklet:
         self._progress = False
         self._closed = False
         self._inbox_limit = AdaptiveLimit(MAX_BATCH)
-        most = max(high_water_marks, default=MAX_BATCH)
+        most = max(outbox.high_water_marks, default=MAX_BATCH)
         self._emit_limit = AdaptiveLimit(most)
         self._process_limit = AdaptiveLimit(most)
         self._begun_ns = 0
@@ -138,7 +157,13 @@ class ProcessorTasklet:
             State.EMIT_DONE_ITEM: self._emit_done_item,
         }
         self.state = State.NULLARY_PROCESS
+        self.poller = self._new_poller()
         self._open_next_group()
+
+    def _new_poller(self) -> Poller:
+        consumers = [consumer for edge in self._edges for consumer in edge.consumers]
+        producers = [producer for out in self._outbound for producer in out.producers]
+        return Poller(consumers, producers)
 
     # -- life ---------------------------------------------------------------------------------------------------
 
@@ -196,6 +221,66 @@ class ProcessorTasklet:
             and not self._inbox
             and self._batch_pos >= len(self._batch)
         )
+
+    # -- moving to another worker -------------------------------------------------------------------------------
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing of it is half done, so that it may move: all output has left, no item is in fragments."""
+        return (
+            not self._unflushed
+            and not self._outbox.has_unfinished_item
+            and not self._closed
+            and self.state is not State.END
+            and not any(edge.in_fragments for edge in self._edges)
+        )
+
+    @property
+    def busy_ns(self) -> int:
+        """Nanoseconds spent in the processor so far."""
+        return self._busy_ns
+
+    def packed(self) -> dict[str, Any]:
+        """Return all that a twin on another worker needs to go on; only while it `is_at_rest`."""
+        plain = {name: getattr(self, name) for name in _MOVING}
+        plain["_inbox"] = list(self._inbox)
+        plain["_batch"], plain["_batch_pos"] = self._batch[self._batch_pos :], 0
+        plain["_edge"] = None if self._edge is None else self._edge.ordinal
+        plain["_group"] = [edge.ordinal for edge in self._group]
+        plain["_groups"] = [[edge.ordinal for edge in group] for group in self._groups]
+        plain["edges"] = [edge.packed() for edge in self._edges]
+        plain["emitted"] = [out.emitted for out in self._outbound]
+        return plain
+
+    def unpack(self, packed: dict[str, Any]) -> None:
+        """Go on where a twin on another worker stopped; instead of `init`."""
+        packed = dict(packed)
+        for edge, state in zip(self._edges, packed.pop("edges"), strict=True):
+            edge.unpack(state)
+        for out, emitted in zip(self._outbound, packed.pop("emitted"), strict=True):
+            out.emitted = emitted
+        inbox, ordinal = packed.pop("_inbox"), packed.pop("_edge")
+        self._inbox.fill(inbox)
+        self._edge = None if ordinal is None else self._edges[ordinal]
+        self._group = [self._edges[ordinal] for ordinal in packed.pop("_group")]
+        self._groups = [[self._edges[ordinal] for ordinal in group] for group in packed.pop("_groups")]
+        for name, value in packed.items():
+            setattr(self, name, value)
+        for edge in self._edges:
+            edge.open(edge in self._group and edge.ordinal not in self._aligned)
+        self.dirty = True
+
+    def relink_output(self, ordinal: int, old: LaneWriter, new: LaneWriter) -> None:
+        """Go on with another lane to a consumer that moves away."""
+        self._outbound[ordinal].replace(old, new)
+        self.poller = self._new_poller()
+        self.dirty = True
+
+    def relink_input(self, ordinal: int, lane: int, new: LaneReader) -> None:
+        """Go on with another lane from a producer that moves away, after what the old one holds."""
+        self._edges[ordinal].relink(lane, new)
+        self.poller = self._new_poller()
+        self.dirty = True
 
     # -- output -------------------------------------------------------------------------------------------------
 
@@ -262,7 +347,7 @@ class ProcessorTasklet:
         elif not self._group:
             self._enter(State.COMPLETE)
         elif self._has_nullary:
-            self.polling = not self._progress
+            self.polling = not self._progress and self.processor.polls
             self.state = State.NULLARY_PROCESS
 
     def _process(self) -> None:

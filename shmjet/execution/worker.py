@@ -21,7 +21,7 @@ from shmjet.execution import control
 from shmjet.execution.channel import Channel, ChannelClosed
 from shmjet.execution.child import flush_output
 from shmjet.execution.control import WorkerControl
-from shmjet.execution.deployment import Deployment, SharedMemory
+from shmjet.execution.deployment import Deployment
 from shmjet.execution.failure import make_failure
 from shmjet.execution.messages import (
     Cancel,
@@ -39,6 +39,7 @@ from shmjet.execution.messages import (
     WorkerSettings,
 )
 from shmjet.execution.probing import Probing
+from shmjet.execution.shared_memory import SharedMemory
 from shmjet.execution.tasklet import ProcessorTasklet
 
 _LONGEST_SLEEP_NS = 1_000_000_000

@@ -37,10 +37,23 @@ class BlobStore:
 
     Args:
         folder: an existing folder on the same file system as the store.
+        reserve: a file that only takes up room, for `give_up_reserve`.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, reserve: Path) -> None:
         self.folder = folder
+        self._reserve = reserve
+
+    def give_up_reserve(self) -> bool:
+        """Make a little room on a full file system, once in a store's life; False when that has been done before.
+
+        LMDB never overwrites, so deleting entries takes a few new pages before it frees many old ones.
+        """
+        try:
+            self._reserve.unlink()
+        except FileNotFoundError:
+            return False
+        return True
 
     def write(self, parts: Sequence[Buffer]) -> bytes:
         """Write the buffers and return the name of the new file.

@@ -308,16 +308,32 @@ class IMap(MutableMapping[K, V]):
             self._codec.blobs.delete(blobs)
             raise
         heads = self._prefixes()
-        per_table: list[list[Entry]] = [[] for _ in self._tables]
-        add = [per_table[partition % len(per_table)].append for partition in range(self._codec.partition_count)]
+        per_partition: list[list[Entry]] = [[] for _ in heads]
+        add = [entries.append for entries in per_partition]
         for partition, tail, value in zip(partitions, tagged, stored, strict=True):
             add[partition]((heads[partition] + tail, value))
+        per_table: list[list[Entry]] = [[] for _ in self._tables]
+        for partition, entries in enumerate(per_partition):
+            entries.sort(key=_first)  # neighbours share pages; stable, so of equal keys the last one stays last
+            per_table[partition % len(per_table)] += entries
         first = os.getpid() % len(per_table)  # so that writers do not follow each other from lock to lock
         for index in (*range(first, len(per_table)), *range(first)):
             entries = per_table[index]
             if entries:
-                entries.sort(key=_first)  # neighbours share pages; stable, so of equal keys the last one stays last
-                self._tables[index].write(entries, with_blobs=bool(blobs))
+                try:
+                    self._tables[index].write(entries, with_blobs=bool(blobs))
+                except BaseException:
+                    if blobs:
+                        self._discard_unwritten(per_table)
+                    raise
+
+    def _discard_unwritten(self, per_table: list[list[Entry]]) -> None:
+        """Delete the blobs of those entries that did not get into the store."""
+        for table, entries in zip(self._tables, per_table, strict=True):
+            for key, value in entries:
+                names = self._codec.blobs_of(value)
+                if names and table.find(key[4:]) != value:
+                    self._codec.blobs.delete(names)
 
     def _prefixes(self) -> list[bytes]:
         """Return the first bytes of the keys of each partition, as of the last write; `write` mends outdated ones."""

@@ -22,6 +22,8 @@ VERSION = 1
 LAYOUT_FILE = "grid.json"
 BLOB_FOLDER = "blobs"
 ANNOUNCEMENTS_FILE = "commits"
+RESERVE_FILE, RESERVE_SIZE = "reserve", 1 << 20
+"""Room that is given up when the file system is full and somebody clears a map."""
 
 CATALOGUE = b"\x00\x00\x00\x00"
 """Incarnation 0: the records that describe an environment itself. Data starts at incarnation 1."""

@@ -20,7 +20,17 @@ from shmjet.grid.environment import Environment, Transaction
 from shmjet.grid.errors import GridError
 from shmjet.grid.ilist import IList
 from shmjet.grid.imap import IMap
-from shmjet.grid.layout import ANNOUNCEMENTS_FILE, BLOB_FOLDER, LIST_RECORD, MAP_RECORD, TYPE_RECORD, Layout, record_key
+from shmjet.grid.layout import (
+    ANNOUNCEMENTS_FILE,
+    BLOB_FOLDER,
+    LIST_RECORD,
+    MAP_RECORD,
+    RESERVE_FILE,
+    RESERVE_SIZE,
+    TYPE_RECORD,
+    Layout,
+    record_key,
+)
 from shmjet.grid.pickles import ObjectCodec
 from shmjet.grid.table import NamesIn, Table, garbage, sweep
 
@@ -73,7 +83,9 @@ class Grid:
             env = Environment(place, map_size, announcements.of(index))
             env.open()
             env.close()
-            _reserve(place / "lock.mdb")
+            _reserve(place / "lock.mdb", (place / "lock.mdb").stat().st_size)
+        (folder / RESERVE_FILE).touch(mode=0o600)
+        _reserve(folder / RESERVE_FILE, RESERVE_SIZE)
         layout.write(folder)
 
     @staticmethod
@@ -179,7 +191,7 @@ class _Opened:
         self.folder = folder
         self.layout = layout
         self.users = 0
-        self.blobs = BlobStore(folder / BLOB_FOLDER)
+        self.blobs = BlobStore(folder / BLOB_FOLDER, folder / RESERVE_FILE)
         objects = ObjectCodec(INLINE_LIMIT, self._load_class, self._keep_class)
         self.codec = EntryCodec(objects, self.blobs, layout.partition_count)
         announcements = Announcements(folder / ANNOUNCEMENTS_FILE, layout.environments)
@@ -229,10 +241,13 @@ class _Opened:
         self._environments[0].write(work, "a class")
 
 
-def _reserve(path: Path) -> None:
-    """Give a lock file its pages now: it is mapped for writing, and a page that a full /dev/shm lacks is a SIGBUS."""
-    with path.open("r+b") as file:
-        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+def _reserve(path: Path, size: int) -> None:
+    """Give a file its pages now. Lock files are mapped for writing: a page that a full /dev/shm lacks is a SIGBUS."""
+    try:
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, size)
+    except OSError as error:
+        raise GridError(f"no room for an empty store of maps and lists in {path.parent}: {error}") from error
 
 
 def _after_fork() -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 
 from shmjet.grid.blobs import BlobStore
 from shmjet.grid.environment import Environment, Transaction
+from shmjet.grid.errors import GridFullError
 from shmjet.grid.layout import (
     GARBAGE_RECORD,
     INCARNATION,
@@ -169,16 +170,27 @@ class Table:
         self.env.write(work, self.label)
 
     def drop(self, *, keep_name: bool) -> None:
-        """Remove all entries at once, and the record too unless `keep_name`; then sweep what is left of them."""
+        """Remove all entries at once, and the record too unless `keep_name`; then sweep what is left of them.
 
+        Works on a full file system too, see `BlobStore.give_up_reserve`.
+        """
+        try:
+            self._drop(keep_name)
+        except GridFullError:
+            if not self._blobs.give_up_reserve():
+                raise
+            self._drop(keep_name)
+            for prefix, kind in garbage(self.env):
+                if kind in (b"", self._kind()):
+                    sweep(self.env, prefix, self._blobs, self._names_in)
+
+    def _drop(self, keep_name: bool) -> None:
         def work(txn: Transaction) -> bytes | None:
             found = txn.get(self.record_key)
             if found is None:
                 return None
             record = Record.unpack(found)
-            is_map = self.record_key.startswith(MAP_RECORD)
-            kind = b"" if not record.has_blobs else b"m" if is_map else b"l"
-            txn.put(GARBAGE_RECORD + found[:4], kind)
+            txn.put(GARBAGE_RECORD + found[:4], self._kind() if record.has_blobs else b"")
             if keep_name:
                 txn.put(self.record_key, Record(_next_incarnation(txn)).pack())
             else:
@@ -188,6 +200,9 @@ class Table:
         prefix = self.env.write(work, self.label)
         if prefix is not None:
             sweep(self.env, prefix, self._blobs, self._names_in)
+
+    def _kind(self) -> bytes:
+        return b"m" if self.record_key.startswith(MAP_RECORD) else b"l"
 
     def _record(self, txn: Transaction) -> Record:
         found = txn.get(self.record_key)

@@ -72,6 +72,7 @@ class WriteProcessor(BulkProcessor):
     def __init__(self) -> None:
         self._buffer: list[Any] = []
         self._due = 0.0
+        self.polls = False
 
     def write(self, items: list[Any]) -> None:
         """Write a list."""
@@ -82,6 +83,7 @@ class WriteProcessor(BulkProcessor):
         buffer = self._buffer
         if not buffer:
             self._due = monotonic() + WRITE_DELAY
+            self.polls = True
         buffer += inbox.take(WRITE_BATCH - len(buffer))
         if len(buffer) >= WRITE_BATCH:
             self._flush()
@@ -105,6 +107,7 @@ class WriteProcessor(BulkProcessor):
     def _flush(self) -> None:
         if self._buffer:
             items, self._buffer = self._buffer, []
+            self.polls = False
             self.write(items)
 
 

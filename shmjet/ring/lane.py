@@ -30,6 +30,11 @@ class LaneWriter(Protocol):
         """Whether the lane is empty and its reader has nothing else to do, as far as this end can see."""
         ...
 
+    @property
+    def in_fragments(self) -> bool:
+        """Whether a part of an item has been written, so that the same item should be offered here again."""
+        ...
+
     def push(self, items: list[Any], start: int = 0) -> int:
         """Accept as many of items[start:] as there is room for, in order; returns how many. The list is not kept."""
         ...

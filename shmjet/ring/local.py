@@ -30,6 +30,7 @@ class LocalLane:
     __slots__ = ("_chunks", "_queued", "on_pull", "on_push", "queue_size")
 
     is_local = True
+    in_fragments = False
 
     def __init__(self, queue_size: int) -> None:
         if queue_size < 1:
@@ -74,6 +75,10 @@ class LocalLane:
         if self.on_push is not None:
             self.on_push()
         return True
+
+    def contents(self) -> list[list[Any] | Mark]:
+        """Return the chunks and marks in the lane without taking them out."""
+        return list(self._chunks)
 
     def pull(self) -> list[Any] | Mark | None:
         """Take the next chunk or mark; the list is the caller's."""

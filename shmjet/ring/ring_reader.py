@@ -62,6 +62,11 @@ class RingLaneReader:
         return self.consumer.has_data
 
     @property
+    def in_fragments(self) -> bool:
+        """Whether a part of an item has been read and the rest is still to come."""
+        return self._assembly is not None
+
+    @property
     def queued_items(self) -> int:
         """Items in the lane."""
         return self.consumer.queued_items

@@ -75,6 +75,11 @@ class RingLaneWriter:
         return self.producer.hungry
 
     @property
+    def in_fragments(self) -> bool:
+        """Whether a part of an item has been written and the rest has to follow."""
+        return self._partial is not None and self._partial.begun
+
+    @property
     def queue_size(self) -> int:
         """Items that may be in the lane at once."""
         return self.producer.queue_size

@@ -218,8 +218,14 @@ def test_a_full_file_system_is_an_error_and_leaves_the_store_whole(folder: Path)
             jet.put_all((i, "x" * 1000) for i in range(100_000))
         with pytest.raises(GridFullError, match="value of"):
             jet["large"] = "x" * (2 << 20)
-        assert jet["first"] == 1
+        with pytest.raises(GridFullError, match="map 'm'"):
+            jet.put_all((-i, "x" * 65_000 if i % 100 else "y" * 70_000) for i in range(1, 200))
+        assert all(jet[key] == value for key, value in jet.items())
+        jet["first"] = 1
+        large = [value for value in jet.values() if isinstance(value, str) and len(value) == 70_000]
+        assert len(list((folder / "blobs").iterdir())) == len(large)
         assert len(jet) == len(list(jet.items()))
+        jet.clear()
 
     assert in_processes(folder, work, 1) == [0]
     with Grid.open(folder) as grid:

@@ -1,0 +1,213 @@
+"""The lanes and tasklets of one execution in one process, and how a tasklet is taken out of them or fitted in.
+
+A lane between two processors that started on the same worker is local. When one of them moves to another worker, the
+lane becomes a ring, for good: its ring lies ready in the arena. Both of its ends are in this process at that moment and
+nothing else runs here, so the switch is a plain assignment: the end that stays gets the ring's end, and what the deque
+still holds goes with whoever consumes it, before anything that comes by the ring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from shmjet._native import Doorbell, RingConsumer, RingProducer
+from shmjet.core import Edge, Outbox, Processor, ProcessorContext
+from shmjet.core.arrangement import local_table
+from shmjet.core.keys import partition_id
+from shmjet.execution.control import BLOCK_SIZE
+from shmjet.execution.counters import ProcessorCounters
+from shmjet.execution.inbound import InboundEdge, OrderedInboundEdge
+from shmjet.execution.layout import ArenaLayout, lane_consumers, lane_producers, starts_as_ring
+from shmjet.execution.messages import EdgePlan, JobPlan
+from shmjet.execution.outbound import Outbound, Router, make_router
+from shmjet.execution.shared_memory import SharedMemory
+from shmjet.execution.tasklet import ProcessorTasklet
+from shmjet.ring.lane import LaneReader, LaneWriter, LocalLane, RingLaneReader, RingLaneWriter
+
+Place = tuple[int, int]
+"""A processor: index of its vertex in the plan, and its own."""
+LaneKey = tuple[int, int, int]
+"""A lane: index of its edge in the plan, producer, consumer."""
+
+
+class Wiring:
+    """All lanes that end in this process.
+
+    Args:
+        plan: of the execution.
+        layout: of its arena.
+        edges: the DAG's, in the plan's order.
+        here: this process' endpoint.
+        shared: what this process has mapped.
+        arena: of the execution, mapped.
+    """
+
+    def __init__(
+        self,
+        plan: JobPlan,
+        layout: ArenaLayout,
+        edges: list[Edge],
+        here: int,
+        shared: SharedMemory,
+        arena: memoryview,
+    ) -> None:
+        self._plan = plan
+        self._layout = layout
+        self._edges = edges
+        self._here = here
+        self._codec = shared.codec
+        self._arena = arena
+        self._bells = _Bells(plan, layout, shared.control, arena)
+        self._local: dict[LaneKey, LocalLane] = {}
+        self._counters: list[ProcessorCounters] = []
+        self.present: dict[Place, ProcessorTasklet] = {}
+
+    def add(
+        self, place: Place, outbox: Outbox, processor: Processor, context: ProcessorContext, *, moved: bool = False
+    ) -> ProcessorTasklet:
+        """Make the tasklet of a processor with all its lanes.
+
+        Args:
+            place: which processor it is.
+            outbox: the one that the processor knows or will know.
+            processor: driven by the tasklet.
+            context: of the processor.
+            moved: it ran on another worker before, so that none of its lanes is local.
+        """
+        v, p = place
+        plan, vertex = self._plan, self._plan.vertices[v]
+        outbound, inbound = [], []
+        for e, edge in enumerate(plan.edges):
+            if edge.source == v:
+                writers = [self._writer((e, p, c), moved) for c in lane_consumers(plan, edge, p)]
+                outbound.append(Outbound(writers, self._router(edge, self._edges[e], writers)))
+            if edge.destination == v:
+                readers = [self._reader((e, q, p), moved) for q in lane_producers(plan, edge, p)]
+                inbound.append(_inbound_edge(edge, self._edges[e], readers))
+        counters = ProcessorCounters(self._arena, self._layout.counters[place], vertex.inbound, vertex.outbound)
+        self._counters.append(counters)
+        tasklet = ProcessorTasklet(processor, context, outbox, inbound, outbound, counters)
+        self.present[place] = tasklet
+        return tasklet
+
+    def connect(self) -> None:
+        """Let local lanes tell the tasklets at their ends when there is work or room; after all have been added."""
+        for (e, p, c), lane in self._local.items():
+            edge = self._plan.edges[e]
+            lane.on_pull = self.present[edge.source, p].wake
+            lane.on_push = self.present[edge.destination, c].wake
+
+    def remove(self, place: Place) -> None:
+        """Take a tasklet out that has been packed for another worker: its neighbours here go on by rings."""
+        v, p = place
+        plan = self._plan
+        for e, edge in enumerate(plan.edges):
+            if edge.destination == v:
+                for q in lane_producers(plan, edge, p):
+                    lane = self._local.pop((e, q, p), None)
+                    if lane is not None:
+                        producer = self.present[edge.source, q]
+                        producer.relink_output(edge.source_ordinal, lane, self._ring_writer((e, q, p)))
+            if edge.source == v:
+                for c in lane_consumers(plan, edge, p):
+                    lane = self._local.pop((e, p, c), None)
+                    if lane is not None:
+                        consumer = self.present[edge.destination, c]
+                        index = lane_producers(plan, edge, c).index(p)
+                        consumer.relink_input(edge.destination_ordinal, index, self._ring_reader((e, p, c)))
+        del self.present[place]
+
+    def move_owner(self, place: Place, endpoint: int) -> None:
+        """Tell the neighbours in all processes whose doorbell to ring for a processor from now on."""
+        self._bells.set_owner(place, endpoint)
+
+    def release(self) -> None:
+        """Let go of the arena."""
+        for counters in self._counters:
+            counters.release()
+        self._counters.clear()
+        self.present.clear()
+        self._local.clear()
+        self._bells.release()
+
+    # -- lanes --------------------------------------------------------------------------------------------------
+
+    def _writer(self, key: LaneKey, moved: bool) -> LaneWriter:
+        return self._ring_writer(key) if moved or self._crosses(key) else self._local_lane(key)
+
+    def _reader(self, key: LaneKey, moved: bool) -> LaneReader:
+        return self._ring_reader(key) if moved or self._crosses(key) else self._local_lane(key)
+
+    def _crosses(self, key: LaneKey) -> bool:
+        e, p, c = key
+        return starts_as_ring(self._plan, self._plan.edges[e], p, c)
+
+    def _local_lane(self, key: LaneKey) -> LocalLane:
+        if key not in self._local:
+            self._local[key] = LocalLane(self._plan.edges[key[0]].queue_size)
+        return self._local[key]
+
+    def _ring_writer(self, key: LaneKey) -> RingLaneWriter:
+        e, _, c = key
+        bell = self._bells.of((self._plan.edges[e].destination, c))
+        return RingLaneWriter(RingProducer(self._arena, self._layout.rings[key], bell), self._codec)
+
+    def _ring_reader(self, key: LaneKey) -> RingLaneReader:
+        e, p, _ = key
+        bell = self._bells.of((self._plan.edges[e].source, p))
+        return RingLaneReader(RingConsumer(self._arena, self._layout.rings[key], bell), self._codec)
+
+    def _router(self, plan: EdgePlan, edge: Edge, lanes: list[LaneWriter]) -> Router:
+        count = self._plan.partition_count
+        table = local_table(count, range(count), self._plan.vertices[plan.destination].parallelism)
+        target = partition_id(edge.to_one_key, count) if plan.routing == "all_to_one" else 0
+        return make_router(
+            plan.routing,
+            lanes,
+            producers=self._plan.vertices[plan.source].parallelism,
+            workers=self._plan.worker_count,
+            key_fn=edge.key_fn,
+            partitioner=edge.partitioner,
+            table=table,
+            target_partition=target,
+            edge=repr(edge),
+        )
+
+
+def _inbound_edge(plan: EdgePlan, edge: Edge, lanes: Iterable[LaneReader]) -> InboundEdge:
+    ordinal, readers = plan.destination_ordinal, list(lanes)
+    if plan.ordered:
+        return OrderedInboundEdge(ordinal, readers, edge.order_key, priority=plan.priority)
+    return InboundEdge(ordinal, readers, priority=plan.priority, buffered=plan.buffered)
+
+
+class _Bells:
+    """Doorbells of processors: that of whichever process a processor is in when the bell is rung."""
+
+    def __init__(self, plan: JobPlan, layout: ArenaLayout, control: memoryview, arena: memoryview) -> None:
+        self._plan = plan
+        self._arena = arena
+        self._owners = layout.owners
+        self._endpoints = [Doorbell(control, endpoint * BLOCK_SIZE) for endpoint in range(plan.worker_count)]
+        self._endpoints += [Doorbell(arena, offset) for offset in layout.carriers]
+        self._made: dict[Place, Doorbell] = {}
+
+    def of(self, place: Place) -> Doorbell:
+        if place not in self._made:
+            v, p = place
+            if self._plan.stealing and self._plan.vertices[v].endpoints[p] < self._plan.worker_count:
+                self._made[place] = Doorbell.of_owner(self._arena, self._owners[place], self._endpoints)
+            else:
+                self._made[place] = self._endpoints[self._plan.vertices[v].endpoints[p]]
+        return self._made[place]
+
+    def set_owner(self, place: Place, endpoint: int) -> None:
+        bell = self.of(place)
+        bell.owner = endpoint
+
+    def release(self) -> None:
+        for bell in (*self._made.values(), *self._endpoints):
+            bell.close()
+
+
