@@ -47,7 +47,7 @@ class Doorbell:
     def __new__(cls, buffer: Buffer, offset: int) -> Doorbell: ...
     @classmethod
     def of_owner(cls, buffer: Buffer, offset: int, bells: list[Doorbell], /) -> Doorbell:
-        """Return a bell that rings one of `bells`: the one whose index is in the 32-bit word at `offset` at that time."""
+        """Return a bell that rings one of `bells`: the one whose index is then in the 32-bit word at `offset`."""
 
     @property
     def owner(self) -> int | None:

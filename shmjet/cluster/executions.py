@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import os
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from shmjet.execution.counters import ProcessorCounters
 from shmjet.execution.failure import worker_lost
 from shmjet.execution.layout import CANCELLED_OFFSET, HEADER_SIZE, ArenaLayout, lay_out
 from shmjet.execution.messages import (
+    Adopt,
     Cancel,
     Deploy,
     Ended,
@@ -34,6 +36,7 @@ from shmjet.execution.messages import (
     Finish,
     Finished,
     Forget,
+    HandOver,
     JobPlan,
     Probe,
     Probed,
@@ -68,6 +71,7 @@ class MemberServices:
     partition_count: int
     ring_memory: int
     force_rings: bool
+    stealing: bool
 
 
 @dataclass(eq=False)
@@ -78,6 +82,7 @@ class _Part:
     ready: bool = False
     ended: bool = False
     finished: bool = False
+    adopted: int = 0
 
 
 @dataclass(eq=False)
@@ -158,6 +163,7 @@ class MasterExecution:
             partition_count=services.partition_count,
             offset=self.first_worker,
             force_rings=services.force_rings,
+            stealing=services.stealing,
         )
         layout = self._layout = lay_out(plan)
         try:
@@ -180,25 +186,43 @@ class MasterExecution:
             if endpoint not in endpoints:
                 part.ready = part.ended = True  # it only answered the probe
                 continue
-            attached = endpoint in pooled.attached
-            message = Deploy(
-                self.id,
-                self.job.job_id,
-                self.job.name,
-                self.job.dag,
-                plan,
-                pooled.id,
-                pooled.arena.size,
-                attached,
-                self.job.config,
-                probed.suppliers,
-                self.job.attachments,
-                self.job.import_paths,
-            )
-            part.child.send(message, () if attached else (pooled.arena.fd,))
-            if not part.child.is_carrier:
-                pooled.attached.add(endpoint)
+            self._send_deploy(part.child, plan, pooled, probed.suppliers)
         self._check_ready()
+
+    def _send_deploy(self, child: Child, plan: JobPlan, pooled: PooledArena, suppliers: dict[int, bytes]) -> None:
+        attached = child.index in pooled.attached
+        message = Deploy(
+            self.id,
+            self.job.job_id,
+            self.job.name,
+            self.job.dag,
+            plan,
+            pooled.id,
+            pooled.arena.size,
+            attached,
+            self.job.config,
+            suppliers,
+            self.job.attachments,
+            self.job.import_paths,
+        )
+        child.send(message, () if attached else (pooled.arena.fd,))
+        if not child.is_carrier:
+            pooled.attached.add(child.index)
+
+    def _pass_on(self, message: HandOver, fds: list[int]) -> None:
+        """Give a tasklet that one worker hands over to another, which may not have taken part so far."""
+        child = self.services.workers.workers[message.to]
+        part = self._parts.get(message.to)
+        if part is None or part.child is not child:
+            part = self._parts[message.to] = _Part(child, ready=True)
+            assert self._plan is not None
+            assert self._arena is not None
+            self._send_deploy(child, self._plan, self._arena, {})
+        part.ended = False
+        part.adopted += 1
+        adopt = Adopt(self.id, message.vertex, message.processor, message.state, message.size)
+        child.send(adopt, fds)
+        child.channel.when_flushed(fds)
 
     def _format(self, plan: JobPlan, layout: ArenaLayout, pooled: PooledArena) -> None:
         memory = pooled.arena.memory
@@ -210,12 +234,14 @@ class MasterExecution:
             block = ProcessorCounters(memory, at, vertex.inbound, vertex.outbound)
             block.reset()
             block.release()
+        for (v, p), at in layout.owners.items():
+            memory[at : at + 4] = plan.vertices[v].endpoints[p].to_bytes(4, sys.byteorder)
         for (e, _, _), at in layout.rings.items():
             ring_format(memory, at, layout.ring_capacity, plan.edges[e].queue_size)
 
     # -- reports ------------------------------------------------------------------------------------------------
 
-    def report(self, child: Child, message: Any) -> None:
+    def report(self, child: Child, message: Any, fds: list[int]) -> None:
         """Take what a child reports about this execution."""
         part = self._parts.get(child.index)
         if part is None or part.child is not child:
@@ -236,9 +262,12 @@ class MasterExecution:
                 self._fail(message.failure)
                 self._check_ended()
             case Ended():
-                part.ended = True
-                part.ready = True
-                self._check_ended()
+                if message.adopted == part.adopted:  # else a tasklet was on its way when it said so
+                    part.ended = True
+                    part.ready = True
+                    self._check_ended()
+            case HandOver():
+                self._pass_on(message, fds)
             case Finished():
                 part.finished = True
                 self._check_over()

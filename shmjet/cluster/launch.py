@@ -16,6 +16,8 @@ from shmjet.cluster.settings import MemberSettings, StartAnswer, Started
 from shmjet.core import JetConfig, ShmjetError
 
 _START_S = 60.0
+_STEAL_MARGIN = 2
+"""Jet's rule: a worker takes a tasklet from one that has at least two more."""
 _ROOT = str(Path(__file__).resolve().parents[2])
 
 
@@ -29,6 +31,7 @@ def member_settings(config: JetConfig) -> MemberSettings:
         ring_memory=config.ring_memory,
         idle_min_ns=int(config.idle_min * 1e9),
         idle_max_ns=int(config.idle_max * 1e9),
+        steal_margin=int(os.environ.get("SHMJET_STEAL_MARGIN", _STEAL_MARGIN)) if config.work_stealing else None,
         force_rings=os.environ.get("SHMJET_FORCE_RINGS", "") not in ("", "0"),
         client_pid=os.getpid(),
     )

@@ -97,6 +97,7 @@ class Member:
             idle_max_ns=settings.idle_max_ns,
             spin=spin,
             partition_count=settings.partition_count,
+            steal_margin=settings.steal_margin,
         )
         self.workers = Workers(settings.cores, worker_settings, self._on_report, self._on_lost)
         self._services = MemberServices(
@@ -106,6 +107,7 @@ class Member:
             settings.partition_count,
             settings.ring_memory,
             settings.force_rings,
+            settings.steal_margin is not None,
         )
         self._grid_folder = self.folder.path / "grid"
         Grid.create(self._grid_folder, settings.partition_count)
@@ -281,10 +283,10 @@ class Member:
 
     # -- children -----------------------------------------------------------------------------------------------
 
-    def _on_report(self, child: Child, message: Any) -> None:
+    def _on_report(self, child: Child, message: Any, fds: list[int]) -> None:
         execution = self._executions.get(message.execution_id)
         if execution is not None:
-            execution.report(child, message)
+            execution.report(child, message, fds)
 
     def _on_lost(self, child: Child) -> None:
         with Grid.open(self._grid_folder) as grid:

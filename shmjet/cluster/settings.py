@@ -23,6 +23,7 @@ class MemberSettings(msgspec.Struct, frozen=True):
     idle_min_ns: int
     idle_max_ns: int
     force_rings: bool
+    steal_margin: int | None
     client_pid: int
 
 

@@ -65,7 +65,7 @@ class Workers:
     Args:
         cores: the core of each worker; None for a worker that is not pinned.
         settings: passed to every child.
-        on_report: called with (child, message) for what children report.
+        on_report: called with (child, message, descriptors) for what children report.
         on_lost: called with the child when a process has died unasked, once its status is known or overdue.
     """
 
@@ -73,7 +73,7 @@ class Workers:
         self,
         cores: Sequence[int | None],
         settings: WorkerSettings,
-        on_report: Callable[[Child, Any], None],
+        on_report: Callable[[Child, Any, list[int]], None],
         on_lost: Callable[[Child], None],
     ) -> None:
         self._settings = msgspec.msgpack.encode(settings)
@@ -136,10 +136,9 @@ class Workers:
         ours, theirs = socket.socketpair()
         child: Child
 
-        def report(message: Any, _: list[int]) -> None:
-            if isinstance(message, Hello):
-                return
-            self._on_report(child, message)
+        def report(message: Any, fds: list[int]) -> None:
+            if not isinstance(message, Hello):
+                self._on_report(child, message, fds)
 
         def closed() -> None:
             self._channel_closed(child)

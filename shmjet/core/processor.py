@@ -48,6 +48,10 @@ class Processor:
 
     is_cooperative: bool = True
 
+    movable: bool | None = None
+    """Whether another worker may take the processor over, between two callbacks, pickled; one that holds what cannot
+    be pickled stays anyway. By default (None) all may but sources and sinks."""
+
     polls: bool = True
     """Whether an overridden `try_process` must be called again though no item came. A processor that has nothing in
     hand may set this to False for that time, and its worker can sleep until items arrive."""

@@ -1,8 +1,8 @@
 """The control segment: shared memory of a member for as long as it lives, one block per worker.
 
 A block holds the worker's doorbell and the words that anyone may read without asking: heartbeat, time spent
-working, number of tasklets. Only the worker writes its words, except the doorbell. Steal marks have their place
-after them. `docs/formats/control.md` has the offsets.
+working, number of tasklets. Only the worker writes its words, except the doorbell and the thief's mark.
+`docs/formats/control.md` has the offsets.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ TASKLETS = 4
 ROUNDS = 5
 SLEEPS = 6
 CURRENT_EXECUTION = 7
+STOLEN = 9
+"""Tasklets that others have taken from this worker."""
+THIEF = 8
+"""1 + the index of a worker that asks for a tasklet, 0 when none does."""
 
 
 def control_size(workers: int) -> int:

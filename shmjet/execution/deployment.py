@@ -22,9 +22,10 @@ from shmjet.core import (
     Vertex,
 )
 from shmjet.core.processor import make_processors
+from shmjet.execution.handover import pack, unpack
 from shmjet.execution.layout import CANCELLED_OFFSET, lay_out
-from shmjet.execution.messages import Deploy
-from shmjet.execution.shared_memory import SharedMemory
+from shmjet.execution.messages import Adopt, Deploy, HandOver
+from shmjet.execution.shared_memory import SharedMemory, put_state
 from shmjet.execution.tasklet import ProcessorTasklet
 from shmjet.execution.wiring import Place, Wiring
 from shmjet.ring.pickling import ItemEncodingError
@@ -50,7 +51,9 @@ class Deployment:
         self.execution_id = deploy.execution_id
         self.tasklets: list[ProcessorTasklet] = []
         self.running = 0
+        self.adopted = 0
         self.ended = False
+        self.dropped = False
         self._deploy = deploy
         self._endpoint = endpoint
         self._grid = LazyGrid(grid)
@@ -81,7 +84,7 @@ class Deployment:
         dag: DAG = cloudpickle.loads(deploy.dag)
         config = cloudpickle.loads(deploy.config)
         order = list(dag)
-        self._common = {
+        self._common: dict[str, Any] = {
             "member_index": 0,
             "member_count": 1,
             "job_id": deploy.job_id,
@@ -168,6 +171,54 @@ class Deployment:
                     self._blamed = self.vertex_and_index(tasklet)
         if first is not None:
             raise first
+
+    # -- tasklets that come and go ------------------------------------------------------------------------------
+
+    def hand_over(self, tasklet: ProcessorTasklet, to: int) -> tuple[HandOver, list[int]] | None:
+        """Pack a tasklet for another worker and take it out of the lanes here.
+
+        Returns:
+            what the member has to pass on, with descriptors; None when it has to stay, and then nothing has changed.
+        """
+        place = v, p = self._places[id(tasklet)]
+        movable = self._deploy.plan.vertices[v].movable and tasklet.processor.movable is not False
+        if not self._deploy.plan.stealing or not movable or not tasklet.is_at_rest:
+            return None
+        state = pack({"processor": tasklet.processor, "tasklet": tasklet.packed()}, self._staying(tasklet))
+        if state is None:
+            return None
+        self._wiring.remove(place)
+        self._wiring.move_owner(place, to)
+        self.tasklets.remove(tasklet)
+        del self._places[id(tasklet)]
+        del self._processors[place]
+        self.running -= 1
+        inline, fds = put_state(state)
+        return HandOver(self.execution_id, to, v, p, inline, len(state)), fds
+
+    def adopt(self, message: Adopt, data: bytes) -> ProcessorTasklet:
+        """Make the tasklet that another worker has handed over with this state."""
+        place = message.vertex, message.processor
+        context, outbox = self._context(place), self._outbox(message.vertex)
+        self._blamed = (self._deploy.plan.vertices[message.vertex].name, message.processor)
+        here = {"outbox": outbox, "context": context, "grid": self._grid, "config": self._common["job_config"]}
+        state = unpack(data, here)
+        self._blamed = None
+        processor = self._processors[place] = state["processor"]
+        self._add(place, processor, context, outbox, moved=True)
+        tasklet = self.tasklets[-1]
+        tasklet.unpack(state["tasklet"])
+        self.running += 1
+        self.adopted += 1
+        return tasklet
+
+    def _staying(self, tasklet: ProcessorTasklet) -> dict[str, Any]:
+        return {
+            "outbox": tasklet.outbox,
+            "context": tasklet.context,
+            "grid": self._grid,
+            "config": self._common["job_config"],
+        }
 
     def vertex_and_index(self, tasklet: ProcessorTasklet) -> tuple[str, int]:
         """Return the name of a tasklet's vertex and the processor's index."""

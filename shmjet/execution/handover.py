@@ -47,7 +47,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return self._staying.get(id(obj))
 
 
-class _Unpickler(cloudpickle.pickle.Unpickler):  # type: ignore[misc, name-defined]
+class _Unpickler(cloudpickle.pickle.Unpickler):  # type: ignore[misc]
     def __init__(self, file: io.BytesIO, here: Mapping[str, Any]) -> None:
         super().__init__(file)
         self._here = here

@@ -119,7 +119,20 @@ class Forget(msgspec.Struct, frozen=True, tag=True, array_like=True):
     arena_id: int
 
 
-Command = Deploy | Probe | Start | Cancel | Finish | Stop | Forget
+class Adopt(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to worker: go on with this tasklet, which another worker has given away.
+
+    A state of more than a few kilobytes comes as a descriptor instead of in `state`.
+    """
+
+    execution_id: int
+    vertex: int
+    processor: int
+    state: bytes
+    size: int
+
+
+Command = Deploy | Probe | Start | Cancel | Finish | Stop | Forget | Adopt
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True):
@@ -179,10 +192,25 @@ class Failed(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Ended(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Child to member: none of this execution's tasklets is left here, every processor is closed."""
+    """Child to member: none of this execution's tasklets is left here, every processor is closed.
+
+    `adopted` counts the tasklets that it has adopted so far: with more under way to it, it has not ended.
+    """
 
     execution_id: int
     has_suppliers: bool
+    adopted: int
+
+
+class HandOver(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Worker to member: pass this tasklet on to worker `to`; the fields are those of `Adopt`."""
+
+    execution_id: int
+    to: int
+    vertex: int
+    processor: int
+    state: bytes
+    size: int
 
 
 class Finished(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -191,7 +219,7 @@ class Finished(msgspec.Struct, frozen=True, tag=True, array_like=True):
     execution_id: int
 
 
-Report = Hello | Probed | Ready | Failed | Ended | Finished
+Report = Hello | Probed | Ready | Failed | Ended | Finished | HandOver
 
 
 class Fork(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -221,7 +249,10 @@ class Exited(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):
-    """What a child needs to know once."""
+    """What a child needs to know once.
+
+    `steal_margin`: how many tasklets more than its own another worker must have for it to take one; None: never.
+    """
 
     folder: str
     worker_count: int
@@ -230,3 +261,4 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     idle_max_ns: int
     spin: bool
     partition_count: int
+    steal_margin: int | None

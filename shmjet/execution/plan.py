@@ -143,6 +143,4 @@ def make_plan(
         movable = movable and v not in non_cooperative and v not in isolated
         vertices.append(VertexPlan(vertex.name, parallelism, endpoints, inbound[v], outbound[v], movable))
     may_steal = stealing and worker_count > 1 and any(vertex.movable for vertex in vertices)
-    return JobPlan(
-        vertices, shape.edges, worker_count, carriers, ring_memory, partition_count, force_rings, may_steal
-    )
+    return JobPlan(vertices, shape.edges, worker_count, carriers, ring_memory, partition_count, force_rings, may_steal)

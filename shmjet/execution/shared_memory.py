@@ -10,6 +10,29 @@ from collections.abc import Sequence
 from shmjet._native import Codec
 from shmjet.execution.messages import Deploy
 
+_INLINE = 16 << 10
+
+
+def put_state(state: bytes) -> tuple[bytes, list[int]]:
+    """Return a state as it goes into a message: as it is, or, when it is large, as the descriptor of a file."""
+    if len(state) <= _INLINE:
+        return state, []
+    fd = os.memfd_create("shmjet-state", os.MFD_CLOEXEC)
+    view = memoryview(state)
+    while view:
+        view = view[os.write(fd, view) :]
+    return b"", [fd]
+
+
+def take_state(state: bytes, size: int, fds: Sequence[int]) -> bytes:
+    """Return a state that came by `put_state`, and close its descriptor."""
+    if not fds:
+        return state
+    data = os.pread(fds[0], size, 0)
+    for fd in fds:
+        os.close(fd)
+    return data
+
 
 class SharedMemory:
     """What a process has mapped: the control segment, and arenas by id, kept for executions that use them again.

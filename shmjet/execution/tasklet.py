@@ -50,6 +50,7 @@ _MOVING = (
     "_received_batches",
     "_slow_calls",
     "_watermark",
+    "last_barrier",
     "state",
 )
 """Fields that move as they are."""
@@ -116,6 +117,7 @@ class ProcessorTasklet:
         self.counters = counters
         self.dirty = True
         self.polling = False
+        self.stays_until_ns = 0
         self._clock = clock
         self._inbox = Inbox()
         self._outbox = outbox
@@ -135,6 +137,7 @@ class ProcessorTasklet:
         self._watermark: Watermark | None = None
         self._barrier: Barrier | None = None
         self._aligned: dict[int, Barrier] = {}
+        self.last_barrier = -1
         self._unflushed = False
         self._progress = False
         self._closed = False
@@ -234,6 +237,11 @@ class ProcessorTasklet:
             and self.state is not State.END
             and not any(edge.in_fragments for edge in self._edges)
         )
+
+    @property
+    def outbox(self) -> Outbox:
+        """The processor's outbox."""
+        return self._outbox
 
     @property
     def busy_ns(self) -> int:
@@ -411,6 +419,7 @@ class ProcessorTasklet:
     def _emit_barrier(self) -> None:
         """Pass an aligned barrier on; saving state goes here, before it."""
         assert self._barrier is not None
+        self.last_barrier = self._barrier.snapshot_id
         self._emit_mark(self._barrier)
         self._barrier = None
         self._aligned.clear()

@@ -8,8 +8,7 @@ still holds goes with whoever consumes it, before anything that comes by the rin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 from shmjet._native import Doorbell, RingConsumer, RingProducer
 from shmjet.core import Edge, Outbox, Processor, ProcessorContext
@@ -209,5 +208,3 @@ class _Bells:
     def release(self) -> None:
         for bell in (*self._made.values(), *self._endpoints):
             bell.close()
-
-

@@ -20,10 +20,11 @@ from typing import Any
 from shmjet.execution import control
 from shmjet.execution.channel import Channel, ChannelClosed
 from shmjet.execution.child import flush_output
-from shmjet.execution.control import WorkerControl
+from shmjet.execution.control import BLOCK_SIZE, WorkerControl
 from shmjet.execution.deployment import Deployment
 from shmjet.execution.failure import make_failure
 from shmjet.execution.messages import (
+    Adopt,
     Cancel,
     Deploy,
     Ended,
@@ -39,10 +40,18 @@ from shmjet.execution.messages import (
     WorkerSettings,
 )
 from shmjet.execution.probing import Probing
-from shmjet.execution.shared_memory import SharedMemory
+from shmjet.execution.shared_memory import SharedMemory, take_state
 from shmjet.execution.tasklet import ProcessorTasklet
 
 _LONGEST_SLEEP_NS = 1_000_000_000
+_ANSWER_NS = 5_000_000
+"""How long a thief waits for an answer before it asks again."""
+_STEAL_WAIT_NS = 1_000_000
+_LONGEST_STEAL_WAIT_NS = 100_000_000
+"""How long an idle worker sleeps before it looks again at a list that is longer than its own."""
+_STAY_NS = 100_000_000
+"""How long a tasklet that could not be handed over is left alone."""
+_MOST_TRIES = 4
 _GC_YOUNG = 20_000
 _GC_MIDDLE_EVERY = 20
 _GC_FULL_SHARE = 20
@@ -84,6 +93,11 @@ class Worker:
         self._tasklets: list[tuple[ProcessorTasklet, Deployment]] = []
         self._stopping = False
         self._backoff_ns = 0
+        workers = range(settings.worker_count)
+        self._all = [WorkerControl(control_memory, worker * BLOCK_SIZE) for worker in workers]
+        self._others = [worker for i, worker in enumerate(self._all) if i != index]
+        self._asked_until_ns = 0
+        self._steal_wait_ns = 0
         self._collections = 0
         self._full_cost_ns = 0
         self._next_full_ns = 0
@@ -117,6 +131,8 @@ class Worker:
         """Give every tasklet that may have something to do one call; True when any made progress."""
         start = perf_counter_ns()
         words = self._block.words
+        if words[control.THIEF]:
+            self._answer_thief(start)
         progress = False
         ended: list[Deployment] = []
         for tasklet, deployment in self._tasklets:
@@ -141,6 +157,7 @@ class Worker:
                 if deployment.running == 0:
                     self._report_end(deployment)
             self._block.words[control.TASKLETS] = len(self._tasklets)
+            self._look_for_work(start)
         now = perf_counter_ns()
         words[control.CURRENT_EXECUTION] = 0
         words[control.HEARTBEAT_NS] = now
@@ -161,6 +178,9 @@ class Worker:
             self._backoff_ns = min(max(low, self._backoff_ns * 2), high)
             timeout, spin = self._backoff_ns, 0
         start = perf_counter_ns()
+        if self._look_for_work(start):
+            self._steal_wait_ns = min(max(_STEAL_WAIT_NS, self._steal_wait_ns * 2), _LONGEST_STEAL_WAIT_NS)
+            timeout = min(timeout, self._steal_wait_ns)
         woken = self._bell.wait([tasklet.poller for tasklet, _ in self._tasklets], seen, spin, timeout)
         now = perf_counter_ns()
         words = self._block.words
@@ -179,6 +199,59 @@ class Worker:
         else:
             gc.collect(1 if self._collections % _GC_MIDDLE_EVERY == 0 else 0)
 
+    # -- stealing -----------------------------------------------------------------------------------------------
+
+    def _look_for_work(self, now: int) -> bool:
+        """Ask the worker with the longest list for a tasklet, if it has enough more than this one and is awake.
+
+        Returns:
+            whether there is one that has.
+        """
+        margin = self._settings.steal_margin
+        if margin is None or self._index >= self._settings.worker_count:
+            return False
+        longest, victim = len(self._tasklets) + margin - 1, None
+        for block in self._others:
+            length = block.words[control.TASKLETS]
+            if length > longest and (margin < 0 or not block.doorbell.sleeping):
+                longest, victim = length, block
+        if victim is None:
+            return False
+        if now >= self._asked_until_ns:
+            self._asked_until_ns = now + _ANSWER_NS
+            victim.words[control.THIEF] = self._index + 1
+        return True
+
+    def _answer_thief(self, now: int) -> None:
+        """Hand a tasklet to the worker that asks for one, the one that has worked most; or none."""
+        words = self._block.words
+        thief = words[control.THIEF] - 1
+        words[control.THIEF] = 0
+        margin = self._settings.steal_margin
+        if margin is None or not 0 <= thief < len(self._all) or thief == self._index:
+            return
+        if len(self._tasklets) - self._all[thief].words[control.TASKLETS] < margin:
+            return
+        tries = 0
+        for tasklet, deployment in sorted(self._tasklets, key=lambda pair: -pair[0].busy_ns):
+            if now < tasklet.stays_until_ns or tries == _MOST_TRIES:
+                continue
+            tries += 1
+            handed = deployment.hand_over(tasklet, thief)
+            if handed is None:
+                tasklet.stays_until_ns = now + _STAY_NS
+                continue
+            self._tasklets = [pair for pair in self._tasklets if pair[0] is not tasklet]
+            words[control.TASKLETS] = len(self._tasklets)
+            words[control.STOLEN] += 1
+            message, fds = handed
+            self._channel.send(message, fds)
+            for fd in fds:
+                os.close(fd)
+            if deployment.running == 0:
+                self._report_end(deployment)
+            return
+
     # -- commands -----------------------------------------------------------------------------------------------
 
     def _handle_commands(self) -> None:
@@ -192,6 +265,8 @@ class Worker:
                     self._cancel(command.execution_id)
                 case Finish():
                     self._finish(command)
+                case Adopt():
+                    self._adopt(command, fds)
                 case Probe():
                     self._probe(command)
                 case Forget():
@@ -232,9 +307,31 @@ class Worker:
             return
         deployment.running = len(deployment.tasklets)
         self._tasklets += [(tasklet, deployment) for tasklet in deployment.tasklets]
-        self._block.words[control.TASKLETS] = len(self._tasklets)
+        length = self._block.words[control.TASKLETS] = len(self._tasklets)
+        if self._settings.steal_margin is not None:
+            for block in self._others:
+                if length - block.words[control.TASKLETS] >= self._settings.steal_margin:
+                    block.doorbell.ring()  # it may be asleep, and want some
         if deployment.running == 0:
             self._report_end(deployment)
+
+    def _adopt(self, command: Adopt, fds: list[int]) -> None:
+        deployment = self._deployments[command.execution_id]
+        dropped = deployment.ended and deployment.dropped
+        deployment.ended = False
+        try:
+            tasklet = deployment.adopt(command, take_state(command.state, command.size, fds))
+        except BaseException as error:
+            deployment.adopted += 1
+            self._fail(deployment, error, None)
+            return
+        if dropped:  # cancelled meanwhile: all that is left to do is to close it
+            self._drop(deployment)
+            self._report_end(deployment)
+            return
+        self._steal_wait_ns = 0
+        self._tasklets = [*self._tasklets, (tasklet, deployment)]
+        self._block.words[control.TASKLETS] = len(self._tasklets)
 
     def _cancel(self, execution_id: int) -> None:
         deployment = self._deployments.get(execution_id)
@@ -252,6 +349,7 @@ class Worker:
 
     def _drop(self, deployment: Deployment) -> None:
         """Take the execution's tasklets off the list and close its processors."""
+        deployment.dropped = True
         self._tasklets = [pair for pair in self._tasklets if pair[1] is not deployment]
         self._block.words[control.TASKLETS] = len(self._tasklets)
         deployment.close_processors()
@@ -259,7 +357,7 @@ class Worker:
     def _report_end(self, deployment: Deployment) -> None:
         deployment.ended = True
         flush_output()
-        self._channel.send(Ended(deployment.execution_id, deployment.has_suppliers))
+        self._channel.send(Ended(deployment.execution_id, deployment.has_suppliers, deployment.adopted))
 
     def _finish(self, command: Finish) -> None:
         deployment = self._deployments.pop(command.execution_id, None)

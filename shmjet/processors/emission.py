@@ -26,8 +26,6 @@ PULL_NS = 250_000
 CALL_NS = 1_000_000
 """After this long a flush returns although the outbox would take more: a cooperative call lasts about a millisecond."""
 
-_NOTHING: Iterator[Any] = iter(())
-
 
 class Emission:
     """What a processor still has to emit: a list that was refused in part, then a lazy sequence.
@@ -50,7 +48,7 @@ class Emission:
         self._ordinal = ordinal
         self._rest: list[Any] = []
         self._position = 0
-        self._flow: Iterator[Any] = _NOTHING
+        self._flow: Iterator[Any] | None = None
         self._pull = 1
         self.drawn = 0
         """Items drawn from lazy sequences; whoever reads it may set it back."""
@@ -69,7 +67,7 @@ class Emission:
 
     def start(self, flow: Iterable[Any]) -> None:
         """Queue a lazy sequence behind what waits; nothing is drawn from it before the next `flush`."""
-        if self._flow is not _NOTHING:
+        if self._flow is not None:
             raise RuntimeError("start() while another sequence is being emitted: flush() until it returns True first")
         self._flow = iter(flow)
         self.idle = False
@@ -94,13 +92,13 @@ class Emission:
                 return False
             self._rest = []
             self._position = 0
-        if self._flow is _NOTHING:
+        if self._flow is None:
             self.idle = True
         return True
 
     def _flush_flow(self) -> bool:
         flow = self._flow
-        if flow is _NOTHING:
+        if flow is None:
             return True
         now = monotonic_ns()
         deadline = now + CALL_NS
@@ -118,7 +116,7 @@ class Emission:
             if not self._offer(piece):
                 return False
             if len(piece) < pull:
-                self._flow = _NOTHING
+                self._flow = None
                 self.idle = True
                 return True
         return False

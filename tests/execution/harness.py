@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import mmap
 import random
+import sys
+from collections import defaultdict
 from typing import Any
 
 import cloudpickle
@@ -15,10 +17,13 @@ from shmjet._native import ring_format
 from shmjet.core import DAG, JobConfig
 from shmjet.execution.control import control_size
 from shmjet.execution.counters import ProcessorCounters
-from shmjet.execution.deployment import Deployment, SharedMemory
+from shmjet.execution.deployment import Deployment
 from shmjet.execution.layout import ArenaLayout, lay_out
-from shmjet.execution.messages import Deploy, JobPlan
+from shmjet.execution.messages import Adopt, Deploy, JobPlan
 from shmjet.execution.plan import describe, make_plan
+from shmjet.execution.shared_memory import SharedMemory, take_state
+from shmjet.execution.tasklet import ProcessorTasklet, State
+from shmjet.ring.marks import Barrier
 
 
 class LocalRun:
@@ -29,9 +34,20 @@ class LocalRun:
         workers: number of workers.
         force_rings: let no lane be local.
         seed: when given, workers and tasklets take their turns in a random order.
+        stealing: how often, per round, a random tasklet is handed over to another worker, 0 to 1; needs a seed.
+        barriers: how often, per round, all sources emit a barrier, 0 to 1; needs a seed.
     """
 
-    def __init__(self, dag: DAG, workers: int = 2, *, force_rings: bool = False, seed: int | None = None) -> None:
+    def __init__(
+        self,
+        dag: DAG,
+        workers: int = 2,
+        *,
+        force_rings: bool = False,
+        seed: int | None = None,
+        stealing: float = 0,
+        barriers: float = 0,
+    ) -> None:
         self.plan: JobPlan = make_plan(
             describe(dag),
             worker_count=workers,
@@ -39,6 +55,7 @@ class LocalRun:
             ring_memory=64 << 20,
             partition_count=271,
             force_rings=force_rings,
+            stealing=stealing > 0,
         )
         self.layout: ArenaLayout = lay_out(self.plan)
         self.arena = memoryview(mmap.mmap(-1, self.layout.size))
@@ -46,6 +63,8 @@ class LocalRun:
         for (v, _), at in self.layout.counters.items():
             vertex = self.plan.vertices[v]
             ProcessorCounters(self.arena, at, vertex.inbound, vertex.outbound).reset()
+        for (v, p), at in self.layout.owners.items():
+            self.arena[at : at + 4] = self.plan.vertices[v].endpoints[p].to_bytes(4, sys.byteorder)
         for (e, _, _), at in self.layout.rings.items():
             ring_format(self.arena, at, self.layout.ring_capacity, self.plan.edges[e].queue_size)
         data, config = cloudpickle.dumps(dag), cloudpickle.dumps(JobConfig())
@@ -60,24 +79,63 @@ class LocalRun:
             deployment.init()
             self.deployments.append(deployment)
         self._random = random.Random(seed) if seed is not None else None
+        self._stealing = stealing
+        self._barriers = barriers
+        self._barrier_id = 0
+        self.barriers_passed: dict[tuple[str, int], list[int]] = defaultdict(list)
         self.rounds = 0
+        self.steals = 0
+        self.refusals = 0
 
     def run(self, most_rounds: int = 100_000) -> LocalRun:
         """Call all tasklets in turn until they are done; fails when a round moves nothing for long."""
-        tasklets = [tasklet for deployment in self.deployments for tasklet in deployment.tasklets]
         idle = 0
-        while tasklets:
+        while tasklets := [t for deployment in self.deployments for t in deployment.tasklets if not t.done]:
             self.rounds += 1
             assert self.rounds < most_rounds, "the job does not come to an end"
             if self._random is not None:
+                if self._random.random() < self._barriers:
+                    self._emit_barrier(tasklets)
+                if self._random.random() < self._stealing:
+                    self._steal(self._random)
+                    continue
                 self._random.shuffle(tasklets)
-            progress = [tasklet.call() for tasklet in tasklets]
+            progress = [self._call(tasklet) for tasklet in tasklets]
             idle = 0 if any(progress) else idle + 1
             assert idle < 100, f"deadlock: {[(t.context.vertex_name, t.state.name) for t in tasklets]}"
-            tasklets = [tasklet for tasklet in tasklets if not tasklet.done]
         for deployment in self.deployments:
             deployment.close_processors()
         return self
+
+    def _call(self, tasklet: ProcessorTasklet) -> bool:
+        before = tasklet.last_barrier
+        progress = tasklet.call()
+        if tasklet.last_barrier != before:
+            context = tasklet.context
+            self.barriers_passed[context.vertex_name, context.local_index].append(tasklet.last_barrier)
+        return progress
+
+    def _emit_barrier(self, tasklets: list[ProcessorTasklet]) -> None:
+        """Let all sources that still run emit the same barrier."""
+        self._barrier_id += 1
+        for tasklet in tasklets:
+            if not tasklet._edges and tasklet.state is not State.EMIT_DONE_ITEM:
+                tasklet._emit_mark(Barrier(self._barrier_id))
+
+    def _steal(self, rng: random.Random) -> None:
+        """Let a random worker take a random tasklet from another one."""
+        victim, thief = rng.sample(self.deployments, 2)
+        candidates = [tasklet for tasklet in victim.tasklets if not tasklet.done]
+        if not candidates:
+            return
+        handed = victim.hand_over(rng.choice(candidates), self.deployments.index(thief))
+        if handed is None:
+            self.refusals += 1
+            return
+        message, fds = handed
+        adopt = Adopt(1, message.vertex, message.processor, message.state, message.size)
+        thief.adopt(adopt, take_state(adopt.state, adopt.size, fds))
+        self.steals += 1
 
 
 class MemoryGrid:

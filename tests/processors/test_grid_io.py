@@ -90,10 +90,11 @@ def test_small_batches_are_gathered_and_none_is_larger_than_a_write_should_be() 
     grid = TestGrid()
     grid.lists["l"] = written = Written()
     driver = Driver(processors.write_list("l")(), grid=grid)
-    for start in range(0, 3000, 10):
-        driver.feed(range(start, start + 10))
-    driver.feed(range(3000, 6000)).complete()
-    assert written == list(range(6000))
+    half = 3 * grid_io.WRITE_BATCH
+    for start in range(0, half, 64):
+        driver.feed(range(start, start + 64))
+    driver.feed(range(half, 2 * half)).complete()
+    assert written == list(range(2 * half))
     assert max(written.batches) == grid_io.WRITE_BATCH
     assert len(written.batches) == 6
 
