@@ -46,6 +46,8 @@ from shmjet.execution.messages import (
 from shmjet.execution.metrics import NO_METRICS, Metrics
 from shmjet.execution.plan import make_plan
 
+INTERRUPT_S = 0.2
+"""How long a process may take to stop its part of a failed or cancelled execution before it is interrupted there."""
 GRACE_S = 1.2
 """How long a process may take to stop its part of a failed or cancelled execution before it is killed."""
 
@@ -116,6 +118,7 @@ class MasterExecution:
     _arena: PooledArena | None = None
     _final: Metrics | None = None
     _probe: Probed | None = None
+    _interrupter: asyncio.TimerHandle | None = None
     _killer: asyncio.TimerHandle | None = None
 
     @property
@@ -336,7 +339,15 @@ class MasterExecution:
         for part in self._parts.values():
             if not part.ended:
                 part.child.send(Cancel(self.id))
-        self._killer = asyncio.get_running_loop().call_later(GRACE_S, self._kill_stuck)
+        loop = asyncio.get_running_loop()
+        self._interrupter = loop.call_later(INTERRUPT_S, self._interrupt_stuck)
+        self._killer = loop.call_later(GRACE_S, self._kill_stuck)
+
+    def _interrupt_stuck(self) -> None:
+        """Signal the processes that run this execution's code still: it ends what loops or waits in Python."""
+        for part in self._parts.values():
+            if not part.ended and not part.child.lost and part.child.block.request_interrupt(self.id):
+                self.services.workers.interrupt(part.child)
 
     def _kill_stuck(self) -> None:
         for part in list(self._parts.values()):
@@ -349,8 +360,9 @@ class MasterExecution:
             return
         if self.phase is not Phase.RUNNING and self.failure is None and not self.cancelled:
             return
-        if self._killer is not None:
-            self._killer.cancel()
+        for timer in (self._interrupter, self._killer):
+            if timer is not None:
+                timer.cancel()
         self.phase = Phase.FINISHING
         self.completed_at = time.time()
         self._final = self.metrics()

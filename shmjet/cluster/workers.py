@@ -203,6 +203,12 @@ class Workers:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child.pid, signal.SIGKILL)
 
+    def interrupt(self, child: Child) -> None:
+        """Signal a child to leave the user code that its control block names."""
+        if child.pid and child.status is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child.pid, signal.SIGUSR1)
+
     def stop_carrier(self, child: Child) -> None:
         """Let a carrier whose execution has ended go."""
         child.stopping = True

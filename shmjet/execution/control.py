@@ -20,6 +20,8 @@ TASKLETS = 4
 ROUNDS = 5
 SLEEPS = 6
 CURRENT_EXECUTION = 7
+INTERRUPT = 10
+"""The execution that the member wants out of this worker: what the signal's handler compares with the current one."""
 STOLEN = 9
 """Tasklets that others have taken from this worker."""
 THIEF = 8
@@ -42,6 +44,11 @@ class WorkerControl:
     def __init__(self, memory: memoryview, start: int) -> None:
         self.doorbell = Doorbell(memory, start)
         self.words = memory[start + DOORBELL_SIZE : start + DOORBELL_SIZE + WORDS * 8].cast("q")
+
+    def request_interrupt(self, execution_id: int) -> bool:
+        """Note which execution is to be interrupted; False when the process is not running its code now."""
+        self.words[INTERRUPT] = execution_id
+        return self.words[CURRENT_EXECUTION] == execution_id
 
     def reset(self) -> None:
         """Zero all words; the member calls it before a worker starts in this place."""

@@ -13,8 +13,10 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import signal
 from collections.abc import Callable
 from time import perf_counter_ns
+from types import FrameType
 from typing import Any
 
 from shmjet.execution import control
@@ -59,6 +61,10 @@ _GC_FULL_SHARE = 20
 logger = logging.getLogger("shmjet.worker")
 
 
+class ExecutionInterrupted(BaseException):
+    """Raised by the signal's handler inside user code that does not return, so that a cancelled execution ends."""
+
+
 class Worker:
     """Runs tasklets until it is told to stop or its member is gone.
 
@@ -96,6 +102,7 @@ class Worker:
         workers = range(settings.worker_count)
         self._all = [WorkerControl(control_memory, worker * BLOCK_SIZE) for worker in workers]
         self._others = [worker for i, worker in enumerate(self._all) if i != index]
+        self._interruptible = False
         self._asked_until_ns = 0
         self._steal_wait_ns = 0
         self._collections = 0
@@ -105,6 +112,7 @@ class Worker:
     def run(self) -> None:
         """Serve until `Stop`, or until the member's end of the channel is closed."""
         self._block.words[control.PID] = os.getpid()
+        signal.signal(signal.SIGUSR1, self._interrupt)
         gc.disable()
         seen = self._bell.commands
         try:
@@ -125,6 +133,14 @@ class Worker:
             if self._grid is not None:
                 self._grid.close()
 
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        """Handle the member's signal: leave the user code of an execution that is to end, if that is what runs."""
+        words = self._block.words
+        wanted = words[control.INTERRUPT]
+        if self._interruptible and wanted and words[control.CURRENT_EXECUTION] == wanted:
+            self._interruptible = False
+            raise ExecutionInterrupted(f"execution {wanted} is being ended")
+
     # -- rounds -------------------------------------------------------------------------------------------------
 
     def _round(self) -> bool:
@@ -141,13 +157,16 @@ class Worker:
             tasklet.dirty = False
             words[control.CURRENT_EXECUTION] = deployment.execution_id
             try:
+                self._interruptible = True
                 if tasklet.call():
                     tasklet.dirty = True
                     progress = True
+                self._interruptible = False
                 if tasklet.done:
                     tasklet.close()
                     ended.append(deployment)
             except BaseException as error:
+                self._interruptible = False
                 self._fail(deployment, error, tasklet)
                 return True
         if ended:
@@ -293,10 +312,14 @@ class Worker:
     def _deploy(self, command: Deploy, fds: list[int]) -> None:
         deployment = Deployment(command, self._index, self.grid)
         self._deployments[command.execution_id] = deployment
+        self._block.words[control.CURRENT_EXECUTION] = command.execution_id
         try:
+            self._interruptible = True
             deployment.create(self._shared, fds)
             deployment.init()
+            self._interruptible = False
         except BaseException as error:
+            self._interruptible = False
             self._fail(deployment, error, None)
         else:
             self._channel.send(Ready(command.execution_id))

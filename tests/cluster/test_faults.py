@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 import shmjet
-from shmjet import DAG, JetConfig, JetInstance, JobFailedError, MemberLostError, Processor, WorkerLostError
+from shmjet import DAG, JetConfig, JetInstance, JobConfig, JobFailedError, MemberLostError, Processor, WorkerLostError
 from shmjet.grid import Grid
 
 
@@ -144,12 +144,44 @@ def test_cancel_ends_a_function_that_never_returns(
         while True:
             pass
 
+    workers = jet.cluster.members[0].workers
     execution = jet.new_job(mapping(stuck, range(10), 1)).execute()
     eventually(lambda: execution.status is shmjet.JobStatus.RUNNING)
     eventually(lambda: execution.metrics().vertices["items"].emitted > 0)
     execution.cancel()
     with pytest.raises(CancelledError):
         execution.result(10)
+    assert jet.cluster.members[0].workers == workers, "a signal was enough, no worker had to be killed"
+    jet.new_job(mapping(lambda x: x)).run(30)
+
+
+def test_a_function_that_swallows_the_interruption_costs_its_worker_and_the_neighbour_is_told_why(
+    jet: JetInstance, mapping: Callable[..., DAG], eventually: Callable[..., None]
+) -> None:
+    def stubborn(x: int) -> int:
+        while True:
+            try:
+                while True:
+                    pass
+            except BaseException:
+                continue
+
+    class Forever(Processor):
+        def complete(self) -> bool:
+            return False
+
+    neighbour = DAG()
+    neighbour.new_vertex("forever", Forever)
+    other = jet.new_job(neighbour, JobConfig(name="neighbour")).execute()
+    eventually(lambda: other.status is shmjet.JobStatus.RUNNING)
+    execution = jet.new_job(mapping(stubborn, range(10), 2), JobConfig(name="stubborn")).execute()
+    eventually(lambda: execution.status is shmjet.JobStatus.RUNNING)
+    eventually(lambda: execution.metrics().vertices["items"].emitted > 0)
+    execution.cancel()
+    with pytest.raises(CancelledError):
+        execution.result(10)
+    with pytest.raises(WorkerLostError, match="because job 'stubborn' did not stop when it was told to"):
+        other.result(10)
     jet.new_job(mapping(lambda x: x)).run(30)
 
 
