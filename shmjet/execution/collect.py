@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from shmjet._native import RING_HEADER, ring_items
 from shmjet.execution import control
 from shmjet.execution import counters as words
@@ -20,10 +22,11 @@ def vertex_metrics(plan: JobPlan, layout: ArenaLayout, memory: memoryview) -> di
         for p in range(vertex.parallelism):
             block = ProcessorCounters(memory, layout.counters[v, p], vertex.inbound, vertex.outbound)
             at = block.words
+            owner = layout.owners[v, p]
             processors.append(
                 ProcessorMetrics(
                     index=p,
-                    worker=vertex.endpoints[p],
+                    worker=int.from_bytes(memory[owner : owner + 4], sys.byteorder),
                     received=at[words.RECEIVED],
                     received_batches=at[words.RECEIVED_BATCHES],
                     emitted=at[words.EMITTED],
