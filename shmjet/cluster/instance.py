@@ -18,6 +18,7 @@ from typing import Any
 
 import cloudpickle
 
+from shmjet.cluster.availability import check_instance, check_job
 from shmjet.cluster.connection import Connection
 from shmjet.cluster.job import Execution, Job
 from shmjet.cluster.launch import start_member
@@ -99,6 +100,7 @@ class JetInstance:
     """
 
     def __init__(self, config: JetConfig) -> None:
+        check_instance(config)
         self._config = config
         self._pid = os.getpid()
         self._lock = threading.Lock()
@@ -134,11 +136,13 @@ class JetInstance:
 
         Raises:
             DagError: the DAG is not valid.
+            ConfigError: the config asks for what this version does not have (snapshots).
             TypeError: something in it cannot be pickled; the text names the vertex.
         """
         if not isinstance(dag, DAG):
             raise DagError(f"new_job() takes a DAG, got {dag!r} ({type(dag).__name__})")
         config = JobConfig() if config is None else config
+        check_job(config)
         shape = describe(dag)
         job_id = secrets.token_hex(8)
         submission = {

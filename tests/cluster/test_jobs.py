@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import shmjet
 from shmjet import (
     DAG,
     AbstractProcessor,
@@ -340,9 +341,15 @@ def test_the_client_may_be_anywhere_in_threads(jet: JetInstance, mapping: Callab
     assert len(jet.get_list(out)) == 80
 
 
-def test_an_instance_that_is_shut_down_says_so(mapping: Callable[..., DAG]) -> None:
-    import shmjet
+def test_a_setting_that_cannot_be_honoured_is_refused(jet: JetInstance, mapping: Callable[..., DAG]) -> None:
+    config = JobConfig(processing_guarantee=shmjet.ProcessingGuarantee.EXACTLY_ONCE)
+    with pytest.raises(shmjet.ConfigError, match=r"processing_guarantee .* takes no snapshots"):
+        jet.new_job(mapping(lambda x: x), config)
+    with pytest.raises(shmjet.ConfigError, match="storage is '/data'"):
+        shmjet.new_instance(shmjet.JetConfig(storage="/data"))
 
+
+def test_an_instance_that_is_shut_down_says_so(mapping: Callable[..., DAG]) -> None:
     jet = shmjet.new_instance(shmjet.JetConfig(cores=1))
     job = jet.new_job(mapping(lambda x: x))
     jet.shutdown()
