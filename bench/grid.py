@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -230,7 +231,7 @@ def main() -> int:
                 bench.facts["entries"] = count
                 bench.ours(lambda: run(Shmjet))
                 for peer, kind in PEERS.items():
-                    bench.peer(peer, lambda kind=kind: run(kind))
+                    bench.peer(peer, partial(run, kind))
                 report.add(bench.measure(rounds=options.rounds))
 
         if options.wants("grid_put"):
@@ -257,7 +258,12 @@ def main() -> int:
 
             def in_and_out() -> float:
                 items.clear()
-                return rate(count, lambda: (items.extend(pairs), list(items)))
+
+                def both() -> list[Any]:
+                    items.extend(pairs)
+                    return list(items)
+
+                return rate(count, both)
 
             def pickled() -> float:
                 path = base / "list"

@@ -16,6 +16,7 @@ import socket
 import struct
 import sys
 import uuid
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -117,7 +118,9 @@ class Member:
         self._ids = itertools.count(1)
         self._clients: list[LoopChannel] = []
         self._stop = asyncio.Event()
+        self._closing = contextlib.ExitStack()
         self._stopped_by: list[tuple[LoopChannel, int]] = []
+        self._tasks: set[asyncio.Future[None]] = set()
 
     # -- life ---------------------------------------------------------------------------------------------------
 
@@ -135,15 +138,20 @@ class Member:
         loop.add_reader(listener.fileno(), self._accept, listener)
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._stop.set)
-        client = os.pidfd_open(self.settings.client_pid)
-        loop.add_reader(client, self._stop.set)
         self.workers.start()
-        answer = Started(str(self.folder.path), self.uuid, os.getpid())
-        os.write(ready, msgspec.json.encode(answer))
+        try:
+            client = os.pidfd_open(self.settings.client_pid)
+        except ProcessLookupError:  # it died while this member was starting
+            self._stop.set()
+        else:
+            loop.add_reader(client, self._stop.set)
+            self._closing.callback(os.close, client)
+            self._closing.callback(loop.remove_reader, client)
+        with contextlib.suppress(BrokenPipeError):
+            os.write(ready, msgspec.json.encode(Started(str(self.folder.path), self.uuid, os.getpid())))
         os.close(ready)
         await self._stop.wait()
-        loop.remove_reader(client)
-        os.close(client)
+        self._closing.close()
         loop.remove_reader(listener.fileno())
         listener.close()
         await self._close()
@@ -201,7 +209,7 @@ class Member:
                 case ListJobs():
                     channel.send(JobsReply(request.request, self._rows()))
                 case Describe():
-                    channel.send(self._description(request.request))
+                    self._start_task(self._describe(channel, request.request))
                 case Shutdown():
                     self._stopped_by.append((channel, request.request))
                     self._stop.set()
@@ -275,11 +283,15 @@ class Member:
             for job_id, record in self._jobs.items()
         ]
 
-    def _description(self, request: int) -> MemberReply:
+    async def _describe(self, channel: LoopChannel, request: int) -> None:
         cores = sorted({core for core in self.settings.cores if core is not None})
-        return MemberReply(
-            request, self.uuid, self.address, os.getpid(), cores, [child.pid for child in self.workers.workers]
-        )
+        pids = await self.workers.pids()
+        channel.send(MemberReply(request, self.uuid, self.address, os.getpid(), cores, pids))
+
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     # -- children -----------------------------------------------------------------------------------------------
 

@@ -50,6 +50,7 @@ class Child:
     lost: bool = False
     stopping: bool = False
     killed_for: str | None = None
+    forked: asyncio.Event = field(default_factory=asyncio.Event)
     exited: asyncio.Event = field(default_factory=asyncio.Event)
 
     def send(self, message: object, fds: Sequence[int] = ()) -> None:
@@ -160,6 +161,7 @@ class Workers:
             child = self._by_token.pop(message.token)
             child.pid = message.pid
             self._by_pid[message.pid] = child
+            child.forked.set()
         elif isinstance(message, Exited):
             gone = self._by_pid.pop(message.pid, None)
             if gone is not None:
@@ -170,6 +172,12 @@ class Workers:
         if not self._closing:
             logger.critical("the fork server is gone; this member cannot go on")
             os._exit(1)
+
+    async def pids(self) -> list[int]:
+        """Return the pids of all workers, once the fork server has told those of new ones."""
+        for child in self.workers:
+            await child.forked.wait()
+        return [child.pid for child in self.workers]
 
     # -- deaths -------------------------------------------------------------------------------------------------
 

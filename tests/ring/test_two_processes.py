@@ -133,7 +133,7 @@ def test_a_producer_killed_at_any_moment_never_shows_a_part_of_a_record(pause: i
         while idle < 3:
             got = reader.pull()
             if got is None:
-                idle += side.bell.wait([poller], 0, 0, SECOND // 50) is False and frames_seen > kill_after
+                idle += side.bell.wait([poller], 0, 0, SECOND // 50) is False and frames_seen >= kill_after
                 continue
             assert isinstance(got, list)
             frames_seen += 1

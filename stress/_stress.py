@@ -1,0 +1,236 @@
+"""What all stress scripts share: options, bounds in time, percentiles, and looking for what was left behind.
+
+A script does something `--count` times with random numbers from `--seed`, prints one line of summary and exits with
+1 when anything hung, was left behind or took longer than its target. Every process that a script starts carries a mark
+in its environment, so that orphans are found whoever has adopted them. As root a script runs with a /dev/shm of its
+own, so that what others have there does not matter and a single name left behind is seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import dataclasses
+import faulthandler
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+MARK = "SHMJET_STRESS_MARK"
+"""The environment variable by which a script knows its processes."""
+
+SHM = Path("/dev/shm")
+HANG_S = 15.0
+"""Seconds after which something that should take a fraction of one counts as hanging."""
+
+_PRIVATE = "SHMJET_STRESS_PRIVATE_SHM"
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The command line that every stress script understands."""
+
+    count: int
+    seed: int
+    ci: bool
+    only: tuple[str, ...]
+    verbose: bool
+
+    @property
+    def slack(self) -> float:
+        """By how much targets are relaxed: 5 on a shared machine (`--ci` or CI=true), else 1."""
+        return 5.0 if self.ci or os.environ.get("CI", "").lower() in ("1", "true") else 1.0
+
+    def wants(self, part: str) -> bool:
+        """Whether a part of the script was asked for (all are, unless `--only` named some)."""
+        return not self.only or part in self.only
+
+    def say(self, text: str) -> None:
+        """Print a line of progress when asked to."""
+        if self.verbose:
+            print(text, flush=True)
+
+
+def parse_options(doc: str | None, *, count: int, ci: int, parts: Sequence[str] = ()) -> Options:
+    """Parse `[--count N] [--seed S] [--ci] [--only PART] [--verbose]`.
+
+    Args:
+        doc: the script's docstring; its first line describes it.
+        count: how often by default.
+        ci: how often with `--ci`.
+        parts: names for `--only`.
+    """
+    parser = argparse.ArgumentParser(description=(doc or "").strip().splitlines()[0])
+    parser.add_argument("--count", type=int, help=f"how often (default {count}, with --ci {ci})")
+    parser.add_argument("--seed", type=int, help="of the random numbers (default: a new one, which is printed)")
+    parser.add_argument("--ci", action="store_true", help="the short form, with five times the time")
+    parser.add_argument("--only", action="append", default=[], choices=list(parts), help="this part (repeatable)")
+    parser.add_argument("--verbose", action="store_true", help="print a line for each run")
+    found = parser.parse_args()
+    seed = secrets.randbelow(1 << 31) if found.seed is None else found.seed
+    times = found.count if found.count is not None else (ci if found.ci else count)
+    return Options(times, seed, found.ci, tuple(found.only), found.verbose)
+
+
+def private_shm() -> bool:
+    """Run the script again with an empty /dev/shm of its own, where this user may; False where not."""
+    if os.environ.get(_PRIVATE):
+        return True
+    if not can_unshare():
+        return False
+    arguments = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=50% tmpfs /dev/shm && exec "$0" "$@"']
+    os.execvpe("unshare", [*arguments, sys.executable, *sys.argv], {**os.environ, _PRIVATE: "1"})
+
+
+def can_unshare() -> bool:
+    """Whether this user may mount a /dev/shm for itself."""
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        return False
+    command = ["unshare", "-m", "sh", "-c", "mount -t tmpfs -o size=1m tmpfs /dev/shm"]
+    return subprocess.run(command, capture_output=True, timeout=10, check=False).returncode == 0
+
+
+def mark_processes() -> str:
+    """Give this process and all that it will start a mark, adopt their orphans, and return the mark.
+
+    /proc shows the environment that a process was executed with, so this process itself does not carry it.
+    """
+    mark = os.environ[MARK] = secrets.token_hex(8)
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    return mark
+
+
+def marked(mark: str) -> Iterator[int]:
+    """Yield the pids of living processes with this mark."""
+    needle = f"{MARK}={mark}".encode()
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit() or int(entry) == os.getpid():
+            continue
+        try:
+            if needle in Path(f"/proc/{entry}/environ").read_bytes().split(b"\0") and not is_zombie(int(entry)):
+                yield int(entry)
+        except OSError:
+            continue
+
+
+def is_zombie(pid: int) -> bool:
+    """Whether a process is dead; True when it is gone altogether."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+def name_of(pid: int) -> str:
+    """The name that a process has given itself; empty when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def names() -> set[str]:
+    """What is in /dev/shm of shmjet's."""
+    return {name for name in os.listdir(SHM) if name.startswith("shmjet")}
+
+
+def wait_until(predicate: Callable[[], object], timeout: float = HANG_S, pause: float = 0.002) -> bool:
+    """Wait for something; False when it has not come about within `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while not predicate():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(pause)
+    return True
+
+
+def reap() -> None:
+    """Collect orphans that this process has adopted and that are dead."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
+class Times:
+    """Seconds that one kind of event took, and the target for their 95th percentile."""
+
+    def __init__(self, what: str, target: float) -> None:
+        self.what = what
+        self.target = target
+        self.values: list[float] = []
+
+    def add(self, seconds: float) -> None:
+        """Note one event."""
+        self.values.append(seconds)
+
+    def percentile(self, share: float) -> float:
+        """The smallest value that at least this share of all does not exceed."""
+        ordered = sorted(self.values)
+        return ordered[min(len(ordered) - 1, max(0, -int(-share * len(ordered) // 1) - 1))]
+
+    @property
+    def missed(self) -> bool:
+        """Whether the 95th percentile is above the target."""
+        return bool(self.values) and self.percentile(0.95) > self.target
+
+    def __str__(self) -> str:
+        if not self.values:
+            return f"{self.what}: none"
+        numbers = (self.percentile(0.5), self.percentile(0.95), max(self.values))
+        p50, p95, most = (f"{1000 * seconds:.0f}" for seconds in numbers)
+        verdict = "MISSED " if self.missed else ""
+        return f"{self.what}: p50 {p50} p95 {p95} max {most} ms ({verdict}target {1000 * self.target:.0f}, n {len(self.values)})"
+
+
+class Tally:
+    """What a script found: complaints, times, and the exit status that follows from them."""
+
+    def __init__(self, name: str, options: Options) -> None:
+        self.name = name
+        self.options = options
+        self.complaints: list[str] = []
+        self.times: list[Times] = []
+        self.done = 0
+        self.notes: list[str] = []
+        self._start = time.monotonic()
+        faulthandler.enable()
+        print(f"{name}: count {options.count}, seed {options.seed}", flush=True)
+
+    def timing(self, what: str, target: float) -> Times:
+        """Return a list of times with its target on a quiet machine, relaxed by the options' slack."""
+        times = Times(what, target * self.options.slack)
+        self.times.append(times)
+        return times
+
+    def complain(self, text: str) -> None:
+        """Note and print what went wrong."""
+        self.complaints.append(text)
+        print(f"{self.name}: WRONG: {text}", flush=True)
+
+    def check(self, good: object, text: str) -> bool:
+        """Complain unless `good`; returns whether it was."""
+        if not good:
+            self.complain(text)
+        return bool(good)
+
+    def finish(self) -> int:
+        """Print the summary and return the exit status."""
+        parts = [f"{self.done} done", f"{len(self.complaints)} wrong", *self.notes, *map(str, self.times)]
+        print(f"{self.name}: {'; '.join(parts)}; {time.monotonic() - self._start:.0f} s; seed {self.options.seed}")
+        return 1 if self.complaints or any(times.missed for times in self.times) else 0
+
+
+def watch(seconds: float) -> None:
+    """End this process with the tracebacks of all its threads if it is not called again within `seconds`."""
+    faulthandler.dump_traceback_later(seconds, exit=True)
