@@ -2,7 +2,7 @@
 
 from setuptools import Extension, setup
 
-SOURCES = ["module", "producer", "consumer", "bells", "routing", "codec", "codec_encode", "codec_decode"]
+SOURCES = ["module", "producer", "consumer", "bells", "routing", "codec", "codec_encode", "codec_decode", "tally"]
 HEADERS = ["native", "ring", "doorbell", "hash", "layout", "codec"]
 
 setup(

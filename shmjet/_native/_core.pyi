@@ -1,6 +1,6 @@
 """Types and contracts of the C extension. Wherever a buffer is asked for, anything with the buffer protocol will do."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, final
 
 from typing_extensions import Buffer
@@ -39,6 +39,30 @@ class Codec:
 
     def decode(self, payload: Buffer, count: int, /) -> list[Any]:
         """Return the `count` items of a frame of columns; ValueError when it is damaged."""
+
+@final
+class Tally:
+    """Counts keys, any that a dict would take; half the time of `collections.Counter`. Keys come out in
+    the order in which they were first counted.
+
+    Raises RuntimeError when a key's `__hash__` or `__eq__` uses the Tally itself.
+    """
+
+    def __new__(cls) -> Tally: ...
+    def __len__(self) -> int: ...
+    def add(self, keys: Iterable[Any], /) -> None:
+        """Count each key once more. Fastest for a list of str."""
+
+    def add_pairs(self, pairs: list[tuple[Any, int]], /) -> int:
+        """Add counts; returns how many pairs were taken before one that is no (key, int of 64 bits)."""
+
+    def chunk(self, position: int, limit: int, /) -> tuple[list[tuple[Any, int]], int]:
+        """Return up to `limit` (key, count) from `position` on (first 0), and the next position, -1 at the end.
+
+        """
+
+    def get(self, key: Any, /) -> int:
+        """Return the count of a key, 0 when it has none."""
 
 @final
 class Doorbell:

@@ -140,10 +140,12 @@ static int module_exec(PyObject *module) {
                                                      "A word in shared memory has a value that no ring writes.",
                                                      PyExc_RuntimeError, NULL);
     if (!state->corrupt_error || PyModule_AddObjectRef(module, "RingCorruptError", state->corrupt_error) < 0) return -1;
+    PyTypeObject *tally;
     if (!(state->codec = add_type(module, &codec_spec)) || !(state->doorbell = add_type(module, &doorbell_spec)) ||
         !(state->producer = add_type(module, &producer_spec)) || !(state->consumer = add_type(module, &consumer_spec)) ||
-        !(state->poller = add_type(module, &poller_spec)))
+        !(state->poller = add_type(module, &poller_spec)) || !(tally = add_type(module, &tally_spec)))
         return -1;
+    Py_DECREF((PyObject *)tally); /* the module's dict holds it */
     if (PyModule_AddIntConstant(module, "RING_HEADER", RING_HEADER_SIZE) < 0 ||
         PyModule_AddIntConstant(module, "RING_ALIGNMENT", RING_ALIGNMENT) < 0 ||
         PyModule_AddIntConstant(module, "RING_MIN_CAPACITY", RING_MIN_CAPACITY) < 0 ||

@@ -80,7 +80,7 @@ HIDDEN PyObject *native_type(PyObject *module, PyType_Spec *spec);
 /* Fills `view` with a writable buffer and checks that [offset, offset + size) lies in it, aligned to 64 bytes. */
 HIDDEN int native_map(PyObject *buffer, Py_ssize_t offset, Py_ssize_t size, Py_buffer *view, uint8_t **memory);
 
-extern PyType_Spec doorbell_spec, poller_spec, producer_spec, consumer_spec, codec_spec;
+extern PyType_Spec doorbell_spec, poller_spec, producer_spec, consumer_spec, codec_spec, tally_spec;
 
 HIDDEN PyObject *routing_index_of_special(PyObject *, PyObject *const *, Py_ssize_t);
 HIDDEN PyObject *routing_murmur3_32(PyObject *, PyObject *const *, Py_ssize_t);

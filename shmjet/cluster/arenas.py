@@ -16,7 +16,7 @@ _WASTE = 8
 _STEP = 1 << 16
 
 
-@dataclass
+@dataclass(eq=False)
 class PooledArena:
     """An arena with the endpoints whose processes have it mapped."""
 
@@ -30,6 +30,7 @@ class ArenaPool:
 
     def __init__(self) -> None:
         self._free: list[PooledArena] = []
+        self._used: set[PooledArena] = set()
         self._ids = itertools.count(1)
 
     def acquire(self, size: int, label: str) -> PooledArena:
@@ -42,11 +43,14 @@ class ArenaPool:
         if fitting:
             best = min(fitting, key=lambda a: a.arena.size)
             self._free.remove(best)
-            return best
-        return PooledArena(next(self._ids), Arena.create(-(-size // _STEP) * _STEP, label=label))
+        else:
+            best = PooledArena(next(self._ids), Arena.create(-(-size // _STEP) * _STEP, label=label))
+        self._used.add(best)
+        return best
 
     def give_back(self, pooled: PooledArena) -> list[PooledArena]:
         """Take an arena that nobody uses any more; return those that are given up for it, already closed here."""
+        self._used.discard(pooled)
         self._free.append(pooled)
         dropped = []
         while sum(a.arena.size for a in self._free) > _KEPT:
@@ -56,8 +60,8 @@ class ArenaPool:
         return dropped
 
     def worker_gone(self, endpoint: int) -> None:
-        """Forget what a dead worker had mapped."""
-        for pooled in self._free:
+        """Forget what a dead worker had mapped, of arenas that jobs without it are using just now too."""
+        for pooled in (*self._free, *self._used):
             pooled.attached.discard(endpoint)
 
     def close(self) -> None:

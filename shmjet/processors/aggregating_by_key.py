@@ -30,7 +30,7 @@ class KeyedAggregateProcessor(BulkProcessor):
         self._key_fns = key_fns
         self._op = op
         self._finisher = op.finisher if finishes else None
-        self._table: dict[Any, Any] = op.table()
+        self._table: Any = op.table()
 
     def absorb(self, ordinal: int, items: list[Any]) -> None:
         """Fold a list."""
@@ -38,18 +38,13 @@ class KeyedAggregateProcessor(BulkProcessor):
 
     def results(self) -> Iterable[Any]:
         """Return (key, result) for every key."""
-        table, finisher = self._table, self._finisher
-        if finisher is None:
-            return table.items()
-        return zip(table.keys(), map(finisher, table.values()), strict=True)
+        entries: Iterable[Any] = self._table.items()
+        finisher = self._finisher
+        return entries if finisher is None else ((key, finisher(value)) for key, value in entries)
 
 
 class CombineByKeyProcessor(KeyedAggregateProcessor):
     """Folds (key, accumulator) pairs of an earlier stage into an accumulator per key."""
-
-    def __init__(self, key_fns: KeyFns, op: AggregateOperation[Any, Any, Any], finishes: bool) -> None:
-        super().__init__(key_fns, op, finishes)
-        self._table = {}  # a plain dict is faster than the counters that accumulation may use
 
     def absorb(self, ordinal: int, items: list[Any]) -> None:
         """Fold a list of pairs."""

@@ -7,13 +7,14 @@ lists: Python's price is per call, so counting a list of a thousand words is one
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import chain
 from operator import add, sub
 from typing import Any, Generic, TypeVar
 
+from shmjet._native import Tally
 from shmjet.processors.keying import plain
 
 T = TypeVar("T")
@@ -21,6 +22,7 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 _ABSENT: Any = object()
+_CHUNK = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +40,8 @@ class AggregateOperation(Generic[T, A, R]):
         deduct: the reverse of `combine`; sliding windows use it. The accumulator must then support `==`.
         export: accumulator -> result, without touching the accumulator. Default: the accumulator itself.
         finish: accumulator -> result, which may consume the accumulator. Default: `export`.
-        table: makes the dict in which keyed processors keep accumulators by key.
+        table: makes the table in which keyed processors keep accumulators by key: a dict, or, when the operation
+            brings `accumulate_groups` and `combine_groups`, anything that these two take and that has `items`.
         accumulate_list: `(accumulator, items) -> accumulator`, the same as `accumulate` on each item.
         accumulate_groups: `(table, keys, items) -> None`, the same as `accumulate` on each item of its key's
             accumulator; `keys` is an iterable as long as `items`.
@@ -56,7 +59,7 @@ class AggregateOperation(Generic[T, A, R]):
     deduct: Callable[[A, A], A | None] | None = None
     export: Callable[[A], R] | None = None
     finish: Callable[[A], R] | None = None
-    table: Callable[[], dict[Any, A]] = field(default=dict, kw_only=True)
+    table: Callable[[], Any] = field(default=dict, kw_only=True)
     accumulate_list: Callable[[A, list[T]], A] | None = field(default=None, kw_only=True)
     accumulate_groups: Callable[[dict[Any, A], Iterable[Any], list[T]], None] | None = field(default=None, kw_only=True)
     combine_groups: Callable[[dict[Any, A], list[tuple[Any, A]]], None] | None = field(default=None, kw_only=True)
@@ -143,13 +146,40 @@ def _count_list(count: int, items: list[Any]) -> int:
     return count + len(items)
 
 
-def _count_groups(table: dict[Any, int], keys: Iterable[Any], _items: list[Any]) -> None:
-    if isinstance(table, Counter):
-        table.update(keys)  # a loop in C
-    else:
-        get = table.get
-        for key in keys:
-            table[key] = get(key, 0) + 1
+class Counts:
+    """The table of `counting`: as much of a dict as the processors need, on a native table with the counts inside."""
+
+    __slots__ = ("tally",)
+
+    def __init__(self, pairs: Iterable[tuple[Any, int]] = ()) -> None:
+        self.tally = Tally()
+        self.tally.add_pairs(list(pairs))
+
+    def __len__(self) -> int:
+        return len(self.tally)
+
+    def items(self) -> Iterator[tuple[Any, int]]:
+        """Return the (key, count) pairs in the order in which their keys came."""
+        return chain.from_iterable(self._chunks())
+
+    def _chunks(self) -> Iterator[list[tuple[Any, int]]]:
+        position = 0
+        while position >= 0:
+            pairs, position = self.tally.chunk(position, _CHUNK)
+            yield pairs
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Counts, (list(self.items()),)
+
+
+def _count_groups(table: Any, keys: Iterable[Any], _items: list[Any]) -> None:
+    table.tally.add(keys)
+
+
+def _add_counts(table: Any, pairs: list[tuple[Any, int]]) -> None:
+    taken = table.tally.add_pairs(pairs)
+    if taken < len(pairs):
+        raise TypeError(f"counting: expected (key, count) pairs with an int of 64 bits, got {pairs[taken]!r}")
 
 
 def _add_groups(table: dict[Any, Any], pairs: list[tuple[Any, Any]]) -> None:
@@ -171,10 +201,10 @@ def counting() -> AggregateOperation[Any, int, int]:
         _count_one,
         add,
         sub,
-        table=Counter,
+        table=Counts,
         accumulate_list=_count_list,
         accumulate_groups=_count_groups,
-        combine_groups=_add_groups,
+        combine_groups=_add_counts,
     )
 
 
