@@ -210,7 +210,10 @@ class Killer:
             return
         assert isinstance(error, WorkerLostError)
         assert job.ended_at is not None
-        self.times.add(job.ended_at - at)
+        took = job.ended_at - at
+        self.times.add(took)
+        if took > self.times.target:
+            self.options.say(f"SLOW: {what}: {took:.3f} s, stealing {self.stealing}, {job.places}")
         text = str(error)
         place = "carrier" if index < 0 else f"worker {index}"
         good = error.pid == victim and error.signal == signal.SIGKILL and f"{place} (pid {victim})" in text

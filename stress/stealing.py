@@ -22,7 +22,7 @@ from _stress import HANG_S, Options, Tally, mark_processes, marked, names, parse
 from _stress import wait_until, watch
 
 import shmjet
-from shmjet import DAG, AbstractProcessor, EdgeConfig, Inbox, JetConfig, JobFailedError, Outbox, Processor
+from shmjet import DAG, EdgeConfig, Inbox, JetConfig, JobFailedError, Outbox, Processor
 from shmjet import ProcessorContext, Watermark, WorkerLostError, between
 
 os.environ["SHMJET_STEAL_MARGIN"] = "-1000"
@@ -58,7 +58,7 @@ class Source(Processor):
         return True
 
 
-class Stage(AbstractProcessor):
+class Stage(Processor):
     """Adds itself to the way of each item; counts what it has seen, which has to survive every move."""
 
     def __init__(self, index: int, seed: int, fails_at: int) -> None:
@@ -70,15 +70,17 @@ class Stage(AbstractProcessor):
 
     def process(self, ordinal: int, inbox: Inbox) -> None:
         for _ in range(self._rng.randint(1, 200)):
-            if not inbox or not self.try_process(ordinal, inbox.peek()):
+            if not inbox or not self._hand_on(inbox.peek()):
                 return
             inbox.remove()
 
-    def try_process_any(self, ordinal: int, item: Any) -> bool:
+    def _hand_on(self, item: Any) -> bool:
         number, way = item
+        if number == "seen":
+            return self.outbox.offer(item)
         if number <= self._watermark:
             raise AssertionError(f"{item} came after watermark {self._watermark}")
-        if not self.try_emit((number, (*way, (self._index, self.context.global_index)))):
+        if not self.outbox.offer((number, (*way, (self._index, self.context.global_index)))):
             return False
         self._seen += 1
         if self._seen == self._fails_at:
@@ -94,10 +96,7 @@ class Stage(AbstractProcessor):
         return True
 
     def complete(self) -> bool:
-        return self.try_emit(("seen", self._seen))
-
-    def try_process(self, ordinal: int, item: Any) -> bool:
-        return self.try_emit(item) if item[0] == "seen" else self.try_process_any(ordinal, item)
+        return self.outbox.offer(("seen", self._seen))
 
 
 class Sink(Processor):
@@ -128,7 +127,6 @@ class Case:
     def __init__(self, rng: random.Random, name: str, workers: int, slow: bool, fails: bool) -> None:
         self.dag, self.name = DAG(), name
         self.expected: Counter[tuple[int, int, int]] = Counter()
-        self.seen = 0
         self.description: list[str] = []
         sinks = rng.randint(1, 3)
         self.sinks = sinks
@@ -157,7 +155,6 @@ class Case:
                 parallelism,
             )
             copies *= self._edge(rng, above, stage, parallelism, 0)
-            self.seen += sources * count * copies if number == 0 else 0
             above = stage
         copies *= self._edge(rng, above, sink, sinks, chain)
         for source in range(sources):

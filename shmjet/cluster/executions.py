@@ -239,8 +239,8 @@ class MasterExecution:
             block.release()
         for (v, p), at in layout.owners.items():
             memory[at : at + 4] = plan.vertices[v].endpoints[p].to_bytes(4, sys.byteorder)
-        for (e, _, _), at in layout.rings.items():
-            ring_format(memory, at, layout.ring_capacity, plan.edges[e].queue_size)
+        for key, at in layout.rings.items():
+            ring_format(memory, at, layout.capacities[key], plan.edges[key[0]].queue_size)
 
     # -- reports ------------------------------------------------------------------------------------------------
 

@@ -65,8 +65,8 @@ class LocalRun:
             ProcessorCounters(self.arena, at, vertex.inbound, vertex.outbound).reset()
         for (v, p), at in self.layout.owners.items():
             self.arena[at : at + 4] = self.plan.vertices[v].endpoints[p].to_bytes(4, sys.byteorder)
-        for (e, _, _), at in self.layout.rings.items():
-            ring_format(self.arena, at, self.layout.ring_capacity, self.plan.edges[e].queue_size)
+        for key, at in self.layout.rings.items():
+            ring_format(self.arena, at, self.layout.capacities[key], self.plan.edges[key[0]].queue_size)
         data, config = cloudpickle.dumps(dag), cloudpickle.dumps(JobConfig())
         self.grid = MemoryGrid()
         self.deployments = []

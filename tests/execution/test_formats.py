@@ -40,7 +40,7 @@ def test_the_page_of_the_arena_has_its_offsets() -> None:
     assert str(HEADER_SIZE) in table
     assert f"header; byte {CANCELLED_OFFSET} is 1" in (FORMATS / "arena.md").read_text()
     assert f"{control.BLOCK_SIZE} per carrier" in (FORMATS / "arena.md").read_text()
-    assert (MIN_RING, MAX_RING) == (4 << 10, 4 << 20)
+    assert (MIN_RING, MAX_RING) == (4 << 10, 1 << 20)
     for word, text in [
         (counters.SLOW_CALLS, "more than 5 ms"),
         (counters.BUSY_NS, "nanoseconds"),

@@ -66,10 +66,10 @@ def test_isolated_pairs_give_everyone_a_partner(up: int, down: int) -> None:
 def test_nothing_in_an_arena_overlaps() -> None:
     plan = plan_of(dag_of(64, 64), 2, memory=16 << 20, non_cooperative={0})
     layout = lay_out(plan)
-    size = RING_HEADER + layout.ring_capacity
-    offsets = sorted(layout.rings.values())
-    assert all(b - a >= size for a, b in pairwise(offsets))
-    assert offsets[-1] + size <= layout.size
+    ends = {at: at + RING_HEADER + layout.capacities[key] for key, at in layout.rings.items()}
+    offsets = sorted(ends)
+    assert all(ends[a] <= b for a, b in pairwise(offsets))
+    assert ends[offsets[-1]] <= layout.size
     assert max(layout.counters.values()) < offsets[0]
     assert len(layout.carriers) == 64
     assert len(layout.rings) == 64 * 64
