@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import socket
 import threading
 from collections.abc import Callable
@@ -29,6 +30,7 @@ class Connection:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.connect(path)
         self._sock = sock
+        self._pid = os.getpid()
         self._channel = Channel(sock, Reply)
         self._on_change = on_change
         self._on_lost = on_lost
@@ -59,6 +61,11 @@ class Connection:
 
     def post(self, make: Callable[[int], Any]) -> Future[Any]:
         """Send a request; the future brings its reply."""
+        if os.getpid() != self._pid:  # the parent has the thread that reads replies, and would get ours
+            raise ShmjetError(
+                f"this instance belongs to process {self._pid}, from which this one ({os.getpid()}) was forked; "
+                "start one here with shmjet.new_instance()"
+            )
         future: Future[Any] = Future()
         with self._lock:
             number = next(self._numbers)

@@ -32,11 +32,9 @@ def run_child(request: Fork, fds: list[int]) -> None:
     log_to_stderr()
     settings = msgspec.msgpack.decode(request.settings, type=WorkerSettings)
     pin(request.core)
-    control = memoryview(mmap.mmap(fds[1], request.control_size))
-    os.close(fds[1])
+    control = _mapped(fds[1], request.control_size)
     if request.arena_size:
-        arena = memoryview(mmap.mmap(fds[2], request.arena_size))
-        os.close(fds[2])
+        arena = _mapped(fds[2], request.arena_size)
         block = WorkerControl(arena, request.doorbell_offset)
     else:
         block = WorkerControl(control, request.index * BLOCK_SIZE)
@@ -46,6 +44,14 @@ def run_child(request: Fork, fds: list[int]) -> None:
         return Grid.open(Path(settings.folder) / "grid")
 
     Worker(request.index, channel, control, block, settings, open_grid).run()
+
+
+def _mapped(fd: int, size: int) -> memoryview:
+    """Map shared memory, but not for what user code forks: a copy of a worker that went on would be a second one."""
+    mapping = mmap.mmap(fd, size)
+    mapping.madvise(mmap.MADV_DONTFORK)
+    os.close(fd)
+    return memoryview(mapping)
 
 
 def main(fd: int) -> None:

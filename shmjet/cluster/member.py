@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import logging
 import os
+import resource
 import signal
 import socket
 import struct
@@ -317,6 +318,8 @@ def main(settings: bytes, ready: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     name_process("shmjet-member")
     log_to_stderr()
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a carrier takes one; workers and carriers inherit it
     try:
         decoded = msgspec.json.decode(settings, type=MemberSettings)
         pinned = {core for core in decoded.cores if core is not None}

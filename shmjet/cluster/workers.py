@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import logging
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -28,6 +29,7 @@ from shmjet.execution.messages import Exited, Fork, Forked, Hello, Report, Stop,
 from shmjet.ring.arena import Arena
 
 _STATUS_WAIT_S = 0.25
+_AGAIN_S = 0.1
 _BLAS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 logger = logging.getLogger("shmjet.member")
@@ -47,6 +49,7 @@ class Child:
     is_carrier: bool
     pid: int = 0
     status: int | None = None
+    up: bool = False
     lost: bool = False
     stopping: bool = False
     killed_for: str | None = None
@@ -134,11 +137,17 @@ class Workers:
         offset: int,
         is_carrier: bool = False,
     ) -> Child:
-        ours, theirs = socket.socketpair()
+        try:
+            own = [os.dup(fd) for fd in fds]
+            ours, theirs = socket.socketpair()
+        except OSError as error:
+            raise _no_descriptor(error, "carrier" if is_carrier else f"worker {index}") from error
         child: Child
 
         def report(message: Any, fds: list[int]) -> None:
-            if not isinstance(message, Hello):
+            if isinstance(message, Hello):
+                child.up = True
+            else:
                 self._on_report(child, message, fds)
 
         def closed() -> None:
@@ -148,7 +157,6 @@ class Workers:
         token = next(self._tokens)
         self._by_token[token] = child
         request = Fork(token, index, core, self.control.size, self._settings, arena_size, offset)
-        own = [os.dup(fd) for fd in fds]
         self._server_channel.send(request, [theirs.fileno(), self.control.fd, *own])
         self._server_channel.when_flushed([theirs.detach(), *own])
         child.channel.open()
@@ -185,6 +193,7 @@ class Workers:
         if child.lost:
             return
         child.lost = True
+        child.forked.set()  # if it could not be, nobody needs to wait for it
         child.channel.close()
         if not child.stopping and not self._closing:
             loss = asyncio.ensure_future(self._report_loss(child))
@@ -196,9 +205,19 @@ class Workers:
             await asyncio.wait_for(child.exited.wait(), _STATUS_WAIT_S)
         if child.status is None and child.pid:  # it closed its channel, but lives
             self.kill(child)
-        if not child.is_carrier:
-            self.workers[child.index] = self._fork_worker(child.index)
+        if not child.is_carrier and child.up:
+            self._replace(child)
         self._on_lost(child)
+        while not child.is_carrier and self.workers[child.index] is child and not self._closing:
+            await asyncio.sleep(_AGAIN_S)  # one that died as it started, or cannot be forked, is not tried all the time
+            self._replace(child)
+            self._on_lost(child)  # for the jobs that were given it meanwhile
+
+    def _replace(self, child: Child) -> None:
+        try:
+            self.workers[child.index] = self._fork_worker(child.index)
+        except OSError as error:
+            logger.error("worker %d is not replaced yet: %s", child.index, error)
 
     def _loss_reported(self, loss: asyncio.Future[None]) -> None:
         self._losses.discard(loss)
@@ -242,3 +261,13 @@ class Workers:
         for child in children:
             child.channel.close()
             child.block.release()
+
+
+def _no_descriptor(error: OSError, what: str) -> OSError:
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return OSError(
+        error.errno,
+        f"no {what} can be started: {error.strerror}; the member (pid {os.getpid()}) needs a descriptor for each of its "
+        f"processes and may have {limit} (RLIMIT_NOFILE); raise that (`ulimit -n`), or give vertices whose processors "
+        "are not cooperative a lower local_parallelism",
+    )

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import array
 import contextlib
+import errno
 import os
+import resource
 import socket
 import struct
 from collections import deque
@@ -100,6 +102,11 @@ class Channel:
             self._read(0)
         return self._messages.popleft()
 
+    @property
+    def has_message(self) -> bool:
+        """Whether `receive` has one that it need not wait for."""
+        return bool(self._messages)
+
     def poll(self) -> list[tuple[Any, list[int]]]:
         """Return all messages that have arrived completely, without waiting.
 
@@ -120,7 +127,7 @@ class Channel:
 
     def _read(self, flags: int) -> None:
         try:
-            data, ancillary, _, _ = self._sock.recvmsg(
+            data, ancillary, seen, _ = self._sock.recvmsg(
                 _CHUNK, socket.CMSG_LEN(_MAX_FDS * 4), flags | socket.MSG_CMSG_CLOEXEC
             )
         except (ConnectionResetError, OSError) as error:
@@ -134,6 +141,13 @@ class Channel:
                 rights = array.array("i")
                 rights.frombytes(payload[: len(payload) - len(payload) % rights.itemsize])
                 self._fds.extend(rights)
+        if seen & socket.MSG_CTRUNC:  # the kernel has dropped descriptors, and nobody can tell which message's
+            limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            raise OSError(
+                errno.EMFILE,
+                f"process {os.getpid()} could not take the descriptors that were sent to it, because it has as many "
+                f"open as RLIMIT_NOFILE allows ({limit}); raise it (`ulimit -n`) or close files in user code",
+            )
         self._buffer += data
         self._split()
 

@@ -9,6 +9,7 @@ all children.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import selectors
@@ -16,7 +17,6 @@ import signal
 import socket
 import sys
 import traceback
-from collections import deque
 from collections.abc import Callable
 
 from shmjet.execution.channel import Channel, ChannelClosed
@@ -58,19 +58,25 @@ class ForkServer:
                             self._wakeup.recv(4096)
                             self._reap()
                         else:
-                            requests = deque(self._channel.poll())
-                            while requests:
-                                request, fds = requests.popleft()
-                                others = [fd for _, more in requests for fd in more]
-                                self._fork(request, fds, others, selector)
+                            self._fork(*self._channel.receive(), selector)
+                            while self._channel.has_message:
+                                self._fork(*self._channel.receive(), selector)
             except ChannelClosed:
                 return
 
-    def _fork(self, request: Fork, fds: list[int], others: list[int], selector: selectors.BaseSelector) -> None:
-        """Fork one child, which keeps `fds` and closes `others`: a sibling's channel held open would hide its death."""
+    def _fork(self, request: Fork, fds: list[int], selector: selectors.BaseSelector) -> None:
+        """Fork one child, which keeps `fds` only: a sibling's channel held open would hide that one's death.
+
+        Requests are taken one by one, so that a hundred carriers do not need all their descriptors here at once.
+        """
         flush_output()
         server = os.getpid()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:  # the member sees the end of the child's channel and fails who needs it
+            name = "RLIMIT_NPROC (`ulimit -u`) or the pids limit of the container"
+            print(f"shmjet: a process cannot be forked: {error}; see {name}", file=sys.stderr, flush=True)
+            pid = -1
         if pid == 0:
             status = 1
             try:
@@ -80,8 +86,6 @@ class ForkServer:
                 self._channel.close()
                 self._wakeup.close()
                 self._wakeup_writer.close()
-                for fd in others:
-                    os.close(fd)
                 name_process(f"shmjet-w{request.index}")
                 self._run_child(request, fds)
                 status = 0
@@ -92,16 +96,21 @@ class ForkServer:
                 os._exit(status)
         for fd in fds:
             os.close(fd)
-        self._channel.send(Forked(request.token, pid))
+        if pid > 0:
+            self._channel.send(Forked(request.token, pid))
 
     def _reap(self) -> None:
+        """Collect dead children, and kill what they had forked and left in their process group."""
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                dead = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 return
-            if pid == 0:
+            if dead is None:
                 return
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(dead.si_pid, signal.SIGKILL)
+            pid, status = os.waitpid(dead.si_pid, 0)
             self._channel.send(Exited(pid, os.waitstatus_to_exitcode(status)))
 
 
