@@ -83,12 +83,10 @@ def parse_options(doc: str | None, *, count: int, ci: int, parts: Sequence[str] 
 
 def private_shm() -> bool:
     """Run the script again with an empty /dev/shm of its own, where this user may; False where not."""
-    if os.environ.get(_PRIVATE):
-        return True
-    if not can_unshare():
-        return False
-    arguments = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=50% tmpfs /dev/shm && exec "$0" "$@"']
-    os.execvpe("unshare", [*arguments, sys.executable, *sys.argv], {**os.environ, _PRIVATE: "1"})
+    if not os.environ.get(_PRIVATE) and can_unshare():
+        arguments = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=50% tmpfs /dev/shm && exec "$0" "$@"']
+        os.execvpe("unshare", [*arguments, sys.executable, *sys.argv], {**os.environ, _PRIVATE: "1"})
+    return bool(os.environ.get(_PRIVATE))
 
 
 def can_unshare() -> bool:
@@ -162,6 +160,16 @@ def reap() -> None:
         pass
 
 
+def all_gone(mark: str, timeout: float) -> bool:
+    """Wait for the end of all processes with this mark; False when some are left after `timeout` seconds."""
+
+    def gone() -> bool:
+        reap()
+        return not any(marked(mark))
+
+    return wait_until(gone, timeout, 0.01)
+
+
 class Times:
     """Seconds that one kind of event took, and the target for their 95th percentile."""
 
@@ -189,8 +197,8 @@ class Times:
             return f"{self.what}: none"
         numbers = (self.percentile(0.5), self.percentile(0.95), max(self.values))
         p50, p95, most = (f"{1000 * seconds:.0f}" for seconds in numbers)
-        verdict = "MISSED " if self.missed else ""
-        return f"{self.what}: p50 {p50} p95 {p95} max {most} ms ({verdict}target {1000 * self.target:.0f}, n {len(self.values)})"
+        verdict = f"{'MISSED ' if self.missed else ''}target {1000 * self.target:.0f}, n {len(self.values)}"
+        return f"{self.what}: p50 {p50} p95 {p95} max {most} ms ({verdict})"
 
 
 class Tally:

@@ -20,8 +20,23 @@ import textwrap
 import time
 from pathlib import Path
 
-from _stress import HANG_S, MARK, ROOT, Options, Tally, Times, is_zombie, mark_processes, marked, name_of, names
-from _stress import parse_options, private_shm, reap, wait_until, watch
+from _stress import (
+    HANG_S,
+    ROOT,
+    Options,
+    Tally,
+    Times,
+    is_zombie,
+    mark_processes,
+    marked,
+    name_of,
+    names,
+    parse_options,
+    private_shm,
+    reap,
+    wait_until,
+    watch,
+)
 
 SCRIPT = """
     import random, sys, time
@@ -185,10 +200,9 @@ def command_line(kind: str, folder: Path) -> list[str]:
     return [*shmjet, "run", str(script), kind]
 
 
-def interrupt(
-    kind: str, terminal: bool, rng: random.Random, tally: Tally, remains: Remains, folder: Path, times: Times, gone: Times
-) -> None:
+def interrupt(kind: str, terminal: bool, rng: random.Random, tally: Tally, remains: Remains, folder: Path) -> None:
     """Press Ctrl-C once."""
+    times, gone = tally.times[1:]
     what = f"Ctrl-C in {kind} {'on a terminal' if terminal else 'without a terminal'}"
     command = command_line(kind, folder)
     main, side = pty.openpty()
@@ -254,8 +268,8 @@ def main() -> int:
     rng = random.Random(options.seed)
     tally = Tally("kill_members", options)
     killed = tally.timing("killed to nothing left", 1.0)
-    prompt = tally.timing("Ctrl-C to the prompt", 1.0)
-    gone = tally.timing("Ctrl-C to nothing left", 1.5)
+    tally.timing("Ctrl-C to the prompt", 1.0)
+    tally.timing("Ctrl-C to nothing left", 1.5)
     remains = Remains(options, tally, mark_processes(), alone)
     os.environ.pop("SHMJET_CORES", None)
     with tempfile.TemporaryDirectory() as folder:
@@ -268,7 +282,7 @@ def main() -> int:
                 for kind in ("run", "stuck", "wordcount"):
                     for terminal in (True, False):
                         watch(6 * HANG_S)
-                        interrupt(kind, terminal, rng, tally, remains, Path(folder), prompt, gone)
+                        interrupt(kind, terminal, rng, tally, remains, Path(folder))
     return tally.finish()
 
 

@@ -8,6 +8,8 @@ one must go on; the worker must be replaced, and a further job on all workers mu
 
 from __future__ import annotations
 
+import functools
+import itertools
 import os
 import random
 import signal
@@ -19,11 +21,34 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from _stress import HANG_S, Options, Tally, Times, mark_processes, marked, name_of, names, parse_options
-from _stress import private_shm, reap, wait_until, watch
+from _stress import (
+    HANG_S,
+    Options,
+    Tally,
+    Times,
+    all_gone,
+    mark_processes,
+    marked,
+    name_of,
+    names,
+    parse_options,
+    private_shm,
+    wait_until,
+    watch,
+)
 
 import shmjet
-from shmjet import DAG, AbstractProcessor, Inbox, JetConfig, JetInstance, Processor, WorkerLostError, between, processors
+from shmjet import (
+    DAG,
+    AbstractProcessor,
+    Inbox,
+    JetConfig,
+    JetInstance,
+    Processor,
+    WorkerLostError,
+    between,
+    processors,
+)
 
 RENEW_AFTER = 50
 """Kills that one instance sees before a new one is made, with other settings."""
@@ -81,6 +106,14 @@ class Running:
     def ended(self, _: object) -> None:
         self.ended_at = time.perf_counter()
 
+    def is_placed(self) -> bool:
+        """Whether it has a plan, or its end behind it."""
+        return self.execution.done() or bool(self.execution.metrics().vertices)
+
+    def has_emitted_more(self, seen: int) -> bool:
+        """Whether it goes on, or has its end behind it."""
+        return self.execution.done() or self.emitted() > seen
+
     def emitted(self) -> int:
         return self.execution.metrics().vertices["source"].emitted
 
@@ -99,7 +132,7 @@ def random_job(rng: random.Random, jet: JetInstance) -> Running:
     if carriers:
         stages.append(dag.new_vertex("carried", Blocking, rng.choice([1, 2])))
     stages.append(dag.new_vertex("sink", processors.noop(), wide))
-    for above, below in zip(stages, stages[1:], strict=False):
+    for above, below in itertools.pairwise(stages):
         edge = between(above, below)
         match rng.randrange(4):
             case 0:
@@ -233,7 +266,7 @@ class Killer:
         for job in jobs:
             fuzzy = not job.places or (self.stealing and not carrier) or (carrier and job.carriers)
             # One that was starting may have been given the dead worker after it was looked at.
-            if wait_until(lambda job=job: job.execution.done(), 0.02 if fuzzy else 0.0):
+            if wait_until(job.execution.done, 0.02 if fuzzy else 0.0):
                 error = job.execution.exception(0)
                 if isinstance(error, WorkerLostError) and error.pid == victim:
                     on_it = any(index in where for where in job.places.values())
@@ -241,10 +274,10 @@ class Killer:
                 else:
                     self.tally.complain(f"{what}: a bystander failed: {type(error).__name__}: {error}")
                 continue
-            going = wait_until(lambda job=job: job.execution.done() or bool(job.execution.metrics().vertices), HANG_S)
+            going = wait_until(job.is_placed)
             if going and not job.execution.done():
                 seen = job.emitted()
-                going = wait_until(lambda job=job, seen=seen: job.execution.done() or job.emitted() > seen, HANG_S)
+                going = wait_until(functools.partial(job.has_emitted_more, seen))
             if job.execution.done():
                 error = job.execution.exception(0)
                 good = fuzzy and isinstance(error, WorkerLostError) and error.pid == victim
@@ -263,7 +296,7 @@ class Killer:
     def close(self) -> None:
         """End the instance; nothing may stay."""
         self.jet.shutdown()
-        gone = wait_until(lambda: (reap(), not any(marked(self.mark)) and not self.folder.exists())[1], 1.0)
+        gone = all_gone(self.mark, 1.0) and not self.folder.exists()
         self.tally.check(gone, f"left behind: processes {list(marked(self.mark))}, folder {self.folder.exists()}")
 
 

@@ -8,6 +8,7 @@ runs are cancelled, fail, or have a worker killed half way: that must end in the
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -18,12 +19,33 @@ from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
-from _stress import HANG_S, Options, Tally, mark_processes, marked, names, parse_options, private_shm, reap
-from _stress import wait_until, watch
+from _stress import (
+    HANG_S,
+    Options,
+    Tally,
+    all_gone,
+    mark_processes,
+    marked,
+    names,
+    parse_options,
+    private_shm,
+    watch,
+)
 
 import shmjet
-from shmjet import DAG, EdgeConfig, Inbox, JetConfig, JobFailedError, Outbox, Processor
-from shmjet import ProcessorContext, Watermark, WorkerLostError, between
+from shmjet import (
+    DAG,
+    EdgeConfig,
+    Inbox,
+    JetConfig,
+    JobFailedError,
+    Outbox,
+    Processor,
+    ProcessorContext,
+    Watermark,
+    WorkerLostError,
+    between,
+)
 
 os.environ["SHMJET_STEAL_MARGIN"] = "-1000"
 
@@ -107,6 +129,7 @@ class Sink(Processor):
 
     def init(self, outbox: Outbox, context: ProcessorContext) -> None:
         super().init(outbox, context)
+        assert context.grid is not None
         self._list = context.grid.get_list(self._name)
 
     def process(self, ordinal: int, inbox: Inbox) -> None:
@@ -228,7 +251,9 @@ class Runner:
     def one(self, number: int) -> None:
         """Run one or a few jobs at once, each with its fate."""
         rng = self.rng
-        fates = [rng.choice(["done", "done", "done", "cancel", "fail", "kill"]) for _ in range(rng.choice([1, 1, 2, 3]))]
+        fates = [
+            rng.choice(["done", "done", "done", "cancel", "fail", "kill"]) for _ in range(rng.choice([1, 1, 2, 3]))
+        ]
         if "kill" in fates:
             fates = ["kill"] * len(fates)
         cases = [
@@ -242,7 +267,8 @@ class Runner:
         if "kill" in fates:
             victim = rng.choice(self.jet.cluster.members[0].workers)
             at = time.perf_counter()
-            os.kill(victim, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # killed a moment ago, and about to be replaced
+                os.kill(victim, signal.SIGKILL)
         for case, fate, execution in zip(cases, fates, executions, strict=True):
             what = f"run {number} ({fate}, {self.workers} workers: {'; '.join(case.description)})"
             if fate == "cancel":
@@ -297,7 +323,9 @@ class Runner:
     def state(self, execution: shmjet.Execution) -> str:
         """What a hanging job looks like."""
         metrics = execution.metrics()
-        vertices = {name: (v.received, v.emitted, [p.worker for p in v.processors]) for name, v in metrics.vertices.items()}
+        vertices = {
+            name: (v.received, v.emitted, [p.worker for p in v.processors]) for name, v in metrics.vertices.items()
+        }
         return f"{vertices} {[(w.index, w.tasklets) for w in metrics.workers]}"
 
     def close(self) -> None:
@@ -321,7 +349,7 @@ def main() -> int:
         if runner.runs == RENEW_AFTER or number == options.count - 1:
             runner.close()
             runner = None
-    gone = wait_until(lambda: (reap(), not any(marked(mark)))[1], 1.0)
+    gone = all_gone(mark, 1.0)
     tally.check(gone, f"processes left behind: {list(marked(mark))}")
     if alone:
         tally.check(not names(), f"left in /dev/shm: {names()}")

@@ -267,7 +267,7 @@ def _no_descriptor(error: OSError, what: str) -> OSError:
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return OSError(
         error.errno,
-        f"no {what} can be started: {error.strerror}; the member (pid {os.getpid()}) needs a descriptor for each of its "
-        f"processes and may have {limit} (RLIMIT_NOFILE); raise that (`ulimit -n`), or give vertices whose processors "
-        "are not cooperative a lower local_parallelism",
+        f"no {what} can be started: {error.strerror}; the member (pid {os.getpid()}) needs a descriptor for each of "
+        f"its processes and may have {limit} (RLIMIT_NOFILE); raise that (`ulimit -n`), or give vertices whose "
+        "processors are not cooperative a lower local_parallelism",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import threading
 from collections.abc import Iterator
@@ -94,3 +95,20 @@ def test_receive_waits(ends: tuple[Channel, Channel]) -> None:
     timer.start()
     assert right.receive() == (Cancel(5), [])
     timer.join()
+
+
+def test_descriptors_that_the_kernel_had_to_drop_are_an_error_that_names_the_limit(
+    ends: tuple[Channel, Channel],
+) -> None:
+    ours, theirs = ends
+    reader, writer = os.pipe()
+    ours.send(Start(1), [reader, writer])
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))  # fewer than there are: no new one can be had
+    try:
+        with pytest.raises(OSError, match=r"RLIMIT_NOFILE allows \(3\)"):
+            theirs.receive()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        os.close(reader)
+        os.close(writer)
