@@ -21,18 +21,9 @@ from shmjet.execution import counters as words
 from shmjet.execution.counters import NO_WATERMARK, ProcessorCounters
 from shmjet.execution.inbound import InboundEdge
 from shmjet.execution.outbound import Outbound
+from shmjet.execution.pacing import MAX_BATCH, PATIENCE_NS, SLOW_NS, AdaptiveLimit
 from shmjet.ring.lane import LaneReader, LaneWriter
 from shmjet.ring.marks import DONE, IDLE, Barrier, Mark
-
-TARGET_NS = 1_000_000
-"""How long one callback should take."""
-SLOW_NS = 5_000_000
-"""A callback that takes longer is counted as slow."""
-PATIENCE_NS = 50_000_000
-"""How long a callback may go on offering items beyond what fits `TARGET_NS`; then the outbox refuses."""
-MAX_BATCH = 1 << 16
-"""Most items given to one `process` call."""
-
 
 _MOVING = (
     "_aligned",
@@ -67,26 +58,6 @@ class State(enum.IntEnum):
     EMIT_BARRIER = 5
     EMIT_DONE_ITEM = 6
     END = 7
-
-
-class AdaptiveLimit:
-    """How many items to hand over at once so that a call takes about `TARGET_NS`.
-
-    Starts at one and grows at most eightfold per call, so that the first item may cost anything.
-    """
-
-    __slots__ = ("most", "value")
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.value = 1
-
-    def update(self, items: int, elapsed_ns: int) -> None:
-        """Learn from a call that handled this many items."""
-        if items <= 0:
-            return
-        affordable = items * TARGET_NS // (elapsed_ns or 1)
-        self.value = max(1, min(affordable, self.value * 8, self.most))
 
 
 class ProcessorTasklet:

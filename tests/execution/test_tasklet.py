@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from shmjet.core import DAG, AbstractProcessor, OutboxError, Processor, Watermark, between
-from shmjet.execution.tasklet import TARGET_NS, AdaptiveLimit, State
+from shmjet.execution.pacing import TARGET_NS, AdaptiveLimit
+from shmjet.execution.tasklet import State
 from tests.execution.harness import LocalRun
 from tests.execution.vertices import Collect, Emit, Pass
 
