@@ -2,26 +2,20 @@
 
 A driver plays the engine: it fills the inbox with batches, calls the processor and empties the outbox. So the figures
 hold the processor and the outbox, and no lanes, processes or waiting. Peers are the loops one would write by hand.
-
-    python bench/processors.py [--json] [--quick]
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import random
-import statistics
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from _harness import Bench, Report, elapsed, parse_options
 
 from shmjet import processors
 from shmjet.core.context import MetaSupplierContext, ProcessorContext
@@ -29,6 +23,11 @@ from shmjet.core.inbox import Inbox
 from shmjet.core.outbox import Outbox
 
 BATCH = 1024
+CASES = [
+    *("map", "filter", "flat_map_split", "count_by_key", "combine_by_key", "distinct", "sort"),
+    *("group_and_collect", "read_files_lines"),
+]
+BENCHES = [f"processors_{case}" for case in CASES]
 
 
 def drive(supplier: Callable[[], Any], batches: list[list[Any]]) -> int:
@@ -144,37 +143,25 @@ def cases(count: int, folder: str) -> Iterator[tuple[str, int, Callable[[], Any]
     yield "read_files_lines", len(lines), lambda: read_all, read_plainly, "text file iterator"
 
 
-def measure(fn: Callable[[], Any]) -> float:
-    """Return the nanoseconds of one run."""
-    start = time.perf_counter_ns()
-    fn()
-    return time.perf_counter_ns() - start
+def nanoseconds(items: int, run: Callable[[], Any]) -> float:
+    """What one run takes per item."""
+    return 1e9 * elapsed(run) / items
 
 
-def main() -> None:
-    """Measure all cases and print a table, or JSON lines."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--workers", type=int, default=1, help="ignored: one processor is measured")
-    options = parser.parse_args()
-    count, rounds = (200_000, 3) if options.quick else (1_000_000, 7)
+def main() -> int:
+    options = parse_options(__doc__, BENCHES)
+    report = Report(options)
+    count = 200_000 if options.quick else 1_000_000
     with tempfile.TemporaryDirectory() as folder:
-        for name, items, ours, theirs, peer in cases(count, folder):
-            runs = [(measure(ours()), measure(theirs)) for _ in range(rounds)]
-            mine, other = (statistics.median(column) / items for column in zip(*runs, strict=True))
-            if options.json:
-                result = {
-                    "bench": f"processors_{name}",
-                    "unit": "ns/item",
-                    "shmjet": round(mine, 2),
-                    "peers": {peer: round(other, 2)},
-                    "ratio": {peer: round(other / mine, 3)},
-                }
-                print(json.dumps(result))
-            else:
-                print(f"{name:20} {mine:8.1f} ns/item   {peer:20} {other:8.1f} ns/item   ratio {other / mine:.2f}")
+        for case, items, ours, theirs, peer in cases(count, folder):
+            name = f"processors_{case}"
+            if options.wants(name):
+                with Bench(name, "ns/item") as bench:
+                    bench.ours(lambda items=items, ours=ours: nanoseconds(items, ours()))  # type: ignore[misc]
+                    bench.peer(peer, lambda items=items, theirs=theirs: nanoseconds(items, theirs))  # type: ignore[misc]
+                    report.add(bench.measure(rounds=options.rounds))
+    return report.finish()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

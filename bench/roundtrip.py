@@ -16,6 +16,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from time import perf_counter_ns
 
 from _harness import Bench, Options, Report, parse_options
@@ -54,7 +55,7 @@ def trips(answer: Callable[[], object], ask: Callable[[list[int]], object], coun
         os.sched_setaffinity(0, cores)
     if status:
         raise RuntimeError(f"the answering process ended with status {status}")
-    return [after - before for before, after in zip(times, times[1:], strict=False)]
+    return [after - before for before, after in pairwise(times)]
 
 
 class Rings:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-from _harness import Bench, Options, PeerSkipped, Report, installed, parse_options
+from _harness import Bench, Options, PeerSkipped, Report, parse_options
 
 TARGET = "ratio >= 0.83 to loky, >= 20 to pyspark"
 

@@ -8,12 +8,12 @@ importing the package costs nothing.
 from __future__ import annotations
 
 import importlib
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from shmjet.cluster.instance import Cluster, JetInstance, Member, new_instance
+    from shmjet.cluster.instance import Cluster, JetInstance, Member
     from shmjet.cluster.job import Execution, Job
+    from shmjet.cluster.launch import new_instance
     from shmjet.core import (
         DAG,
         AbstractProcessor,
@@ -59,7 +59,7 @@ _PLACES = {
     "Cluster": "shmjet.cluster.instance",
     "JetInstance": "shmjet.cluster.instance",
     "Member": "shmjet.cluster.instance",
-    "new_instance": "shmjet.cluster.instance",
+    "new_instance": "shmjet.cluster.launch",
     "Execution": "shmjet.cluster.job",
     "Job": "shmjet.cluster.job",
     "Metrics": "shmjet.execution.metrics",
@@ -68,10 +68,7 @@ _PLACES = {
 }
 _MODULES = ("processors", "testing")
 
-try:
-    __version__ = version("shmjet")
-except PackageNotFoundError:  # run from a source tree that is not installed
-    __version__ = "0.1.0"
+__version__: str
 
 __all__ = [
     "DAG",
@@ -126,11 +123,25 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"shmjet.{name}")
+    if name == "__version__":
+        value: Any = _version()
+        globals()[name] = value
+        return value
     if name not in __all__:
         raise AttributeError(f"module 'shmjet' has no attribute {name!r}")
     value = getattr(importlib.import_module(_PLACES.get(name, "shmjet.core")), name)
     globals()[name] = value
     return value
+
+
+def _version() -> str:
+    """Look the version up; slow, as it takes half the time of starting an interpreter to import what knows it."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("shmjet")
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        return "0.1.0"
 
 
 def __dir__() -> list[str]:

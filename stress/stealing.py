@@ -29,6 +29,7 @@ from _stress import (
     names,
     parse_options,
     private_shm,
+    wait_until,
     watch,
 )
 
@@ -261,6 +262,9 @@ class Runner:
             for i, fate in enumerate(fates)
         ]
         executions = [self.jet.new_job(case.dag).execute() for case in cases]
+        self.ends: dict[Any, float] = {}
+        for execution in executions:
+            execution.add_done_callback(lambda done: self.ends.setdefault(done, time.perf_counter()))
         if "kill" in fates or "cancel" in fates:
             time.sleep(rng.random() * 0.2)
         victim, at = 0, time.perf_counter()
@@ -275,6 +279,8 @@ class Runner:
                 at = time.perf_counter()
                 execution.cancel()
             self.outcome(case, fate, execution, what, victim, at)
+        replaced = not victim or wait_until(lambda: victim not in self.jet.cluster.members[0].workers)
+        self.tally.check(replaced, f"run {number}: worker {victim} is not replaced")
         self.runs += 1
         self.tally.done += 1
         self.options.say(f"run {number}: {fates}")
@@ -294,7 +300,9 @@ class Runner:
             tally.complain(f"{what}: HANG: {execution}: {self.state(execution)}")
             self.cancel(execution, what)
             return
-        took = time.perf_counter() - at
+        took = self.ends[execution] - at
+        if fate in ("cancel", "kill") and took > self.ended.target:
+            self.options.say(f"SLOW: {what}: {took:.3f} s: {error!r}")
         if fate == "cancel":
             self.ended.add(took)
             tally.check(isinstance(error, CancelledError), f"{what}: got {error!r}")

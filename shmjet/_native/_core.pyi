@@ -57,9 +57,7 @@ class Tally:
         """Add counts; returns how many pairs were taken before one that is no (key, int of 64 bits)."""
 
     def chunk(self, position: int, limit: int, /) -> tuple[list[tuple[Any, int]], int]:
-        """Return up to `limit` (key, count) from `position` on (first 0), and the next position, -1 at the end.
-
-        """
+        """Return up to `limit` (key, count) from `position` on (first 0), and the next position, -1 at the end."""
 
     def get(self, key: Any, /) -> int:
         """Return the count of a key, 0 when it has none."""

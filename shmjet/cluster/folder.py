@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import secrets
 import shutil
 import subprocess
 import tempfile
@@ -69,7 +68,7 @@ class InstanceFolder:
 
     def __init__(self, base: Path) -> None:
         while True:
-            self.path = base / (_prefix() + secrets.token_hex(6))
+            self.path = base / (_prefix() + os.urandom(6).hex())
             self.path.mkdir(mode=0o700)
             self._lock = os.open(self.path / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
             try:

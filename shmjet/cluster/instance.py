@@ -1,11 +1,10 @@
-"""`new_instance`: a member with its workers for this process, and the client of it that users hold."""
+"""`JetInstance`: a member with its workers as this process, which started it, sees and uses it."""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
 import os
-import secrets
 import shutil
 import subprocess
 import sys
@@ -18,10 +17,10 @@ from typing import Any
 
 import cloudpickle
 
-from shmjet.cluster.availability import check_instance, check_job
+from shmjet.cluster.availability import check_job
 from shmjet.cluster.connection import Connection
 from shmjet.cluster.job import Execution, Job
-from shmjet.cluster.launch import start_member
+from shmjet.cluster.launch import StartingMember
 from shmjet.cluster.protocol import (
     CancelExecution,
     Describe,
@@ -99,8 +98,7 @@ class JetInstance:
         ...     print(dict(jet.get_map("counts")))
     """
 
-    def __init__(self, config: JetConfig) -> None:
-        check_instance(config)
+    def __init__(self, config: JetConfig, member: StartingMember) -> None:
         self._config = config
         self._pid = os.getpid()
         self._lock = threading.Lock()
@@ -109,7 +107,7 @@ class JetInstance:
         self._jobs: weakref.WeakValueDictionary[str, Job] = weakref.WeakValueDictionary()
         self._closed = False
         self._lost = False
-        self._process, self._started = start_member(config)
+        self._process, self._started = member.process, member.wait()
         self._folder = Path(self._started.folder)
         self._connection = Connection(str(self._folder / SOCKET_NAME), self._changed, self._member_lost)
         self._grid: Grid | None = None
@@ -144,7 +142,7 @@ class JetInstance:
         config = JobConfig() if config is None else config
         check_job(config)
         shape = describe(dag)
-        job_id = secrets.token_hex(8)
+        job_id = os.urandom(8).hex()
         submission = {
             "job_id": job_id,
             "name": config.name,
@@ -336,23 +334,3 @@ def _explain(dag: DAG, error: Exception) -> Exception:
         except Exception as cause:
             return TypeError(f"edge {edge!r} cannot be sent to the workers: {cause}")
     return TypeError(f"the DAG cannot be sent to the workers: {error}")
-
-
-def new_instance(config: JetConfig | None = None) -> JetInstance:
-    """Start a member with its workers for this process.
-
-    Args:
-        config: settings; by default from the environment (`SHMJET_*`), else one worker per core.
-
-    Returns:
-        the instance, a context manager that ends it.
-
-    Raises:
-        ConfigError: a setting is wrong.
-        ShmjetError: the member could not start.
-
-    Example:
-        >>> jet = shmjet.new_instance(JetConfig(cores=2))    # doctest: +SKIP
-        >>> jet.shutdown()                                   # doctest: +SKIP
-    """
-    return JetInstance(JetConfig() if config is None else config)

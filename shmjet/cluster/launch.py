@@ -1,4 +1,4 @@
-"""Starts a member process for this process, and ends it."""
+"""`new_instance`: starts a member process for this process, and while that comes up imports the client of it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from shmjet.cluster.availability import check_instance
 from shmjet.cluster.folder import base_folder
 from shmjet.cluster.settings import MemberSettings, StartAnswer, Started
 from shmjet.core import JetConfig, ShmjetError
+
+if TYPE_CHECKING:
+    from shmjet.cluster.instance import JetInstance
 
 _START_S = 60.0
 _STEAL_MARGIN = 2
@@ -37,39 +42,51 @@ def member_settings(config: JetConfig) -> MemberSettings:
     )
 
 
-def start_member(config: JetConfig) -> tuple[subprocess.Popen[bytes], Started]:
-    """Start a member process and wait until it serves.
+class StartingMember:
+    """A member process that has been started and comes up while its client goes on; `wait` for it.
 
     Raises:
-        ShmjetError: it did not come up; the text says why.
+        OSError: the process cannot be started.
     """
-    reader, writer = os.pipe()
-    settings = msgspec.json.encode(member_settings(config))
-    program = (
-        f"import sys; sys.path.insert(0, {_ROOT!r})\n"
-        f"from shmjet.cluster.member import main; main({settings!r}, {writer})"
-    )
-    try:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-c", program],
-            stdin=subprocess.DEVNULL,
-            pass_fds=[writer],
-            process_group=0,
+
+    def __init__(self, config: JetConfig) -> None:
+        self._reader, writer = os.pipe()
+        settings = msgspec.json.encode(member_settings(config))
+        program = (
+            f"import sys; sys.path.insert(0, {_ROOT!r})\n"
+            f"from shmjet.cluster.member import main; main({settings!r}, {writer})"
         )
-    except BaseException:
-        os.close(reader)
-        raise
-    finally:
-        os.close(writer)
-    try:
-        answer = _read_answer(reader, process)
-    except BaseException:
-        process.kill()
-        process.wait()
-        raise
-    finally:
-        os.close(reader)
-    return process, answer
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-c", program],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[writer],
+                process_group=0,
+            )
+        except BaseException:
+            os.close(self._reader)
+            raise
+        finally:
+            os.close(writer)
+
+    def wait(self) -> Started:
+        """Wait until it serves; called once.
+
+        Raises:
+            ShmjetError: it did not come up; the text says why.
+        """
+        try:
+            return _read_answer(self._reader, self.process)
+        except BaseException:
+            self.kill()
+            raise
+        finally:
+            os.close(self._reader)
+
+    def kill(self) -> None:
+        """End it for good."""
+        self.process.kill()
+        self.process.wait()
 
 
 def _read_answer(reader: int, process: subprocess.Popen[bytes]) -> Started:
@@ -90,3 +107,31 @@ def _read_answer(reader: int, process: subprocess.Popen[bytes]) -> Started:
     if not isinstance(answer, Started):
         raise ShmjetError(f"the member could not start: {answer.text}")
     return answer
+
+
+def new_instance(config: JetConfig | None = None) -> JetInstance:
+    """Start a member with its workers for this process.
+
+    Args:
+        config: settings; by default from the environment (`SHMJET_*`), else one worker per core.
+
+    Returns:
+        the instance, a context manager that ends it.
+
+    Raises:
+        ConfigError: a setting is wrong.
+        ShmjetError: the member could not start.
+
+    Example:
+        >>> jet = shmjet.new_instance(JetConfig(cores=2))    # doctest: +SKIP
+        >>> jet.shutdown()                                   # doctest: +SKIP
+    """
+    config = JetConfig() if config is None else config
+    check_instance(config)
+    member = StartingMember(config)
+    try:
+        from shmjet.cluster.instance import JetInstance  # the client's half is imported while the member starts
+    except BaseException:
+        member.kill()
+        raise
+    return JetInstance(config, member)

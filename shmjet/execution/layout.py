@@ -75,7 +75,7 @@ class ArenaLayout:
     """Offsets in bytes into one arena.
 
     `rings` maps (edge index, producer, consumer) to the offset of the ring's control block, `capacities` to its data
-    bytes; lanes that stay within one worker are not in them. `carriers` are the offsets of the carriers' control blocks.
+    bytes; lanes that stay within one worker are not in them. `carriers` are the offsets of the carriers' blocks.
     `counters` maps (vertex index, processor) to its counter block, `owners` to the 32-bit word that says in which
     process it is.
     """

@@ -12,7 +12,6 @@ import errno
 import logging
 import mmap
 import os
-import secrets
 from pathlib import Path
 from types import TracebackType
 
@@ -139,7 +138,7 @@ def _reserve(fd: int, size: int) -> None:
 def _posix_segment(size: int) -> int:
     """Make a segment on /dev/shm that has no name any more; raises OSError when there is no room."""
     while True:
-        name = _PREFIX + secrets.token_hex(8)
+        name = _PREFIX + os.urandom(8).hex()
         try:
             segment = posix_ipc.SharedMemory(name, posix_ipc.O_CREX, mode=0o600, size=0)
         except posix_ipc.ExistentialError:
