@@ -1,7 +1,7 @@
 """Takes away what a job needs: shared memory, descriptors, address space. It works in less or says what was missing.
 
 Each case runs in a process of its own with its limit: /dev/shm of 64 MB, of 4 MB and of nothing (a mount of its own,
-which needs root and `unshare`; named as skipped elsewhere), `RLIMIT_NOFILE`, `RLIMIT_AS`, `RLIMIT_NPROC`, a job that
+which needs root and `unshare`; named as skipped elsewhere), `RLIMIT_NOFILE`, `RLIMIT_AS`, a job that
 wants more ring memory than there is. Either the result is right, or the error is one of shmjet's (or an `OSError` or
 `MemoryError`) and its text names the limit, what was needed and what to do. Never a signal, never a hang.
 """
@@ -35,7 +35,7 @@ PRELUDE = """
     import shmjet
     from shmjet import DAG, JetConfig, Processor, ShmjetError, AbstractProcessor, between, processors
 
-    RESOURCES = {"NOFILE": resource.RLIMIT_NOFILE, "AS": resource.RLIMIT_AS, "NPROC": resource.RLIMIT_NPROC}
+    RESOURCES = {"NOFILE": resource.RLIMIT_NOFILE, "AS": resource.RLIMIT_AS}
     for name, value in [part.split("=") for part in sys.argv[1:]]:
         resource.setrlimit(RESOURCES[name], (int(value), int(value)))
 

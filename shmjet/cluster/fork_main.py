@@ -5,10 +5,12 @@ Here the floors meet: workers (floor 3) get the maps and lists (floor 5) without
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import mmap
 import os
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +25,8 @@ from shmjet.execution.messages import Command, Fork, WorkerSettings
 from shmjet.execution.worker import Worker
 from shmjet.grid import Grid
 
-PRELOADED = ("numpy", "mmh3", "shmjet.processors")
-"""Imported here once, by name because some are of floors above, so that all children share their pages."""
+PRELOADED = ("psutil",)
+"""Imported here once, so that all children share its pages."""
 
 
 def run_child(request: Fork, fds: list[int]) -> None:
@@ -54,11 +56,18 @@ def _mapped(fd: int, size: int) -> memoryview:
     return memoryview(mapping)
 
 
-def main(fd: int) -> None:
-    """Serve fork requests that come in on this descriptor."""
+def main(sock: socket.socket, preload: Sequence[str]) -> None:
+    """Serve fork requests that come in on this socket.
+
+    Args:
+        preload: modules that users' functions will probably need; imported as those in `PRELOADED`, if they can be.
+    """
     for name in PRELOADED:
         importlib.import_module(name)
+    for name in preload:
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    serve(socket.socket(fileno=fd), run_child)
+    serve(sock, run_child)

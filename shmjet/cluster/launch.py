@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _START_S = 60.0
 _STEAL_MARGIN = 2
 """Jet's rule: a worker takes a tasklet from one that has at least two more."""
+_SHARED = ("numpy", "shmjet.processors")
+"""Imports that workers share with the fork server when the client has made them: then its jobs will use them."""
 _ROOT = str(Path(__file__).resolve().parents[2])
 
 
@@ -52,9 +54,11 @@ class StartingMember:
     def __init__(self, config: JetConfig) -> None:
         self._reader, writer = os.pipe()
         settings = msgspec.json.encode(member_settings(config))
+        cores = sorted(set(config.core_numbers()))
+        preload = [name for name in _SHARED if name in sys.modules]
         program = (
             f"import sys; sys.path.insert(0, {_ROOT!r})\n"
-            f"from shmjet.cluster.member import main; main({settings!r}, {writer})"
+            f"from shmjet.cluster.member_main import main; main({settings!r}, {writer}, {cores!r}, {preload!r})"
         )
         try:
             self.process = subprocess.Popen(

@@ -11,7 +11,6 @@ import contextlib
 import itertools
 import logging
 import os
-import resource
 import signal
 import socket
 import struct
@@ -48,7 +47,7 @@ from shmjet.cluster.protocol import (
     Submit,
 )
 from shmjet.cluster.settings import SOCKET_NAME, MemberSettings, Started, StartFailed
-from shmjet.cluster.workers import Child, Workers
+from shmjet.cluster.workers import Child, ForkServerProcess, Workers
 from shmjet.core import JobStatus
 from shmjet.execution import control
 from shmjet.execution.child import name_process
@@ -80,9 +79,10 @@ class Member:
 
     Args:
         settings: from the client that starts it.
+        server: its fork server.
     """
 
-    def __init__(self, settings: MemberSettings) -> None:
+    def __init__(self, settings: MemberSettings, server: ForkServerProcess) -> None:
         self.settings = settings
         self.uuid = str(uuid.uuid4())
         self.address = "local"
@@ -101,7 +101,7 @@ class Member:
             partition_count=settings.partition_count,
             steal_margin=settings.steal_margin,
         )
-        self.workers = Workers(settings.cores, worker_settings, self._on_report, self._on_lost)
+        self.workers = Workers(settings.cores, worker_settings, server, self._on_report, self._on_lost)
         self._services = MemberServices(
             self.workers,
             ArenaPool(),
@@ -313,21 +313,15 @@ def _is_active(record: JobRecord) -> bool:
     return bool(record.executions) and not record.status.is_terminal
 
 
-def main(settings: bytes, ready: int) -> None:
-    """Be a member: the whole program of the process that a client starts."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def main(settings: bytes, ready: int, server_pid: int, server: socket.socket) -> None:
+    """Be a member until it is asked to end; `server` leads to its fork server, a child of this process."""
     name_process("shmjet-member")
     log_to_stderr()
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a carrier takes one; workers and carriers inherit it
     try:
         decoded = msgspec.json.decode(settings, type=MemberSettings)
-        pinned = {core for core in decoded.cores if core is not None}
-        if pinned:
-            os.sched_setaffinity(0, pinned)
 
         async def serve() -> None:
-            await Member(decoded).run(ready)
+            await Member(decoded, ForkServerProcess(server_pid, server)).run(ready)
 
         asyncio.run(serve())
     except Exception as error:

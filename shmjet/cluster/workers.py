@@ -13,24 +13,20 @@ import os
 import resource
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
-import shmjet
 from shmjet.cluster.channels import LoopChannel
 from shmjet.execution.control import BLOCK_SIZE, WorkerControl, control_size
 from shmjet.execution.messages import Exited, Fork, Forked, Hello, Report, Stop, WorkerSettings
 from shmjet.ring.arena import Arena
 
 _STATUS_WAIT_S = 0.25
+_END_S = 1.0
 _AGAIN_S = 0.1
-_BLAS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 logger = logging.getLogger("shmjet.member")
 
@@ -63,12 +59,36 @@ class Child:
             self.block.doorbell.post()
 
 
+class ForkServerProcess:
+    """The fork server as its member sees it: a child process, and a socket to it."""
+
+    def __init__(self, pid: int, sock: socket.socket) -> None:
+        self.pid = pid
+        self.socket = sock
+
+    async def end(self, grace_s: float) -> None:
+        """Wait for its end, which follows that of the socket, and kill it when it takes longer than `grace_s`."""
+        ended = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        fd = os.pidfd_open(self.pid)
+        try:
+            loop.add_reader(fd, ended.set)
+            await asyncio.wait_for(ended.wait(), grace_s)
+        except TimeoutError:
+            os.kill(self.pid, signal.SIGKILL)
+        finally:
+            loop.remove_reader(fd)
+            os.close(fd)
+        os.waitpid(self.pid, 0)
+
+
 class Workers:
     """All children of a member.
 
     Args:
         cores: the core of each worker; None for a worker that is not pinned.
         settings: passed to every child.
+        server: forks them.
         on_report: called with (child, message, descriptors) for what children report.
         on_lost: called with the child when a process has died unasked, once its status is known or overdue.
     """
@@ -77,6 +97,7 @@ class Workers:
         self,
         cores: Sequence[int | None],
         settings: WorkerSettings,
+        server: ForkServerProcess,
         on_report: Callable[[Child, Any, list[int]], None],
         on_lost: Callable[[Child], None],
     ) -> None:
@@ -90,32 +111,14 @@ class Workers:
         self._closing = False
         self._losses: set[asyncio.Future[None]] = set()
         self.control = Arena.create(control_size(len(cores)), label="control")
-        self._server, server_end = self._start_server()
-        self._server_channel = LoopChannel(server_end, Forked | Exited, self._on_server, self._on_server_closed)
+        self._server = server
+        self._server_channel = LoopChannel(server.socket, Forked | Exited, self._on_server, self._on_server_closed)
         self.workers: list[Child] = []
 
     def start(self) -> None:
         """Fork all workers; needs the running event loop."""
         self._server_channel.open()
         self.workers = [self._fork_worker(index) for index in range(len(self._cores))]
-
-    def _start_server(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
-        ours, theirs = socket.socketpair()
-        environment = dict(os.environ)
-        threads = os.environ.get("SHMJET_BLAS_THREADS", "1")
-        environment.update(dict.fromkeys(_BLAS, threads))
-        root = str(Path(shmjet.__file__).parents[1])
-        program = (
-            f"import sys; sys.path.insert(0, {root!r})\n"
-            "from shmjet.execution.child import die_with_parent\n"
-            f"die_with_parent({os.getpid()})\n"
-            f"from shmjet.cluster.fork_main import main; main({theirs.fileno()})"
-        )
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-c", program], pass_fds=[theirs.fileno()], env=environment, process_group=0
-        )
-        theirs.close()
-        return process, ours
 
     def _fork_worker(self, index: int) -> Child:
         block = WorkerControl(self.control.memory, index * BLOCK_SIZE)
@@ -253,11 +256,7 @@ class Workers:
         for child in children:
             self.kill(child)
         self._server_channel.close()
-        try:
-            await asyncio.to_thread(self._server.wait, 1)
-        except subprocess.TimeoutExpired:
-            self._server.kill()
-            self._server.wait()
+        await self._server.end(_END_S)
         for child in children:
             child.channel.close()
             child.block.release()

@@ -6,9 +6,7 @@ Nothing is started or looked up here, except which cores this process may use, w
 
 from __future__ import annotations
 
-import difflib
 import os
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -100,6 +98,8 @@ class JetConfig:
         Example:
             >>> JetConfig.from_toml("jet.toml", cores=2)       # doctest: +SKIP
         """
+        import tomllib
+
         try:
             with open(path, "rb") as file:
                 read = tomllib.load(file)
@@ -166,6 +166,8 @@ def _from_environment(name: str, description: _Field) -> tuple[Any, str]:
 
 
 def _unknown(name: str) -> str:
+    import difflib
+
     near = difflib.get_close_matches(name, _FIELDS, n=1)
     advice = f"did you mean {near[0]!r}?" if near else f"fields: {', '.join(_FIELDS)}"
     return f"there is no setting {name!r}; {advice}"

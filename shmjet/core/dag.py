@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shmjet.core.drawing import to_dot, to_svg
 from shmjet.core.edge import Edge, Routing
 from shmjet.core.errors import DagError
 from shmjet.core.topology import cycle_in, topological_order
@@ -158,11 +157,15 @@ class DAG:
             default_parallelism: what to write for vertices without a local parallelism; nothing by default.
         """
         self.validate()
+        from shmjet.core.drawing import to_dot
+
         return to_dot(list(self), self._edges, default_parallelism)
 
     def to_svg(self, default_parallelism: int | None = None) -> str:
         """Return the DAG as a picture: a complete SVG document, drawn without any other program."""
         self.validate()
+        from shmjet.core.drawing import to_svg
+
         return to_svg(list(self), self._edges, default_parallelism)
 
     def __repr__(self) -> str:

@@ -7,8 +7,6 @@ import os
 import signal
 import sys
 
-import psutil
-
 _PR_SET_NAME = 15
 _PR_SET_PDEATHSIG = 1
 
@@ -43,6 +41,8 @@ def leave_terminal() -> None:
 def pin(core: int | None) -> None:
     """Pin this process to one core; None leaves it where it is."""
     if core is not None:
+        import psutil  # here and not above: the member imports this module too, and has no use for it
+
         psutil.Process().cpu_affinity([core])
 
 

@@ -1,9 +1,10 @@
 """The fork server: a single-threaded process that forks workers and carriers and reaps them.
 
-It is executed afresh by the member, so that no lock and no thread of anyone else is copied into children, with the
-threads of BLAS and OpenMP set to one before numpy is imported. It imports what workers need once; children share
-those pages and start in milliseconds. Children are forked by its only thread, which lives as long as the process:
-`PR_SET_PDEATHSIG` is tied to the forking thread. When the member dies the kernel kills the fork server, and with it
+It is forked from a fresh interpreter that has imported only what member and workers need alike, before that has a
+thread, so that no lock and no thread of anyone else is copied into children (`shmjet/cluster/member_main.py`); the
+threads of BLAS and OpenMP are set to one before numpy is imported. Children share the pages of all that it has imported
+and start in milliseconds. They are forked by its only thread, which lives as long as the process: `PR_SET_PDEATHSIG` is
+tied to the forking thread. When the member dies the kernel kills the fork server, and with it
 all children.
 """
 

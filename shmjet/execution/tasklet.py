@@ -166,6 +166,14 @@ class ProcessorTasklet:
         except Exception:
             self.context.logger.exception("close() of vertex %r failed", self.context.vertex_name)
 
+    def release(self) -> None:
+        """Let go of everything after the end, so that no cycle keeps the processor's tables alive."""
+        self._steps.clear()
+        self._outbox.overdue = None
+        self._edges.clear()
+        self._outbound.clear()
+        del self.processor
+
     def call(self) -> bool:
         """Do one bounded step.
 

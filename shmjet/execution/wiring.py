@@ -126,6 +126,10 @@ class Wiring:
         for counters in self._counters:
             counters.release()
         self._counters.clear()
+        for lane in self._local.values():
+            lane.on_pull = lane.on_push = None
+        for tasklet in self.present.values():
+            tasklet.release()
         self.present.clear()
         self._local.clear()
         self._bells.release()

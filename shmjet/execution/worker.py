@@ -391,5 +391,5 @@ class Worker:
         if probing is not None:
             probing.close(command.error)
         self._channel.send(Finished(command.execution_id))
-        del deployment
-        gc.collect()
+        if gc.get_count()[0] > _GC_YOUNG:
+            gc.collect(0)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,7 +60,7 @@ class BlobStore:
         Raises:
             GridFullError: the file system is full; no file is left behind.
         """
-        name = f"{os.getpid():x}-{secrets.token_hex(8)}"
+        name = f"{os.getpid():x}-{os.urandom(8).hex()}"
         path = self.folder / name
         views = [memoryview(part).cast("B") for part in parts]
         head = b"".join(number.to_bytes(8, "little") for number in (len(views), *map(len, views)))
