@@ -120,6 +120,7 @@ class MasterExecution:
     _probe: Probed | None = None
     _interrupter: asyncio.TimerHandle | None = None
     _killer: asyncio.TimerHandle | None = None
+    _releasing: asyncio.Future[None] | None = None
 
     @property
     def name(self) -> str:
@@ -169,22 +170,24 @@ class MasterExecution:
             stealing=services.stealing,
         )
         layout = self._layout = lay_out(plan)
+        endpoints = {endpoint for vertex in plan.vertices for endpoint in vertex.endpoints}
         try:
             pooled = self._arena = services.arenas.acquire(layout.size, f"job-{self.id}")
-        except OSError as error:
+            self._format(plan, layout, pooled)
+            for endpoint in sorted(endpoints):
+                if endpoint < len(workers):
+                    child = workers[endpoint]
+                else:
+                    at = layout.carriers[endpoint - len(workers)]
+                    child = services.workers.fork_carrier(endpoint, pooled.arena, at)
+                self._parts[endpoint] = _Part(child)
+        except OSError as error:  # no shared memory, or no descriptor for a carrier: nobody has been told anything
+            for part in self._parts.values():
+                part.ready = part.ended = part.finished = True
             self._fail(_member_failure(error))
             self._check_ended()
             return
-        self._format(plan, layout, pooled)
         self.phase = Phase.PREPARING
-        endpoints = {endpoint for vertex in plan.vertices for endpoint in vertex.endpoints}
-        for endpoint in sorted(endpoints):
-            if endpoint < len(workers):
-                child = workers[endpoint]
-            else:
-                at = layout.carriers[endpoint - len(workers)]
-                child = services.workers.fork_carrier(endpoint, pooled.arena, at)
-            self._parts[endpoint] = _Part(child)
         for endpoint, part in self._parts.items():
             if endpoint not in endpoints:
                 part.ready = part.ended = True  # it only answered the probe
@@ -226,6 +229,8 @@ class MasterExecution:
         adopt = Adopt(self.id, message.vertex, message.processor, message.state, message.size)
         child.send(adopt, fds)
         child.channel.when_flushed(fds)
+        if self._killer is not None:  # it stops already, and this process has not been told, or has ended its part
+            child.send(Cancel(self.id))
 
     def _format(self, plan: JobPlan, layout: ArenaLayout, pooled: PooledArena) -> None:
         memory = pooled.arena.memory
@@ -260,6 +265,8 @@ class MasterExecution:
                 part.ready = True
                 self._check_ready()
             case Failed():
+                if self.phase is Phase.PREPARING and self._arena is not None:
+                    self._arena.attached.discard(child.index)  # it may not have been able to map it
                 if self.phase is Phase.PROBING:
                     part.ended = True
                 self._fail(message.failure)
@@ -380,16 +387,21 @@ class MasterExecution:
         if self.phase is not Phase.FINISHING or not all(part.finished for part in self._parts.values()):
             return
         self.phase = Phase.OVER
-        for part in self._parts.values():
-            if part.child.is_carrier and not part.child.lost:
-                self.services.workers.stop_carrier(part.child)
+        carriers = [part.child for part in self._parts.values() if part.child.is_carrier]
+        for child in carriers:
+            if not child.lost:
+                self.services.workers.stop_carrier(child)
         pooled, self._arena = self._arena, None
         if pooled is not None:
-            self._give_back(pooled)
+            self._releasing = asyncio.ensure_future(self._give_back_after(carriers, pooled))
         self._parts.clear()
         self.on_over(self)
 
-    def _give_back(self, pooled: PooledArena) -> None:
+    async def _give_back_after(self, carriers: list[Child], pooled: PooledArena) -> None:
+        """Give the arena back when no carrier is left that writes its words in there."""
+        for child in carriers:
+            if child.pid:
+                await child.exited.wait()
         for dropped in self.services.arenas.give_back(pooled):
             for child in self.services.workers.workers:
                 if child.index in dropped.attached:

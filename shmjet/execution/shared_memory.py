@@ -49,9 +49,13 @@ class SharedMemory:
     def arena(self, deploy: Deploy, fds: Sequence[int]) -> memoryview:
         """Return an execution's arena, mapped."""
         if fds:
-            self._mapped[deploy.arena_id] = memoryview(mmap.mmap(fds[0], deploy.arena_size))
-            for fd in fds:
-                os.close(fd)
+            try:
+                mapping = mmap.mmap(fds[0], deploy.arena_size)
+            finally:
+                for fd in fds:
+                    os.close(fd)
+            mapping.madvise(mmap.MADV_DONTFORK)  # a copy of the worker, forked by user code, must not go on in it
+            self._mapped[deploy.arena_id] = memoryview(mapping)
         return self._mapped[deploy.arena_id]
 
     def forget(self, arena_id: int) -> None:

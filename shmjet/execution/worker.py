@@ -168,12 +168,13 @@ class Worker:
             except BaseException as error:
                 self._interruptible = False
                 self._fail(deployment, error, tasklet)
-                return True
+                progress = True
+                break
         if ended:
             self._tasklets = [pair for pair in self._tasklets if not pair[0].done]
             for deployment in ended:
                 deployment.running -= 1
-                if deployment.running == 0:
+                if deployment.running == 0 and not deployment.ended:
                     self._report_end(deployment)
             self._block.words[control.TASKLETS] = len(self._tasklets)
             self._look_for_work(start)
