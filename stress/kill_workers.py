@@ -115,7 +115,7 @@ class Running:
         return self.execution.done() or self.emitted() > seen
 
     def emitted(self) -> int:
-        return self.execution.metrics().vertices["source"].emitted
+        return self.execution.metrics().vertices["source"].emitted_count
 
 
 def random_job(rng: random.Random, jet: JetInstance) -> Running:

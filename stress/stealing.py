@@ -332,7 +332,8 @@ class Runner:
         """What a hanging job looks like."""
         metrics = execution.metrics()
         vertices = {
-            name: (v.received, v.emitted, [p.worker for p in v.processors]) for name, v in metrics.vertices.items()
+            name: (v.received_count, v.emitted_count, [p.worker for p in v.processors])
+            for name, v in metrics.vertices.items()
         }
         return f"{vertices} {[(w.index, w.tasklets) for w in metrics.workers]}"
 

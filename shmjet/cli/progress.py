@@ -63,7 +63,7 @@ class ProgressBar:
     def show(self, read: Amount, metrics: Metrics) -> None:
         """Draw the present state."""
         split = metrics.vertices.get("split")
-        words = split.emitted if split is not None else 0
+        words = split.emitted_count if split is not None else 0
         rate = words / max(time.monotonic() - self._start, 1e-3)
         shares = self._busy.since_last(metrics.workers)
         text = (

@@ -27,15 +27,15 @@ def vertex_metrics(plan: JobPlan, layout: ArenaLayout, memory: memoryview) -> di
                 ProcessorMetrics(
                     index=p,
                     worker=int.from_bytes(memory[owner : owner + 4], sys.byteorder),
-                    received=at[words.RECEIVED],
+                    received_count=at[words.RECEIVED],
                     received_batches=at[words.RECEIVED_BATCHES],
-                    emitted=at[words.EMITTED],
+                    emitted_count=at[words.EMITTED],
                     calls=at[words.CALLS],
                     slow_calls=at[words.SLOW_CALLS],
                     busy_ns=at[words.BUSY_NS],
-                    top_observed_watermark=block.watermark(words.TOP_OBSERVED_WATERMARK),
-                    coalesced_watermark=block.watermark(words.COALESCED_WATERMARK),
-                    last_forwarded_watermark=block.watermark(words.LAST_FORWARDED_WATERMARK),
+                    top_observed_wm=block.watermark(words.TOP_OBSERVED_WATERMARK),
+                    coalesced_wm=block.watermark(words.COALESCED_WATERMARK),
+                    last_forwarded_wm=block.watermark(words.LAST_FORWARDED_WATERMARK),
                 )
             )
             block.release()
@@ -71,10 +71,10 @@ def edge_metrics(plan: JobPlan, layout: ArenaLayout, memory: memoryview) -> list
                 source_ordinal=edge.source_ordinal,
                 destination=destination.name,
                 destination_ordinal=edge.destination_ordinal,
-                emitted=emitted,
-                received=received,
-                queue_size=waiting[e],
-                queue_capacity=rings[e] * edge.queue_size,
+                emitted_count=emitted,
+                received_count=received,
+                queues_size=waiting[e],
+                queues_capacity=rings[e] * edge.queue_size,
             )
         )
     return result

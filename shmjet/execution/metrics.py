@@ -10,21 +10,21 @@ import msgspec
 class ProcessorMetrics(msgspec.Struct, frozen=True):
     """One processor.
 
-    `received`, `emitted`: items; `received_batches`: lists of items taken from lanes; `calls`: callbacks made, of
+    `received_count`, `emitted_count`: items; `received_batches`: lists of items taken from lanes; `calls`: callbacks made, of
     which `slow_calls` took more than 5 ms; `busy_ns`: nanoseconds spent in them; watermarks are None until one came.
     """
 
     index: int
     worker: int
-    received: int
+    received_count: int
     received_batches: int
-    emitted: int
+    emitted_count: int
     calls: int
     slow_calls: int
     busy_ns: int
-    top_observed_watermark: int | None
-    coalesced_watermark: int | None
-    last_forwarded_watermark: int | None
+    top_observed_wm: int | None
+    coalesced_wm: int | None
+    last_forwarded_wm: int | None
 
 
 class VertexMetrics(msgspec.Struct, frozen=True):
@@ -34,14 +34,14 @@ class VertexMetrics(msgspec.Struct, frozen=True):
     processors: list[ProcessorMetrics]
 
     @property
-    def received(self) -> int:
+    def received_count(self) -> int:
         """Items taken from all inbound edges by all processors."""
-        return sum(p.received for p in self.processors)
+        return sum(p.received_count for p in self.processors)
 
     @property
-    def emitted(self) -> int:
+    def emitted_count(self) -> int:
         """Items emitted to all outbound edges by all processors; one offered to two ordinals counts twice."""
-        return sum(p.emitted for p in self.processors)
+        return sum(p.emitted_count for p in self.processors)
 
 
 class EdgeMetrics(msgspec.Struct, frozen=True):
@@ -51,10 +51,10 @@ class EdgeMetrics(msgspec.Struct, frozen=True):
     source_ordinal: int
     destination: str
     destination_ordinal: int
-    emitted: int
-    received: int
-    queue_size: int
-    queue_capacity: int
+    emitted_count: int
+    received_count: int
+    queues_size: int
+    queues_capacity: int
 
 
 class WorkerMetrics(msgspec.Struct, frozen=True):
@@ -74,7 +74,7 @@ class Metrics(msgspec.Struct, frozen=True):
 
     Example:
         >>> metrics = job.metrics()                      # doctest: +SKIP
-        >>> metrics.vertices["map"].received             # doctest: +SKIP
+        >>> metrics.vertices["map"].received_count             # doctest: +SKIP
         1000
     """
 

@@ -198,6 +198,12 @@ def _no_memory(size: int, label: str, on_disk: OSError, anonymous: OSError) -> A
         free = f"{status.f_bavail * status.f_frsize} bytes"
     except OSError:
         pass
+    if anonymous.errno == errno.EMFILE:
+        return ArenaError(
+            errno.EMFILE,
+            f"arena {label!r} needs a descriptor, and process {os.getpid()} has as many open as RLIMIT_NOFILE allows; "
+            "raise it (`ulimit -n`)",
+        )
     return ArenaError(
         anonymous.errno,
         f"arena {label!r} needs {size} bytes of shared memory; /dev/shm has {free} free "

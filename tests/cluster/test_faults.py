@@ -147,7 +147,7 @@ def test_cancel_ends_a_function_that_never_returns(
     workers = jet.cluster.members[0].workers
     execution = jet.new_job(mapping(stuck, range(10), 1)).execute()
     eventually(lambda: execution.status is shmjet.JobStatus.RUNNING)
-    eventually(lambda: execution.metrics().vertices["items"].emitted > 0)
+    eventually(lambda: execution.metrics().vertices["items"].emitted_count > 0)
     execution.cancel()
     with pytest.raises(CancelledError):
         execution.result(10)
@@ -176,7 +176,7 @@ def test_a_function_that_swallows_the_interruption_costs_its_worker_and_the_neig
     eventually(lambda: other.status is shmjet.JobStatus.RUNNING)
     execution = jet.new_job(mapping(stubborn, range(10), 2), JobConfig(name="stubborn")).execute()
     eventually(lambda: execution.status is shmjet.JobStatus.RUNNING)
-    eventually(lambda: execution.metrics().vertices["items"].emitted > 0)
+    eventually(lambda: execution.metrics().vertices["items"].emitted_count > 0)
     execution.cancel()
     with pytest.raises(CancelledError):
         execution.result(10)

@@ -94,9 +94,9 @@ def test_results_can_be_read_while_the_job_runs(jet: JetInstance, out: str, even
     eventually(lambda: len(jet.get_list(out)) > 10)
     assert execution.status is JobStatus.RUNNING
     metrics = execution.metrics()
-    assert metrics.vertices["a"].emitted > 0
-    assert metrics.vertices["b"].received > 0
-    assert metrics.to_dict()["vertices"]["b"]["processors"][0]["received"] > 0
+    assert metrics.vertices["a"].emitted_count > 0
+    assert metrics.vertices["b"].received_count > 0
+    assert metrics.to_dict()["vertices"]["b"]["processors"][0]["received_count"] > 0
     assert {worker.index for worker in metrics.workers} == {0, 1}
     assert execution.cancel()
     with pytest.raises(concurrent.futures.CancelledError):

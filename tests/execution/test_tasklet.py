@@ -158,12 +158,12 @@ def test_counters_say_what_went_through() -> None:
     from shmjet.execution.collect import edge_metrics, vertex_metrics
 
     vertices = vertex_metrics(run.plan, run.layout, run.arena)
-    assert vertices["middle"].received == 2000
-    assert vertices["sink"].received == 2000
-    assert [p.coalesced_watermark for p in vertices["sink"].processors] == [7]
-    assert [p.top_observed_watermark for p in vertices["middle"].processors] == [7, 7]
+    assert vertices["middle"].received_count == 2000
+    assert vertices["sink"].received_count == 2000
+    assert [p.coalesced_wm for p in vertices["sink"].processors] == [7]
+    assert [p.top_observed_wm for p in vertices["middle"].processors] == [7, 7]
     assert all(p.calls > 0 and p.busy_ns > 0 for p in vertices["middle"].processors)
-    assert [(e.source, e.received, e.queue_size) for e in edge_metrics(run.plan, run.layout, run.arena)] == [
+    assert [(e.source, e.received_count, e.queues_size) for e in edge_metrics(run.plan, run.layout, run.arena)] == [
         ("source", 2000, 0),
         ("middle", 2000, 0),
     ]
