@@ -10,7 +10,8 @@ import msgspec
 class ProcessorMetrics(msgspec.Struct, frozen=True):
     """One processor.
 
-    `received_count`, `emitted_count`: items; `received_batches`: lists of items taken from lanes; `calls`: callbacks made, of
+    `received_count`, `emitted_count`: items; `received_batches`: lists of items taken from lanes; `calls`: callbacks,
+    of
     which `slow_calls` took more than 5 ms; `busy_ns`: nanoseconds spent in them; watermarks are None until one came.
     """
 
