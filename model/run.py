@@ -1,7 +1,7 @@
 """Checks the models of the ring, the doorbell and stealing exhaustively with spin, and that each mutation is caught.
 
-A model that cannot fail proves nothing: so every guard that the code relies on has a mutation without it, for which spin
-must find a run that goes wrong. Exit status 0 when every verdict is the expected one, 1 when not, 2 without spin.
+A model that cannot fail proves nothing: so every guard that the code relies on has a mutation without it, for which
+spin must find a run that goes wrong. Exit status 0 when every verdict is the expected one, 1 when not, 2 without spin.
 
 Usage: model/run.py [--long]
 """

@@ -11,8 +11,7 @@ class ProcessorMetrics(msgspec.Struct, frozen=True):
     """One processor.
 
     `received_count`, `emitted_count`: items; `received_batches`: lists of items taken from lanes; `calls`: callbacks,
-    of
-    which `slow_calls` took more than 5 ms; `busy_ns`: nanoseconds spent in them; watermarks are None until one came.
+    of which `slow_calls` took more than 5 ms; `busy_ns`: nanoseconds spent in them; watermarks are None until one came.
     """
 
     index: int
