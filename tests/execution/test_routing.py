@@ -11,7 +11,7 @@ from tests.execution.harness import LocalRun
 from tests.execution.vertices import Collect, Emit
 
 PER_PRODUCER = 700
-PARALLELISMS = [1, 2, 3, 5, 8]
+PARALLELISMS = range(1, 9)
 
 
 def numbers(index: int, total: int) -> list[tuple[int, int]]:
