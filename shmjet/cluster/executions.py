@@ -48,6 +48,8 @@ from shmjet.execution.plan import make_plan
 
 INTERRUPT_S = 0.2
 """How long a process may take to stop its part of a failed or cancelled execution before it is interrupted there."""
+ANNOUNCE_S = 0.001
+"""How long an execution runs before its client is told that it does."""
 GRACE_S = 1.2
 """How long a process may take to stop its part of a failed or cancelled execution before it is killed."""
 
@@ -118,6 +120,7 @@ class MasterExecution:
     _arena: PooledArena | None = None
     _final: Metrics | None = None
     _probe: Probed | None = None
+    _announcer: asyncio.TimerHandle | None = None
     _interrupter: asyncio.TimerHandle | None = None
     _killer: asyncio.TimerHandle | None = None
     _releasing: asyncio.Future[None] | None = None
@@ -327,11 +330,17 @@ class MasterExecution:
             return
         if all(part.ready for part in self._parts.values()):
             self.phase = Phase.RUNNING
-            self._set_status(JobStatus.RUNNING)
+            self.status = JobStatus.RUNNING
+            self._announcer = asyncio.get_running_loop().call_later(ANNOUNCE_S, self._announce)
             for part in self._parts.values():
                 if not part.ended:
                     part.child.send(Start(self.id))
             self._check_ended()
+
+    def _announce(self) -> None:
+        """Tell that it runs, unless it has ended by now: a client need not be woken twice for a job of a millisecond."""
+        if self.phase is Phase.RUNNING:
+            self.on_status(self)
 
     def _fail(self, failure: Failure) -> None:
         if self.failure is None and not self.cancelled:
@@ -367,7 +376,7 @@ class MasterExecution:
             return
         if self.phase is not Phase.RUNNING and self.failure is None and not self.cancelled:
             return
-        for timer in (self._interrupter, self._killer):
+        for timer in (self._announcer, self._interrupter, self._killer):
             if timer is not None:
                 timer.cancel()
         self.phase = Phase.FINISHING
