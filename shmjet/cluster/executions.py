@@ -338,7 +338,7 @@ class MasterExecution:
             self._check_ended()
 
     def _announce(self) -> None:
-        """Tell that it runs, unless it has ended by now: a client need not be woken twice for a job of a millisecond."""
+        """Tell that it runs, unless it has ended by now: a job of a millisecond need not wake its client twice."""
         if self.phase is Phase.RUNNING:
             self.on_status(self)
 
