@@ -37,7 +37,7 @@ os.execv(sys.argv[1], ["shmjet", "wordcount", *(found for found in globs if glob
 endef
 export DEMO
 
-.PHONY: help setup demo test test-quick bench stress model check format clean distclean
+.PHONY: help setup demo test test-quick bench scaling stress model check format clean distclean
 
 help: ## list the targets
 	@echo 'make TARGET, where TARGET is one of'
@@ -58,8 +58,11 @@ test-quick: setup ## run the tests that take milliseconds
 bench: setup $(PEERS) ## measure shmjet and its peers, and write bench/RESULTS.md (QUICK=1 for the short form)
 	$(BIN)/python bench/run_all.py $(if $(QUICK),--quick) --output bench/RESULTS.md
 
+scaling: setup ## speed-up and its costs with 1, 2, 4 ... workers (WORKERS=N: up to N; QUICK=1 for the short form)
+	$(BIN)/python bench/scaling.py $(if $(QUICK),--quick) $(if $(WORKERS),--workers $(WORKERS))
+
 stress: setup ## kill, limit and race the engine (LONG=1 for the long forms, an hour)
-	for script in ring_races kill_workers kill_members stealing limits; do \
+	for script in ring_races checksum kill_workers kill_members stealing limits; do \
 		$(BIN)/python stress/$$script.py $(if $(LONG),,--ci); done
 
 model: setup ## check the protocols' models exhaustively (needs spin; LONG=1 for larger bounds)
@@ -69,7 +72,7 @@ check: setup ## ruff, mypy --strict and the order of the floors
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	MYPYPATH=bench $(BIN)/mypy --disable-error-code import-not-found bench  # a peer may not be installed
+	MYPYPATH=bench $(BIN)/mypy --disable-error-code import-not-found --disable-error-code import-untyped bench  # peers may be missing
 	$(BIN)/lint-imports
 
 format: setup ## let ruff put the sources into shape

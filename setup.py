@@ -1,19 +1,36 @@
-"""Builds the one C extension; everything else about the package is in setup.cfg."""
+"""Builds the two C extensions, the engine's and the column kernels; all else is in setup.cfg."""
+
+from glob import glob
 
 from setuptools import Extension, setup
 
-SOURCES = ["module", "producer", "consumer", "bells", "routing", "codec", "codec_encode", "codec_decode", "tally"]
-HEADERS = ["native", "ring", "doorbell", "hash", "layout", "codec"]
+CODEC = ["codec", "codec_encode", "codec_decode"]
+SOURCES = [
+    *("module", "producer", "consumer", "bells", "slab", "claims", "routing", "tally", "totals", "ordering"),
+    *CODEC,
+]
+HEADERS = sorted(glob("shmjet/_native/*.h"))
+KERNELS = ["hash", "scatter", "group", "text", "sort", "join", "rows", "csv"]
+LIMITED = [("Py_LIMITED_API", "0x030B0000")]
+OPTIONS = ["-std=c11", "-O3", "-fvisibility=hidden", "-Wall", "-Wextra"]
 
 setup(
     ext_modules=[
         Extension(
             "shmjet._native._core",
             sources=[f"shmjet/_native/{name}.c" for name in SOURCES],
-            depends=[f"shmjet/_native/{name}.h" for name in HEADERS],
-            define_macros=[("Py_LIMITED_API", "0x030B0000")],
-            extra_compile_args=["-std=c11", "-O3", "-fvisibility=hidden", "-Wall", "-Wextra"],
+            depends=HEADERS,
+            define_macros=LIMITED,
+            extra_compile_args=OPTIONS,
             py_limited_api=True,
-        )
+        ),
+        Extension(
+            "shmjet._native._columns",
+            sources=["shmjet/_native/columns_module.c", *(f"shmjet/_native/columns_{name}.c" for name in KERNELS)],
+            depends=HEADERS,
+            define_macros=LIMITED,
+            extra_compile_args=OPTIONS,
+            py_limited_api=True,
+        ),
     ]
 )

@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from shmjet.aggregate_ops import AggregateOperation
     from shmjet.cluster.instance import Cluster, JetInstance, Member
     from shmjet.cluster.job import Execution, Job
     from shmjet.cluster.launch import new_instance
@@ -49,13 +50,29 @@ if TYPE_CHECKING:
         Watermark,
         WorkerLostError,
         between,
+        column,
+        columns,
         from_,
         traverse,
     )
     from shmjet.execution.metrics import Metrics
     from shmjet.grid import IList, IMap
+    from shmjet.pipeline import (
+        BatchStage,
+        JoinClause,
+        KeyedBatchStage,
+        Pipeline,
+        ServiceFactory,
+        Table,
+        join_map_entries,
+        on_keys,
+    )
+    from shmjet.pool import PoolExecutor
+    from shmjet.ring.batch import Batch
+    from shmjet.ring.text import Text
 
 _PLACES = {
+    "AggregateOperation": "shmjet.aggregate_ops",
     "Cluster": "shmjet.cluster.instance",
     "JetInstance": "shmjet.cluster.instance",
     "Member": "shmjet.cluster.instance",
@@ -65,16 +82,30 @@ _PLACES = {
     "Metrics": "shmjet.execution.metrics",
     "IList": "shmjet.grid",
     "IMap": "shmjet.grid",
+    "BatchStage": "shmjet.pipeline",
+    "JoinClause": "shmjet.pipeline",
+    "KeyedBatchStage": "shmjet.pipeline",
+    "Pipeline": "shmjet.pipeline",
+    "ServiceFactory": "shmjet.pipeline",
+    "Table": "shmjet.pipeline",
+    "join_map_entries": "shmjet.pipeline",
+    "on_keys": "shmjet.pipeline",
+    "PoolExecutor": "shmjet.pool",
+    "Batch": "shmjet.ring.batch",
+    "Text": "shmjet.ring.text",
 }
-_MODULES = ("processors", "testing")
+_MODULES = ("aggregate_ops", "columns", "pipeline", "processors", "sinks", "sources", "testing")
 
 __version__: str
 
 __all__ = [
     "DAG",
     "AbstractProcessor",
+    "AggregateOperation",
     "AuthenticationError",
+    "Batch",
     "BatchError",
+    "BatchStage",
     "Cluster",
     "ConfigError",
     "DagError",
@@ -93,12 +124,16 @@ __all__ = [
     "JobFailedError",
     "JobNotFoundError",
     "JobStatus",
+    "JoinClause",
+    "KeyedBatchStage",
     "Member",
     "MemberLostError",
     "Metrics",
     "Outbox",
     "PartitionError",
+    "Pipeline",
     "PlanError",
+    "PoolExecutor",
     "ProcessingGuarantee",
     "Processor",
     "ProcessorContext",
@@ -107,15 +142,25 @@ __all__ = [
     "ProcessorSupplier",
     "RestartableError",
     "Routing",
+    "ServiceFactory",
     "ShmjetError",
+    "Table",
+    "Text",
     "Traverser",
     "Vertex",
     "Watermark",
     "WorkerLostError",
+    "aggregate_ops",
     "between",
+    "column",
+    "columns",
     "from_",
+    "join_map_entries",
     "new_instance",
+    "on_keys",
     "processors",
+    "sinks",
+    "sources",
     "traverse",
 ]
 

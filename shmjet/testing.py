@@ -16,12 +16,13 @@ from functools import partial
 from typing import Any, NoReturn
 
 from shmjet.core.context import MetaSupplierContext, ProcessorContext, SupplierContext
-from shmjet.core.errors import OutboxError
+from shmjet.core.errors import BatchError, OutboxError, locate
 from shmjet.core.inbox import Inbox
 from shmjet.core.outbox import DEFAULT_HIGH_WATER_MARK, Ordinals, Outbox
 from shmjet.core.processor import Processor, make_processors
 from shmjet.core.vertex import Vertex, VertexSupplier
 from shmjet.core.watermark import WatermarkCoalescer
+from shmjet.ring.columnar import Columnar
 from shmjet.ring.marks import Watermark
 
 __all__ = ["MODES", "Mode", "ProcessorCheck", "TestContext", "TestGrid", "TestInbox", "TestOutbox", "verify_processor"]
@@ -208,7 +209,7 @@ class ProcessorCheck:
         self._vertex = Vertex("test", supplier, 1)
         self._inputs: list[list[Any]] = []
         self._priorities: list[int] = []
-        self._checker: OutputChecker = lambda expected, actual: expected == actual
+        self._checker: OutputChecker = _same_sequence
         self._check_progress = True
         self._complete = True
         self._timeout = 1.0
@@ -225,8 +226,12 @@ class ProcessorCheck:
         return self
 
     def any_order(self) -> ProcessorCheck:
-        """Compare outputs as multisets."""
+        """Compare outputs as multisets; of batches, as multisets of rows."""
         return self.output_checker(_same_items)
+
+    def same_batches(self) -> ProcessorCheck:
+        """Compare batches one by one; by default only their rows count, however they are cut into batches."""
+        return self.output_checker(lambda expected, actual: expected == actual)
 
     def output_checker(self, checker: OutputChecker) -> ProcessorCheck:
         """Compare each ordinal's output with `checker(expected, actual)`, which returns whether it is right."""
@@ -258,7 +263,8 @@ class ProcessorCheck:
 
         Args:
             outputs: the items expected on each outbound ordinal, watermarks included; none for a vertex without
-                outbound edges.
+                outbound edges. Neighbouring batches of the same columns and dtypes count as one, because their cut
+                depends on the mode; `same_batches` compares them one by one.
 
         Raises:
             AssertionError: the output is another one, an item was dropped, or a call made no progress or took too
@@ -322,6 +328,9 @@ class _Run:
                 self._until_true("complete()", processor.complete)
         except OutboxError as error:
             raise AssertionError(f"{self._mode.name}: {error}") from error
+        except BatchError as error:
+            locate(error, f"vertex {context.vertex_name!r}")
+            raise
         finally:
             processor.close()
         return self._emitted
@@ -432,7 +441,23 @@ def _batches(items: Sequence[Any], size: int | None) -> list[list[Any] | Waterma
     return batches
 
 
+def _same_sequence(expected: list[Any], actual: list[Any]) -> bool:
+    if _has_batches(expected) or _has_batches(actual):
+        from shmjet.columns.comparing import joined
+
+        return joined(expected) == joined(actual)
+    return expected == actual
+
+
+def _has_batches(items: list[Any]) -> bool:
+    return any(isinstance(item, Columnar) for item in items)
+
+
 def _same_items(expected: list[Any], actual: list[Any]) -> bool:
+    if _has_batches(expected) or _has_batches(actual):
+        from shmjet.columns.comparing import rows_of
+
+        expected, actual = list(rows_of(expected)), list(rows_of(actual))
     try:
         return Counter(expected) == Counter(actual)
     except TypeError:  # some cannot be hashed

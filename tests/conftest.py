@@ -21,6 +21,10 @@ from multiprocessing import resource_tracker
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("shmjet", deadline=None)  # how long an example takes says how busy the machine is
+settings.load_profile("shmjet")
 
 GRACE = 5.0
 """Seconds that a child, a thread or a file may take to go away after its test."""

@@ -16,6 +16,12 @@ RING_HEADER: int
 RING_MIN_CAPACITY: int
 """Smallest capacity of a ring, in bytes."""
 
+SLAB_UNIT: int
+"""Bytes of a slab's unit; a slot is a run of units."""
+
+CLAIMS_HEADER: int
+"""Bytes before the cells of `Claims`; a cell has 8."""
+
 class RingCorruptError(RuntimeError):
     """A word in shared memory has a value that no ring writes; the ring is lost."""
 
@@ -51,7 +57,7 @@ class Tally:
     def __new__(cls) -> Tally: ...
     def __len__(self) -> int: ...
     def add(self, keys: Iterable[Any], /) -> None:
-        """Count each key once more. Fastest for a list of str."""
+        """Count each key once more. Fastest for a list of str and ints."""
 
     def add_pairs(self, pairs: list[tuple[Any, int]], /) -> int:
         """Add counts; returns how many pairs were taken before one that is no (key, int of 64 bits)."""
@@ -59,8 +65,45 @@ class Tally:
     def chunk(self, position: int, limit: int, /) -> tuple[list[tuple[Any, int]], int]:
         """Return up to `limit` (key, count) from `position` on (first 0), and the next position, -1 at the end."""
 
-    def get(self, key: Any, /) -> int:
-        """Return the count of a key, 0 when it has none."""
+    def get(self, key: Any, default: Any = 0, /) -> Any:
+        """Return the count of a key, or `default` when it has none."""
+
+@final
+class Totals:
+    """A number or item for each key: its sum, mean, least or greatest value. Keys as in `Tally`.
+
+    `kind` is "sum", "mean", "min" or "max". A value is what an accumulator is: the sum, from the int 0 on by plain
+    addition in the order of the values; (sum, count); the first value than which none is less (greater); or None when
+    there was none. Ints and floats are added and compared without objects, as Python does it, ints without limit.
+
+    Raises RuntimeError when what is in it uses the table itself, and whatever arithmetic and comparisons raise.
+    """
+
+    def __new__(cls, kind: str) -> Totals: ...
+    def __len__(self) -> int: ...
+    def add(self, keys: Iterable[Any], values: Iterable[Any], /) -> None:
+        """Put each value to its key; ValueError when there are not as many values as keys."""
+
+    def add_pairs(self, pairs: list[tuple[Any, Any]], /) -> int:
+        """Put together (key, accumulator) pairs; returns how many were taken before one that is no such pair."""
+
+    def touch(self, keys: Iterable[Any], /) -> None:
+        """Enter the keys that are not there, with the sum 0 or without a value."""
+
+    def chunk(self, position: int, limit: int, /) -> tuple[list[tuple[Any, Any]], int]:
+        """Return up to `limit` (key, accumulator) from `position` on (first 0), and the next one, -1 at the end."""
+
+    def get(self, key: Any, default: Any = None, /) -> Any:
+        """Return the accumulator of a key, or `default` when it has none."""
+
+def sort_numbers(items: list[Any], keys: list[Any], reverse: bool, /) -> bool:
+    """Sort a list in place by a list of as many keys, stably; `keys` stays as it is unless it is `items`.
+
+    Returns False, and leaves all as it was, when the keys are not ints of 64 bits or floats without NaN, all alike.
+    """
+
+def add_up(start: Any, numbers: list[Any], /) -> Any:
+    """Return start + numbers[0] + numbers[1] + ..., added from left to right by plain addition."""
 
 @final
 class Doorbell:
@@ -126,6 +169,12 @@ class RingProducer:
     def push_mark(self, kind: int, value: int, flags: int = 0, /) -> bool:
         """Write a watermark (2), barrier (3) or done (4) with a 64-bit value; False when there is no room now."""
 
+    def leave_mark(self, size: int, /) -> bool:
+        """Ask to be woken when the reader has taken half of what is queued and there is room for `size` bytes.
+
+        False when that is so already.
+        """
+
     def admit(self, count: int, size: int, /) -> bool:
         """Say whether a record of `count` items and `size` bytes would fit now; leaves a wake mark when it would not.
 
@@ -180,11 +229,12 @@ class RingConsumer:
     def __new__(cls, buffer: Buffer, offset: int, producer_bell: Doorbell | None = None) -> RingConsumer: ...
     def pull(
         self, codec: Codec, limit: int = 0, /
-    ) -> list[Any] | tuple[int, int, int] | tuple[int, int, int, int, memoryview] | None:
+    ) -> list[Any] | tuple[int, int, int] | tuple[int, int, int, None] | tuple[int, int, int, int, memoryview] | None:
         """Take the next record; None when there is none.
 
         A frame of columns comes back as a list of items; further such frames behind it are added as long as the list
-        stays below `limit` items. A mark comes back as (kind, value, flags). Anything else as
+        stays below `limit` items. A mark comes back as (kind, value, flags), the place of a
+        batch as (slab, offset, bytes, None). Anything else as
         (kind, codec, flags, count, payload), to be freed with release() once no view of the payload lives.
         """
 
@@ -250,3 +300,78 @@ def split(
 
 def clock_ns() -> int:
     """Return CLOCK_MONOTONIC in nanoseconds."""
+
+@final
+class SlabWriter:
+    """Formats a slab of `size` bytes at `offset`, and puts slots into it.
+
+    Raises ValueError when the slab does not lie in the buffer or is too small for one unit.
+    """
+
+    units: int
+    """Units of the slab."""
+    usable: int
+    """Units that have memory behind them; starts with 0 and may only be raised."""
+    taken: int
+    """Units of slots that have readers left."""
+
+    def __new__(cls, buffer: Buffer, offset: int, size: int) -> SlabWriter: ...
+    def put(self, parts: tuple[Buffer, ...], count: int, /) -> int:
+        """Write the parts, each at a multiple of 64 bytes, into a new slot for `count` readers.
+
+        Returns the slot's offset into the slab's data, or -1 when no run of free units is long enough.
+        """
+
+    def retain(self, offset: int, /) -> None:
+        """Count one more reader of a slot."""
+
+    def drop(self, offset: int, /) -> None:
+        """Count one reader less; the slot must have one."""
+
+    def close(self) -> None:
+        """Let go of the memory; idempotent."""
+
+@final
+class SlabReader:
+    """Opens a slab that its writer has formatted; ValueError when there is none."""
+
+    live: int
+    """Slots of it that have views in this process."""
+
+    def __new__(cls, buffer: Buffer, offset: int, size: int) -> SlabReader: ...
+    def take(self, offset: int, length: int, /) -> Slot | bytes:
+        """Return a slot, or its copy when readers hold views of half the slab; to be called once for each reader.
+
+        Raises RingCorruptError when no slot can lie there.
+        """
+
+@final
+class Slot(Buffer):
+    """A slot's memory, read-only; given back to the writer when the last view of it is gone."""
+
+@final
+class Claims:
+    """Which side may have a task that is queued: one word for each task, settled by compare-and-swap.
+
+    Opens `CLAIMS_HEADER` + 8 * `cells` bytes of zeros; tasks have numbers from 1, and fewer than `cells` live at once.
+    Raises ValueError when used after close().
+    """
+
+    def __new__(cls, buffer: Buffer, offset: int, cells: int) -> Claims: ...
+    def put(self, number: int, /) -> None:
+        """Say that a task is queued; before it is published."""
+
+    def take(self, number: int, /) -> bool:
+        """Begin a task; False when it was taken back. Only the worker calls it."""
+
+    def revoke(self, number: int, /) -> bool:
+        """Take a task back; False when it has begun."""
+
+    def done(self) -> int:
+        """Say that the task begun last is over; returns the nanoseconds that it took."""
+
+    def running(self) -> tuple[int, int]:
+        """Return the number of the task that runs now, 0 for none, and when it began (CLOCK_MONOTONIC in ns)."""
+
+    def close(self) -> None:
+        """Let go of the memory; idempotent."""

@@ -162,6 +162,18 @@ static int poller_is_ready(const Poller *self) {
     return 0;
 }
 
+/* Whether a ring that is waited for may have been published to without a fence. */
+static int any_light(PyObject *pollers, Py_ssize_t count) {
+    for (Py_ssize_t i = 0; i < count; i++) {
+        const Poller *self = (Poller *)PyTuple_GetItem(pollers, i);
+        for (Py_ssize_t k = 0; self->inputs && k < self->consumer_count; k++) {
+            const RingConsumer *consumer = self->consumers[k];
+            if (consumer->enabled && consumer->ring.shared && ring_is_light(&consumer->ring)) return 1;
+        }
+    }
+    return 0;
+}
+
 /* Whether anything is there to be done. Only sequentially consistent loads: the check before sleeping. */
 static int anything_ready(const doorbell_t *bell, PyObject *pollers, Py_ssize_t count, uint64_t seen_commands) {
     if (atomic_load_explicit(&bell->commands, memory_order_seq_cst) != seen_commands) return 1;
@@ -193,6 +205,7 @@ static PyObject *wait_for(Doorbell *self, PyObject *pollers, Py_ssize_t count, u
     if (spin_ns > 0 && spin_until_ready(bell, pollers, count, seen_commands, spin_ns)) Py_RETURN_TRUE;
     if (timeout_ns <= 0) Py_RETURN_FALSE;
     uint32_t seen = bell_prepare(bell);
+    if (any_light(pollers, count)) timeout_ns = light_fence(timeout_ns);
     if (anything_ready(bell, pollers, count, seen_commands)) {
         bell_stay(bell);
         Py_RETURN_TRUE;

@@ -125,6 +125,19 @@ static PyObject *mark_tuple(RingConsumer *self, const ring_record_t *record) {
     return Py_BuildValue("(iLi)", (int)record->header.kind, value, (int)record->header.flags);
 }
 
+/* The place of a batch: number of the slab, offset, length. */
+static PyObject *slot_tuple(RingConsumer *self, const ring_record_t *record) {
+    struct {
+        uint32_t number, reserved;
+        uint64_t offset, length;
+    } place;
+    if (record->header.length != sizeof place) return damaged(self, "a place that is not 24 bytes"), NULL;
+    memcpy(&place, record->payload, sizeof place);
+    give_back(self);
+    return Py_BuildValue("(IKKO)", (unsigned int)place.number, (unsigned long long)place.offset,
+                         (unsigned long long)place.length, Py_None);
+}
+
 static PyObject *held_tuple(RingConsumer *self, const ring_record_t *record) {
     self->held = *record;
     self->is_holding = 1;
@@ -185,6 +198,7 @@ static PyObject *consumer_pull(RingConsumer *self, PyObject *const *args, Py_ssi
     if (record.header.kind == KIND_ITEMS && record.header.codec == CODEC_COLUMNS)
         return decode_frames(self, (Codec *)args[0], &record, most);
     if (record.header.kind >= KIND_WATERMARK && record.header.kind <= KIND_DONE) return mark_tuple(self, &record);
+    if (record.header.kind == KIND_ITEMS && record.header.codec == CODEC_SLOT) return slot_tuple(self, &record);
     return held_tuple(self, &record);
 }
 
@@ -241,7 +255,7 @@ static PyObject *consumer_number(RingConsumer *self, void *closure) {
 #define FAST(name, function, doc) {name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL, doc}
 
 static PyMethodDef consumer_methods[] = {
-    FAST("pull", consumer_pull, "pull(codec, limit=0) -> None | list | mark tuple | record tuple"),
+    FAST("pull", consumer_pull, "pull(codec, limit=0) -> None | list | mark tuple | place tuple | record tuple"),
     {"release", (PyCFunction)consumer_release, METH_NOARGS, "release() -> None: free the record handed out as a view"},
     {"close", (PyCFunction)consumer_close, METH_NOARGS, "close() -> None: let go of the memory"},
     {NULL, NULL, 0, NULL},

@@ -11,7 +11,8 @@
  * burst of publications costs one system call; the sleeper sets it again, and looks again, before it sleeps again.
  *
  * bell_ring() is for news that the sleeper cannot see in a ring: it changes the word whether or not anybody sleeps, so
- * that whoever has read the word already does not sleep on it.
+ * that whoever has read the word already does not sleep on it, and then does what bell_signal() does. `sleeping` is
+ * never cleared for another process without a change of the word after it.
  *
  * A waker that is killed between clearing and waking costs the sleeper its timeout, which is therefore never infinite.
  */
@@ -50,19 +51,20 @@ static inline void bell_wake(doorbell_t *bell) {
     futex_call(&bell->word, FUTEX_WAKE, 1, NULL);
 }
 
-/* After a sequentially consistent publication: wakes the owner if it sleeps. */
-static inline void bell_signal(doorbell_t *bell) {
-    if (atomic_load_explicit(&bell->sleeping, memory_order_seq_cst) &&
-        atomic_exchange_explicit(&bell->sleeping, 0, memory_order_seq_cst))
-        bell_wake(bell);
+/* After a sequentially consistent publication, or a light one (light.h): wakes the owner if it sleeps. Returns whether it
+ * did, or was about to. */
+static inline int bell_signal(doorbell_t *bell) {
+    if (!atomic_load_explicit(&bell->sleeping, memory_order_seq_cst)) return 0;
+    if (atomic_exchange_explicit(&bell->sleeping, 0, memory_order_seq_cst)) bell_wake(bell);
+    return 1;
 }
 
-/* After any change that the owner should look at. */
+/* After any change that the owner should look at. The word is changed again by whoever clears `sleeping`, as always: a
+ * sleeper that read the word after the first change and set `sleeping` would else sleep with `sleeping` cleared, and the
+ * next publication would not wake it. */
 static inline void bell_ring(doorbell_t *bell) {
     atomic_fetch_add_explicit(&bell->word, 1, memory_order_seq_cst);
-    if (atomic_load_explicit(&bell->sleeping, memory_order_seq_cst) &&
-        atomic_exchange_explicit(&bell->sleeping, 0, memory_order_seq_cst))
-        futex_call(&bell->word, FUTEX_WAKE, 1, NULL);
+    bell_signal(bell);
 }
 
 /* Counts a command and rings. */

@@ -2,6 +2,8 @@
 #include "native.h"
 
 #include "codec.h"
+#include "claims.h"
+#include "slab.h"
 
 static int module_exec(PyObject *module);
 
@@ -65,6 +67,8 @@ static PyMethodDef module_methods[] = {
     FAST("index_of_special", routing_index_of_special, "index_of_special(items, start, special_type) -> int"),
     FAST("murmur3_32", routing_murmur3_32, "murmur3_32(data, seed=0) -> int"),
     FAST("partition_of", routing_partition_of, "partition_of(key, count, fallback) -> int"),
+    FAST("add_up", totals_add_up, "add_up(start, numbers) -> start + numbers[0] + numbers[1] + ..."),
+    FAST("sort_numbers", ordering_sort_numbers, "sort_numbers(items, keys, reverse) -> bool: whether keys are numbers"),
     FAST("split", routing_split, "split(items, keys, count, table, consumers, fallback) -> list[list | None]"),
     {"clock_ns", module_clock_ns, METH_NOARGS, "clock_ns() -> int: CLOCK_MONOTONIC in nanoseconds"},
     {NULL, NULL, 0, NULL},
@@ -77,6 +81,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
     Py_VISIT((PyObject *)state->producer);
     Py_VISIT((PyObject *)state->consumer);
     Py_VISIT((PyObject *)state->poller);
+    Py_VISIT((PyObject *)state->slot);
     Py_VISIT(state->corrupt_error);
     return 0;
 }
@@ -88,6 +93,7 @@ static int module_clear(PyObject *module) {
     Py_CLEAR(state->producer);
     Py_CLEAR(state->consumer);
     Py_CLEAR(state->poller);
+    Py_CLEAR(state->slot);
     Py_CLEAR(state->corrupt_error);
     return 0;
 }
@@ -140,17 +146,26 @@ static int module_exec(PyObject *module) {
                                                      "A word in shared memory has a value that no ring writes.",
                                                      PyExc_RuntimeError, NULL);
     if (!state->corrupt_error || PyModule_AddObjectRef(module, "RingCorruptError", state->corrupt_error) < 0) return -1;
-    PyTypeObject *tally;
+    PyTypeObject *tally, *totals, *slab_writer, *slab_reader, *claims;
     if (!(state->codec = add_type(module, &codec_spec)) || !(state->doorbell = add_type(module, &doorbell_spec)) ||
         !(state->producer = add_type(module, &producer_spec)) || !(state->consumer = add_type(module, &consumer_spec)) ||
-        !(state->poller = add_type(module, &poller_spec)) || !(tally = add_type(module, &tally_spec)))
+        !(state->poller = add_type(module, &poller_spec)) || !(tally = add_type(module, &tally_spec)) ||
+        !(totals = add_type(module, &totals_spec)) || !(state->slot = add_type(module, &slot_spec)) ||
+        !(slab_writer = add_type(module, &slab_writer_spec)) || !(slab_reader = add_type(module, &slab_reader_spec)) ||
+        !(claims = add_type(module, &claims_spec)))
         return -1;
-    Py_DECREF((PyObject *)tally); /* the module's dict holds it */
+    Py_DECREF((PyObject *)tally); /* the module's dict holds these */
+    Py_DECREF((PyObject *)totals);
+    Py_DECREF((PyObject *)slab_writer);
+    Py_DECREF((PyObject *)slab_reader);
+    Py_DECREF((PyObject *)claims);
     if (PyModule_AddIntConstant(module, "RING_HEADER", RING_HEADER_SIZE) < 0 ||
         PyModule_AddIntConstant(module, "RING_ALIGNMENT", RING_ALIGNMENT) < 0 ||
         PyModule_AddIntConstant(module, "RING_MIN_CAPACITY", RING_MIN_CAPACITY) < 0 ||
         PyModule_AddIntConstant(module, "RECORD_HEADER", RECORD_HEADER_SIZE) < 0 ||
-        PyModule_AddIntConstant(module, "DOORBELL_SIZE", DOORBELL_SIZE_BYTES) < 0)
+        PyModule_AddIntConstant(module, "DOORBELL_SIZE", DOORBELL_SIZE_BYTES) < 0 ||
+        PyModule_AddIntConstant(module, "SLAB_UNIT", SLAB_UNIT) < 0 ||
+        PyModule_AddIntConstant(module, "CLAIMS_HEADER", CLAIMS_HEADER_SIZE) < 0)
         return -1;
     return 0;
 }

@@ -11,6 +11,7 @@
 #include "doorbell.h"
 #include "hash.h"
 #include "layout.h"
+#include "light.h"
 #include "ring.h"
 
 #define HIDDEN __attribute__((visibility("hidden")))
@@ -19,11 +20,11 @@
 
 /* Kinds of record and codecs that C itself must tell apart; shmjet/ring/frames.py has the whole list. */
 enum { KIND_ITEMS = 1, KIND_WATERMARK = 2, KIND_BARRIER = 3, KIND_DONE = 4 };
-enum { CODEC_COLUMNS = 1 };
+enum { CODEC_COLUMNS = 1, CODEC_SLOT = 5 };
 
 /* There are no C globals: types and the error class live in the module. */
 typedef struct {
-    PyTypeObject *codec, *doorbell, *producer, *consumer, *poller;
+    PyTypeObject *codec, *doorbell, *producer, *consumer, *poller, *slot;
     PyObject *corrupt_error;
     object_layout_t layout;
 } native_state_t;
@@ -80,8 +81,11 @@ HIDDEN PyObject *native_type(PyObject *module, PyType_Spec *spec);
 /* Fills `view` with a writable buffer and checks that [offset, offset + size) lies in it, aligned to 64 bytes. */
 HIDDEN int native_map(PyObject *buffer, Py_ssize_t offset, Py_ssize_t size, Py_buffer *view, uint8_t **memory);
 
-extern PyType_Spec doorbell_spec, poller_spec, producer_spec, consumer_spec, codec_spec, tally_spec;
+extern PyType_Spec doorbell_spec, poller_spec, producer_spec, consumer_spec, codec_spec, tally_spec, totals_spec,
+    slab_writer_spec, slab_reader_spec, slot_spec, claims_spec;
 
+HIDDEN PyObject *ordering_sort_numbers(PyObject *, PyObject *const *, Py_ssize_t);
+HIDDEN PyObject *totals_add_up(PyObject *, PyObject *const *, Py_ssize_t);
 HIDDEN PyObject *routing_index_of_special(PyObject *, PyObject *const *, Py_ssize_t);
 HIDDEN PyObject *routing_murmur3_32(PyObject *, PyObject *const *, Py_ssize_t);
 HIDDEN PyObject *routing_partition_of(PyObject *, PyObject *const *, Py_ssize_t);

@@ -88,7 +88,7 @@ static void publish(RingProducer *self, const ring_claim_t *claim, const record_
     ring_commit(&self->ring, claim, header, items, self->bell != NULL);
     self->blocked = 0;
     doorbell_t *bell = bell_of(self->bell);
-    if (bell) bell_signal(bell);
+    if (bell) light_learn(&self->ring, header->length, bell_signal(bell));
 }
 
 /* Leaves a wake mark. 1 = refused, 0 = the consumer has moved on meanwhile: try again, -1 = exception. */
@@ -320,6 +320,15 @@ static PyObject *producer_admit(RingProducer *self, PyObject *const *args, Py_ss
     return fits < 0 ? NULL : PyBool_FromLong(fits);
 }
 
+static PyObject *producer_leave_mark(RingProducer *self, PyObject *size) {
+    if (producer_check(self) < 0) return NULL;
+    unsigned long long payload = PyLong_AsUnsignedLongLong(size);
+    if (PyErr_Occurred()) return NULL;
+    if (ring_refresh(&self->ring) != RING_OK) return raise_corrupt(self->corrupt_error, "consumer"), NULL;
+    int refused = refuse(self, record_size(payload < self->ring.max_record ? payload : self->ring.max_record));
+    return refused < 0 ? NULL : PyBool_FromLong(refused);
+}
+
 static PyObject *producer_hungry(RingProducer *self, void *closure) {
     (void)closure;
     if (producer_check(self) < 0) return NULL;
@@ -356,6 +365,7 @@ static PyMethodDef producer_methods[] = {
     FAST("push_bytes", producer_push_bytes, "push_bytes(kind, codec_id, flags, count, buffers) -> bool"),
     FAST("push_mark", producer_push_mark, "push_mark(kind, value, flags=0) -> bool"),
     FAST("admit", producer_admit, "admit(count, size) -> bool"),
+    {"leave_mark", (PyCFunction)producer_leave_mark, METH_O, "leave_mark(size) -> bool"},
     {"close", (PyCFunction)producer_close, METH_NOARGS, "close() -> None: let go of the memory"},
     {NULL, NULL, 0, NULL},
 };

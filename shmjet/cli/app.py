@@ -52,15 +52,20 @@ def wordcount(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, folders (with all in them) and globs.")],
     top: Annotated[int, typer.Option(min=0, metavar="N", help="How many of the most frequent words to print.")] = 20,
     cores: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Workers to use.", show_default="all cores")
+        int | None, typer.Option(min=1, metavar="N", help="Workers to use.", show_default="one per core of a NUMA node")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write all words to FILE as word, tab, count.")
     ] = None,
+    columns: Annotated[
+        bool, typer.Option("--columns/--objects", help="Count in native code, or by Python functions on lines.")
+    ] = True,
 ) -> Task:
     """Count the words of text files. A word is what line.lower().split() gives; binary files are skipped."""
-    return _later("wordcount", "wordcount", paths, top=top, cores=cores, as_json=as_json, output=output)
+    return _later(
+        "wordcount", "wordcount", paths, top=top, cores=cores, as_json=as_json, output=output, columns=columns
+    )
 
 
 @app.command(context_settings=_PASS_ON)
@@ -86,8 +91,8 @@ def dag(
 
 
 @app.command()
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> Task:
-    """Look at this machine: what is fine for shmjet, what is not, and how to mend it."""
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False) -> Task:
+    """Look at this machine: cores, NUMA, limits, /dev/shm, Java, Spark: what is fine, what is not, how to mend it."""
     return _later("doctor", "examine", as_json=as_json)
 
 

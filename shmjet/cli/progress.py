@@ -29,6 +29,10 @@ class Amount(Protocol):
     def bytes(self) -> int:
         """Bytes of text."""
 
+    @property
+    def words(self) -> int:
+        """Words counted by whoever reads; 0 where others do."""
+
 
 class ProgressBar:
     """A bar on standard error that disappears when it is left.
@@ -63,7 +67,7 @@ class ProgressBar:
     def show(self, read: Amount, metrics: Metrics) -> None:
         """Draw the present state."""
         split = metrics.vertices.get("split")
-        words = split.emitted_count if split is not None else 0
+        words = split.emitted_count if split is not None else read.words
         rate = words / max(time.monotonic() - self._start, 1e-3)
         shares = self._busy.since_last(metrics.workers)
         text = (

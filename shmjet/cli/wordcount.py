@@ -2,6 +2,7 @@
 
 A word is what `line.lower().split()` gives. The job is the textbook's: every core reads and counts for itself, then the
 counts of a word meet on one core and go into a list. They equal those of `collections.Counter` over the same text.
+`word_pieces` has the same job in native code.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import IO, Any
 import shmjet
 from shmjet import DAG, JetConfig, JobConfig, between, processors
 from shmjet.cli.outcome import CommandError, Outcome, complain, prompt_on_interrupt
+from shmjet.cli.word_pieces import PieceTotals, all_pairs, columns_dag, total_of
 from shmjet.processors.file_blocks import absolute_patterns, find_files
 
 COUNTS = "wordcount.counts"
@@ -41,12 +43,14 @@ class Reading:
     files: int = 0
     bytes: int = 0
     skipped: int = 0
+    words: int = 0
+    """Words counted; 0 where the processors that read do not count."""
 
     @classmethod
     def total(cls, reports: Iterable[dict[str, int]]) -> Reading:
         """Add up the reports of all processors."""
         known = list(reports)
-        return cls(*(sum(report[name] for report in known) for name in ("files", "bytes", "skipped")))
+        return cls(*(sum(report.get(name, 0) for report in known) for name in ("files", "bytes", "skipped", "words")))
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,9 @@ def wordcount_dag(paths: Sequence[str]) -> DAG:
     return dag
 
 
-def wordcount(paths: Sequence[str], *, top: int, cores: int | None, as_json: bool, output: Path | None) -> int:
+def wordcount(
+    paths: Sequence[str], *, top: int, cores: int | None, as_json: bool, output: Path | None, columns: bool
+) -> int:
     """Count the words of files, folders and globs, print the result and return the exit status.
 
     Args:
@@ -119,6 +125,7 @@ def wordcount(paths: Sequence[str], *, top: int, cores: int | None, as_json: boo
         cores: workers to use; None for all that the process may use.
         as_json: print one JSON object instead of the list and the summary.
         output: a file for all words, `word<TAB>count`, most frequent first.
+        columns: count in native code; otherwise by Python functions on lines. The counts are the same.
     """
     total = _bytes_of(paths)
     with ExitStack() as stack:
@@ -126,10 +133,11 @@ def wordcount(paths: Sequence[str], *, top: int, cores: int | None, as_json: boo
         file = stack.enter_context(_replacing(output)) if output is not None else None
         jet = stack.enter_context(shmjet.new_instance(JetConfig(cores=cores)))
         start = time.perf_counter()
-        execution = jet.new_job(wordcount_dag(paths), JobConfig(name="wordcount")).execute()
+        dag = columns_dag(paths, COUNTS, READING) if columns else wordcount_dag(paths)
+        execution = jet.new_job(dag, JobConfig(name="wordcount")).execute()
         _watch(jet, execution, total)
         execution.result()
-        tally = _tally(jet, start, top, file)
+        tally = _tally(jet, start, top, file, columns)
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     if as_json:
         print(tally.to_json())
@@ -182,25 +190,29 @@ def _watch(jet: Any, execution: Any, total: int) -> None:
             bar.show(Reading.total(jet.get_map(READING).values()), execution.metrics())
 
 
-def _tally(jet: Any, start: float, top: int, file: IO[str] | None) -> Tally:
-    counts = jet.get_list(COUNTS)
-    if file is None:
-        words = distinct = 0
-
-        def counted() -> Iterator[tuple[str, int]]:
-            nonlocal words, distinct
-            for pair in counts:
-                words += pair[1]
-                distinct += 1
-                yield pair
-
-        best = most_frequent(counted(), max(top, 1))[:top]  # of 0, `nsmallest` would not look at the words at all
-    else:
-        everything = most_frequent(counts, None)
+def _tally(jet: Any, start: float, top: int, file: IO[str] | None, columns: bool) -> Tally:
+    found = jet.get_list(COUNTS)
+    if file is not None:
+        everything = most_frequent(all_pairs(found) if columns else found, None)
         file.writelines(f"{word}\t{count}\n" for word, count in everything)
-        words, distinct, best = sum(count for _, count in everything), len(everything), everything[:top]
+        totals = PieceTotals(sum(count for _, count in everything), len(everything), everything[:top])
+    else:
+        totals = total_of(found, top) if columns else _total_of_pairs(found, top)
     reading = Reading.total(jet.get_map(READING).values())
-    return Tally(reading, words, distinct, time.perf_counter() - start, best)
+    return Tally(reading, totals.words, totals.distinct, time.perf_counter() - start, totals.top)
+
+
+def _total_of_pairs(pairs: Iterable[tuple[str, int]], top: int) -> PieceTotals:
+    totals = PieceTotals()
+
+    def counted() -> Iterator[tuple[str, int]]:
+        for pair in pairs:
+            totals.words += pair[1]
+            totals.distinct += 1
+            yield pair
+
+    totals.top = most_frequent(counted(), max(top, 1))[:top]  # of 0, `nsmallest` would not look at the words at all
+    return totals
 
 
 @contextmanager

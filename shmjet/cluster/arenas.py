@@ -23,6 +23,8 @@ class PooledArena:
     id: int
     arena: Arena
     attached: set[int] = field(default_factory=set)
+    is_viewed: bool = False
+    """Whether a batch that lies in it outlives its execution somewhere, so that it must not be used again."""
 
 
 class ArenaPool:
@@ -33,27 +35,39 @@ class ArenaPool:
         self._used: set[PooledArena] = set()
         self._ids = itertools.count(1)
 
-    def acquire(self, size: int, label: str) -> PooledArena:
+    def acquire(self, size: int, label: str, later: int = 0) -> PooledArena:
         """Return an arena of at least `size` bytes, the smallest free one that fits and is not far too large.
+
+        Args:
+            size: bytes that must have memory.
+            label: what the arena is for.
+            later: bytes behind all that has memory, for slabs.
 
         Raises:
             ArenaError: there is not that much shared memory.
         """
-        fitting = [a for a in self._free if size <= a.arena.size <= max(size * _WASTE, 1 << 20)]
+        fitting = [
+            a
+            for a in self._free
+            if size <= a.arena.reserved <= max(size * _WASTE, 1 << 20) and later <= a.arena.size - a.arena.reserved
+        ]
         if fitting:
-            best = min(fitting, key=lambda a: a.arena.size)
+            best = min(fitting, key=lambda a: a.arena.reserved)
             self._free.remove(best)
         else:
-            best = PooledArena(next(self._ids), Arena.create(-(-size // _STEP) * _STEP, label=label))
+            best = PooledArena(next(self._ids), Arena.create(-(-size // _STEP) * _STEP, label=label, later=later))
         self._used.add(best)
         return best
 
     def give_back(self, pooled: PooledArena) -> list[PooledArena]:
-        """Take an arena that nobody uses any more; return those that are given up for it, already closed here."""
+        """Take an arena that nobody uses any more; return those that are given up, already closed here."""
         self._used.discard(pooled)
+        if pooled.is_viewed:
+            pooled.arena.close()
+            return [pooled]
         self._free.append(pooled)
         dropped = []
-        while sum(a.arena.size for a in self._free) > _KEPT:
+        while sum(a.arena.used for a in self._free) > _KEPT:
             oldest = self._free.pop(0)
             oldest.arena.close()
             dropped.append(oldest)

@@ -44,6 +44,11 @@ class LoopChannel:
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._channel.fileno(), self._readable)
 
+    def queue(self, message: object) -> None:
+        """Add a message to what the next `send` or `flush` sends."""
+        if not self._closed:
+            self._channel.queue(message)
+
     def send(self, message: object, fds: Sequence[int] = ()) -> None:
         """Send a message, or as much of it as the socket takes, the rest when it takes more.
 
@@ -51,14 +56,17 @@ class LoopChannel:
         """
         if not self._closed:
             self._channel.queue(message, fds)
-            self._flush()
+            self.flush()
 
     def when_flushed(self, fds: Sequence[int]) -> None:
         """Close these descriptors when all that was sent so far has left."""
         self._to_close += fds
         self._close_sent()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Send what is queued, or as much of it as the socket takes."""
+        if self._closed:
+            return
         assert self._loop is not None
         try:
             flushed = self._channel.flush()
@@ -74,7 +82,7 @@ class LoopChannel:
         self._close_sent()
 
     def _writable(self) -> None:
-        self._flush()
+        self.flush()
         if self._on_delayed is not None:
             self._on_delayed()
 

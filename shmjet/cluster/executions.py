@@ -10,25 +10,24 @@ from __future__ import annotations
 import asyncio
 import enum
 import os
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from shmjet._native import ring_format
 from shmjet.cluster.arenas import ArenaPool, PooledArena
-from shmjet.cluster.protocol import Submit
+from shmjet.cluster.protocol import Submission
 from shmjet.cluster.workers import Child, Workers
 from shmjet.core import JobStatus
-from shmjet.execution.collect import edge_metrics, vertex_metrics, worker_metrics
-from shmjet.execution.control import BLOCK_SIZE
-from shmjet.execution.counters import ProcessorCounters
+from shmjet.execution.collect import Reading
 from shmjet.execution.failure import worker_lost
-from shmjet.execution.layout import CANCELLED_OFFSET, HEADER_SIZE, ArenaLayout, lay_out
+from shmjet.execution.formatting import format_arena
+from shmjet.execution.layout import CANCELLED_OFFSET, ArenaLayout, lay_out, slab_size
 from shmjet.execution.messages import (
     Adopt,
     Cancel,
+    Commit,
+    Committed,
     Deploy,
     Ended,
     Failed,
@@ -45,11 +44,14 @@ from shmjet.execution.messages import (
 )
 from shmjet.execution.metrics import NO_METRICS, Metrics
 from shmjet.execution.plan import make_plan
+from shmjet.execution.readiness import PREPARING, READY, Readiness
 
 INTERRUPT_S = 0.2
 """How long a process may take to stop its part of a failed or cancelled execution before it is interrupted there."""
 ANNOUNCE_S = 0.001
-"""How long an execution runs before its client is told that it does."""
+"""How long after its start an execution's client is told how far it is, if it has not ended by then."""
+LONGEST_LOOK_S = 0.1
+"""How long, at most, the member does not look whether all processes of an execution are ready."""
 GRACE_S = 1.2
 """How long a process may take to stop its part of a failed or cancelled execution before it is killed."""
 
@@ -60,7 +62,7 @@ class Phase(enum.Enum):
     PROBING = enum.auto()
     PREPARING = enum.auto()
     RUNNING = enum.auto()
-    ENDING = enum.auto()
+    COMMITTING = enum.auto()
     FINISHING = enum.auto()
     OVER = enum.auto()
 
@@ -103,7 +105,7 @@ class MasterExecution:
     """
 
     id: int
-    job: Submit
+    job: Submission
     services: MemberServices
     first_worker: int
     on_status: Callable[[MasterExecution], None]
@@ -118,8 +120,11 @@ class MasterExecution:
     _plan: JobPlan | None = None
     _layout: ArenaLayout | None = None
     _arena: PooledArena | None = None
-    _final: Metrics | None = None
+    _readiness: Readiness | None = None
+    _overdue: bool = False
+    _final: Reading | None = None
     _probe: Probed | None = None
+    _committer: Child | None = None
     _announcer: asyncio.TimerHandle | None = None
     _interrupter: asyncio.TimerHandle | None = None
     _killer: asyncio.TimerHandle | None = None
@@ -134,6 +139,7 @@ class MasterExecution:
 
     def start(self) -> None:
         """Plan and deploy; a job with meta-suppliers, or of unknown manners, is looked at in a worker first."""
+        self._announcer = asyncio.get_running_loop().call_later(ANNOUNCE_S, self._announce, ANNOUNCE_S)
         shape = self.job.shape
         meta = [v for v, vertex in enumerate(shape.vertices) if vertex.has_meta]
         unknown = [v for v, vertex in enumerate(shape.vertices) if vertex.cooperative is None]
@@ -145,7 +151,8 @@ class MasterExecution:
         child.send(
             Probe(
                 self.id,
-                self.job.dag,
+                shape,
+                self.job.code,
                 self.job.config,
                 self.job.job_id,
                 self.job.name,
@@ -173,10 +180,12 @@ class MasterExecution:
             stealing=services.stealing,
         )
         layout = self._layout = lay_out(plan)
-        endpoints = {endpoint for vertex in plan.vertices for endpoint in vertex.endpoints}
+        endpoints = plan.participants()
         try:
-            pooled = self._arena = services.arenas.acquire(layout.size, f"job-{self.id}")
-            self._format(plan, layout, pooled)
+            later = slab_size(plan) * (plan.worker_count + plan.carrier_count)
+            pooled = self._arena = services.arenas.acquire(layout.size, f"job-{self.id}", later)
+            format_arena(plan, layout, pooled.arena.memory)
+            self._readiness = Readiness(pooled.arena.memory, layout)
             for endpoint in sorted(endpoints):
                 if endpoint < len(workers):
                     child = workers[endpoint]
@@ -196,7 +205,6 @@ class MasterExecution:
                 part.ready = part.ended = True  # it only answered the probe
                 continue
             self._send_deploy(part.child, plan, pooled, probed.suppliers)
-        self._check_ready()
 
     def _send_deploy(self, child: Child, plan: JobPlan, pooled: PooledArena, suppliers: dict[int, bytes]) -> None:
         attached = child.index in pooled.attached
@@ -204,10 +212,11 @@ class MasterExecution:
             self.id,
             self.job.job_id,
             self.job.name,
-            self.job.dag,
+            self.job.code,
             plan,
             pooled.id,
             pooled.arena.size,
+            pooled.arena.reserved,
             attached,
             self.job.config,
             suppliers,
@@ -229,26 +238,11 @@ class MasterExecution:
             self._send_deploy(child, self._plan, self._arena, {})
         part.ended = False
         part.adopted += 1
-        adopt = Adopt(self.id, message.vertex, message.processor, message.state, message.size)
+        adopt = Adopt(self.id, message.vertex, message.processor, message.state, message.size, message.tables)
         child.send(adopt, fds)
         child.channel.when_flushed(fds)
         if self._killer is not None:  # it stops already, and this process has not been told, or has ended its part
             child.send(Cancel(self.id))
-
-    def _format(self, plan: JobPlan, layout: ArenaLayout, pooled: PooledArena) -> None:
-        memory = pooled.arena.memory
-        memory[:HEADER_SIZE] = bytes(HEADER_SIZE)
-        for at in layout.carriers:
-            memory[at : at + BLOCK_SIZE] = bytes(BLOCK_SIZE)
-        for (v, _), at in layout.counters.items():
-            vertex = plan.vertices[v]
-            block = ProcessorCounters(memory, at, vertex.inbound, vertex.outbound)
-            block.reset()
-            block.release()
-        for (v, p), at in layout.owners.items():
-            memory[at : at + 4] = plan.vertices[v].endpoints[p].to_bytes(4, sys.byteorder)
-        for key, at in layout.rings.items():
-            ring_format(memory, at, layout.capacities[key], plan.edges[key[0]].queue_size)
 
     # -- reports ------------------------------------------------------------------------------------------------
 
@@ -260,6 +254,7 @@ class MasterExecution:
         match message:
             case Probed():
                 part.ended = True
+                self._committer = child if message.commits else None
                 if self.failure is None and not self.cancelled:
                     self._deploy(message)
                 else:
@@ -272,25 +267,38 @@ class MasterExecution:
                     self._arena.attached.discard(child.index)  # it may not have been able to map it
                 if self.phase is Phase.PROBING:
                     part.ended = True
+                self._committer = None
                 self._fail(message.failure)
                 self._check_ended()
             case Ended():
                 if message.adopted == part.adopted:  # else a tasklet was on its way when it said so
-                    part.ended = True
-                    part.ready = True
+                    part.ready = part.ended = True
+                    part.finished = message.finished
+                    self._note_views(message.has_views)
+                    self._check_ready()
                     self._check_ended()
             case HandOver():
                 self._pass_on(message, fds)
+            case Committed():
+                self._committer = None
+                self._check_ended()
             case Finished():
                 part.finished = True
+                self._note_views(message.has_views)
                 self._check_over()
+
+    def _note_views(self, has_views: bool) -> None:
+        if has_views and self._arena is not None:
+            self._arena.is_viewed = True
 
     def child_lost(self, child: Child) -> bool:
         """Take the death of a process; returns whether it took part."""
         part = self._parts.get(child.index)
         if part is None or part.child is not child:
             return False
-        running = not part.ended
+        running = not part.ended or (self.phase is Phase.COMMITTING and child is self._committer)
+        if child is self._committer:
+            self._committer = None
         if self._arena is not None:
             self._arena.attached.discard(child.index)
         part.ready = part.ended = part.finished = True
@@ -317,7 +325,7 @@ class MasterExecution:
 
     def cancel(self) -> None:
         """Ask for the end; `on_status` tells when it has come."""
-        if self.phase in (Phase.ENDING, Phase.FINISHING, Phase.OVER):
+        if self.phase in (Phase.COMMITTING, Phase.FINISHING, Phase.OVER):
             return
         self.cancelled = True
         self._stop_all()
@@ -326,21 +334,31 @@ class MasterExecution:
     # -- transitions --------------------------------------------------------------------------------------------
 
     def _check_ready(self) -> None:
+        """See whether all are ready, by their messages or in the arena, and tell those to start that have not."""
         if self.phase is not Phase.PREPARING or self.cancelled or self.failure is not None:
             return
-        if all(part.ready for part in self._parts.values()):
-            self.phase = Phase.RUNNING
-            self.status = JobStatus.RUNNING
-            self._announcer = asyncio.get_running_loop().call_later(ANNOUNCE_S, self._announce)
-            for part in self._parts.values():
-                if not part.ended:
-                    part.child.send(Start(self.id))
-            self._check_ended()
-
-    def _announce(self) -> None:
-        """Tell that it runs, unless it has ended by now: a job of a millisecond need not wake its client twice."""
-        if self.phase is Phase.RUNNING:
+        readiness = self._readiness
+        assert readiness is not None
+        states = {endpoint: readiness.state_of(endpoint) for endpoint in self._parts}
+        if any(states[endpoint] == PREPARING and not part.ready for endpoint, part in self._parts.items()):
+            return
+        self.phase = Phase.RUNNING
+        self.status = JobStatus.RUNNING
+        if self._overdue:
             self.on_status(self)
+        for endpoint, part in self._parts.items():
+            if states[endpoint] == READY and not part.ended:
+                part.child.send(Start(self.id))
+
+    def _announce(self, after: float) -> None:
+        """Tell how far it is, unless it has ended by now: a job of a millisecond need not wake its client twice."""
+        self._check_ready()
+        if not self._overdue:
+            self._overdue = True
+            self.on_status(self)
+        if self.phase in (Phase.PROBING, Phase.PREPARING):
+            after = min(2 * after, LONGEST_LOOK_S)
+            self._announcer = asyncio.get_running_loop().call_later(after, self._announce, after)
 
     def _fail(self, failure: Failure) -> None:
         if self.failure is None and not self.cancelled:
@@ -374,22 +392,27 @@ class MasterExecution:
     def _check_ended(self) -> None:
         if self.phase in (Phase.FINISHING, Phase.OVER) or not all(part.ended for part in self._parts.values()):
             return
-        if self.phase is not Phase.RUNNING and self.failure is None and not self.cancelled:
+        if self.phase not in (Phase.RUNNING, Phase.COMMITTING) and self.failure is None and not self.cancelled:
+            return
+        if self._committer is not None and self.failure is None and not self.cancelled:
+            if self.phase is Phase.RUNNING:
+                self.phase = Phase.COMMITTING
+                self._committer.send(Commit(self.id))
             return
         for timer in (self._announcer, self._interrupter, self._killer):
             if timer is not None:
                 timer.cancel()
         self.phase = Phase.FINISHING
         self.completed_at = time.time()
-        self._final = self.metrics()
+        failed = self.failure is not None or self.cancelled
+        self._set_status(JobStatus.FAILED if failed else JobStatus.COMPLETED)
+        self._final = self._reading()
         error = self.failure.text if self.failure is not None else "the job was cancelled" if self.cancelled else None
         for part in self._parts.values():
             if part.child.lost:
                 part.finished = True
-            else:
+            elif not part.finished:
                 part.child.send(Finish(self.id, error))
-        failed = self.failure is not None or self.cancelled
-        self._set_status(JobStatus.FAILED if failed else JobStatus.COMPLETED)
         self._check_over()
 
     def _check_over(self) -> None:
@@ -401,8 +424,12 @@ class MasterExecution:
             if not child.lost:
                 self.services.workers.stop_carrier(child)
         pooled, self._arena = self._arena, None
-        if pooled is not None:
+        if self._readiness is not None:
+            self._readiness.release()
+        if pooled is not None and carriers:
             self._releasing = asyncio.ensure_future(self._give_back_after(carriers, pooled))
+        elif pooled is not None:
+            self._give_back(pooled)
         self._parts.clear()
         self.on_over(self)
 
@@ -411,6 +438,9 @@ class MasterExecution:
         for child in carriers:
             if child.pid:
                 await child.exited.wait()
+        self._give_back(pooled)
+
+    def _give_back(self, pooled: PooledArena) -> None:
         for dropped in self.services.arenas.give_back(pooled):
             for child in self.services.workers.workers:
                 if child.index in dropped.attached:
@@ -424,18 +454,14 @@ class MasterExecution:
 
     def metrics(self) -> Metrics:
         """Return the metrics as they are now, or as they were at the end."""
-        if self._final is not None:
-            return self._final
+        reading = self._final or self._reading()
+        return NO_METRICS if reading is None else reading.metrics(self.started_at, self.completed_at)
+
+    def _reading(self) -> Reading | None:
         if self._plan is None or self._layout is None or self._arena is None:
-            return NO_METRICS
-        memory = self._arena.arena.memory
-        return Metrics(
-            vertices=vertex_metrics(self._plan, self._layout, memory),
-            edges=edge_metrics(self._plan, self._layout, memory),
-            workers=[worker_metrics(child.index, child.core, child.block) for child in self.services.workers.workers],
-            execution_start_time=self.started_at,
-            execution_completion_time=self.completed_at,
-        )
+            return None
+        workers = self.services.workers
+        return Reading.take(self._plan, self._layout, self._arena.arena.memory, workers.control.memory, workers.cores)
 
 
 def _member_failure(error: OSError) -> Failure:

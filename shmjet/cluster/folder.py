@@ -10,9 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shutil
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 
@@ -29,6 +27,8 @@ def base_folder() -> Path:
         stat = os.statvfs(shm)
         if os.access(shm, os.W_OK | os.X_OK) and stat.f_bavail * stat.f_frsize >= _MIN_SHM:
             return shm
+    import tempfile  # needed on few hosts, and not cheap
+
     return Path(tempfile.gettempdir())
 
 
@@ -51,9 +51,15 @@ def sweep(base: Path) -> list[Path]:
         except OSError:  # locked, or being removed by another
             continue
         if gone:
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove_tree(folder)
             swept.append(folder)
     return swept
+
+
+def _remove_tree(folder: Path) -> None:
+    import shutil  # with its archive formats it takes longer to import than the rest of this module: not at the start
+
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 class InstanceFolder:
@@ -89,7 +95,7 @@ class InstanceFolder:
 
     def remove(self) -> None:
         """Remove the folder and let the janitor go."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        _remove_tree(self.path)
         os.close(self._lifeline)
         try:
             self._janitor.wait(2)

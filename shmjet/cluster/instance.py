@@ -5,15 +5,16 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import shutil
 import subprocess
 import sys
 import threading
 import weakref
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 import cloudpickle
 
@@ -30,23 +31,26 @@ from shmjet.cluster.protocol import (
     GetMetrics,
     ListJobs,
     Shutdown,
-    Submit,
+    Submission,
 )
-from shmjet.cluster.settings import SOCKET_NAME
+from shmjet.cluster.settings import KEPT_RESULTS, SOCKET_NAME
 from shmjet.core import DAG, DagError, JetConfig, JobConfig, JobStatus, MemberLostError, ShmjetError
+from shmjet.execution.code import code_of
 from shmjet.execution.failure import to_exception
+from shmjet.execution.messages import JobShape
 from shmjet.execution.metrics import Metrics
 from shmjet.execution.plan import describe
 from shmjet.grid import Grid, IList, IMap
 
 _SHUTDOWN_S = 2.0
+_PLAIN_CONFIG: bytes = cloudpickle.dumps(JobConfig())
 
 
 @dataclass(frozen=True)
 class Member:
     """A member of the cluster.
 
-    `address` is "local" for a member without a network; `cores` are the core numbers that its workers are pinned to;
+    `address` is "local" for a member without a network; `cores` are the core numbers that its workers run on;
     `workers` are the pids of its workers.
     """
 
@@ -57,6 +61,13 @@ class Member:
     workers: tuple[int, ...]
     is_local: bool
     is_coordinator: bool
+
+
+class Planned(Protocol):
+    """What can be made a DAG: a pipeline."""
+
+    def to_dag(self, config: JobConfig | None = None) -> DAG:
+        """Return the DAG, planned for a job's settings."""
 
 
 class Cluster:
@@ -103,6 +114,7 @@ class JetInstance:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._executions: dict[int, tuple[Execution, Job]] = {}
+        self._ended: deque[int] = deque()
         self._unclaimed: dict[int, list[ExecutionChanged]] = {}
         self._jobs: weakref.WeakValueDictionary[str, Job] = weakref.WeakValueDictionary()
         self._closed = False
@@ -125,39 +137,46 @@ class JetInstance:
 
     # -- jobs ---------------------------------------------------------------------------------------------------
 
-    def new_job(self, dag: DAG, config: JobConfig | None = None) -> Job:
+    def new_job(self, dag: DAG | Planned, config: JobConfig | None = None) -> Job:
         """Make a job; nothing runs before `execute` or `run`.
 
         Args:
-            dag: what to run; later changes of it do not matter.
+            dag: what to run, a DAG or a pipeline; later changes of it do not matter.
             config: how to run it.
 
         Raises:
             DagError: the DAG is not valid.
+            PlanError: the pipeline cannot be planned.
             ConfigError: the config asks for what this version does not have (snapshots).
             TypeError: something in it cannot be pickled; the text names the vertex.
         """
-        if not isinstance(dag, DAG):
-            raise DagError(f"new_job() takes a DAG, got {dag!r} ({type(dag).__name__})")
         config = JobConfig() if config is None else config
         check_job(config)
+        if not isinstance(dag, DAG):
+            if isinstance(dag, type) or not hasattr(dag, "to_dag"):
+                raise DagError(f"new_job() takes a Pipeline or a DAG, got {dag!r} ({type(dag).__name__})")
+            dag = dag.to_dag(config)
         shape = describe(dag)
         job_id = os.urandom(8).hex()
-        submission = {
-            "job_id": job_id,
-            "name": config.name,
-            "shape": shape,
-            "dag": _pickle_dag(dag, config),
-            "config": cloudpickle.dumps(config),
-            "attachments": self._copy_attachments(job_id, config),
-            "import_paths": [os.path.abspath(path) for path in sys.path],
-        }
-        job = Job(self, job_id, config, submission)
+        submission = Submission(
+            job_id=job_id,
+            name=config.name,
+            shape=shape,
+            code=_pickle_code(dag, shape, config),
+            config=_PLAIN_CONFIG if config == JobConfig() else cloudpickle.dumps(config),
+            attachments=self._copy_attachments(job_id, config),
+            import_paths=[os.path.abspath(path) for path in sys.path],
+        )
+        job = Job(self, job_id, config, submission, _listeners(dag))
         self._jobs[job_id] = job
         return job
 
     def _copy_attachments(self, job_id: str, config: JobConfig) -> dict[str, str]:
         """Copy attached files into the instance's folder, so that later changes of them do not matter."""
+        if not config.attached_files:
+            return {}
+        import shutil
+
         copies = {}
         for number, (key, path) in enumerate(config.attached_files.items()):
             place = self._folder / "attachments" / job_id / str(number)
@@ -186,15 +205,25 @@ class JetInstance:
                 job.attach(known[0])
         return job
 
-    def execute(self, job: Job) -> Execution:
-        """Run a job once more; what `Job.execute` calls."""
+    def execute(self, job: Job, *, patient: bool) -> Execution:
+        """Run a job once more; what `Job.execute` calls.
+
+        Args:
+            job: made by this instance.
+            patient: the caller will wait for the end; so this may take a millisecond, and spares small jobs a message.
+        """
         if self._closed:
             raise ShmjetError("this instance has been shut down; start a new one with shmjet.new_instance()")
         submission = job.take_submission()
-        if submission is not None:
-            self._connection.post(lambda number: Submit(number, **submission))
         execution = Execution(self)
-        reply = self._connection.ask(lambda number: Execute(number, job.id))
+        for tell in job.listeners:
+            tell(execution)
+        try:
+            reply = self._connection.ask(lambda number: Execute(number, job.id, submission, patient))
+        except BaseException as error:
+            if job.listeners:
+                execution.changed(JobStatus.FAILED, False, error)
+            raise
         assert isinstance(reply, Executing)
         execution.started_as(reply.execution_id)
         with self._lock:
@@ -228,7 +257,17 @@ class JetInstance:
         if change.failure is not None and not change.cancelled:
             name = repr(job.name) if job.name else job.id
             error = to_exception(change.failure, member="local", job=name)
-        execution.changed(JobStatus(change.status), change.cancelled, error)
+        status = JobStatus(change.status)
+        if status.is_terminal:
+            self._forget_oldest(change.execution_id)
+        execution.changed(status, change.cancelled, error)
+
+    def _forget_oldest(self, ended: int) -> None:
+        """Remember as many executions that have ended as the member does; whoever holds one keeps it."""
+        with self._lock:
+            self._ended.append(ended)
+            while len(self._ended) > KEPT_RESULTS:
+                self._executions.pop(self._ended.popleft(), None)
 
     def _member_lost(self) -> None:
         self._lost = True
@@ -301,15 +340,22 @@ class JetInstance:
         return f"<JetInstance {self._config.cluster_name!r} {state}>"
 
 
-def _pickle_dag(dag: DAG, config: JobConfig) -> bytes:
-    """Pickle a DAG with the code of the config's modules by value."""
+def _listeners(dag: DAG) -> tuple[Callable[[Execution], None], ...]:
+    """Return the methods `on_client` of the suppliers that have one, each once."""
+    suppliers = {id(vertex.supplier): vertex.supplier for vertex in dag.vertices}
+    found = [getattr(supplier, "on_client", None) for supplier in suppliers.values()]
+    return tuple(listener for listener in found if callable(listener))
+
+
+def _pickle_code(dag: DAG, shape: JobShape, config: JobConfig) -> bytes:
+    """Pickle a DAG's code, that of the config's modules by value."""
     modules = config.modules
     already = set(cloudpickle.list_registry_pickle_by_value())
     added = [module for module in modules if module.__name__ not in already]
     for module in added:
         cloudpickle.register_pickle_by_value(module)
     try:
-        data: bytes = cloudpickle.dumps(dag, protocol=5)
+        data: bytes = cloudpickle.dumps(code_of(dag, shape), protocol=5)
         return data
     except Exception as error:
         raise _explain(dag, error) from error

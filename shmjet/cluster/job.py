@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from typing import Any, Protocol
 
@@ -13,7 +14,7 @@ from shmjet.execution.metrics import NO_METRICS, Metrics
 class JobRunner(Protocol):
     """What a job needs of its instance."""
 
-    def execute(self, job: Job) -> Execution: ...
+    def execute(self, job: Job, *, patient: bool) -> Execution: ...
 
     def cancel_execution(self, execution_id: int) -> None: ...
 
@@ -36,6 +37,7 @@ class Execution(Future[None]):
         self._runner = runner
         self._id: int | None = None
         self._status = JobStatus.STARTING
+        self._changing = threading.Lock()
         self._cancel_asked = False
 
     @property
@@ -83,9 +85,12 @@ class Execution(Future[None]):
         self._id = execution_id
 
     def changed(self, status: JobStatus, cancelled: bool, error: BaseException | None) -> None:
-        """Take a new status; a terminal one ends the future."""
-        self._status = status
-        if not status.is_terminal or self.done():
+        """Take a new status; a terminal one ends the future, and no other follows it: two threads may bring news."""
+        with self._changing:
+            if self._status.is_terminal:
+                return
+            self._status = status
+        if not status.is_terminal:
             return
         if error is not None:
             self.set_exception(error)
@@ -109,7 +114,16 @@ class Job:
         ...     jet.new_job(dag, JobConfig(name="primes")).run()
     """
 
-    def __init__(self, runner: JobRunner, job_id: str, config: JobConfig, submission: Any = None) -> None:
+    def __init__(
+        self,
+        runner: JobRunner,
+        job_id: str,
+        config: JobConfig,
+        submission: Any = None,
+        listeners: tuple[Callable[[Execution], None], ...] = (),
+    ) -> None:
+        self.listeners = listeners
+        """Told of each execution before it starts; for the instance."""
         self._runner = runner
         self._id = job_id
         self._config = config
@@ -149,8 +163,11 @@ class Job:
             JobAlreadyExistsError: another job of the same name is running.
             MemberLostError: the member is gone.
         """
+        return self._execute(patient=False)
+
+    def _execute(self, *, patient: bool) -> Execution:
         with self._lock:
-            self._latest = self._runner.execute(self)
+            self._latest = self._runner.execute(self, patient=patient)
             return self._latest
 
     def attach(self, execution: Execution) -> None:
@@ -169,7 +186,7 @@ class Job:
             TimeoutError: `timeout` is over.
             concurrent.futures.CancelledError: it was cancelled.
         """
-        execution = self.execute()
+        execution = self._execute(patient=True)
         try:
             execution.result(timeout)
         except (TimeoutError, KeyboardInterrupt):

@@ -8,17 +8,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from shmjet.cluster.availability import check_instance
-from shmjet.cluster.folder import base_folder
-from shmjet.cluster.settings import MemberSettings, StartAnswer, Started
+from shmjet.cluster.placement import place
+from shmjet.cluster.topology import read_topology
 from shmjet.core import JetConfig, ShmjetError
 
 if TYPE_CHECKING:
     from shmjet.cluster.instance import JetInstance
+    from shmjet.cluster.settings import Started
 
 _START_S = 60.0
 _STEAL_MARGIN = 2
@@ -28,37 +27,46 @@ _SHARED = ("numpy", "shmjet.processors")
 _ROOT = str(Path(__file__).resolve().parents[2])
 
 
-def member_settings(config: JetConfig) -> MemberSettings:
-    """Return what the member has to know of a config."""
-    return MemberSettings(
-        cluster_name=config.cluster_name,
-        cores=list(config.core_numbers()),
-        base_folder=str(base_folder()),
-        partition_count=config.partition_count,
-        ring_memory=config.ring_memory,
-        idle_min_ns=int(config.idle_min * 1e9),
-        idle_max_ns=int(config.idle_max * 1e9),
-        steal_margin=int(os.environ.get("SHMJET_STEAL_MARGIN", _STEAL_MARGIN)) if config.work_stealing else None,
-        force_rings=os.environ.get("SHMJET_FORCE_RINGS", "") not in ("", "0"),
-        client_pid=os.getpid(),
-    )
+def member_settings(config: JetConfig) -> dict[str, Any]:
+    """Return the fields of `MemberSettings`, which is not imported before the member starts.
+
+    Raises:
+        ConfigError: a core that it names may not be used by this process.
+    """
+    placement = place(config.cores, read_topology())
+    return {
+        "cluster_name": config.cluster_name,
+        "cores": list(placement.cores),
+        "allowed": list(placement.allowed),
+        "memory_nodes": list(placement.memory_nodes),
+        "spin": placement.spin,
+        "note": placement.note,
+        "partition_count": config.partition_count,
+        "ring_memory": config.ring_memory,
+        "idle_min_ns": int(config.idle_min * 1e9),
+        "idle_max_ns": int(config.idle_max * 1e9),
+        "steal_margin": int(os.environ.get("SHMJET_STEAL_MARGIN", _STEAL_MARGIN)) if config.work_stealing else None,
+        "force_rings": os.environ.get("SHMJET_FORCE_RINGS", "") not in ("", "0"),
+        "client_pid": os.getpid(),
+    }
 
 
 class StartingMember:
     """A member process that has been started and comes up while its client goes on; `wait` for it.
 
     Raises:
+        ConfigError: a core that the config names may not be used by this process.
         OSError: the process cannot be started.
     """
 
     def __init__(self, config: JetConfig) -> None:
+        settings = member_settings(config)
         self._reader, writer = os.pipe()
-        settings = msgspec.json.encode(member_settings(config))
-        cores = sorted(set(config.core_numbers()))
         preload = [name for name in _SHARED if name in sys.modules]
         program = (
             f"import sys; sys.path.insert(0, {_ROOT!r})\n"
-            f"from shmjet.cluster.member_main import main; main({settings!r}, {writer}, {cores!r}, {preload!r})"
+            "from shmjet.cluster.member_main import main\n"
+            f"main({settings!r}, {writer}, {settings['allowed']!r}, {preload!r})"
         )
         try:
             self.process = subprocess.Popen(
@@ -107,6 +115,10 @@ def _read_answer(reader: int, process: subprocess.Popen[bytes]) -> Started:
     if not data:
         status = process.wait()
         raise ShmjetError(f"the member process ended with status {status} before it was up; its messages are on stderr")
+    import msgspec  # here it costs nothing: the member was waited for
+
+    from shmjet.cluster.settings import StartAnswer, Started
+
     answer = msgspec.json.decode(data, type=StartAnswer)
     if not isinstance(answer, Started):
         raise ShmjetError(f"the member could not start: {answer.text}")

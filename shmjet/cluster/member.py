@@ -18,7 +18,6 @@ import sys
 import uuid
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -26,8 +25,9 @@ import msgspec
 from shmjet.cluster.arenas import ArenaPool
 from shmjet.cluster.channels import LoopChannel
 from shmjet.cluster.executions import MasterExecution, MemberServices, Phase
-from shmjet.cluster.folder import InstanceFolder, sweep
+from shmjet.cluster.folder import InstanceFolder, base_folder, sweep
 from shmjet.cluster.logs import log_to_stderr
+from shmjet.cluster.memory_policy import prefer_nodes
 from shmjet.cluster.protocol import (
     CancelExecution,
     Describe,
@@ -44,9 +44,9 @@ from shmjet.cluster.protocol import (
     Refused,
     Request,
     Shutdown,
-    Submit,
+    Submission,
 )
-from shmjet.cluster.settings import SOCKET_NAME, MemberSettings, Started, StartFailed
+from shmjet.cluster.settings import KEPT_RESULTS, SOCKET_NAME, MemberSettings, Started, StartFailed
 from shmjet.cluster.workers import Child, ForkServerProcess, Workers
 from shmjet.core import JobStatus
 from shmjet.execution import control
@@ -56,7 +56,6 @@ from shmjet.execution.metrics import NO_METRICS, Metrics
 from shmjet.grid import Grid
 
 _STOP_S = 0.5
-_KEPT_RESULTS = 1000
 
 logger = logging.getLogger("shmjet.member")
 
@@ -65,7 +64,7 @@ logger = logging.getLogger("shmjet.member")
 class JobRecord:
     """A job with its executions, the newest last."""
 
-    submit: Submit
+    submission: Submission
     executions: list[MasterExecution] = field(default_factory=list)
 
     @property
@@ -86,18 +85,16 @@ class Member:
         self.settings = settings
         self.uuid = str(uuid.uuid4())
         self.address = "local"
-        base = Path(settings.base_folder)
+        base = base_folder()
         sweep(base)
         self.folder = InstanceFolder(base)
-        cores = len(os.sched_getaffinity(0))
-        spin = len(settings.cores) < cores or len(set(settings.cores)) == len(settings.cores)
         worker_settings = WorkerSettings(
             folder=str(self.folder.path),
             worker_count=len(settings.cores),
             member_address=self.address,
             idle_min_ns=settings.idle_min_ns,
             idle_max_ns=settings.idle_max_ns,
-            spin=spin,
+            spin=settings.spin,
             partition_count=settings.partition_count,
             steal_margin=settings.steal_margin,
         )
@@ -195,9 +192,6 @@ class Member:
     def _serve(self, channel: LoopChannel, request: Any) -> None:
         try:
             match request:
-                case Submit():
-                    self._submit(request)
-                    channel.send(Done(request.request))
                 case Execute():
                     self._execute(channel, request)
                 case CancelExecution():
@@ -218,23 +212,32 @@ class Member:
             logger.exception("request %s failed", type(request).__name__)
             channel.send(Refused(request.request, "ShmjetError", f"{type(error).__name__}: {error}"))
 
-    def _submit(self, request: Submit) -> None:
-        """Register a job; submitting it again changes nothing."""
-        self._jobs.setdefault(request.job_id, JobRecord(request))
-
     def _execute(self, channel: LoopChannel, request: Execute) -> None:
         record = self._jobs.get(request.job_id)
+        if record is None and request.submission is not None:
+            record = self._jobs[request.job_id] = JobRecord(request.submission)
         if record is None:
             channel.send(Refused(request.request, "JobNotFoundError", f"there is no job {request.job_id!r}"))
             return
-        name = record.submit.name
-        for other in self._jobs.values():
-            if name is not None and other is not record and other.submit.name == name and _is_active(other):
-                text = f"a job named {name!r} is running (id {other.submit.job_id}); choose another name or cancel it"
-                channel.send(Refused(request.request, "JobAlreadyExistsError", text))
-                return
+        name = record.submission.name
+        if name is not None:
+            for execution in self._active:
+                other = execution.job
+                if other.name == name and other is not record.submission and not execution.status.is_terminal:
+                    text = f"a job named {name!r} is running (id {other.job_id}); choose another name or cancel it"
+                    channel.send(Refused(request.request, "JobAlreadyExistsError", text))
+                    return
+
+        answered = False
+
+        def answer(execution: MasterExecution) -> None:
+            nonlocal answered
+            if not answered:
+                answered = True
+                channel.queue(Executing(request.request, execution.id))
 
         def changed(execution: MasterExecution) -> None:
+            answer(execution)
             channel.send(
                 ExecutionChanged(
                     execution.id, execution.status.value, cancelled=execution.cancelled, failure=execution.failure
@@ -242,13 +245,15 @@ class Member:
             )
 
         execution = MasterExecution(
-            next(self._ids), record.submit, self._services, self._first_worker(), changed, self._over
+            next(self._ids), record.submission, self._services, self._first_worker(), changed, self._over
         )
         self._executions[execution.id] = execution
         self._active.add(execution)
         record.executions.append(execution)
-        channel.send(Executing(request.request, execution.id))
-        execution.start()
+        execution.start()  # first, because the workers have more to do than the client
+        if not request.patient:
+            answer(execution)
+            channel.flush()
 
     def _first_worker(self) -> int:
         """Place a lone job from worker 0 on, further ones from the worker with the fewest tasklets."""
@@ -258,9 +263,9 @@ class Member:
         return min(loads)[1]
 
     def _over(self, execution: MasterExecution) -> None:
-        """Take an execution that has ended everywhere; of the ended ones the last `_KEPT_RESULTS` are remembered."""
+        """Take an execution that has ended everywhere; of the ended ones the last `KEPT_RESULTS` are remembered."""
         self._active.discard(execution)
-        while len(self._executions) - len(self._active) > _KEPT_RESULTS:
+        while len(self._executions) - len(self._active) > KEPT_RESULTS:
             oldest = next(e for e in self._executions.values() if e.phase is Phase.OVER)
             del self._executions[oldest.id]
             record = self._jobs[oldest.job.job_id]
@@ -276,16 +281,16 @@ class Member:
         return [
             JobRow(
                 job_id,
-                record.submit.name,
+                record.submission.name,
                 record.status.value,
                 record.executions[-1].id if record.executions else None,
-                record.submit.config,
+                record.submission.config,
             )
             for job_id, record in self._jobs.items()
         ]
 
     async def _describe(self, channel: LoopChannel, request: int) -> None:
-        cores = sorted({core for core in self.settings.cores if core is not None})
+        cores = sorted({core for core in self.settings.cores if core is not None}) or self.settings.allowed
         pids = await self.workers.pids()
         channel.send(MemberReply(request, self.uuid, self.address, os.getpid(), cores, pids))
 
@@ -309,19 +314,25 @@ class Member:
             execution.child_lost(child)
 
 
-def _is_active(record: JobRecord) -> bool:
-    return bool(record.executions) and not record.status.is_terminal
+def main(settings: dict[str, Any], ready: int, server_pid: int, server: socket.socket) -> None:
+    """Be a member until it is asked to end.
 
-
-def main(settings: bytes, ready: int, server_pid: int, server: socket.socket) -> None:
-    """Be a member until it is asked to end; `server` leads to its fork server, a child of this process."""
+    Args:
+        settings: the fields of `MemberSettings`.
+        ready: descriptor on which to say that the member is up, or why not.
+        server_pid: of its fork server, a child of this process.
+        server: leads to it.
+    """
     name_process("shmjet-member")
     log_to_stderr()
     try:
-        decoded = msgspec.json.decode(settings, type=MemberSettings)
+        converted = msgspec.convert(settings, MemberSettings)
+        prefer_nodes(converted.memory_nodes)
+        if converted.note:
+            logger.info(converted.note)
 
         async def serve() -> None:
-            await Member(decoded, ForkServerProcess(server_pid, server)).run(ready)
+            await Member(converted, ForkServerProcess(server_pid, server)).run(ready)
 
         asyncio.run(serve())
     except Exception as error:

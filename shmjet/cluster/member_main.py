@@ -12,7 +12,9 @@ import os
 import resource
 import signal
 import socket
+import sys
 from collections.abc import Sequence
+from typing import Any
 
 from shmjet.execution.child import die_with_parent
 
@@ -21,11 +23,11 @@ _BOTH = ("shmjet.execution.messages", "shmjet.execution.plan", "shmjet.grid")
 _BLAS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
-def main(settings: bytes, ready: int, cores: Sequence[int], preload: Sequence[str]) -> None:
+def main(settings: dict[str, Any], ready: int, cores: Sequence[int], preload: Sequence[str]) -> None:
     """Be a member, or in the forked child its fork server.
 
     Args:
-        settings: `MemberSettings` as JSON.
+        settings: the fields of `MemberSettings`.
         ready: descriptor on which the member says that it is up.
         cores: those that any of its processes may run on; empty for all.
         preload: modules that the fork server imports, so that all workers share them.
@@ -52,6 +54,10 @@ def main(settings: bytes, ready: int, cores: Sequence[int], preload: Sequence[st
         fork_main.main(theirs, preload)
     else:
         theirs.close()
+        sys.modules["ssl"] = None  # type: ignore[assignment]  # asyncio does without it, as does a member: 5 ms
+        import asyncio  # noqa: F401
+
+        del sys.modules["ssl"]
         from shmjet.cluster import member as program
 
         program.main(settings, ready, server, ours)

@@ -7,29 +7,33 @@ from __future__ import annotations
 
 import msgspec
 
-from shmjet.execution.messages import Failure
+from shmjet.execution.messages import Failure, JobShape
 from shmjet.execution.metrics import Metrics
-from shmjet.execution.plan import JobShape
 
 
-class Submit(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Register a job. `dag` and `config` are cloudpickled; `attachments` maps ids to paths on this host."""
+class Submission(msgspec.Struct, frozen=True, array_like=True):
+    """A job. `code` and `config` are cloudpickled; `attachments` maps ids to paths on this host."""
 
-    request: int
     job_id: str
     name: str | None
     shape: JobShape
-    dag: bytes
+    code: bytes
     config: bytes
     attachments: dict[str, str]
     import_paths: list[str]
 
 
 class Execute(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Run a registered job once more."""
+    """Run a job; the first time it comes with its submission.
+
+    A patient client waits for the end anyway: the answer comes with the first `ExecutionChanged`, after a millisecond
+    at the latest.
+    """
 
     request: int
     job_id: str
+    submission: Submission | None
+    patient: bool
 
 
 class CancelExecution(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -64,7 +68,7 @@ class Shutdown(msgspec.Struct, frozen=True, tag=True, array_like=True):
     request: int
 
 
-Request = Submit | Execute | CancelExecution | GetMetrics | ListJobs | Describe | Shutdown
+Request = Execute | CancelExecution | GetMetrics | ListJobs | Describe | Shutdown
 
 
 class Done(msgspec.Struct, frozen=True, tag=True, array_like=True):

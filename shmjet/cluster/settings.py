@@ -6,18 +6,24 @@ import msgspec
 
 SOCKET_NAME = "member.sock"
 """The member's socket in the instance's folder."""
+KEPT_RESULTS = 1000
+"""How many executions that have ended a member and its clients remember."""
 
 
 class MemberSettings(msgspec.Struct, frozen=True):
     """The part of a `JetConfig` that a member needs, with every default decided.
 
-    `cores` has one entry per worker: the core it is pinned to. `client_pid` is watched: the member ends
-    when that process does.
+    `cores` has one entry per worker: the core it is pinned to, None for none. `allowed` are the cores that any of its
+    processes may run on, `memory_nodes` the NUMA nodes of its shared memory (none: no matter). `spin`: idle workers may
+    spin before they sleep. `note` goes to the log. `client_pid` is watched: the member ends when that process does.
     """
 
     cluster_name: str
     cores: list[int | None]
-    base_folder: str
+    allowed: list[int]
+    memory_nodes: list[int]
+    spin: bool
+    note: str
     partition_count: int
     ring_memory: int
     idle_min_ns: int

@@ -104,7 +104,7 @@ class Workers:
         self._settings = msgspec.msgpack.encode(settings)
         self._on_report = on_report
         self._on_lost = on_lost
-        self._cores = list(cores)
+        self.cores = tuple(cores)
         self._tokens = itertools.count(1)
         self._by_token: dict[int, Child] = {}
         self._by_pid: dict[int, Child] = {}
@@ -118,12 +118,12 @@ class Workers:
     def start(self) -> None:
         """Fork all workers; needs the running event loop."""
         self._server_channel.open()
-        self.workers = [self._fork_worker(index) for index in range(len(self._cores))]
+        self.workers = [self._fork_worker(index) for index in range(len(self.cores))]
 
     def _fork_worker(self, index: int) -> Child:
         block = WorkerControl(self.control.memory, index * BLOCK_SIZE)
         block.reset()
-        return self._fork(index, self._cores[index], block, (), 0, 0)
+        return self._fork(index, self.cores[index], block, (), 0, 0)
 
     def fork_carrier(self, index: int, arena: Arena, block_offset: int) -> Child:
         """Fork a carrier whose control block lies in an execution's arena; it is not pinned."""

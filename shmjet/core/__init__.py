@@ -5,6 +5,7 @@ of a higher floor is a `Protocol` (`DataGrid`) that the higher floor fulfils.
 """
 
 from shmjet.core.abstract_processor import AbstractProcessor, FlatMapper
+from shmjet.core.column_key import ColumnKey, column, columns
 from shmjet.core.config import JetConfig
 from shmjet.core.context import DataGrid, MetaSupplierContext, ProcessorContext, SupplierContext
 from shmjet.core.dag import DAG
@@ -31,7 +32,13 @@ from shmjet.core.inbox import Inbox
 from shmjet.core.job import JobConfig, JobStatus, ProcessingGuarantee
 from shmjet.core.keys import default_partitioner, partition_id
 from shmjet.core.outbox import Outbox
-from shmjet.core.processor import Processor, ProcessorMetaSupplier, ProcessorSupplier, make_processors
+from shmjet.core.processor import (
+    Processor,
+    ProcessorMetaSupplier,
+    ProcessorSupplier,
+    make_processors,
+    supplier_for_all,
+)
 from shmjet.core.traverser import Traverser, traverse
 from shmjet.core.vertex import Vertex
 from shmjet.core.watermark import WatermarkCoalescer
@@ -43,6 +50,7 @@ __all__ = [
     "AbstractProcessor",
     "AuthenticationError",
     "BatchError",
+    "ColumnKey",
     "ConfigError",
     "DagError",
     "DataGrid",
@@ -79,9 +87,12 @@ __all__ = [
     "WatermarkError",
     "WorkerLostError",
     "between",
+    "column",
+    "columns",
     "default_partitioner",
     "from_",
     "make_processors",
     "partition_id",
+    "supplier_for_all",
     "traverse",
 ]

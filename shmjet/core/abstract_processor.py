@@ -7,7 +7,6 @@ kept.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
@@ -20,6 +19,8 @@ from shmjet.core.processor import Processor
 from shmjet.core.traverser import Traverser
 
 if TYPE_CHECKING:
+    import logging
+
     from shmjet.core.inbox import Inbox
 
 TryProcess = Callable[[Any], bool]

@@ -1,7 +1,7 @@
 """`JetConfig`: the settings of an instance, from arguments, environment, a file and defaults, in that order.
 
 Each field is described once, in `_FIELDS`: its default, how its text in the environment is read, and what it may be.
-Nothing is started or looked up here, except which cores this process may use, when asked.
+Nothing is started or looked up here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from shmjet.core.errors import ConfigError
 
 _UNSET: Any = type("Unset", (), {"__repr__": lambda self: "UNSET"})()
 _PREFIX = "SHMJET_"
-_MOST_PARTITIONS = 65535
+MOST_PARTITIONS = 65535
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,8 @@ class JetConfig:
 
     Args:
         cluster_name: members of one name find each other (default "dev").
-        cores: None for all that the process may use, a number of workers, or a list of core numbers, one per worker.
+        cores: None for all that the process may use of one NUMA node, a number of workers (which go to further nodes
+            only when one has too few cores), or a list of core numbers, one per worker.
         bind: None for no network, or "host:port" to join a cluster; needs a `secret`.
         members: addresses ("host:port") of members to join.
         discovery: how else members are found, None for not at all.
@@ -118,22 +119,6 @@ class JetConfig:
             if name not in _FIELDS:
                 raise ConfigError(f"JetConfig.from_toml(): {_unknown(name)}")
         return cls(**{**settings, **overrides})
-
-    def core_numbers(self) -> tuple[int, ...]:
-        """Return the core of each worker; where there are more workers than cores, several share one.
-
-        Raises:
-            ConfigError: a core of the list may not be used by this process.
-        """
-        allowed = sorted(os.sched_getaffinity(0))
-        if self.cores is None:
-            return tuple(allowed)
-        if isinstance(self.cores, int):
-            return tuple(allowed[i % len(allowed)] for i in range(self.cores))
-        for core in self.cores:
-            if core not in allowed:
-                raise ConfigError(f"JetConfig.cores names core {core}, but this process may use only {allowed}")
-        return tuple(self.cores)
 
     def __repr__(self) -> str:
         shown = []
@@ -299,7 +284,7 @@ _FIELDS: dict[str, _Field] = {
     "discovery": _Field(None, str, _optional_text),
     "secret": _Field(None, str, _secret),
     "tls": _Field(None, _read_table, _mapping),
-    "partition_count": _Field(271, int, _integer(1, _MOST_PARTITIONS)),
+    "partition_count": _Field(271, int, _integer(1, MOST_PARTITIONS)),
     "backup_count": _Field(1, int, _integer(0, 6)),
     "storage": _Field("memory", str, _storage),
     "flow_control_period": _Field(0.1, float, _seconds(zero=False)),

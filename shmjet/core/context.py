@@ -6,16 +6,16 @@ processor may want of a higher floor (the maps and lists) is a `Protocol` that t
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from shmjet.core.errors import ProcessorError
 from shmjet.core.job import JobConfig, ProcessingGuarantee
 
-_LOGGER = logging.getLogger("shmjet")
+if TYPE_CHECKING:
+    import logging
 
 
 class DataGrid(Protocol):
@@ -30,6 +30,12 @@ class DataGrid(Protocol):
 
 def _never() -> bool:
     return False
+
+
+def _logger() -> logging.Logger:
+    import logging  # which a client that describes its first job does not wait for
+
+    return logging.getLogger("shmjet")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +57,7 @@ class _VertexContext:
     """
 
     vertex_name: str = ""
-    logger: logging.Logger = _LOGGER
+    logger: logging.Logger = field(default_factory=_logger)
     local_parallelism: int = 1
     total_parallelism: int = 1
     member_index: int = 0
@@ -85,12 +91,10 @@ class _VertexContext:
             ) from None
 
 
-@dataclass(frozen=True, kw_only=True)
 class MetaSupplierContext(_VertexContext):
     """Passed to `ProcessorMetaSupplier.init`, once per execution, on the coordinator."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class SupplierContext(_VertexContext):
     """Passed to `ProcessorSupplier.init`, in every process that hosts processors of the vertex."""
 

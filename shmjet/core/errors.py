@@ -10,17 +10,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from shmjet.ring.errors import BatchError as BatchError
+from shmjet.ring.errors import ShmjetError as ShmjetError
 
-class ShmjetError(Exception):
-    """The root of all errors that shmjet raises on purpose.
+
+def locate(error: BaseException, where: str) -> None:
+    """Put where it happened in front of the text of a `BatchError`: who raises one knows columns, not vertices.
+
+    Args:
+        error: any; only a `BatchError` is changed, and only once.
+        where: the vertex or the edge.
 
     Example:
-        >>> try:
-        ...     raise DagError("vertex 'a' ...")
-        ... except ShmjetError as error:
-        ...     print(error)
-        vertex 'a' ...
+        >>> error = BatchError("column 'v' has 3 rows")
+        >>> locate(error, "vertex 'double'")
+        >>> error
+        BatchError("vertex 'double': column 'v' has 3 rows")
     """
+    if isinstance(error, BatchError) and not str(error).startswith(f"{where}: "):
+        error.args = (f"{where}: {error}",)
 
 
 class ConfigError(ShmjetError):
@@ -33,6 +41,10 @@ class DagError(ShmjetError, ValueError):
 
 class PlanError(ShmjetError, ValueError):
     """A pipeline cannot be planned; the text names the streams that disagree and both their values."""
+
+
+class PartitionCountError(ConfigError, PlanError):
+    """A configured partition count that no plan can have: wrong as a setting, and as a plan."""
 
 
 class ProcessorError(ShmjetError):
@@ -60,10 +72,6 @@ class RestartableError(ShmjetError):
         ...
         shmjet.core.errors.RestartableError: lost the connection to the broker
     """
-
-
-class BatchError(ShmjetError):
-    """The columns of a batch do not fit together, or an operation does not fit a column."""
 
 
 class AuthenticationError(ShmjetError):

@@ -13,7 +13,8 @@ from types import ModuleType
 from typing import Any
 
 from shmjet.core.checks import check_at_least
-from shmjet.core.errors import ConfigError
+from shmjet.core.config import MOST_PARTITIONS
+from shmjet.core.errors import ConfigError, PartitionCountError
 
 
 class ProcessingGuarantee(enum.Enum):
@@ -58,10 +59,12 @@ class JobConfig:
         suspend_on_failure: suspend the job instead of failing it.
         split_brain_protection: run only where more than half of the members are.
         initial_snapshot_name: an exported snapshot to start from.
-        intermediate_partitions: partition count of a pipeline's intermediate streams; at least 1, None: planned.
+        intermediate_partitions: partition count of those of a pipeline's intermediate streams that are joined with no
+            stream of a known count; 1 to 65535, None: planned.
 
     Raises:
-        ConfigError: a field has a wrong type or range; the text names it.
+        ConfigError: a field has a wrong type or range; the text names it. That of `intermediate_partitions` is a
+            `PlanError` too.
 
     Example:
         >>> config = JobConfig(name="primes", snapshot_interval=5)
@@ -168,5 +171,7 @@ def _checked(name: str, value: Any) -> Any:
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
             raise ConfigError(f"{where} must be a number of seconds above 0, got {value!r}")
     elif name == "intermediate_partitions" and value is not None:
-        check_at_least(where, value, 1)
+        check_at_least(where, value, 1, PartitionCountError)
+        if value > MOST_PARTITIONS:
+            raise PartitionCountError(f"{where} must be at most {MOST_PARTITIONS}, got {value}")
     return value

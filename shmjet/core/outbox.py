@@ -14,9 +14,13 @@ from typing import Any, NoReturn
 
 from shmjet._native import index_of_special
 from shmjet.core.errors import OutboxError
+from shmjet.ring.columnar import Columnar
 
 DEFAULT_HIGH_WATER_MARK = 2048
 """Items a bucket takes before it refuses; also the bound per call of a processor without outbound edges."""
+
+_MOST_BATCH_BYTES = 8 << 20
+"""Batches of so many bytes in a bucket end the callback, however fast they are made."""
 
 Ordinals = int | Sequence[int]
 
@@ -209,6 +213,24 @@ class Outbox:
                 return count
         return self._offer_slowly(items, ordinal, start)
 
+    def give(self, items: list[Any], ordinal: Ordinals = -1) -> int:
+        """Put a list in as `offer_all` does; the list is the outbox' own from now on, if all of it was accepted.
+
+        An empty bucket takes the list itself, so nothing is copied.
+        """
+        buckets = self.buckets
+        if (
+            self._state == _OPEN
+            and len(buckets) == 1
+            and not buckets[0]
+            and ordinal in (-1, 0)
+            and len(items) <= self._caps[0]
+            and index_of_special(items, 0, NoneType) < 0
+        ):
+            buckets[0] = items
+            return len(items)
+        return self.offer_all(items, ordinal)
+
     def _offer_slowly(self, items: Sequence[Any], ordinal: Ordinals, start: int) -> int:
         """As `offer_all`, for every case: several buckets, no room, a refusal before."""
         total = len(items) - start
@@ -242,7 +264,7 @@ class Outbox:
 
     def _stretch(self, ordinal: Ordinals, wanted: int) -> bool:
         """Raise the limit of this callback, up to the high-water marks, while it is not overdue; True if it was."""
-        if self.limit is None or self.overdue is None or self.overdue():
+        if self.limit is None or self.overdue is None or self.overdue() or any(map(_is_heavy, self.buckets)):
             return False
         stretched = False
         while self.room(ordinal) < wanted and self._caps != self._marks:
@@ -303,6 +325,13 @@ class Outbox:
 
     def _refuse_none(self) -> NoReturn:
         raise TypeError("None is never an item: it cannot be offered to an outbox; leave it out, or wrap it in a tuple")
+
+
+def _is_heavy(bucket: list[Any]) -> bool:
+    """Say whether the batches in a bucket are as much as should wait in memory."""
+    if not bucket or not isinstance(bucket[-1], Columnar):
+        return False
+    return sum(item.nbytes for item in bucket if isinstance(item, Columnar)) >= _MOST_BATCH_BYTES
 
 
 def differs(refused: Any, offered: Any) -> bool:

@@ -28,6 +28,7 @@ __all__ = [
     "SupplierContext",
     "SupplierLike",
     "make_processors",
+    "supplier_for_all",
 ]
 
 
@@ -243,6 +244,11 @@ class ProcessorMetaSupplier:
         """Return the supplier for each member's address, as a mapping or a function; they are pickled."""
         raise ProcessorError(f"{type(self).__name__} does not implement get(addresses)")
 
+    def commit(self) -> None:
+        """Make the results visible: called once when all processors of the job have ended well, before the job counts
+        as completed; what it raises fails the job. It is not called for an execution that failed or was cancelled.
+        """
+
     def close(self, error: BaseException | None) -> None:
         """Release what `init` acquired; `error` is what made the execution fail, or None."""
 
@@ -281,6 +287,13 @@ class _Idle(Processor):
 
     def process(self, ordinal: int, inbox: Inbox) -> None:
         inbox.clear()
+
+
+def supplier_for_all(supplier: SupplierLike | ProcessorMetaSupplier) -> SupplierLike | None:
+    """Return what every member gets of this supplier; None when it is a meta-supplier that has to be asked first."""
+    if type(supplier) is _SameEverywhere:
+        return supplier.supplier
+    return None if isinstance(supplier, ProcessorMetaSupplier) else supplier
 
 
 def make_processors(supplier: ProcessorSupplier, count: int, vertex_name: str) -> list[Processor]:

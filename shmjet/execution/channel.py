@@ -22,7 +22,12 @@ import msgspec
 
 _LENGTH = struct.Struct("<I")
 _MAX_FDS = 16
+_ANCILLARY = socket.CMSG_LEN(_MAX_FDS * 4)
 _CHUNK = 1 << 18
+"""Bytes read at once of a message whose beginning is here."""
+_ROOM = 1 << 14
+"""Bytes read at once else, into a buffer that is kept: most messages are short, and a new one for each costs more than
+reading it."""
 
 
 class ChannelClosed(ConnectionError):
@@ -42,6 +47,7 @@ class Channel:
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = msgspec.msgpack.Decoder(receives)
         self._buffer = bytearray()
+        self._room = memoryview(bytearray(_ROOM))
         self._fds: deque[int] = deque()
         self._messages: deque[tuple[Any, list[int]]] = deque()
         self._outgoing: deque[tuple[memoryview, Sequence[int]]] = deque()
@@ -116,7 +122,8 @@ class Channel:
         with contextlib.suppress(BlockingIOError):
             while True:
                 try:
-                    self._read(socket.MSG_DONTWAIT)
+                    if self._read(socket.MSG_DONTWAIT):
+                        break
                 except ChannelClosed:
                     if self._messages:
                         break
@@ -125,11 +132,18 @@ class Channel:
         self._messages.clear()
         return ready
 
-    def _read(self, flags: int) -> None:
+    def _read(self, flags: int) -> bool:
+        """Read once; True when that was all there is: a short read without descriptors, behind which it ends early."""
+        flags |= socket.MSG_CMSG_CLOEXEC
+        data: bytes | memoryview
         try:
-            data, ancillary, seen, _ = self._sock.recvmsg(
-                _CHUNK, socket.CMSG_LEN(_MAX_FDS * 4), flags | socket.MSG_CMSG_CLOEXEC
-            )
+            if self._buffer:
+                data, ancillary, seen, _ = self._sock.recvmsg(_CHUNK, _ANCILLARY, flags)
+                all_read = len(data) < _CHUNK and not ancillary
+            else:
+                count, ancillary, seen, _ = self._sock.recvmsg_into([self._room], _ANCILLARY, flags)
+                data = self._room[:count]
+                all_read = count < _ROOM and not ancillary
         except (ConnectionResetError, OSError) as error:
             if isinstance(error, BlockingIOError | InterruptedError):
                 raise
@@ -150,6 +164,7 @@ class Channel:
             )
         self._buffer += data
         self._split()
+        return all_read
 
     def _split(self) -> None:
         buffer = self._buffer

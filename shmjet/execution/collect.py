@@ -1,21 +1,86 @@
-"""Reads the metrics of an execution out of its arena; runs in whoever has the arena mapped (the member)."""
+"""Reads the metrics of an execution out of its arena; runs in whoever has the arena mapped (the member).
+
+A `Reading` is a copy of the bytes that tell them. It costs a few microseconds, so that a job of a millisecond does not
+pay for metrics that nobody may ever ask for; they are made of it when somebody does.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from shmjet._native import RING_HEADER, ring_items
 from shmjet.execution import control
 from shmjet.execution import counters as words
-from shmjet.execution.control import WorkerControl
+from shmjet.execution.control import control_words
 from shmjet.execution.counters import ProcessorCounters
 from shmjet.execution.layout import ArenaLayout
 from shmjet.execution.messages import JobPlan
-from shmjet.execution.metrics import EdgeMetrics, ProcessorMetrics, VertexMetrics, WorkerMetrics
+from shmjet.execution.metrics import EdgeMetrics, Metrics, ProcessorMetrics, VertexMetrics, WorkerMetrics
+
+RING_TAIL = 128
+"""Where a ring's control block has the end of what was ever written into it (`docs/formats/ring.md`)."""
 
 
-def vertex_metrics(plan: JobPlan, layout: ArenaLayout, memory: memoryview) -> dict[str, VertexMetrics]:
-    """Return the metrics of all vertices, as they are at this moment."""
+@dataclass(frozen=True)
+class Reading:
+    """What is known of an execution at one moment.
+
+    Args:
+        plan: of the execution.
+        layout: of its arena.
+        arena: its bytes in front of the rings.
+        queued: items in the rings of each edge.
+        written: bytes ever written into the rings of each edge.
+        control: bytes of the control segment.
+        cores: of the workers.
+    """
+
+    plan: JobPlan
+    layout: ArenaLayout
+    arena: bytes
+    queued: list[int]
+    written: list[int]
+    control: bytes
+    cores: Sequence[int | None]
+
+    @classmethod
+    def take(
+        cls,
+        plan: JobPlan,
+        layout: ArenaLayout,
+        arena: memoryview,
+        control_memory: memoryview,
+        cores: Sequence[int | None],
+    ) -> Reading:
+        """Copy what there is now."""
+        queued, written = [0] * len(plan.edges), [0] * len(plan.edges)
+        for (e, _, _), offset in layout.rings.items():
+            header = arena[offset : offset + RING_HEADER]
+            queued[e] += ring_items(header)
+            written[e] += int.from_bytes(header[RING_TAIL : RING_TAIL + 8], sys.byteorder)
+            header.release()
+        return cls(plan, layout, bytes(arena[: layout.counters_end]), queued, written, bytes(control_memory), cores)
+
+    def metrics(self, started_at: float, completed_at: float | None) -> Metrics:
+        """Return the metrics.
+
+        Args:
+            started_at: when the execution was asked for, in seconds since 1970.
+            completed_at: when its last tasklet ended; None while it runs.
+        """
+        memory = memoryview(self.arena)
+        return Metrics(
+            vertices=_vertex_metrics(self.plan, self.layout, memory),
+            edges=_edge_metrics(self.plan, self.layout, memory, self.queued, self.written),
+            workers=[_worker_metrics(i, core, self.control) for i, core in enumerate(self.cores)],
+            execution_start_time=started_at,
+            execution_completion_time=completed_at,
+        )
+
+
+def _vertex_metrics(plan: JobPlan, layout: ArenaLayout, memory: memoryview) -> dict[str, VertexMetrics]:
     result = {}
     for v, vertex in enumerate(plan.vertices):
         processors = []
@@ -36,6 +101,7 @@ def vertex_metrics(plan: JobPlan, layout: ArenaLayout, memory: memoryview) -> di
                     top_observed_wm=block.watermark(words.TOP_OBSERVED_WATERMARK),
                     coalesced_wm=block.watermark(words.COALESCED_WATERMARK),
                     last_forwarded_wm=block.watermark(words.LAST_FORWARDED_WATERMARK),
+                    blocked_count=at[words.BLOCKED],
                 )
             )
             block.release()
@@ -43,14 +109,11 @@ def vertex_metrics(plan: JobPlan, layout: ArenaLayout, memory: memoryview) -> di
     return result
 
 
-def edge_metrics(plan: JobPlan, layout: ArenaLayout, memory: memoryview) -> list[EdgeMetrics]:
-    """Return the metrics of all edges, as they are at this moment."""
-    waiting = [0] * len(plan.edges)
+def _edge_metrics(
+    plan: JobPlan, layout: ArenaLayout, memory: memoryview, queued: Sequence[int], written: Sequence[int]
+) -> list[EdgeMetrics]:
     rings = [0] * len(plan.edges)
-    for (e, _, _), offset in layout.rings.items():
-        header = memory[offset : offset + RING_HEADER]
-        waiting[e] += ring_items(header)
-        header.release()
+    for e, _, _ in layout.rings:
         rings[e] += 1
     result = []
     for e, edge in enumerate(plan.edges):
@@ -73,16 +136,16 @@ def edge_metrics(plan: JobPlan, layout: ArenaLayout, memory: memoryview) -> list
                 destination_ordinal=edge.destination_ordinal,
                 emitted_count=emitted,
                 received_count=received,
-                queues_size=waiting[e],
+                queues_size=queued[e],
                 queues_capacity=rings[e] * edge.queue_size,
+                ring_bytes=written[e],
             )
         )
     return result
 
 
-def worker_metrics(index: int, core: int | None, block: WorkerControl) -> WorkerMetrics:
-    """Return the metrics of one worker."""
-    at = block.words
+def _worker_metrics(index: int, core: int | None, memory: bytes) -> WorkerMetrics:
+    at = control_words(memoryview(memory), index * control.BLOCK_SIZE)
     busy, idle = at[control.BUSY_NS], at[control.IDLE_NS]
     return WorkerMetrics(
         index=index,
@@ -92,4 +155,8 @@ def worker_metrics(index: int, core: int | None, block: WorkerControl) -> Worker
         busy_ns=busy,
         idle_ns=idle,
         tasklets=at[control.TASKLETS],
+        rounds=at[control.ROUNDS],
+        sleeps=at[control.SLEEPS],
+        stolen=at[control.STOLEN],
+        slab_bytes=at[control.SLAB_BYTES],
     )

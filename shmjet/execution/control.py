@@ -24,6 +24,8 @@ INTERRUPT = 10
 """The execution that the member wants out of this worker: what the signal's handler compares with the current one."""
 STOLEN = 9
 """Tasklets that others have taken from this worker."""
+SLAB_BYTES = 11
+"""Bytes of batches that this worker has put into slabs for others, of executions that have ended."""
 THIEF = 8
 """1 + the index of a worker that asks for a tasklet, 0 when none does."""
 
@@ -31,6 +33,11 @@ THIEF = 8
 def control_size(workers: int) -> int:
     """Return the bytes that a control segment for this many workers takes."""
     return -(-workers * BLOCK_SIZE // 4096) * 4096
+
+
+def control_words(memory: memoryview, start: int) -> memoryview:
+    """Return the words of the block that starts at this offset."""
+    return memory[start + DOORBELL_SIZE : start + DOORBELL_SIZE + WORDS * 8].cast("q")
 
 
 class WorkerControl:
@@ -43,7 +50,7 @@ class WorkerControl:
 
     def __init__(self, memory: memoryview, start: int) -> None:
         self.doorbell = Doorbell(memory, start)
-        self.words = memory[start + DOORBELL_SIZE : start + DOORBELL_SIZE + WORDS * 8].cast("q")
+        self.words = control_words(memory, start)
 
     def request_interrupt(self, execution_id: int) -> bool:
         """Note which execution is to be interrupted; False when the process is not running its code now."""

@@ -6,6 +6,8 @@ right by itself, sums across numbers may be a call apart. `docs/formats/arena.md
 
 from __future__ import annotations
 
+from array import array
+
 from shmjet.execution.layout import COUNTERS, counters_size
 
 CALLS = 0
@@ -18,15 +20,24 @@ TOP_OBSERVED_WATERMARK = 6
 COALESCED_WATERMARK = 7
 LAST_FORWARDED_WATERMARK = 8
 STATE = 9
+BLOCKED = 10
 
 NO_WATERMARK = -(2**63)
+
+
+def blank_block(inbound: int, outbound: int) -> bytes:
+    """Return a block as it is at the start: zeros, and no watermark seen."""
+    words = array("q", bytes(counters_size(inbound, outbound)))
+    for i in (TOP_OBSERVED_WATERMARK, COALESCED_WATERMARK, LAST_FORWARDED_WATERMARK):
+        words[i] = NO_WATERMARK
+    return words.tobytes()
 
 
 class ProcessorCounters:
     """A processor's block of counters.
 
     Args:
-        memory: writable memory of the arena.
+        memory: of the arena; writable for the processor's tasklet.
         offset: where the block starts, in bytes.
         inbound: number of inbound ordinals.
         outbound: number of outbound ordinals.
@@ -36,13 +47,6 @@ class ProcessorCounters:
         self.words = memory[offset : offset + counters_size(inbound, outbound)].cast("q")
         self.inbound = inbound
         self.outbound = outbound
-
-    def reset(self) -> None:
-        """Start from zero, with no watermark seen."""
-        for i in range(len(self.words)):
-            self.words[i] = 0
-        for i in (TOP_OBSERVED_WATERMARK, COALESCED_WATERMARK, LAST_FORWARDED_WATERMARK):
-            self.words[i] = NO_WATERMARK
 
     def received_at(self, ordinal: int) -> int:
         """Return the index of an inbound ordinal's item counter; its batches are in the next word."""

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
+import os
+import pickle
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
-
 from shmjet.core import (
-    DAG,
     Outbox,
     Processor,
     ProcessorContext,
     ProcessorError,
     ProcessorSupplier,
     SupplierContext,
-    Vertex,
+    make_processors,
 )
-from shmjet.core.processor import make_processors
+from shmjet.execution.code import load_code
 from shmjet.execution.handover import pack, unpack
 from shmjet.execution.layout import CANCELLED_OFFSET, lay_out
 from shmjet.execution.messages import Adopt, Deploy, HandOver
-from shmjet.execution.shared_memory import SharedMemory, put_state
+from shmjet.execution.readiness import READY, STARTED, Readiness
+from shmjet.execution.shared_memory import SharedMemory, put_state, take_state
 from shmjet.execution.tasklet import ProcessorTasklet
 from shmjet.execution.wiring import Place, Wiring
 from shmjet.ring.pickling import ItemEncodingError
@@ -52,6 +53,7 @@ class Deployment:
         self.tasklets: list[ProcessorTasklet] = []
         self.running = 0
         self.adopted = 0
+        self.started = False
         self.ended = False
         self.dropped = False
         self._deploy = deploy
@@ -62,12 +64,24 @@ class Deployment:
         self._places: dict[int, Place] = {}
         self._blamed: tuple[str, int] | None = None
         self._wiring: Wiring
+        self._readiness: Readiness | None = None
         self._memory: memoryview | None = None
+        self._slab_bytes = 0
 
     @property
-    def has_suppliers(self) -> bool:
-        """True when there are suppliers whose `close` has to be called."""
-        return bool(self._suppliers)
+    def takes_part(self) -> bool:
+        """True when processors start here; False when only tasklets of others come."""
+        return self._endpoint in self._deploy.plan.participants()
+
+    @property
+    def steals(self) -> bool:
+        """True when tasklets of it may go to other workers, and come from them."""
+        return self._deploy.plan.stealing
+
+    @property
+    def is_needed(self) -> bool:
+        """True when there may be something to do here after the last tasklet: one to adopt, suppliers to close."""
+        return self.steals or bool(self._suppliers)
 
     # -- making -------------------------------------------------------------------------------------------------
 
@@ -81,9 +95,8 @@ class Deployment:
         deploy, plan = self._deploy, self._deploy.plan
         arena = self._memory = shared.arena(deploy, fds)
         extend_import_path(deploy.import_paths)
-        dag: DAG = cloudpickle.loads(deploy.dag)
-        config = cloudpickle.loads(deploy.config)
-        order = list(dag)
+        code = load_code(deploy.code)
+        config = pickle.loads(deploy.config)
         self._common: dict[str, Any] = {
             "member_index": 0,
             "member_count": 1,
@@ -93,26 +106,27 @@ class Deployment:
             "attached_files": {key: Path(path) for key, path in deploy.attachments.items()},
             "grid": self._grid,
         }
-        for v, vertex in enumerate(order):
-            if self._endpoint in plan.vertices[v].endpoints:
-                self._make_processors(v, vertex)
-        edges = [edge for vertex in order for edge in dag.outbound_edges(vertex)]
-        self._wiring = Wiring(plan, lay_out(plan), edges, self._endpoint, shared, arena)
+        for v, vertex in enumerate(plan.vertices):
+            if self._endpoint in vertex.endpoints:
+                self._make_processors(v, code.suppliers[v])
+        layout = lay_out(plan)
+        self._readiness = Readiness(arena, layout)
+        self._wiring = Wiring(deploy, layout, code.edges, self._endpoint, shared, arena)
         for place, processor in self._processors.items():
             self._add(place, processor, self._context(place), self._outbox(place[0]), moved=False)
         self._wiring.connect()
 
-    def _make_processors(self, v: int, vertex: Vertex) -> None:
-        plan = self._deploy.plan.vertices[v]
+    def _make_processors(self, v: int, supplier: Any) -> None:
+        vertex = self._deploy.plan.vertices[v]
         self._blamed = (vertex.name, -1)
-        supplier: Any = vertex.supplier
         if v in self._deploy.suppliers:
-            supplier = cloudpickle.loads(self._deploy.suppliers[v])
-        mine = [p for p, endpoint in enumerate(plan.endpoints) if endpoint == self._endpoint]
+            supplier = pickle.loads(self._deploy.suppliers[v])
+        mine = [p for p, endpoint in enumerate(vertex.endpoints) if endpoint == self._endpoint]
         if isinstance(supplier, ProcessorSupplier):
-            supplier.init(SupplierContext(**self._vertex_context(plan.name, plan.parallelism)))
-            self._suppliers.append(supplier)
-            made = make_processors(supplier, plan.parallelism, plan.name)
+            supplier.init(SupplierContext(**self._vertex_context(vertex.name, vertex.parallelism)))
+            if getattr(supplier.close, "__func__", None) is not ProcessorSupplier.close:
+                self._suppliers.append(supplier)
+            made = make_processors(supplier, vertex.parallelism, vertex.name)
             for p in mine:
                 self._processors[v, p] = made[p]
         else:
@@ -172,6 +186,29 @@ class Deployment:
         if first is not None:
             raise first
 
+    # -- starting -----------------------------------------------------------------------------------------------
+
+    def say_ready(self) -> bool:
+        """Let all who take part see that the processors here are initialised; True when everybody's are."""
+        assert self._readiness is not None
+        self._readiness.note(self._endpoint, READY)
+        return self._readiness.all_ready()
+
+    def all_ready(self) -> bool:
+        """Say whether all who take part are ready."""
+        return self._readiness is not None and self._readiness.all_ready()
+
+    def say_started(self) -> None:
+        """Let the member see that it need not tell this process to start."""
+        assert self._readiness is not None
+        self.started = True
+        self._readiness.note(self._endpoint, STARTED)
+
+    def wake_waiting(self) -> None:
+        """Post the doorbells of the others that are ready and wait."""
+        assert self._readiness is not None
+        self._wiring.post(endpoint for endpoint in self._readiness.waiting() if endpoint != self._endpoint)
+
     # -- tasklets that come and go ------------------------------------------------------------------------------
 
     def hand_over(self, tasklet: ProcessorTasklet, to: int) -> tuple[HandOver, list[int]] | None:
@@ -182,11 +219,15 @@ class Deployment:
         """
         place = v, p = self._places[id(tasklet)]
         movable = self._deploy.plan.vertices[v].movable and tasklet.processor.movable is not False
-        if not self._deploy.plan.stealing or not movable or not tasklet.is_at_rest:
+        if not self._deploy.plan.stealing or not movable:
             return None
-        state = pack({"processor": tasklet.processor, "tasklet": tasklet.packed()}, self._staying(tasklet))
-        if state is None:
+        tasklet.settle()
+        if not tasklet.is_at_rest:
             return None
+        packed = pack({"processor": tasklet.processor, "tasklet": tasklet.packed()}, self._staying(tasklet))
+        if packed is None:
+            return None
+        state, tables = packed
         self._wiring.remove(place)
         self._wiring.move_owner(place, to)
         self.tasklets.remove(tasklet)
@@ -194,15 +235,24 @@ class Deployment:
         del self._processors[place]
         self.running -= 1
         inline, fds = put_state(state)
-        return HandOver(self.execution_id, to, v, p, inline, len(state)), fds
+        return HandOver(self.execution_id, to, v, p, inline, len(state), len(tables)), [*fds, *tables]
 
-    def adopt(self, message: Adopt, data: bytes) -> ProcessorTasklet:
-        """Make the tasklet that another worker has handed over with this state."""
+    def adopt(self, message: Adopt, fds: list[int]) -> ProcessorTasklet:
+        """Make the tasklet that another worker has handed over; the descriptors are closed in any case."""
+        try:
+            return self._adopt(message, fds)
+        finally:
+            for fd in fds:
+                os.close(fd)
+
+    def _adopt(self, message: Adopt, fds: list[int]) -> ProcessorTasklet:
+        tables = fds[len(fds) - message.tables :]
+        data = take_state(message.state, message.size, fds[: len(fds) - message.tables])
         place = message.vertex, message.processor
         context, outbox = self._context(place), self._outbox(message.vertex)
         self._blamed = (self._deploy.plan.vertices[message.vertex].name, message.processor)
         here = {"outbox": outbox, "context": context, "grid": self._grid, "config": self._common["job_config"]}
-        state = unpack(data, here)
+        state = unpack(data, here, tables)
         self._blamed = None
         processor = self._processors[place] = state["processor"]
         self._add(place, processor, context, outbox, moved=True)
@@ -260,13 +310,28 @@ class Deployment:
                 logging.getLogger("shmjet.worker").exception("close() of a supplier failed")
         self._suppliers.clear()
 
-    def release(self) -> None:
-        """Let go of the arena."""
+    def new_slab_bytes(self) -> int:
+        """Return the bytes of batches that were put into the slab since this was last asked."""
+        before, self._slab_bytes = self._slab_bytes, self._wiring.slab_bytes if hasattr(self, "_wiring") else 0
+        return self._slab_bytes - before
+
+    def release(self) -> bool:
+        """Let go of the arena; True when a batch in it is still looked at in this process."""
+        has_views = False
         if hasattr(self, "_wiring"):
-            self._wiring.release()
-        self.tasklets.clear()
+            slabs = self._wiring.release()
+            self._processors.clear()
+            self.tasklets.clear()
+            if slabs.live:
+                gc.collect()
+            has_views = slabs.live > 0
+        if self._readiness is not None:
+            self._readiness.release()
+            self._readiness = None
         self._processors.clear()
+        self.tasklets.clear()
         self._memory = None
+        return has_views
 
 
 class LazyGrid:

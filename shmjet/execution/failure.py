@@ -17,6 +17,7 @@ from signal import Signals
 import cloudpickle
 
 from shmjet.core import JobFailedError, RestartableError, WorkerLostError
+from shmjet.core.errors import locate
 from shmjet.execution.messages import Failure, Frame
 
 MAX_LINES = 25
@@ -38,6 +39,8 @@ def make_failure(
         worker: index of the worker or carrier.
         hint: what the user may do about it.
     """
+    if vertex is not None:
+        locate(error, f"vertex {vertex!r}")
     text = "\n".join([_one_text(error), *_notes(error)])
     return Failure(
         kind="error",

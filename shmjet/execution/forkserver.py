@@ -34,9 +34,11 @@ class ForkServer:
     Args:
         channel: to the member.
         run_child: runs in each child; when it returns the child exits.
+        client: a pidfd of the process served, where that may leave copies of its end of the channel to children.
     """
 
-    def __init__(self, channel: Channel, run_child: RunChild) -> None:
+    def __init__(self, channel: Channel, run_child: RunChild, client: int | None = None) -> None:
+        self._client = client
         self._channel = channel
         self._run_child = run_child
         self._wakeup, self._wakeup_writer = socket.socketpair()
@@ -44,7 +46,7 @@ class ForkServer:
         self._wakeup_writer.setblocking(False)
 
     def run(self) -> None:
-        """Serve; returns when the member's end of the channel is closed."""
+        """Serve; returns when the member's end of the channel is closed, or the client is dead."""
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wakeup_writer.fileno(), warn_on_full_buffer=False)
         gc.collect()
@@ -52,12 +54,16 @@ class ForkServer:
         with selectors.DefaultSelector() as selector:
             selector.register(self._channel, selectors.EVENT_READ)
             selector.register(self._wakeup, selectors.EVENT_READ)
+            if self._client is not None:
+                selector.register(self._client, selectors.EVENT_READ)
             try:
                 while True:
                     for key, _ in selector.select():
                         if key.fileobj is self._wakeup:
                             self._wakeup.recv(4096)
                             self._reap()
+                        elif key.fileobj == self._client:
+                            return
                         else:
                             self._fork(*self._channel.receive(), selector)
                             while self._channel.has_message:
@@ -87,6 +93,8 @@ class ForkServer:
                 self._channel.close()
                 self._wakeup.close()
                 self._wakeup_writer.close()
+                if self._client is not None:
+                    os.close(self._client)
                 name_process(f"shmjet-w{request.index}")
                 self._run_child(request, fds)
                 status = 0

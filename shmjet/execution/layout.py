@@ -1,8 +1,9 @@
 """Where everything lies in the arena of one execution: a pure function of its `JobPlan`.
 
 The member and every worker compute the same layout from the same plan, so no offsets are sent. From the start of the
-arena: one page of header, a control block per carrier, a word per processor that says where it is, a block of counters
-per processor, then the rings of all lanes that cross processes or may come to. `docs/formats/arena.md` has the offsets.
+arena: one page of header, a control block per carrier, a word per processor that says where it is, a byte per process
+that says whether it is ready, a block of counters per processor, then the rings of all lanes that cross processes or
+may come to. `docs/formats/arena.md` has the offsets.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ MIN_RING = 4096
 MAX_RING = 1 << 20
 """Data bytes of a ring lie between these, powers of two. Lanes of items are as fast with 64 KiB as with 4 MiB, and each
 megabyte that an arena has to reserve costs a first job 0.3 ms."""
+MAX_SLAB = 16 << 20
+MIN_SLAB = 1 << 20
+"""Bytes of a slab lie between these, in steps of the smaller, as the memory for rings allows; they are taken only when
+they are needed."""
 SPARE_RING = 128 << 10
 """At most so many data bytes has the ring of a lane that is local until one of its ends is stolen."""
 
@@ -77,12 +82,17 @@ class ArenaLayout:
     `rings` maps (edge index, producer, consumer) to the offset of the ring's control block, `capacities` to its data
     bytes; lanes that stay within one worker are not in them. `carriers` are the offsets of the carriers' blocks.
     `counters` maps (vertex index, processor) to its counter block, `owners` to the 32-bit word that says in which
-    process it is.
+    process it is. `ready` is where the bytes of `Readiness` start, one for each of `endpoints`. The blocks of counters
+    lie between `counters_start` and `counters_end`, and nothing but rings behind them.
     """
 
     size: int
     carriers: list[int]
     owners: dict[tuple[int, int], int]
+    ready: int
+    endpoints: int
+    counters_start: int
+    counters_end: int
     counters: dict[tuple[int, int], int]
     rings: dict[tuple[int, int, int], int] = field(repr=False)
     capacities: dict[tuple[int, int, int], int] = field(repr=False)
@@ -113,7 +123,8 @@ def lay_out(plan: JobPlan) -> ArenaLayout:
         for p in range(vertex.parallelism):
             owners[v, p] = offset
             offset += 4
-    offset = _align(offset, 64)
+    ready, endpoints = offset, plan.worker_count + plan.carrier_count
+    offset = counters_start = _align(offset + endpoints, 64)
     counters = {}
     for v, vertex in enumerate(plan.vertices):
         size = counters_size(vertex.inbound, vertex.outbound)
@@ -127,6 +138,7 @@ def lay_out(plan: JobPlan) -> ArenaLayout:
         if needs_ring(plan, edge, p, c)
     ]
     capacity = ring_capacity(plan.ring_memory, len(crossing))
+    counters_end = offset
     offset = _align(offset, 4096)
     rings = {}
     capacities = {}
@@ -136,7 +148,22 @@ def lay_out(plan: JobPlan) -> ArenaLayout:
         rings[key] = offset
         capacities[key] = min(capacity, SPARE_RING) if spare else capacity
         offset += RING_HEADER + capacities[key]
-    return ArenaLayout(_align(offset, 4096), carriers, owners, counters, rings, capacities)
+    size = _align(offset, 4096)
+    return ArenaLayout(
+        size, carriers, owners, ready, endpoints, counters_start, counters_end, counters, rings, capacities
+    )
+
+
+def slab_size(plan: JobPlan) -> int:
+    """Return the bytes of each process's slab; 0 where that would be too little to be of use."""
+    size = min(MAX_SLAB, plan.ring_memory // (plan.worker_count + plan.carrier_count))
+    return 0 if size < MIN_SLAB else size // MIN_SLAB * MIN_SLAB
+
+
+def slab_offsets(plan: JobPlan, start: int) -> list[int]:
+    """Return where the slab of each process begins, by endpoint, when the first does at `start`."""
+    size = slab_size(plan)
+    return [start + endpoint * size for endpoint in range(plan.worker_count + plan.carrier_count)] if size else []
 
 
 def _align(offset: int, to: int) -> int:

@@ -38,6 +38,26 @@ class EdgePlan(msgspec.Struct, frozen=True, array_like=True):
     ordered: bool
     queue_size: int
     high_water_mark: int
+    distributed: bool = False
+
+
+class VertexShape(msgspec.Struct, frozen=True, array_like=True):
+    """What planning needs to know of a vertex; `cooperative` is None when only an instance could tell,
+    `movable` when nothing was declared; `has_meta` when its meta-supplier has to be asked."""
+
+    name: str
+    local_parallelism: int
+    preferred_parallelism: int
+    cooperative: bool | None
+    has_meta: bool
+    movable: bool | None
+
+
+class JobShape(msgspec.Struct, frozen=True, array_like=True):
+    """A DAG as plain data, in topological order."""
+
+    vertices: list[VertexShape]
+    edges: list[EdgePlan]
 
 
 class JobPlan(msgspec.Struct, frozen=True, array_like=True):
@@ -52,6 +72,10 @@ class JobPlan(msgspec.Struct, frozen=True, array_like=True):
     force_rings: bool
     stealing: bool
 
+    def participants(self) -> set[int]:
+        """Return the endpoints where processors start."""
+        return {endpoint for vertex in self.vertices for endpoint in vertex.endpoints}
+
 
 class Deploy(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Member to worker or carrier: make your processors of this execution and call their `init`.
@@ -63,10 +87,11 @@ class Deploy(msgspec.Struct, frozen=True, tag=True, array_like=True):
     execution_id: int
     job_id: str
     job_name: str | None
-    dag: bytes
+    code: bytes
     plan: JobPlan
     arena_id: int
     arena_size: int
+    arena_reserved: int
     arena_attached: bool
     config: bytes
     suppliers: dict[int, bytes]
@@ -78,7 +103,8 @@ class Probe(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Member to one worker: run the meta-suppliers, and say which vertices have non-cooperative processors."""
 
     execution_id: int
-    dag: bytes
+    shape: JobShape
+    code: bytes
     config: bytes
     job_id: str
     job_name: str | None
@@ -91,7 +117,7 @@ class Probe(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Start(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Member to worker: every processor everywhere is ready, run."""
+    """Member to worker: every processor everywhere is ready, run; unless you have found that yourself already."""
 
     execution_id: int
 
@@ -102,8 +128,17 @@ class Cancel(msgspec.Struct, frozen=True, tag=True, array_like=True):
     execution_id: int
 
 
+class Commit(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to the worker that ran the meta-suppliers: all tasklets have ended well, call their `commit`."""
+
+    execution_id: int
+
+
 class Finish(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Member to worker: the execution has ended everywhere; close its suppliers and let go of its arena."""
+    """Member to worker: the execution has ended everywhere; close its suppliers and let go of its arena.
+
+    Not sent to one that had nothing left to do for it when it ended.
+    """
 
     execution_id: int
     error: str | None
@@ -122,7 +157,7 @@ class Forget(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class Adopt(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Member to worker: go on with this tasklet, which another worker has given away.
 
-    A state of more than a few kilobytes comes as a descriptor instead of in `state`.
+    A state of more than a few kilobytes comes as a descriptor instead of in `state`; those of native tables follow it.
     """
 
     execution_id: int
@@ -130,9 +165,10 @@ class Adopt(msgspec.Struct, frozen=True, tag=True, array_like=True):
     processor: int
     state: bytes
     size: int
+    tables: int
 
 
-Command = Deploy | Probe | Start | Cancel | Finish | Stop | Forget | Adopt
+Command = Deploy | Probe | Start | Cancel | Commit | Finish | Stop | Forget | Adopt
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True):
@@ -171,15 +207,22 @@ class Hello(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Probed(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Worker to member: the answer to `Probe`."""
+    """Worker to member: the answer to `Probe`.
+
+    `commits` says that a meta-supplier has something to do once all has ended well.
+    """
 
     execution_id: int
     suppliers: dict[int, bytes]
     non_cooperative: list[int]
+    commits: bool = False
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Child to member: all my processors of this execution are initialised."""
+    """Child to member: all my processors of this execution are initialised.
+
+    One that can start at once says so half a millisecond later, if it has not ended by then.
+    """
 
     execution_id: int
 
@@ -194,12 +237,21 @@ class Failed(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class Ended(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Child to member: none of this execution's tasklets is left here, every processor is closed.
 
-    `adopted` counts the tasklets that it has adopted so far: with more under way to it, it has not ended.
+    `adopted` counts the tasklets that it has adopted so far: with more under way to it, it has not ended. `finished`
+    says that it has let go of the arena already, because nothing can come any more that it would be needed for;
+    `has_views` is then as in `Finished`.
     """
 
     execution_id: int
-    has_suppliers: bool
     adopted: int
+    finished: bool
+    has_views: bool
+
+
+class Committed(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Worker to member: the meta-suppliers have committed."""
+
+    execution_id: int
 
 
 class HandOver(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -211,15 +263,17 @@ class HandOver(msgspec.Struct, frozen=True, tag=True, array_like=True):
     processor: int
     state: bytes
     size: int
+    tables: int
 
 
 class Finished(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Child to member: suppliers are closed and the arena is let go."""
+    """Child to member: suppliers are closed and the arena is let go, but for views of batches in it if `has_views`."""
 
     execution_id: int
+    has_views: bool
 
 
-Report = Hello | Probed | Ready | Failed | Ended | Finished | HandOver
+Report = Hello | Probed | Ready | Failed | Ended | Committed | Finished | HandOver
 
 
 class Fork(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -11,7 +11,8 @@ class ProcessorMetrics(msgspec.Struct, frozen=True):
     """One processor.
 
     `received_count`, `emitted_count`: items; `received_batches`: lists of items taken from lanes; `calls`: callbacks,
-    of which `slow_calls` took more than 5 ms; `busy_ns`: nanoseconds spent in them; watermarks are None until one came.
+    of which `slow_calls` took more than 5 ms; `busy_ns`: nanoseconds spent in them; watermarks are None until one came;
+    `blocked_count`: how often what it had emitted found a lane full and had to wait.
     """
 
     index: int
@@ -25,6 +26,7 @@ class ProcessorMetrics(msgspec.Struct, frozen=True):
     top_observed_wm: int | None
     coalesced_wm: int | None
     last_forwarded_wm: int | None
+    blocked_count: int
 
 
 class VertexMetrics(msgspec.Struct, frozen=True):
@@ -43,9 +45,17 @@ class VertexMetrics(msgspec.Struct, frozen=True):
         """Items emitted to all outbound edges by all processors; one offered to two ordinals counts twice."""
         return sum(p.emitted_count for p in self.processors)
 
+    @property
+    def blocked_count(self) -> int:
+        """How often what a processor had emitted found a lane full and had to wait, over all processors."""
+        return sum(p.blocked_count for p in self.processors)
+
 
 class EdgeMetrics(msgspec.Struct, frozen=True):
-    """One edge: items that entered and left it, and how full its rings are (items; local lanes are not counted)."""
+    """One edge: items that entered and left it, and how full its rings are (items; local lanes are not counted).
+
+    `ring_bytes`: bytes written into its rings so far, with headers and padding; what stays on a worker is not in it.
+    """
 
     source: str
     source_ordinal: int
@@ -55,10 +65,15 @@ class EdgeMetrics(msgspec.Struct, frozen=True):
     received_count: int
     queues_size: int
     queues_capacity: int
+    ring_bytes: int
 
 
 class WorkerMetrics(msgspec.Struct, frozen=True):
-    """One worker of the member: `busy` is the share of its time since start that it did not sleep, 0 to 1."""
+    """One worker of the member, since it started: `busy` is the share of its time that it did not sleep, 0 to 1.
+
+    `rounds` and `sleeps` of its loop; `stolen`: tasklets that other workers have taken from it; `slab_bytes`: bytes of
+    large batches that it put into shared memory for others, which is added up when its part of a job ends.
+    """
 
     index: int
     pid: int
@@ -67,6 +82,10 @@ class WorkerMetrics(msgspec.Struct, frozen=True):
     busy_ns: int
     idle_ns: int
     tasklets: int
+    rounds: int = 0
+    sleeps: int = 0
+    stolen: int = 0
+    slab_bytes: int = 0
 
 
 class Metrics(msgspec.Struct, frozen=True):

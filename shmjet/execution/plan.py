@@ -10,31 +10,8 @@ meta-supplier prefers and the default, else the default, which is the number of 
 
 from __future__ import annotations
 
-import inspect
-
-import msgspec
-
-from shmjet.core import DAG, Processor, ProcessorMetaSupplier, Vertex
-from shmjet.execution.messages import EdgePlan, JobPlan, VertexPlan
-
-
-class VertexShape(msgspec.Struct, frozen=True, array_like=True):
-    """What planning needs to know of a vertex; `cooperative` is None when only an instance could tell,
-    `movable` when nothing was declared."""
-
-    name: str
-    local_parallelism: int
-    preferred_parallelism: int
-    cooperative: bool | None
-    has_meta: bool
-    movable: bool | None
-
-
-class JobShape(msgspec.Struct, frozen=True, array_like=True):
-    """A DAG as plain data, in topological order."""
-
-    vertices: list[VertexShape]
-    edges: list[EdgePlan]
+from shmjet.core import DAG, Processor, Vertex, supplier_for_all
+from shmjet.execution.messages import EdgePlan, JobPlan, JobShape, VertexPlan, VertexShape
 
 
 def cooperative_of(supplier: object) -> bool | None:
@@ -43,7 +20,7 @@ def cooperative_of(supplier: object) -> bool | None:
 
 
 def _declared(supplier: object, name: str) -> bool | None:
-    declared = inspect.getattr_static(supplier, name, None)
+    declared = _static(supplier, name)
     if isinstance(declared, bool):
         return declared
     if isinstance(supplier, type) and issubclass(supplier, Processor):
@@ -52,13 +29,21 @@ def _declared(supplier: object, name: str) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
+def _static(supplier: object, name: str) -> object:
+    """Return an attribute as it is declared, without running a property or `__getattr__`; None when there is none."""
+    places = supplier.__mro__ if isinstance(supplier, type) else type(supplier).__mro__
+    own = None if isinstance(supplier, type) else getattr(supplier, "__dict__", None)
+    if own is not None and name in own:
+        return own[name]
+    return next((place.__dict__[name] for place in places if name in place.__dict__), None)
+
+
 def describe(dag: DAG) -> JobShape:
     """Return the shape of a valid DAG.
 
     Raises:
         DagError: the DAG is not valid.
     """
-    dag.validate()
     order: list[Vertex] = list(dag)
     index = {vertex.name: i for i, vertex in enumerate(order)}
     vertices = [
@@ -67,7 +52,7 @@ def describe(dag: DAG) -> JobShape:
             vertex.local_parallelism,
             vertex.preferred_local_parallelism,
             cooperative_of(vertex.supplier),
-            isinstance(vertex.supplier, ProcessorMetaSupplier),
+            supplier_for_all(vertex.supplier) is None,
             _declared(vertex.supplier, "movable"),
         )
         for vertex in order
@@ -88,6 +73,7 @@ def describe(dag: DAG) -> JobShape:
                     edge.is_ordered,
                     config.queue_size,
                     config.high_water_mark,
+                    edge.is_distributed,
                 )
             )
     return JobShape(vertices, edges)

@@ -6,23 +6,24 @@ Runs in a worker, so that the member never runs user code.
 from __future__ import annotations
 
 import logging
+import pickle
 from collections.abc import Callable
 from typing import Any
 
 import cloudpickle
 
 from shmjet.core import (
-    DAG,
     MetaSupplierContext,
     ProcessorError,
     ProcessorMetaSupplier,
     ProcessorSupplier,
     SupplierContext,
-    Vertex,
+    make_processors,
 )
-from shmjet.core.processor import make_processors
+from shmjet.execution.code import load_code
 from shmjet.execution.deployment import LazyGrid, checked_processor, extend_import_path
-from shmjet.execution.messages import Probe, Probed
+from shmjet.execution.messages import Probe, Probed, VertexShape
+from shmjet.execution.plan import effective_parallelism
 
 logger = logging.getLogger("shmjet.worker")
 
@@ -38,7 +39,7 @@ class Probing:
     def __init__(self, command: Probe, grid: Callable[[], Any]) -> None:
         self._command = command
         self._grid = LazyGrid(grid)
-        self._metas: list[ProcessorMetaSupplier] = []
+        self._metas: list[tuple[str, ProcessorMetaSupplier]] = []
         self.vertex: str | None = None
         """The vertex whose code is being run: the one to blame for an error."""
 
@@ -46,25 +47,31 @@ class Probing:
         """Answer the question; whatever user code raises comes through."""
         command = self._command
         extend_import_path(command.import_paths)
-        dag: DAG = cloudpickle.loads(command.dag)
-        config = cloudpickle.loads(command.config)
-        order = list(dag)
+        code = load_code(command.code)
+        config = pickle.loads(command.config)
         suppliers: dict[int, bytes] = {}
         non_cooperative: list[int] = []
         for v in sorted({*command.meta, *command.unknown}):
-            vertex = order[v]
+            vertex, supplier = command.shape.vertices[v], code.suppliers[v]
             self.vertex = vertex.name
-            supplier: Any = vertex.supplier
             if isinstance(supplier, ProcessorMetaSupplier):
                 supplier = self._supplier_of(supplier, vertex, config)
                 suppliers[v] = cloudpickle.dumps(supplier)
             if v in command.unknown and not self._is_cooperative(supplier, vertex, config):
                 non_cooperative.append(v)
         self.vertex = None
-        return Probed(command.execution_id, suppliers, non_cooperative)
+        commits = any(type(meta).commit is not ProcessorMetaSupplier.commit for _, meta in self._metas)
+        return Probed(command.execution_id, suppliers, non_cooperative, commits)
 
-    def _context(self, vertex: Vertex, config: Any) -> dict[str, Any]:
-        parallelism = vertex.effective_parallelism(self._command.default_parallelism)
+    def commit(self) -> None:
+        """Call `commit` of the meta-suppliers; what one raises comes through."""
+        for vertex, meta in self._metas:
+            self.vertex = vertex
+            meta.commit()
+        self.vertex = None
+
+    def _context(self, vertex: VertexShape, config: Any) -> dict[str, Any]:
+        parallelism = effective_parallelism(vertex, self._command.default_parallelism)
         return {
             "vertex_name": vertex.name,
             "logger": logging.getLogger(f"shmjet.job.{vertex.name}"),
@@ -76,8 +83,8 @@ class Probing:
             "grid": self._grid,
         }
 
-    def _supplier_of(self, meta: ProcessorMetaSupplier, vertex: Vertex, config: Any) -> ProcessorSupplier:
-        self._metas.append(meta)
+    def _supplier_of(self, meta: ProcessorMetaSupplier, vertex: VertexShape, config: Any) -> ProcessorSupplier:
+        self._metas.append((vertex.name, meta))
         meta.init(MetaSupplierContext(**self._context(vertex, config)))
         address = self._command.member_address
         given = meta.get([address])
@@ -89,7 +96,7 @@ class Probing:
             )
         return supplier
 
-    def _is_cooperative(self, supplier: Any, vertex: Vertex, config: Any) -> bool:
+    def _is_cooperative(self, supplier: Any, vertex: VertexShape, config: Any) -> bool:
         declared = getattr(supplier, "is_cooperative", None)
         if isinstance(declared, bool):
             return declared
@@ -97,10 +104,8 @@ class Probing:
             return _ask(checked_processor(supplier(), vertex.name))
         supplier.init(SupplierContext(**self._context(vertex, config)))
         try:
-            made = make_processors(
-                supplier, vertex.effective_parallelism(self._command.default_parallelism), vertex.name
-            )
-            cooperative = [_ask(processor) for processor in made]
+            count = effective_parallelism(vertex, self._command.default_parallelism)
+            cooperative = [_ask(processor) for processor in make_processors(supplier, count, vertex.name)]
             return all(cooperative)
         finally:
             supplier.close(None)
@@ -108,7 +113,7 @@ class Probing:
     def close(self, error: str | None) -> None:
         """Call `close` of the meta-suppliers; their errors are logged only."""
         cause = None if error is None else ProcessorError(error)
-        for meta in self._metas:
+        for _, meta in self._metas:
             try:
                 meta.close(cause)
             except Exception:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from shmjet._native import Codec
 from shmjet.execution.messages import Deploy
+from shmjet.ring.arena import reserve
 
 _INLINE = 16 << 10
 
@@ -25,13 +26,8 @@ def put_state(state: bytes) -> tuple[bytes, list[int]]:
 
 
 def take_state(state: bytes, size: int, fds: Sequence[int]) -> bytes:
-    """Return a state that came by `put_state`, and close its descriptor."""
-    if not fds:
-        return state
-    data = os.pread(fds[0], size, 0)
-    for fd in fds:
-        os.close(fd)
-    return data
+    """Return a state that came by `put_state`."""
+    return os.pread(fds[0], size, 0) if fds else state
 
 
 class SharedMemory:
@@ -45,21 +41,32 @@ class SharedMemory:
         self.control = control
         self.codec = Codec()
         self._mapped: dict[int, memoryview] = {}
+        self._fds: dict[int, int] = {}
 
     def arena(self, deploy: Deploy, fds: Sequence[int]) -> memoryview:
         """Return an execution's arena, mapped."""
         if fds:
+            fd = fds[0]
             try:
-                mapping = mmap.mmap(fds[0], deploy.arena_size)
-            finally:
-                for fd in fds:
-                    os.close(fd)
-            mapping.madvise(mmap.MADV_DONTFORK)  # a copy of the worker, forked by user code, must not go on in it
+                mapping = mmap.mmap(fd, deploy.arena_size)
+            except BaseException:
+                os.close(fd)
+                raise
+            # A copy of the worker, forked by user code, must not go on in the rings; but it may look at its batches.
+            mapping.madvise(mmap.MADV_DONTFORK, 0, deploy.arena_reserved)
             self._mapped[deploy.arena_id] = memoryview(mapping)
+            self._fds[deploy.arena_id] = fd
         return self._mapped[deploy.arena_id]
+
+    def reserve(self, arena_id: int, offset: int, size: int) -> None:
+        """Give a part of an arena its memory. Raises OSError when there is none."""
+        reserve(self._fds[arena_id], offset, size)
 
     def forget(self, arena_id: int) -> None:
         """Unmap an arena."""
+        fd = self._fds.pop(arena_id, -1)
+        if fd >= 0:
+            os.close(fd)
         memory = self._mapped.pop(arena_id, None)
         if memory is not None:
             mapping = memory.obj

@@ -28,6 +28,7 @@ from shmjet.ring.marks import DONE, IDLE, Barrier, Mark
 _MOVING = (
     "_aligned",
     "_barrier",
+    "_blocked",
     "_busy_ns",
     "_calls",
     "_coalescer",
@@ -117,7 +118,7 @@ class ProcessorTasklet:
         self._emit_limit = AdaptiveLimit(most)
         self._process_limit = AdaptiveLimit(most)
         self._begun_ns = 0
-        self._calls = self._slow_calls = self._busy_ns = 0
+        self._calls = self._slow_calls = self._busy_ns = self._blocked = 0
         self._received = self._received_batches = 0
         kind = type(processor)
         self._has_nullary = kind.try_process is not Processor.try_process
@@ -188,8 +189,10 @@ class ProcessorTasklet:
                 self._progress = True
         if not self._unflushed or self._flush():
             self._steps[self.state]()
-            if self._unflushed:
-                self._flush()
+            if self._unflushed and not self._flush():
+                self._blocked += 1
+        if not self._progress:
+            self.settle()
         self.poller.inputs = bool(self._buffered) or self._wants_input()
         if self._progress or self.polling:
             self._count()
@@ -211,6 +214,7 @@ class ProcessorTasklet:
         """Whether nothing of it is half done, so that it may move: all output has left, no item is in fragments."""
         return (
             not self._unflushed
+            and not any(out.gathering for out in self._outbound)
             and not self._outbox.has_unfinished_item
             and not self._closed
             and self.state is not State.END
@@ -286,6 +290,16 @@ class ProcessorTasklet:
                 self._progress = True
         self._unflushed = not complete
         return complete
+
+    def settle(self) -> None:
+        """Hand over the rows of batches that routers keep back; as far as lanes have room."""
+        if self._unflushed:
+            return
+        for out in self._outbound:
+            if out.gathering:
+                before = out.moved
+                out.settle()
+                self._progress = self._progress or out.moved != before
 
     def _emit_mark(self, mark: Mark) -> None:
         """Queue a mark on every ordinal, behind all that the processor has emitted."""
@@ -524,6 +538,7 @@ class ProcessorTasklet:
         to[words.RECEIVED] = self._received
         to[words.RECEIVED_BATCHES] = self._received_batches
         to[words.STATE] = self.state
+        to[words.BLOCKED] = self._blocked
         top = NO_WATERMARK
         for edge in self._edges:
             at = self.counters.received_at(edge.ordinal)

@@ -8,21 +8,35 @@ still holds goes with whoever consumes it, before anything that comes by the rin
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable
+from functools import partial
 
 from shmjet._native import Doorbell, RingConsumer, RingProducer
-from shmjet.core import Edge, Outbox, Processor, ProcessorContext
+from shmjet.core import Outbox, Processor, ProcessorContext
 from shmjet.core.arrangement import local_table
-from shmjet.core.keys import partition_id
+from shmjet.core.keys import PartitionCount, partition_id
+from shmjet.execution.code import EdgeCode
 from shmjet.execution.control import BLOCK_SIZE
 from shmjet.execution.counters import ProcessorCounters
 from shmjet.execution.inbound import InboundEdge, OrderedInboundEdge
-from shmjet.execution.layout import ArenaLayout, lane_consumers, lane_producers, starts_as_ring
-from shmjet.execution.messages import EdgePlan, JobPlan
-from shmjet.execution.outbound import Outbound, Router, make_router
+from shmjet.execution.layout import (
+    ArenaLayout,
+    lane_consumers,
+    lane_producers,
+    slab_offsets,
+    slab_size,
+    starts_as_ring,
+)
+from shmjet.execution.messages import Deploy, EdgePlan, JobPlan
+from shmjet.execution.outbound import Outbound, make_router
+from shmjet.execution.routing import Router
 from shmjet.execution.shared_memory import SharedMemory
 from shmjet.execution.tasklet import ProcessorTasklet
 from shmjet.ring.lane import LaneReader, LaneWriter, LocalLane, RingLaneReader, RingLaneWriter
+from shmjet.ring.slab import IncomingSlabs, OutgoingSlab
+
+_NO_TABLE = array("H")
 
 Place = tuple[int, int]
 """A processor: index of its vertex in the plan, and its own."""
@@ -34,9 +48,9 @@ class Wiring:
     """All lanes that end in this process.
 
     Args:
-        plan: of the execution.
+        deploy: the execution's plan and arena.
         layout: of its arena.
-        edges: the DAG's, in the plan's order.
+        edges: their code, in the plan's order.
         here: this process' endpoint.
         shared: what this process has mapped.
         arena: of the execution, mapped.
@@ -44,21 +58,27 @@ class Wiring:
 
     def __init__(
         self,
-        plan: JobPlan,
+        deploy: Deploy,
         layout: ArenaLayout,
-        edges: list[Edge],
+        edges: list[EdgeCode],
         here: int,
         shared: SharedMemory,
         arena: memoryview,
     ) -> None:
-        self._plan = plan
+        plan = self._plan = deploy.plan
         self._layout = layout
         self._edges = edges
-        self._here = here
         self._codec = shared.codec
+        size, offsets = slab_size(plan), slab_offsets(plan, deploy.arena_reserved)
+        self._incoming = IncomingSlabs(arena, offsets, size)
+        self._outgoing: OutgoingSlab | None = None
+        if offsets:
+            reserve = partial(shared.reserve, deploy.arena_id)
+            self._outgoing = OutgoingSlab(arena, offsets[here], size, here, reserve)
         self._arena = arena
         self._bells = _Bells(plan, layout, shared.control, arena)
         self._local: dict[LaneKey, LocalLane] = {}
+        self._tables: dict[tuple[int, int], array[int]] = {}
         self._counters: list[ProcessorCounters] = []
         self.present: dict[Place, ProcessorTasklet] = {}
 
@@ -121,8 +141,17 @@ class Wiring:
         """Tell the neighbours in all processes whose doorbell to ring for a processor from now on."""
         self._bells.set_owner(place, endpoint)
 
-    def release(self) -> None:
-        """Let go of the arena."""
+    def post(self, endpoints: Iterable[int]) -> None:
+        """Wake other processes of the execution, as by a command."""
+        self._bells.post(endpoints)
+
+    @property
+    def slab_bytes(self) -> int:
+        """Bytes of batches that this process has put into its slab so far."""
+        return 0 if self._outgoing is None else self._outgoing.written
+
+    def release(self) -> IncomingSlabs:
+        """Let go of the arena; return the slabs of it, parts of which may be looked at for longer."""
         for counters in self._counters:
             counters.release()
         self._counters.clear()
@@ -133,6 +162,9 @@ class Wiring:
         self.present.clear()
         self._local.clear()
         self._bells.release()
+        if self._outgoing is not None:
+            self._outgoing.close()
+        return self._incoming
 
     # -- lanes --------------------------------------------------------------------------------------------------
 
@@ -154,16 +186,17 @@ class Wiring:
     def _ring_writer(self, key: LaneKey) -> RingLaneWriter:
         e, _, c = key
         bell = self._bells.of((self._plan.edges[e].destination, c))
-        return RingLaneWriter(RingProducer(self._arena, self._layout.rings[key], bell), self._codec)
+        return RingLaneWriter(RingProducer(self._arena, self._layout.rings[key], bell), self._codec, self._outgoing)
 
     def _ring_reader(self, key: LaneKey) -> RingLaneReader:
         e, p, _ = key
         bell = self._bells.of((self._plan.edges[e].source, p))
-        return RingLaneReader(RingConsumer(self._arena, self._layout.rings[key], bell), self._codec)
+        return RingLaneReader(RingConsumer(self._arena, self._layout.rings[key], bell), self._codec, self._incoming)
 
-    def _router(self, plan: EdgePlan, edge: Edge, lanes: list[LaneWriter]) -> Router:
-        count = self._plan.partition_count
-        table = local_table(count, range(count), self._plan.vertices[plan.destination].parallelism)
+    def _router(self, plan: EdgePlan, edge: EdgeCode, lanes: list[LaneWriter]) -> Router:
+        count, partitioner = self._plan.partition_count, edge.partitioner
+        if isinstance(partitioner, PartitionCount):
+            count, partitioner = partitioner.count, None
         target = partition_id(edge.to_one_key, count) if plan.routing == "all_to_one" else 0
         return make_router(
             plan.routing,
@@ -171,14 +204,22 @@ class Wiring:
             producers=self._plan.vertices[plan.source].parallelism,
             workers=self._plan.worker_count,
             key_fn=edge.key_fn,
-            partitioner=edge.partitioner,
-            table=table,
+            partitioner=partitioner,
+            spreads=plan.distributed,
+            table=self._table(plan.destination, count) if plan.routing in ("partitioned", "all_to_one") else _NO_TABLE,
             target_partition=target,
-            edge=repr(edge),
+            edge=edge.text,
         )
 
+    def _table(self, v: int, count: int) -> array[int]:
+        """Return partition -> processor of a vertex; all producers of its edges share it."""
+        table = self._tables.get((v, count))
+        if table is None:
+            table = self._tables[v, count] = local_table(count, range(count), self._plan.vertices[v].parallelism)
+        return table
 
-def _inbound_edge(plan: EdgePlan, edge: Edge, lanes: Iterable[LaneReader]) -> InboundEdge:
+
+def _inbound_edge(plan: EdgePlan, edge: EdgeCode, lanes: Iterable[LaneReader]) -> InboundEdge:
     ordinal, readers = plan.destination_ordinal, list(lanes)
     if plan.ordered:
         return OrderedInboundEdge(ordinal, readers, edge.order_key, priority=plan.priority)
@@ -208,6 +249,10 @@ class _Bells:
     def set_owner(self, place: Place, endpoint: int) -> None:
         bell = self.of(place)
         bell.owner = endpoint
+
+    def post(self, endpoints: Iterable[int]) -> None:
+        for endpoint in endpoints:
+            self._endpoints[endpoint].post()
 
     def release(self) -> None:
         for bell in (*self._made.values(), *self._endpoints):

@@ -28,6 +28,8 @@ from shmjet.execution.failure import make_failure
 from shmjet.execution.messages import (
     Adopt,
     Cancel,
+    Commit,
+    Committed,
     Deploy,
     Ended,
     Failed,
@@ -42,10 +44,12 @@ from shmjet.execution.messages import (
     WorkerSettings,
 )
 from shmjet.execution.probing import Probing
-from shmjet.execution.shared_memory import SharedMemory, take_state
+from shmjet.execution.shared_memory import SharedMemory
 from shmjet.execution.tasklet import ProcessorTasklet
 
 _LONGEST_SLEEP_NS = 1_000_000_000
+_ANNOUNCE_NS = 500_000
+"""How long the tasklets of an execution run here before the member is told that all were ready."""
 _ANSWER_NS = 5_000_000
 """How long a thief waits for an answer before it asks again."""
 _STEAL_WAIT_NS = 1_000_000
@@ -97,6 +101,9 @@ class Worker:
         self._deployments: dict[int, Deployment] = {}
         self._probings: dict[int, Probing] = {}
         self._tasklets: list[tuple[ProcessorTasklet, Deployment]] = []
+        self._waiting: list[Deployment] = []
+        self._unannounced: list[Deployment] = []
+        self._announce_at_ns = 0
         self._stopping = False
         self._backoff_ns = 0
         workers = range(settings.worker_count)
@@ -183,6 +190,8 @@ class Worker:
         words[control.HEARTBEAT_NS] = now
         words[control.ROUNDS] += 1
         words[control.BUSY_NS] += now - start
+        if self._unannounced and now >= self._announce_at_ns:
+            self._announce()
         if progress:
             self._backoff_ns = 0
             if gc.get_count()[0] > _GC_YOUNG:
@@ -191,6 +200,8 @@ class Worker:
 
     def _idle(self, seen: int) -> bool:
         """Sleep until something can be done; True when the command channel should be looked at."""
+        if self._unannounced:
+            self._announce()
         timeout = _LONGEST_SLEEP_NS
         spin = self._settings.idle_min_ns if self._settings.spin and self._tasklets else 0
         if any(tasklet.polling for tasklet, _ in self._tasklets):
@@ -280,9 +291,11 @@ class Worker:
                 case Deploy():
                     self._deploy(command, fds)
                 case Start():
-                    self._start(command.execution_id)
+                    self._start(self._deployments.get(command.execution_id))
                 case Cancel():
                     self._cancel(command.execution_id)
+                case Commit():
+                    self._commit(command.execution_id)
                 case Finish():
                     self._finish(command)
                 case Adopt():
@@ -293,6 +306,8 @@ class Worker:
                     self._shared.forget(command.arena_id)
                 case Stop():
                     self._stopping = True
+        if self._waiting:
+            self._start_waiting()
 
     def grid(self) -> Any:
         """Open the member's maps and lists when they are first asked for."""
@@ -310,6 +325,16 @@ class Worker:
         else:
             self._channel.send(answer)
 
+    def _commit(self, execution_id: int) -> None:
+        probing = self._probings[execution_id]
+        try:
+            probing.commit()
+        except BaseException as error:
+            failure = make_failure(error, vertex=probing.vertex, processor_index=-1, worker=self._index)
+            self._channel.send(Failed(execution_id, failure))
+        else:
+            self._channel.send(Committed(execution_id))
+
     def _deploy(self, command: Deploy, fds: list[int]) -> None:
         deployment = Deployment(command, self._index, self.grid)
         self._deployments[command.execution_id] = deployment
@@ -323,16 +348,43 @@ class Worker:
             self._interruptible = False
             self._fail(deployment, error, None)
         else:
-            self._channel.send(Ready(command.execution_id))
+            self._ready(deployment)
 
-    def _start(self, execution_id: int) -> None:
-        deployment = self._deployments.get(execution_id)
-        if deployment is None or deployment.ended:
+    def _ready(self, deployment: Deployment) -> None:
+        """Start if everybody is ready, and wake those that wait for it; else tell the member, and wait for the last."""
+        if not deployment.takes_part:  # a tasklet will come
+            deployment.started = True
+        elif deployment.say_ready():
+            deployment.wake_waiting()
+            self._unannounced.append(deployment)
+            self._announce_at_ns = perf_counter_ns() + _ANNOUNCE_NS
+            self._start(deployment)
+        else:
+            self._channel.send(Ready(deployment.execution_id))
+            self._waiting.append(deployment)
+
+    def _announce(self) -> None:
+        """Tell the member of executions that have not ended in a moment: it may be waiting to hear that they run."""
+        for deployment in self._unannounced:
+            if not deployment.ended:
+                self._channel.send(Ready(deployment.execution_id))
+        self._unannounced.clear()
+
+    def _start_waiting(self) -> None:
+        for deployment in self._waiting:
+            if not deployment.ended and deployment.all_ready():
+                self._start(deployment)
+        self._waiting = [d for d in self._waiting if not (d.started or d.ended)]
+
+    def _start(self, deployment: Deployment | None) -> None:
+        """Put the tasklets on the list, unless that has been done."""
+        if deployment is None or deployment.started or deployment.ended:
             return
+        deployment.say_started()
         deployment.running = len(deployment.tasklets)
         self._tasklets += [(tasklet, deployment) for tasklet in deployment.tasklets]
         length = self._block.words[control.TASKLETS] = len(self._tasklets)
-        if self._settings.steal_margin is not None:
+        if self._settings.steal_margin is not None and deployment.steals:
             for block in self._others:
                 if length - block.words[control.TASKLETS] >= self._settings.steal_margin:
                     block.doorbell.ring()  # it may be asleep, and want some
@@ -342,9 +394,10 @@ class Worker:
     def _adopt(self, command: Adopt, fds: list[int]) -> None:
         deployment = self._deployments[command.execution_id]
         dropped = deployment.ended and deployment.dropped
+        self._start(deployment)  # whoever hands it over runs already, so all are ready
         deployment.ended = False
         try:
-            tasklet = deployment.adopt(command, take_state(command.state, command.size, fds))
+            tasklet = deployment.adopt(command, fds)
         except BaseException as error:
             deployment.adopted += 1
             self._fail(deployment, error, None)
@@ -381,16 +434,23 @@ class Worker:
     def _report_end(self, deployment: Deployment) -> None:
         deployment.ended = True
         flush_output()
-        self._channel.send(Ended(deployment.execution_id, deployment.has_suppliers, deployment.adopted))
+        self._block.words[control.SLAB_BYTES] += deployment.new_slab_bytes()
+        finished = not deployment.is_needed and deployment.execution_id not in self._probings
+        has_views = False
+        if finished:
+            self._deployments.pop(deployment.execution_id, None)
+            has_views = deployment.release()
+        self._channel.send(Ended(deployment.execution_id, deployment.adopted, finished, has_views))
 
     def _finish(self, command: Finish) -> None:
         deployment = self._deployments.pop(command.execution_id, None)
+        has_views = False
         if deployment is not None:
             deployment.close_suppliers(command.error)
-            deployment.release()
+            has_views = deployment.release()
         probing = self._probings.pop(command.execution_id, None)
         if probing is not None:
             probing.close(command.error)
-        self._channel.send(Finished(command.execution_id))
+        self._channel.send(Finished(command.execution_id, has_views))
         if gc.get_count()[0] > _GC_YOUNG:
             gc.collect(0)

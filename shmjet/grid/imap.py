@@ -279,11 +279,14 @@ class IMap(MutableMapping[K, V]):
         Raises:
             ValueError: a partition does not exist.
         """
+        return chain.from_iterable(self._pages_of(partitions))  # no Python code runs for an entry
+
+    def _pages_of(self, partitions: Iterable[int]) -> Iterator[Iterable[tuple[K, V]]]:
         for partition in partitions:
             if not 0 <= partition < self._codec.partition_count:
                 raise ValueError(f"partition {partition} is not one of 0 to {self._codec.partition_count - 1}")
             table = self._tables[partition % len(self._tables)]
-            yield from chain.from_iterable(self._pages(table, PARTITION.pack(partition), PARTITION.pack(partition + 1)))
+            yield from self._pages(table, PARTITION.pack(partition), PARTITION.pack(partition + 1))
 
     def __repr__(self) -> str:
         return f"IMap({self._name!r})"

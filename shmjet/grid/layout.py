@@ -9,7 +9,6 @@ transactions.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
 import struct
 from pathlib import Path
@@ -133,4 +132,6 @@ def fitting(tagged: bytes) -> bytes:
     """
     if len(tagged) <= MAX_TAGGED:
         return tagged
+    import hashlib  # it loads OpenSSL, for the few that have such keys
+
     return HASHED + hashlib.blake2b(tagged, digest_size=32).digest()

@@ -8,8 +8,12 @@ ships processors. It must not know workers, rings or members; what it needs of t
 
 from __future__ import annotations
 
+from shmjet.aggregate_ops import AggregateOperation, counting, summing
 from shmjet.processors.aggregating import accumulate, aggregate, combine
 from shmjet.processors.aggregating_by_key import accumulate_by_key, aggregate_by_key, combine_by_key
+from shmjet.processors.batching import to_batches, to_rows
+from shmjet.processors.column_joining import hash_join_batches
+from shmjet.processors.column_sorting import sort_batches
 from shmjet.processors.diagnosing import logger, noop, peek_input, peek_output
 from shmjet.processors.distinguishing import distinct
 from shmjet.processors.file_sink import write_files
@@ -17,8 +21,11 @@ from shmjet.processors.file_source import read_files
 from shmjet.processors.generating import generate, read_items
 from shmjet.processors.grid_io import read_list, read_map, write_list, write_map
 from shmjet.processors.grouping import group_and_accumulate, group_and_collect
+from shmjet.processors.grouping_columns import group_by
 from shmjet.processors.joining import hash_join
-from shmjet.processors.operations import AggregateOperation, counting, summing
+from shmjet.processors.mapping_batches import map_batches
+from shmjet.processors.npy_sink import write_npy
+from shmjet.processors.npy_source import read_npy, read_npz
 from shmjet.processors.sockets import read_lines_socket, write_socket
 from shmjet.processors.sorting import sort
 from shmjet.processors.transforming import filter_, flat_map, map_, map_stateful
@@ -41,9 +48,12 @@ __all__ = [
     "generate",
     "group_and_accumulate",
     "group_and_collect",
+    "group_by",
     "hash_join",
+    "hash_join_batches",
     "logger",
     "map_",
+    "map_batches",
     "map_stateful",
     "noop",
     "peek_input",
@@ -53,10 +63,16 @@ __all__ = [
     "read_lines_socket",
     "read_list",
     "read_map",
+    "read_npy",
+    "read_npz",
     "sort",
+    "sort_batches",
     "summing",
+    "to_batches",
+    "to_rows",
     "write_files",
     "write_list",
     "write_map",
+    "write_npy",
     "write_socket",
 ]

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from shmjet.aggregate_ops import AggregateOperation
 from shmjet.core.processor import Processor
 from shmjet.processors.bulk import BulkProcessor, Supply
-from shmjet.processors.operations import AggregateOperation
 
 
 class AggregateProcessor(BulkProcessor):
@@ -31,8 +31,10 @@ class AggregateProcessor(BulkProcessor):
 
     def absorb(self, ordinal: int, items: list[Any]) -> None:
         """Fold a list."""
-        fold = self._op.merge if self._combines else self._op.fold
-        self._accumulator = fold(self._accumulator, items)
+        if self._combines:
+            self._accumulator = self._op.merge(self._accumulator, items)
+        else:
+            self._accumulator = self._op.fold(self._accumulator, items, ordinal)
 
     def results(self) -> Iterable[Any]:
         """Return the one result, unless it is None."""
@@ -62,7 +64,8 @@ def aggregate(op: AggregateOperation[Any, Any, Any]) -> Callable[[], Processor]:
     Use it with one processor in all (an all-to-one edge and `local_parallelism=1`), or as the only stage.
 
     Args:
-        op: the operation, for example `operations.counting()`.
+        op: the operation, for example `aggregate_ops.counting()`. One with several inputs (`aggregate_operation2`)
+            takes those of input i from inbound edge i; one with a single input takes all edges alike.
 
     Raises:
         TypeError: when `op` is not an `AggregateOperation`.

@@ -1,8 +1,8 @@
 """Aggregation per key, in one stage or in two; results are (key, result) tuples.
 
 Must not know: how keys are routed; the edges into these processors are partitioned by the same key. After Jet's
-`aggregateByKeyP`, `accumulateByKeyP`, `combineByKeyP`. All groups are kept in one dict and emitted at the end,
-resumably and without a second copy of the table.
+`aggregateByKeyP`, `accumulateByKeyP`, `combineByKeyP`. All groups are kept in one table, a dict or the operation's
+own, and emitted at the end, resumably and without a second copy of the table.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from shmjet.aggregate_ops import AggregateOperation
 from shmjet.core.processor import Processor
 from shmjet.processors.aggregating import checked_operation
 from shmjet.processors.bulk import BulkProcessor, Supply
 from shmjet.processors.keying import KeyFn, KeyFns, keys_of
-from shmjet.processors.operations import AggregateOperation
 
 
 class KeyedAggregateProcessor(BulkProcessor):
@@ -34,7 +34,7 @@ class KeyedAggregateProcessor(BulkProcessor):
 
     def absorb(self, ordinal: int, items: list[Any]) -> None:
         """Fold a list."""
-        self._op.fold_groups(self._table, keys_of(self._key_fns.at(ordinal), items), items)
+        self._op.fold_groups(self._table, keys_of(self._key_fns.at(ordinal), items), items, ordinal)
 
     def results(self) -> Iterable[Any]:
         """Return (key, result) for every key."""
@@ -51,6 +51,13 @@ class CombineByKeyProcessor(KeyedAggregateProcessor):
         self._op.merge_groups(self._table, items)
 
 
+def _key_fns(name: str, key_fns: KeyFn | Sequence[KeyFn], op: AggregateOperation[Any, Any, Any]) -> KeyFns:
+    checked = KeyFns(key_fns)
+    if isinstance(key_fns, Sequence) and len(key_fns) < op.inputs:
+        raise ValueError(f"{name}: the operation has {op.inputs} inputs, but there are {len(key_fns)} key functions")
+    return checked
+
+
 def aggregate_by_key(
     key_fns: KeyFn | Sequence[KeyFn], op: AggregateOperation[Any, Any, Any]
 ) -> Callable[[], Processor]:
@@ -58,19 +65,19 @@ def aggregate_by_key(
 
     Args:
         key_fns: key of an item (None: the item itself); or a sequence of such functions, one per inbound edge.
-        op: the operation.
+        op: the operation. One with several inputs takes those of input i from inbound edge i, and a key that only some
+            of them have gets a result too; one with a single input takes all edges alike.
 
     Raises:
-        TypeError: when an argument has the wrong type.
+        TypeError: when an argument has the wrong type. ValueError: `op` has more inputs than there are functions.
 
     Example:
         >>> from shmjet.processors import counting
         >>> from shmjet.testing import verify_processor
         >>> verify_processor(aggregate_by_key(None, counting())).inputs("aba").expect([("a", 2), ("b", 1)])
     """
-    return Supply(
-        KeyedAggregateProcessor, KeyFns(key_fns), checked_operation("aggregate_by_key", op, False), finishes=True
-    )
+    checked = checked_operation("aggregate_by_key", op, False)
+    return Supply(KeyedAggregateProcessor, _key_fns("aggregate_by_key", key_fns, op), checked, finishes=True)
 
 
 def accumulate_by_key(
@@ -82,16 +89,15 @@ def accumulate_by_key(
 
     Raises:
         TypeError: when an argument has the wrong type.
-        ValueError: when `op` has no `combine` function.
+        ValueError: when `op` has no `combine` function, or more inputs than there are functions.
 
     Example:
         >>> from shmjet.processors import counting
         >>> from shmjet.testing import verify_processor
         >>> verify_processor(accumulate_by_key(str.lower, counting())).inputs("aBA").expect([("a", 2), ("b", 1)])
     """
-    return Supply(
-        KeyedAggregateProcessor, KeyFns(key_fns), checked_operation("accumulate_by_key", op, True), finishes=False
-    )
+    checked = checked_operation("accumulate_by_key", op, True)
+    return Supply(KeyedAggregateProcessor, _key_fns("accumulate_by_key", key_fns, op), checked, finishes=False)
 
 
 def combine_by_key(op: AggregateOperation[Any, Any, Any]) -> Callable[[], Processor]:

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from shmjet.core.errors import ProcessorError
+from shmjet.core.errors import BatchError, ProcessorError
 from shmjet.core.inbox import Inbox
 from shmjet.core.outbox import Outbox
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.processors.emission import Emission
+from shmjet.ring.columnar import Columnar
 
 FIRST_RATIO = 16.0
 """Results per item that are expected before the first item."""
@@ -141,6 +142,30 @@ class ExpandingProcessor(BulkProcessor):
         met = SPARE * self.emission.drawn / self._taken
         self._ratio = max(met, (3 * self._ratio + met) / 4, LEAST_RATIO)
         return True
+
+
+def require_batches(processor: str, items: list[Any]) -> None:
+    """Check that all items are batches, for a processor that works on nothing else.
+
+    Args:
+        processor: what the user calls it.
+        items: what came.
+
+    Raises:
+        BatchError: one is no batch; the text says how to make batches of items.
+    """
+    for item in items:
+        if not isinstance(item, Columnar):
+            raise BatchError(
+                f"{processor} expected a Batch, got {type(item).__name__} {item!r:.80}; put a vertex with "
+                "processors.to_batches() in front, or use a processor for items"
+            )
+
+
+def check_batch_rows(processor: str, rows: Any) -> None:
+    """Check the argument `batch_rows` of a processor. Raises ValueError when it is no number of rows from 1 on."""
+    if not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows < 1 << 31:
+        raise ValueError(f"{processor}: batch_rows must be at least 1 and below 2**31, got {rows!r}")
 
 
 class Supply:

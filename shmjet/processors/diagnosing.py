@@ -159,6 +159,7 @@ class _PeekMetaSupplier(ProcessorMetaSupplier):
         self._peeks_input = peeks_input
         self.preferred_local_parallelism = wrapped.preferred_local_parallelism
         self.is_cooperative = wrapped.is_cooperative
+        self.on_client = getattr(wrapped, "on_client", None)
 
     def init(self, context: MetaSupplierContext) -> None:
         self._wrapped.init(context)
@@ -167,6 +168,9 @@ class _PeekMetaSupplier(ProcessorMetaSupplier):
         given = self._wrapped.get(addresses)
         supplier_at = given.__getitem__ if isinstance(given, Mapping) else given
         return {address: _PeekSupplier(supplier_at(address), self._to_text, self._peeks_input) for address in addresses}
+
+    def commit(self) -> None:
+        self._wrapped.commit()
 
     def close(self, error: BaseException | None) -> None:
         self._wrapped.close(error)

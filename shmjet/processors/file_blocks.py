@@ -127,7 +127,8 @@ def unit_size(total: int, processors: int, largest: int = LARGEST_UNIT) -> int:
 def cut_units(files: Iterable[tuple[str, int]], size: int) -> list[Unit]:
     """Cut files into units of about `size` bytes: blocks of large files first, then small files together.
 
-    Together the units cover every byte of every file once. An empty file is in a unit too, so that it is counted.
+    Together the units cover every byte of every file once, and the blocks of a file ascend. An empty file is in a unit
+    too, so that it is counted.
 
     Args:
         files: (path, size in bytes).
@@ -148,6 +149,16 @@ def cut_units(files: Iterable[tuple[str, int]], size: int) -> list[Unit]:
         large.extend((Segment(path, at, min(at + step, total), total),) for at in range(0, total, step))
     large.sort(key=lambda unit: unit[0].start - unit[0].end)
     return large + _together(small, size)
+
+
+def whole_files(files: Iterable[tuple[str, int]]) -> list[Unit]:
+    """Return a unit for each file, the largest first; for files that cannot be cut.
+
+    Example:
+        >>> [[tuple(segment) for segment in unit] for unit in whole_files([("a", 3), ("b", 25)])]
+        [[('b', 0, 25, 25)], [('a', 0, 3, 3)]]
+    """
+    return [(Segment(path, 0, total, total),) for path, total in sorted(files, key=lambda file: -file[1])]
 
 
 def _together(files: list[tuple[str, int]], size: int) -> list[Unit]:

@@ -27,7 +27,8 @@ WRITE_DELAY = 0.02
 """Seconds that items wait for others to be written with them, at most."""
 
 
-def _grid(context: ProcessorContext) -> Any:
+def grid_of(context: ProcessorContext) -> Any:
+    """Return the maps and lists of where a processor runs. Raises ProcessorError when there are none."""
     if context.grid is None:
         raise ProcessorError(f"vertex {context.vertex_name!r}: there are no maps and lists where it runs")
     return context.grid
@@ -43,7 +44,7 @@ class ReadMapProcessor(BulkProcessor):
         """Return the entries, lazily."""
         context = self.context
         share = range(context.global_index, context.partition_count, context.total_parallelism)
-        entries: Iterable[Any] = _grid(context).get_map(self._name).items_of(share)
+        entries: Iterable[Any] = grid_of(context).get_map(self._name).items_of(share)
         return entries
 
 
@@ -55,7 +56,7 @@ class ReadListProcessor(BulkProcessor):
 
     def results(self) -> Iterable[Any]:
         """Return the items, lazily; what is appended meanwhile is not read."""
-        return chain.from_iterable(self._pages(_grid(self.context).get_list(self._name)))
+        return chain.from_iterable(self._pages(grid_of(self.context).get_list(self._name)))
 
     def _pages(self, items: Any) -> Iterator[list[Any]]:
         first = self.context.global_index * LIST_PAGE
@@ -122,7 +123,7 @@ class WriteMapProcessor(WriteProcessor):
 
     def start(self, context: ProcessorContext) -> None:
         """Open the map."""
-        self._map = _grid(context).get_map(self._name)
+        self._map = grid_of(context).get_map(self._name)
 
     def write(self, items: list[Any]) -> None:
         """Put a list."""
@@ -141,7 +142,7 @@ class WriteListProcessor(WriteProcessor):
 
     def start(self, context: ProcessorContext) -> None:
         """Open the list."""
-        self._list = _grid(context).get_list(self._name)
+        self._list = grid_of(context).get_list(self._name)
 
     def write(self, items: list[Any]) -> None:
         """Append a list."""

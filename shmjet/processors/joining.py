@@ -6,7 +6,7 @@ have a lower priority number than edge 0. After Jet's `HashJoinP`: a left outer 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
 from typing import Any
 
@@ -15,21 +15,28 @@ from shmjet.core.inbox import Inbox
 from shmjet.core.processor import Processor
 from shmjet.processors.bulk import ExpandingProcessor, Supply
 from shmjet.processors.keying import KeyFn, keys_of, plain
+from shmjet.processors.match_table import NOTHING, MatchTable
 
 _NO_MATCH = (None,)
 
-JoinClause = tuple[KeyFn, KeyFn]
-"""Key function of the stream's items, and key function of the items on the edge to be joined."""
+JoinClause = tuple[KeyFn, KeyFn] | tuple[KeyFn, KeyFn, Callable[[Any], Any] | None]
+"""Key function of the stream's items, key function of the items on the edge to be joined, and perhaps what of these
+is kept."""
 
 
 class HashJoinProcessor(ExpandingProcessor):
     """Builds a table per edge 1, 2, ..., then joins edge 0 with them."""
 
-    def __init__(self, clauses: tuple[JoinClause, ...], project: Callable[..., Any] | None, inner: bool) -> None:
+    def __init__(
+        self,
+        clauses: tuple[tuple[KeyFn, KeyFn, Callable[[Any], Any] | None], ...],
+        project: Callable[..., Any] | None,
+        inner: tuple[bool, ...],
+    ) -> None:
         self._clauses = clauses
         self._project = project
-        self._inner = inner
-        self._tables: list[dict[Any, list[Any]]] = [{} for _ in clauses]
+        self._defaults: list[tuple[Any, ...]] = [() if side_is_inner else _NO_MATCH for side_is_inner in inner]
+        self._tables = [MatchTable() for _ in clauses]
         self._building = set(range(1, len(clauses) + 1))
 
     def process(self, ordinal: int, inbox: Inbox) -> None:
@@ -46,7 +53,11 @@ class HashJoinProcessor(ExpandingProcessor):
 
     def expand(self, ordinal: int, items: list[Any]) -> Iterable[Any]:
         """Join a list of edge 0."""
-        return self._join_one(items) if len(self._tables) == 1 else self._join_many(items)
+        if len(self._tables) > 1:
+            return self._join_many(items)
+        if self._project is None and self._tables[0].is_unique and not self._defaults[0]:
+            return self._pairs(items)
+        return self._join_one(items)
 
     def complete_edge(self, ordinal: int) -> bool:
         """Note that a table is whole."""
@@ -59,39 +70,50 @@ class HashJoinProcessor(ExpandingProcessor):
                 f"hash_join has {len(self._clauses)} join clauses, but items arrived on edge {ordinal}"
             )
         table = self._tables[ordinal - 1]
-        for key, item in zip(keys_of(self._clauses[ordinal - 1][1], items), items, strict=True):
-            try:
-                table[key].append(item)
-            except KeyError:
-                table[key] = [item]
+        _, key_fn, projection = self._clauses[ordinal - 1]
+        table.add(keys_of(key_fn, items), items if projection is None else list(map(projection, items)))
+
+    def _pairs(self, items: list[Any]) -> list[Any]:
+        """Join items of which each has one match or none: no call of Python code but the key function's."""
+        matches = self._tables[0].firsts(keys_of(self._clauses[0][0], items))
+        return [(left, right) for left, right in zip(items, matches, strict=True) if right is not NOTHING]
 
     def _join_one(self, items: list[Any]) -> Iterator[Any]:
-        get, project = self._tables[0].get, self._project
-        default = () if self._inner else _NO_MATCH
+        matches, project = self._tables[0].matches, self._project
+        default = self._defaults[0]
         for key, left in zip(keys_of(self._clauses[0][0], items), items, strict=True):
-            for right in get(key, default):
-                yield (left, right) if project is None else project(left, right)
+            for right in matches(key, default):
+                if project is None:
+                    yield left, right
+                elif (result := project(left, right)) is not None:
+                    yield result
 
     def _join_many(self, items: list[Any]) -> Iterator[Any]:
         project = self._project
-        default = () if self._inner else _NO_MATCH
-        sides = [(table.get, left_key) for table, (left_key, _) in zip(self._tables, self._clauses, strict=True)]
+        sides = [
+            (table.matches, clause[0], default)
+            for table, clause, default in zip(self._tables, self._clauses, self._defaults, strict=True)
+        ]
         for left in items:
-            matches = (get(left if key_fn is None else key_fn(left), default) for get, key_fn in sides)
-            for rights in product(*matches):
-                yield (left, *rights) if project is None else project(left, *rights)
+            found = [matches(left if key_fn is None else key_fn(left), default) for matches, key_fn, default in sides]
+            for rights in product(*found):
+                if project is None:
+                    yield (left, *rights)
+                elif (result := project(left, *rights)) is not None:
+                    yield result
 
 
 def hash_join(
-    *clauses: JoinClause, project: Callable[..., Any] | None = None, inner: bool = False
+    *clauses: JoinClause, project: Callable[..., Any] | None = None, inner: bool | Sequence[bool] = False
 ) -> Callable[[], Processor]:
     """Join the items of edge 0 with those of edges 1, 2, ..., which are kept in memory by key.
 
     Args:
         clauses: one (left key function, right key function) per joined edge, in the order of the ordinals; None means
-            the item itself.
-        project: `(left, right1, right2, ...) -> result`; default: the tuple of them. It must not return None.
-        inner: leave out items without a match; otherwise None stands for the missing side.
+            the item itself. A third function says what of a joined item is kept; it must not return None.
+        project: `(left, right1, right2, ...) -> result`; default: the tuple of them. None is no result.
+        inner: leave out items without a match; otherwise None stands for the missing side. One bool for all sides or
+            one for each.
 
     Give the joined edges `.broadcast()` and `.priority(-1)`, so that they are complete before the stream comes.
 
@@ -106,9 +128,15 @@ def hash_join(
         raise ValueError("hash_join: expected a (left key, right key) pair per joined edge, got none")
     checked = []
     for clause in clauses:
-        if not isinstance(clause, tuple) or len(clause) != 2:
+        if not isinstance(clause, tuple) or len(clause) not in (2, 3):
             raise TypeError(f"hash_join: expected a (left key, right key) pair per joined edge, got {clause!r}")
-        checked.append((plain(clause[0]), plain(clause[1])))
+        projection = clause[2] if len(clause) == 3 else None
+        if projection is not None and not callable(projection):
+            raise TypeError(f"hash_join: expected a function of a joined item, got {projection!r}")
+        checked.append((plain(clause[0]), plain(clause[1]), projection))
     if project is not None and not callable(project):
         raise TypeError(f"hash_join: project must be callable, got {project!r}")
-    return Supply(HashJoinProcessor, tuple(checked), project, inner)
+    inners = (inner,) * len(checked) if isinstance(inner, bool) else tuple(inner)
+    if len(inners) != len(checked):
+        raise ValueError(f"hash_join: {len(checked)} edges are joined, but inner has {len(inners)} values")
+    return Supply(HashJoinProcessor, tuple(checked), project, inners)

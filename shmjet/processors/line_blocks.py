@@ -1,18 +1,16 @@
 """Reading the lines of one segment of a file, a piece of bounded size at a time.
 
 The rule at the seams: a segment owns the lines that START in it. So it skips to the first line start at or after its
-own beginning, and reads its last line to the end even where that lies in the next segment. Bytes are read into one
-buffer that is kept (fresh pages for every read cost more than the read), cut at the last newline, decoded once and
-split once.
+own beginning, and reads its last line to the end even where that lies in the next segment. Bytes are read into a
+window, cut at the last newline, decoded once and split once.
 
 Must not know: processors and outboxes.
 """
 
 from __future__ import annotations
 
-import os
-
 from shmjet.processors.file_blocks import Segment
+from shmjet.processors.file_window import FileWindow
 
 PIECE = 128 << 10
 """Bytes read at once: small enough for the L2 cache and for a cooperative call, large enough for one decode."""
@@ -59,8 +57,7 @@ class LineReader:
         self._encoding = encoding
         self._errors = errors
         self._skip_binary = skip_binary
-        self._buffer = bytearray(PIECE)
-        self._fd = -1
+        self._window = FileWindow(PIECE)
         self._position = 0
         self._end = 0
         self.files = 0
@@ -77,7 +74,7 @@ class LineReader:
             OSError: when the file cannot be read; it names the path.
         """
         self.close()
-        self._fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+        self._window.open(segment.path)
         try:
             self._begin(segment)
         except BaseException:
@@ -89,48 +86,62 @@ class LineReader:
 
         Like text mode, it takes carriage returns with and without a newline for line ends too.
         """
-        if self._position >= self._end:
-            self.close()
+        piece = self.next_piece()
+        if piece is None:
             return None
-        size, at_end = self._fill(self._position)
-        buffer = self._buffer
-        left = self._end - self._position
-        cut = buffer.find(_NEWLINE, left - 1, size)  # the end of the last line that starts in this segment
-        if cut < 0:
-            cut = buffer.rfind(_NEWLINE, 0, size)
-        if cut < 0:
-            if not at_end:
-                self._buffer = bytearray(2 * size)
-                return self.next_lines()
-            cut = size - 1
-        used = cut + 1
-        if used == 0:  # the file is shorter than it was
-            self.close()
-            return None
-        self._position += used
-        self.bytes += used
-        lines = self._split(used)
-        if size > PIECE:  # the buffer had grown for one long line
-            self._buffer = bytearray(PIECE)
-        return lines
+        with piece:
+            return self._split(piece)
+
+    def next_piece(self) -> memoryview | None:
+        """Return the bytes of the next lines, terminators included, or None at the end of the segment.
+
+        They are to be released before the next call, which writes over them.
+        """
+        window = self._window
+        window.shrink()  # it may have grown for one long line
+        while self._position < self._end:
+            size, at_end = window.fill(self._position)
+            buffer = window.buffer
+            left = self._end - self._position
+            cut = buffer.find(_NEWLINE, left - 1, size)  # the end of the last line that starts in this segment
+            if cut < 0:
+                cut = buffer.rfind(_NEWLINE, 0, size)
+            if cut < 0 and not at_end:
+                window.grow()
+                continue
+            used = size if cut < 0 else cut + 1
+            if used == 0:
+                break  # the file is shorter than it was
+            self._position += used
+            self.bytes += used
+            return memoryview(buffer)[:used]
+        self.close()
+        return None
+
+    @property
+    def position(self) -> int:
+        """Where in the file the lines returned so far end."""
+        return self._position
+
+    def report(self) -> dict[str, int]:
+        """Return the counts, by name."""
+        return {"files": self.files, "bytes": self.bytes, "skipped": self.skipped}
 
     def close(self) -> None:
         """Close the file of the current segment, if any."""
         self._position = self._end = 0
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self._window.close()
 
     def _begin(self, segment: Segment) -> None:
-        if self._is_binary(segment.size):
+        if self._skip_binary and segment.size and self._window.is_binary(BINARY_PROBE):
             self.skipped += segment.start == 0
             return
         self.files += segment.start == 0
         self._position, self._end = segment.start, segment.end
         while self._position and self._position < self._end:
             # the first line that starts here is behind the first newline from the byte before on
-            size, at_end = self._fill(self._position - 1)
-            cut = self._buffer.find(_NEWLINE, 0, size)
+            size, at_end = self._window.fill(self._position - 1)
+            cut = self._window.buffer.find(_NEWLINE, 0, size)
             if cut >= 0:
                 self._position += cut
                 break
@@ -139,27 +150,9 @@ class LineReader:
                 break
             self._position += size
 
-    def _is_binary(self, size: int) -> bool:
-        if not self._skip_binary or not size:
-            return False
-        read = os.preadv(self._fd, [memoryview(self._buffer)[:BINARY_PROBE]], 0)
-        return self._buffer.find(0, 0, read) >= 0
-
-    def _fill(self, offset: int) -> tuple[int, bool]:
-        """Fill the buffer from a file offset; return how many bytes, and whether the file ends with them."""
-        size, room = 0, len(self._buffer)
-        with memoryview(self._buffer) as view:
-            while size < room:
-                read = os.preadv(self._fd, [view[size:]], offset + size)
-                if not read:
-                    return size, True
-                size += read
-        return size, False
-
-    def _split(self, used: int) -> list[str]:
-        with memoryview(self._buffer) as view:
-            text = str(view[:used], self._encoding, self._errors)
-        if self._buffer.find(b"\r", 0, used) >= 0:
+    def _split(self, piece: memoryview) -> list[str]:
+        text = str(piece, self._encoding, self._errors)
+        if "\r" in text:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
         lines = text.split("\n")
         if not lines[-1]:

@@ -1,103 +1,251 @@
-"""Sorting all items, in bounded steps.
+"""Sorting all items, in bounded steps, in memory or beyond it.
 
 Must not know: how sorted streams of several processors are merged (an `.ordered()` edge does that). Batches are
-sorted as they arrive, and runs of similar length are merged at once, so the work is spread over the calls. At the end
-the runs are merged in slices: a pivot is chosen, every run gives up what is not above it (found by bisection), and
-the slice is sorted by Python's own sort, which merges sorted stretches at the speed of C. Nothing is sorted whole in
-one call, and nothing is compared in Python. The idea is the log-structured merge tree's, for the runs.
+sorted as they arrive, and runs of similar length are merged at once, so the work is spread over the calls: a
+log-structured merge tree (O'Neil et al., 1996). Numbers, and items with numbers as keys, are gathered instead until
+they make a long run, since sorting them by digits takes the same time for each, however many they are.
+
+When runs have outgrown their share of memory, all together become one in a file, written bit by bit while further items
+come; many files are merged into one of the next level in the same way. At the end everything is merged once more, on
+its way out. Nothing is sorted whole in one call.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any
 
-from shmjet.core.processor import Processor
+from shmjet._native import Codec
+from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.processors.bulk import BulkProcessor, Supply
+from shmjet.processors.footprint import footprint
 from shmjet.processors.keying import KeyFn, plain
-
-LONGEST_RUN = 1 << 16
-"""Items; longer runs are not merged before the end: a merge of two takes a few milliseconds."""
+from shmjet.processors.sorted_runs import FileRun, MemoryRun, Order, Run, merge
 
 SLICE = 8192
-"""Items merged and emitted in a step at the end, roughly."""
+"""Items that are merged in a step."""
+
+LONGEST_RUN = 1 << 16
+"""Items; longer runs are not merged before they have to be: a merge of two takes a few milliseconds."""
+
+FAN_IN = 64
+"""Files that are merged into one, so that their blocks, one of each, take no more memory than there is."""
+
+EAGERNESS = 4
+"""Items that are written for each that comes, while something is to be written."""
+
+SPILL_SHARE = 0.75
+"""Part of the memory that is full when runs are written; what comes meanwhile needs the rest."""
+
+_DEFAULT_SHARE = 0.5
+"""Part of the memory that is available at the start, for all processors of a vertex on a member."""
 
 
-class _Rank:
-    """An item's place in the order asked for; only for bisecting, which compares a few items."""
+class _Writing:
+    """Runs that are being merged into one in a file. What is not written yet can be taken from the runs."""
 
-    __slots__ = ("key", "reverse")
+    def __init__(self, runs: list[Run], order: Order, slice_items: int, target: FileRun) -> None:
+        self._runs = runs
+        self._pieces = merge(runs, order, slice_items)
+        self.target = target
 
-    def __init__(self, key: Any, reverse: bool) -> None:
-        self.key = key
-        self.reverse = reverse
+    def advance(self, items: int) -> bool:
+        """Write about as many items; True when all are written."""
+        while items > 0:
+            piece = next(self._pieces, None)
+            if piece is None:
+                self._close_sources()
+                return True
+            self.target.append(piece)
+            items -= len(piece)
+        return False
 
-    def __lt__(self, other: _Rank) -> bool:
-        return bool(other.key < self.key) if self.reverse else bool(self.key < other.key)
+    def runs(self) -> list[Run]:
+        """Return the runs that together have everything: what is written, and what is left."""
+        return [self.target, *self._runs]
+
+    def close(self) -> None:
+        self.target.close()
+        self._close_sources()
+
+    def _close_sources(self) -> None:
+        for run in self._runs:
+            if isinstance(run, FileRun):
+                run.close()
 
 
 class SortProcessor(BulkProcessor):
-    """Keeps sorted runs and merges them at the end. Stable for the items of one processor."""
+    """Keeps sorted runs and merges them at the end. Stable for the items of one processor.
 
-    def __init__(self, key_fn: KeyFn, reverse: bool) -> None:
-        self._key_fn = key_fn
-        self._reverse = reverse
+    Args:
+        key_fn: what items are compared by; None: themselves.
+        reverse: descending.
+        memory_limit: bytes of items that are kept in memory, about; None: a share of what is available at the start.
+        folder: where files lie.
+    """
+
+    def __init__(
+        self, key_fn: KeyFn, reverse: bool, memory_limit: int | None = None, folder: str | None = None
+    ) -> None:
+        self._order = Order(key_fn, reverse)
+        self._limit: float = 0 if memory_limit is None else memory_limit
+        self._folder = folder
         self._runs: list[list[Any]] = []
+        self._fresh: list[Any] = []  # behind them, not sorted yet
+        self._bytes = 0  # in all of these
+        self._size = 0.0  # of an item, on average, lately
+        self._older: list[FileRun | _Writing] = []  # in the order in which their items came
+        self._spill: _Writing | None = None  # the last of these, while it is being written
+        self._compaction: _Writing | None = None
+        self._codec: Codec | None = None
+
+    def start(self, context: ProcessorContext) -> None:
+        """Find out how much memory there is, unless it was said."""
+        if not self._limit:
+            from shmjet.ring.arena import available_memory
+
+            self._limit = max(1, available_memory() * _DEFAULT_SHARE / context.local_parallelism)
 
     def absorb(self, ordinal: int, items: list[Any]) -> None:
-        """Make a run of a list, and merge it with runs that are not much longer."""
+        """Make a run of a list, merge it with runs that are not much longer, and go on with what is to be written."""
+        count = len(items)
+        size = footprint(items)
+        self._bytes += size
+        self._size += (size / count - self._size) / 8
+        self._enter(items)
+        if self._spill is not None or self._compaction is not None:
+            self._write(EAGERNESS * count)
+        if self._bytes > SPILL_SHARE * self._limit:
+            self._begin_spill()
+
+    def _enter(self, items: list[Any]) -> None:
+        """Put items into a run: numbers into one that is sorted when it is long, others into sorted ones right away."""
         runs = self._runs
-        while runs and len(runs[-1]) <= 2 * len(items) and len(items) < LONGEST_RUN:
-            items = runs.pop() + items
-        items.sort(key=self._key_fn, reverse=self._reverse)
-        runs.append(items)
+        if self._order.numeric and self._fresh:
+            self._fresh += items
+            if len(self._fresh) >= self._items_in(self._limit / 16, LONGEST_RUN):  # sorting them takes memory too
+                self._settle()
+        elif self._order.numeric and not runs:
+            self._fresh = self._order.sort(items)  # which shows whether they are numbers
+        elif self._order.numeric:
+            self._fresh = items
+        else:
+            self._settle()
+            while runs and len(runs[-1]) <= 2 * len(items) and len(items) < LONGEST_RUN:
+                items = runs.pop() + items
+            runs.append(self._order.sort(items))
+
+    def _settle(self) -> None:
+        """Make a run of the numbers that came last."""
+        if self._fresh:
+            self._runs.append(self._order.sort(self._fresh))
+            self._fresh = []
+
+    def _begin_spill(self) -> None:
+        self._settle()
+        if self._spill is not None:  # items have become larger meanwhile
+            self._write(1 << 62)
+        self._spill = self._writing([MemoryRun(run) for run in self._runs], 0)
+        self._older.append(self._spill)
+        self._runs = []
+        self._bytes = 0
+
+    def _writing(self, runs: list[Run], level: int) -> _Writing:
+        self._codec = self._codec or Codec()
+        # A block of each file that is merged is in memory, decoded: all together a quarter of it.
+        target = FileRun(self._folder, self._codec, self._items_in(self._limit / (4 * FAN_IN)), level)
+        return _Writing(runs, self._order, self._items_in(self._limit / 16), target)
+
+    def _items_in(self, size: float, most: int | None = None) -> int:
+        """Return how many items of the usual size there are in so many bytes, from 1 to `most` (a slice)."""
+        return max(1, min(SLICE if most is None else most, int(size / max(self._size, 1))))
+
+    def _write(self, items: int) -> None:
+        """Go on writing: first what frees memory."""
+        if self._spill is not None:
+            if not self._spill.advance(items):
+                return
+            self._older[-1] = self._spill.target
+            self._spill = None
+            self._begin_compaction()
+        elif self._compaction is not None and self._compaction.advance(items):
+            self._older[self._older.index(self._compaction)] = self._compaction.target
+            self._compaction = None
+            self._begin_compaction()
+
+    def _begin_compaction(self) -> None:
+        """Start to merge the first `FAN_IN` neighbouring files of one level, if there are so many."""
+        if self._compaction is not None:
+            return
+        first = 0
+        for at, run in enumerate(self._older):
+            if not isinstance(run, FileRun):
+                first = at + 1
+                continue
+            begin = self._older[first]
+            assert isinstance(begin, FileRun)
+            if run.level != begin.level:
+                first = at
+            if at - first + 1 == FAN_IN:
+                files = [each for each in self._older[first : at + 1] if isinstance(each, FileRun)]
+                self._compaction = self._writing(list(files), run.level + 1)
+                self._older[first : at + 1] = [self._compaction]
+                return
 
     def results(self) -> Iterable[Any]:
-        """Return the merged runs, lazily."""
-        return chain.from_iterable(self._slices())
-
-    def _rank(self, item: Any) -> _Rank:
-        return _Rank(item if self._key_fn is None else self._key_fn(item), self._reverse)
-
-    def _slices(self) -> Iterator[list[Any]]:
-        runs = self._runs
+        """Return everything in order, lazily."""
+        runs: list[Run] = []
+        for each in self._older:
+            runs += each.runs() if isinstance(each, _Writing) else [each]
+        self._settle()
+        runs += [MemoryRun(run) for run in self._runs]
         self._runs = []
-        rank = self._rank
-        positions = [0] * len(runs)
-        while runs:
-            step = max(1, SLICE // len(runs))
-            pivot = rank(
-                min((run[min(at + step, len(run)) - 1] for run, at in zip(runs, positions, strict=True)), key=rank)
-            )
-            piece: list[Any] = []
-            for i, run in enumerate(runs):
-                start = positions[i]
-                positions[i] = bisect_right(run, pivot, start, key=rank)
-                piece += run[start : positions[i]]
-            piece.sort(key=self._key_fn, reverse=self._reverse)
-            yield piece
-            left = [i for i, run in enumerate(runs) if positions[i] < len(run)]
-            if len(left) < len(runs):
-                runs, positions = [runs[i] for i in left], [positions[i] for i in left]
+        return chain.from_iterable(merge(runs, self._order, self._items_in(self._limit / 16)))
+
+    def close(self) -> None:
+        """Let the files go."""
+        for each in self._older:
+            each.close()
+        self._older = []
 
 
-def sort(key_fn: Callable[[Any], Any] | None = None, *, reverse: bool = False) -> Callable[[], Processor]:
+def sort(
+    key_fn: Callable[[Any], Any] | None = None,
+    *,
+    reverse: bool = False,
+    memory_limit: int | None = None,
+    folder: str | None = None,
+) -> Callable[[], Processor]:
     """Collect all items and emit them in order at the end.
 
     For one order over all processors, join this vertex to one with `local_parallelism=1` by an edge that is
     `.ordered(key_fn)`. Equal items keep the order in which the processor received them, also with `reverse`.
 
+    Items that do not fit into `memory_limit` are written to files without a name, which vanish with the processor, and
+    need to be picklable then.
+
     Args:
         key_fn: what items are compared by (None: themselves).
         reverse: descending order.
+        memory_limit: bytes that one processor's items may take in memory, estimated from samples; default: half of the
+            memory that is available when the job starts, divided by the processors of the vertex on the member.
+        folder: an existing folder for the files (default: that of `tempfile`, which heeds TMPDIR). It should lie on a
+            disk: what is written to a file system in memory saves none.
 
     Raises:
-        TypeError: when `key_fn` is neither None nor callable. Items that cannot be compared make the job fail.
+        TypeError: when an argument has the wrong type. ValueError: when `memory_limit` is less than 1. Items that
+            cannot be compared make the job fail.
 
     Example:
         >>> from shmjet.testing import verify_processor
         >>> verify_processor(sort()).inputs([3, 1, 2]).expect([1, 2, 3])
     """
-    return Supply(SortProcessor, plain(key_fn), reverse)
+    if memory_limit is not None:
+        if type(memory_limit) is not int:
+            raise TypeError(f"sort: memory_limit must be an int (bytes) or None, got {memory_limit!r}")
+        if memory_limit < 1:
+            raise ValueError(f"sort: memory_limit must be at least 1 byte, got {memory_limit}")
+    if folder is not None and not isinstance(folder, str):
+        raise TypeError(f"sort: folder must be a str or None, got {folder!r}")
+    return Supply(SortProcessor, plain(key_fn), bool(reverse), memory_limit, folder)

@@ -37,18 +37,20 @@ class Arena:
         ...     arena.memory[0] = 7
     """
 
-    def __init__(self, fd: int, size: int, mapping: mmap.mmap) -> None:
+    def __init__(self, fd: int, size: int, mapping: mmap.mmap, reserved: int) -> None:
         self._fd = fd
         self._size = size
+        self._reserved = reserved
         self._mapping: mmap.mmap | None = mapping
         self._memory: memoryview | None = memoryview(mapping)
 
     @classmethod
-    def create(cls, size: int, *, label: str) -> Arena:
+    def create(cls, size: int, *, label: str, later: int = 0) -> Arena:
         """Make an arena of zeros.
 
         Args:
-            size: bytes; rounded up to whole pages by the system.
+            size: bytes that are there at once; rounded up to whole pages by the system.
+            later: bytes behind them that get memory when somebody asks for it with `reserve`.
             label: what it is for; shows in `/proc/PID/maps` and in error messages.
 
         Raises:
@@ -58,10 +60,10 @@ class Arena:
         if size < 1:
             raise ValueError(f"arena {label!r}: size must be at least 1 byte, got {size}")
         try:
-            fd = _posix_segment(size)
+            fd = _posix_segment(size, later)
         except OSError as error:
-            fd = _anonymous_segment(size, label, error)
-        return cls._map(fd, size, label)
+            fd = _anonymous_segment(size, later, label, error)
+        return cls._map(fd, size + later, label, size)
 
     @classmethod
     def attach(cls, fd: int, size: int) -> Arena:
@@ -73,16 +75,16 @@ class Arena:
         actual = os.fstat(fd).st_size
         if actual < size:
             raise ArenaError(errno.EINVAL, f"descriptor {fd} has {actual} bytes, the arena should have {size}")
-        return cls._map(fd, size, f"fd {fd}")
+        return cls._map(fd, size, f"fd {fd}", size)
 
     @classmethod
-    def _map(cls, fd: int, size: int, label: str) -> Arena:
+    def _map(cls, fd: int, size: int, label: str, reserved: int) -> Arena:
         try:
             mapping = mmap.mmap(fd, size)
         except OSError as error:
             os.close(fd)
             raise ArenaError(error.errno, f"arena {label!r}: {size} bytes cannot be mapped: {error}") from error
-        return cls(fd, size, mapping)
+        return cls(fd, size, mapping, reserved)
 
     @property
     def fd(self) -> int:
@@ -91,8 +93,18 @@ class Arena:
 
     @property
     def size(self) -> int:
-        """Bytes asked for."""
+        """Bytes asked for, those for later included."""
         return self._size
+
+    @property
+    def reserved(self) -> int:
+        """Bytes from the start that have had memory from the beginning."""
+        return self._reserved
+
+    @property
+    def used(self) -> int:
+        """Bytes of memory that it takes now."""
+        return os.fstat(self._fd).st_blocks * 512
 
     @property
     def memory(self) -> memoryview:
@@ -126,16 +138,25 @@ class Arena:
         self.close()
 
 
-def _reserve(fd: int, size: int) -> None:
-    """Give a segment its size and its pages."""
-    available = _available_memory()
+def reserve(fd: int, offset: int, size: int) -> None:
+    """Give a part of a segment its pages.
+
+    Raises:
+        OSError: there is not that much memory.
+    """
+    available = available_memory()
     if size > available:  # reserving it would not fail but wake the OOM killer
         raise OSError(errno.ENOMEM, f"only {available} bytes of memory are available")
-    os.ftruncate(fd, size)
-    os.posix_fallocate(fd, 0, size)
+    os.posix_fallocate(fd, offset, size)
 
 
-def _posix_segment(size: int) -> int:
+def _fill(fd: int, size: int, later: int) -> None:
+    """Give a segment its size and its first pages."""
+    os.ftruncate(fd, size + later)
+    reserve(fd, 0, size)
+
+
+def _posix_segment(size: int, later: int) -> int:
     """Make a segment on /dev/shm that has no name any more; raises OSError when there is no room."""
     while True:
         name = _PREFIX + os.urandom(8).hex()
@@ -146,21 +167,21 @@ def _posix_segment(size: int) -> int:
         segment.unlink()
         fd: int = segment.fd
         try:
-            _reserve(fd, size)
+            _fill(fd, size, later)
         except OSError:
             os.close(fd)
             raise
         return fd
 
 
-def _anonymous_segment(size: int, label: str, reason: OSError) -> int:
+def _anonymous_segment(size: int, later: int, label: str, reason: OSError) -> int:
     """Make a memfd, and log that /dev/shm was no good; raises ArenaError when there is no memory either."""
     try:
         fd = os.memfd_create(f"shmjet-{label}", os.MFD_CLOEXEC)
     except OSError as error:
         raise _no_memory(size, label, reason, error) from error
     try:
-        _reserve(fd, size)
+        _fill(fd, size, later)
     except OSError as error:
         os.close(fd)
         raise _no_memory(size, label, reason, error) from error
@@ -174,7 +195,7 @@ def _anonymous_segment(size: int, label: str, reason: OSError) -> int:
     return fd
 
 
-def _available_memory() -> int:
+def available_memory() -> int:
     """Return the bytes that can still be had, by the kernel's estimate and the limit of the cgroup."""
     kilobytes = [line.split()[1] for line in _lines("/proc/meminfo") if line.startswith(("MemAvailable:", "SwapFree:"))]
     available = sum(map(int, kilobytes)) * 1024 if kilobytes else 1 << 62

@@ -29,6 +29,10 @@ CODEC_PICKLE: Final = 2
 """A pickle (protocol 5) of a list of items, with its out-of-band buffers behind it."""
 CODEC_BYTES: Final = 3
 """One bytes object as it is; only in fragments."""
+CODEC_BATCH: Final = 4
+"""A batch of columns, as `shmjet.ring.batch_frames` writes it."""
+CODEC_SLOT: Final = 5
+"""The place of a batch of columns in a slab: a `SLOT`."""
 
 FLAG_TERMINAL: Final = 1
 """Of a barrier: the job ends after it."""
@@ -41,6 +45,9 @@ FLAG_CANCEL: Final = 4
 
 FRAGMENT_HEAD: Final = struct.Struct("=Q")
 """Bytes of the whole encoded item, at the start of its first fragment."""
+
+SLOT: Final = struct.Struct("=IIQQ")
+"""Number of the slab, 0, offset in its data, bytes."""
 
 PICKLE_HEAD: Final = struct.Struct("=IIQ")
 """Of a pickled payload: number of out-of-band buffers, 0, bytes of the pickle; then a `BUFFER_SIZE` for each buffer."""

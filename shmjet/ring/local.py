@@ -10,9 +10,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from shmjet.ring.columnar import Columnar
 from shmjet.ring.marks import Barrier, Done, Mark, Watermark
 
 _MARKS = (Watermark, Barrier, Done)
+_MOST_BYTES = 8 << 20
 
 
 class LocalLane:
@@ -27,7 +29,7 @@ class LocalLane:
         (4, [1, 2, 3, 4], False)
     """
 
-    __slots__ = ("_chunks", "_queued", "on_pull", "on_push", "queue_size")
+    __slots__ = ("_bytes", "_chunks", "_queued", "on_pull", "on_push", "queue_size")
 
     is_local = True
     in_fragments = False
@@ -42,6 +44,7 @@ class LocalLane:
         """Called after items were taken out."""
         self._chunks: deque[list[Any] | Mark] = deque()
         self._queued = 0
+        self._bytes = 0
 
     @property
     def queued_items(self) -> int:
@@ -63,10 +66,24 @@ class LocalLane:
         count = min(len(items) - start, self.queue_size - self._queued)
         if count <= 0:
             return 0
+        if isinstance(items[start], Columnar):
+            count = self._admit_batches(items, start, count)
+            if count == 0:
+                return 0
         self._chunks.append(items[start : start + count])
         self._queued += count
         if self.on_push is not None:
             self.on_push()
+        return count
+
+    def _admit_batches(self, items: list[Any], start: int, most: int) -> int:
+        """Return how many of the batches at the start of a run fit; a lane holds as many bytes as a ring would."""
+        count = 0
+        while count < most and isinstance(items[start + count], Columnar):
+            if self._bytes >= _MOST_BYTES:
+                break
+            self._bytes += items[start + count].nbytes
+            count += 1
         return count
 
     def push_mark(self, mark: Mark) -> bool:
@@ -88,6 +105,8 @@ class LocalLane:
         if isinstance(chunk, _MARKS):
             return chunk
         self._queued -= len(chunk)
+        if isinstance(chunk[0], Columnar):  # then all of them are
+            self._bytes -= sum(item.nbytes for item in chunk)
         if self.on_pull is not None:
             self.on_pull()
         return chunk

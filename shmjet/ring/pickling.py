@@ -92,6 +92,24 @@ def dumps(obj: object) -> list[Buffer]:
     return Pickling().dumps(obj)
 
 
+def dumps_by_value(obj: object) -> list[Buffer]:
+    """Return `obj` as `dumps` does, for a reader that has no job in common with this process.
+
+    What has no importable name there travels by value each time, classes too. Raises whatever the last attempt raises.
+    """
+    buffers: list[memoryview] = []
+    try:
+        data = _dump_plain(obj, buffers)
+    except Exception:
+        data = None
+    if data is None:
+        buffers.clear()
+        stream = io.BytesIO()
+        cloudpickle.Pickler(stream, 5, buffer_callback=_keep_large(buffers)).dump(obj)
+        data = stream.getvalue()
+    return _parts(data, buffers)
+
+
 def loads(payload: Buffer, *, copy: bool = True) -> Any:
     """Return the object of a payload that `dumps` made.
 

@@ -6,41 +6,21 @@ the item's.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from shmjet._native import Codec, RingConsumer, RingCorruptError
 from shmjet.ring import frames
+from shmjet.ring.fragments import FragmentReader
 from shmjet.ring.marks import DONE, Barrier, Mark, Watermark
 from shmjet.ring.pickling import loads
+from shmjet.ring.slab import IncomingSlabs
+
+if TYPE_CHECKING:
+    from shmjet.ring.batch import Batch
 
 _SMALL_LIST = 256
 """Frames are joined as long as the list has fewer items than this."""
-
-
-class _Assembly:
-    """An item that comes in fragments."""
-
-    __slots__ = ("buffer", "codec", "filled")
-
-    def __init__(self, codec: int, total: int) -> None:
-        self.codec = codec
-        self.buffer = bytearray(total)
-        self.filled = 0
-
-    def add(self, piece: memoryview) -> None:
-        end = self.filled + len(piece)
-        if end > len(self.buffer):
-            raise RingCorruptError(f"fragments of {end} bytes for an item of {len(self.buffer)}")
-        self.buffer[self.filled : end] = piece
-        self.filled = end
-
-    def finish(self) -> list[Any]:
-        if self.filled != len(self.buffer):
-            raise RingCorruptError(f"the last fragment ends an item of {len(self.buffer)} bytes after {self.filled}")
-        if self.codec == frames.CODEC_BYTES:
-            return [bytes(self.buffer)]
-        items: list[Any] = loads(memoryview(self.buffer), copy=False)
-        return items
 
 
 class RingLaneReader:
@@ -49,12 +29,15 @@ class RingLaneReader:
     Args:
         consumer: the ring's reading end.
         codec: this process's codec.
+        slabs: where batches of other processes lie, or None.
     """
 
-    def __init__(self, consumer: RingConsumer, codec: Codec) -> None:
+    def __init__(self, consumer: RingConsumer, codec: Codec, slabs: IncomingSlabs | None = None) -> None:
         self.consumer = consumer
         self.codec = codec
-        self._assembly: _Assembly | None = None
+        self._fragments = FragmentReader()
+        self._slabs = slabs
+        self._decode_batch: Callable[[Any], Batch] | None = None
 
     @property
     def has_data(self) -> bool:
@@ -64,7 +47,7 @@ class RingLaneReader:
     @property
     def in_fragments(self) -> bool:
         """Whether a part of an item has been read and the rest is still to come."""
-        return self._assembly is not None
+        return self._fragments.begun
 
     @property
     def queued_items(self) -> int:
@@ -84,43 +67,60 @@ class RingLaneReader:
                 return record
             if len(record) == 3:
                 return _mark(*record)
+            if len(record) == 4:
+                return [self._in_slot(*record[:3])]
             kind, codec, flags, _, payload = record
+            items: list[Any] | None = None
+            whole: bytes | bytearray | None = None
             try:
-                if kind == frames.KIND_ITEMS and codec == frames.CODEC_PICKLE:
-                    items: list[Any] | None = loads(payload)
-                elif kind == frames.KIND_FRAGMENT:
-                    items = self._assemble(codec, flags, payload)
+                if kind == frames.KIND_FRAGMENT:
+                    complete = self._fragments.add(codec, flags, payload)
+                    if complete is not None:
+                        codec, whole = complete
+                elif kind != frames.KIND_ITEMS:
+                    raise RingCorruptError(f"no frame has kind {kind}")
+                elif codec == frames.CODEC_PICKLE:
+                    items = loads(payload)
                 else:
-                    raise RingCorruptError(f"no frame has kind {kind} and codec {codec}")
+                    whole = bytes(payload)
             finally:
                 payload.release()
                 self.consumer.release()
+            if whole is not None:
+                items = self._items(codec, whole)
             if items is not None:
                 return items
 
     def close(self) -> None:
         """Let go of the ring's memory; idempotent."""
-        self._assembly = None
+        self._fragments.clear()
         self.consumer.close()
 
-    def _assemble(self, codec: int, flags: int, payload: memoryview) -> list[Any] | None:
-        """Add a fragment; return the item, in a list, when it is complete."""
-        if flags & frames.FLAG_CANCEL:
-            self._assembly = None
-            return None
-        if flags & frames.FLAG_FIRST:
-            (total,) = frames.FRAGMENT_HEAD.unpack_from(payload)
-            self._assembly = _Assembly(codec, total)
-            with payload[frames.FRAGMENT_HEAD.size :] as rest:
-                self._assembly.add(rest)
-        elif self._assembly is None:
-            raise RingCorruptError("a fragment came without the beginning of its item")
-        else:
-            self._assembly.add(payload)
-        if not flags & frames.FLAG_LAST:
-            return None
-        assembly, self._assembly = self._assembly, None
-        return assembly.finish()
+    def _items(self, codec: int, payload: bytes | bytearray) -> list[Any]:
+        """Return what a payload holds that has been copied out of the ring already."""
+        if codec == frames.CODEC_PICKLE:
+            items: list[Any] = loads(memoryview(payload), copy=False)
+            return items
+        if codec == frames.CODEC_BYTES:
+            return [bytes(payload)]
+        if codec == frames.CODEC_BATCH:
+            return [self._decode(memoryview(payload).toreadonly())]
+        raise RingCorruptError(f"no frame has codec {codec}")
+
+    def _in_slot(self, number: int, offset: int, length: int) -> Batch:
+        """Return the batch at a place in a slab."""
+        if self._slabs is None:
+            raise RingCorruptError("a batch lies in a slab, and there is none")
+        payload = self._slabs.take(number, offset, length)
+        decode = self._decode_batch
+        return self._decode(payload) if decode is None else decode(payload)
+
+    def _decode(self, payload: Any) -> Batch:
+        if self._decode_batch is None:
+            from shmjet.ring.batch_writer import batch_codec  # only here, as it needs numpy
+
+            self._decode_batch = batch_codec().decode
+        return self._decode_batch(payload)
 
 
 def _mark(kind: int, value: int, flags: int) -> Mark:

@@ -6,14 +6,21 @@ found no room is kept until the caller offers the same items again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import is_
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from shmjet._native import Codec, RingProducer
+from shmjet._native import Codec, RingProducer, index_of_special
 from shmjet.ring import frames
+from shmjet.ring.columnar import Columnar
+from shmjet.ring.fragments import FragmentWriter
 from shmjet.ring.marks import Barrier, Mark, Watermark
 from shmjet.ring.pickling import Buffer, ItemEncodingError, Pickling
+from shmjet.ring.slab import OutgoingSlab
+
+if TYPE_CHECKING:
+    from shmjet.ring.batch import Batch
+    from shmjet.ring.batch_writer import BatchWriter
 
 _MAX_SKIPPED = 63
 """Frames that are pickled without trying columns, once columns have been refused several times."""
@@ -27,20 +34,6 @@ class _Waiting:
     parts: list[Buffer]
 
 
-@dataclass(slots=True)
-class _Partial:
-    """An item of which some fragments have been written."""
-
-    item: Any
-    codec: int
-    parts: list[memoryview]
-    total: int
-    sent: int = 0
-    part: int = 0
-    offset: int = 0
-    begun: bool = field(default=False)
-
-
 class RingLaneWriter:
     """Writes lists of items and marks into one ring.
 
@@ -52,11 +45,12 @@ class RingLaneWriter:
     Args:
         producer: the ring's writing end.
         codec: this process's codec.
+        slab: where this process puts batches, or None.
     """
 
     is_local = False
 
-    def __init__(self, producer: RingProducer, codec: Codec) -> None:
+    def __init__(self, producer: RingProducer, codec: Codec, slab: OutgoingSlab | None = None) -> None:
         self.producer = producer
         self.codec = codec
         self._pickling = Pickling()
@@ -67,7 +61,9 @@ class RingLaneWriter:
         self._next_skip = 1
         self._pickled_bytes = 64.0
         self._waiting: _Waiting | None = None
-        self._partial: _Partial | None = None
+        self._fragments = FragmentWriter(producer)
+        self._slab = slab
+        self._batches: BatchWriter | None = None
 
     @property
     def hungry(self) -> bool:
@@ -77,7 +73,7 @@ class RingLaneWriter:
     @property
     def in_fragments(self) -> bool:
         """Whether a part of an item has been written and the rest has to follow."""
-        return self._partial is not None and self._partial.begun
+        return self._fragments.begun or (self._batches is not None and self._batches.in_pieces)
 
     @property
     def queue_size(self) -> int:
@@ -91,14 +87,21 @@ class RingLaneWriter:
             ItemEncodingError: an item cannot be pickled; those before it may have been written.
         """
         position, stop = start, len(items)
-        if self._partial is not None and position < stop:
-            if self._partial.item is items[position]:
-                position += self._go_on_with_partial()
+        item = self._fragments.item
+        if item is not None and position < stop and not isinstance(items[position], Columnar):
+            if item is not items[position]:
+                if not self._fragments.cancel():
+                    return 0
+            elif self._fragments.go_on():
+                position += 1
             else:
-                self._cancel_partial()
-            if self._partial is not None:
                 return 0
         while position < stop:
+            if isinstance(items[position], Columnar):
+                if not self._push_batch(items[position]):
+                    break
+                position += 1
+                continue
             if self._skip == 0:
                 accepted = self.producer.push(self.codec, items, position, stop)
                 if accepted > 0:
@@ -119,7 +122,7 @@ class RingLaneWriter:
 
     def push_mark(self, mark: Mark) -> bool:
         """Write a mark; False when there is no room now."""
-        if self._partial is not None and not self._cancel_partial():
+        if self._fragments.item is not None and not self._fragments.cancel():
             return False
         if isinstance(mark, Watermark):
             return self.producer.push_mark(frames.KIND_WATERMARK, mark.timestamp)
@@ -130,8 +133,18 @@ class RingLaneWriter:
 
     def close(self) -> None:
         """Let go of the ring's memory; idempotent."""
-        self._waiting = self._partial = None
+        self._waiting = None
+        self._fragments.clear()
+        if self._batches is not None:
+            self._batches.close()
         self.producer.close()
+
+    def _push_batch(self, batch: Batch) -> bool:
+        if self._batches is None:
+            from shmjet.ring.batch_writer import BatchWriter  # only here, as it needs numpy
+
+            self._batches = BatchWriter(self.producer, self._slab, self._fragments)
+        return self._batches.push(batch)
 
     # -- pickled frames ------------------------------------------------------------------------------------------
 
@@ -143,6 +156,7 @@ class RingLaneWriter:
             if count <= stop - position and all(map(is_, waiting.items, items[position : position + count])):
                 return self._write_pickled(waiting)
             self._waiting = None
+        stop = _next_batch(items, position, stop)
         wanted = min(stop - position, self._frame_items)
         if self._pickled_bytes * wanted > self._max_record:
             wanted = max(1, int(self._max_record / self._pickled_bytes))
@@ -164,7 +178,7 @@ class RingLaneWriter:
                 return self._write_pickled(_Waiting(chunk, parts))
             if count == 1:
                 self._pickled_bytes = 64.0
-                return self._begin_partial(chunk[0], parts)
+                return self._push_large(chunk[0], parts)
             count = max(1, min(count // 2, int(self._max_record * count / size)))
 
     def _write_pickled(self, frame: _Waiting) -> int:
@@ -183,63 +197,15 @@ class RingLaneWriter:
                 self._pickling.dumps(item)  # the culprit raises, and is named alone
             raise
 
-    # -- fragments -----------------------------------------------------------------------------------------------
-
-    def _begin_partial(self, item: Any, parts: list[Buffer]) -> int:
-        codec = frames.CODEC_PICKLE
+    def _push_large(self, item: Any, parts: list[Buffer]) -> int:
         if type(item) is bytes:
-            codec, parts = frames.CODEC_BYTES, [item]
-        views = [memoryview(part).cast("B") for part in parts]
-        self._partial = _Partial(item, codec, views, sum(map(len, views)))
-        return self._go_on_with_partial()
+            return int(self._fragments.begin(item, frames.CODEC_BYTES, [item]))
+        return int(self._fragments.begin(item, frames.CODEC_PICKLE, parts))
 
-    def _cancel_partial(self) -> bool:
-        partial = self._partial
-        if partial is not None and partial.begun:
-            flags = frames.FLAG_CANCEL
-            if not self.producer.push_bytes(frames.KIND_FRAGMENT, partial.codec, flags, 0, ()):
-                return False
-        self._partial = None
-        return True
 
-    def _go_on_with_partial(self) -> int:
-        """Write fragments while there is room; 1 when the item is complete, else 0."""
-        partial = self._partial
-        assert partial is not None
-        piece = self._max_record // 2
-        while True:
-            buffers, size = self._cut(partial, piece)
-            head = [] if partial.begun else [frames.FRAGMENT_HEAD.pack(partial.total)]
-            is_last = partial.sent + size == partial.total
-            flags = (0 if partial.begun else frames.FLAG_FIRST) | (frames.FLAG_LAST if is_last else 0)
-            if not self.producer.push_bytes(
-                frames.KIND_FRAGMENT, partial.codec, flags, int(is_last), [*head, *buffers]
-            ):
-                return 0
-            partial.begun = True
-            partial.sent += size
-            self._advance(partial, size)
-            if is_last:
-                self._partial = None
-                return 1
-
-    @staticmethod
-    def _cut(partial: _Partial, most: int) -> tuple[list[memoryview], int]:
-        """Return views of the next `most` bytes at most, and how many they are."""
-        views, size, part, offset = [], 0, partial.part, partial.offset
-        while size < most and part < len(partial.parts):
-            view = partial.parts[part][offset : offset + most - size]
-            views.append(view)
-            size += len(view)
-            part, offset = part + 1, 0
-        return views, size
-
-    @staticmethod
-    def _advance(partial: _Partial, size: int) -> None:
-        while size:
-            rest = len(partial.parts[partial.part]) - partial.offset
-            if size < rest:
-                partial.offset += size
-                return
-            size -= rest
-            partial.part, partial.offset = partial.part + 1, 0
+def _next_batch(items: list[Any], start: int, stop: int) -> int:
+    """Return where the first batch in items[start:stop] is, or `stop`."""
+    at = index_of_special(items, start, Columnar)
+    while 0 <= at < stop and items[at] is None:  # which is special too
+        at = index_of_special(items, at + 1, Columnar)
+    return at if 0 <= at < stop else stop

@@ -82,3 +82,33 @@ def test_ctrl_c_is_status_130_and_one_line_even_when_a_thread_does_not_end(
         press_ctrl_c(child)
         _, errors = child.communicate(timeout=10)
     assert (child.returncode, errors) == (130, "shmjet: interrupted\n")
+
+
+PIPELINE = """\
+import shmjet
+from shmjet.aggregate_ops import counting
+from shmjet.pipeline import Pipeline, SinkDef, SourceDef
+from shmjet.processors import read_items, write_map
+
+p = Pipeline()
+words = p.read_from(SourceDef("words", read_items("a b a".split())))
+words.grouping_key(lambda word: word).aggregate(counting()).write_to(SinkDef("map", write_map("counts")))
+if __name__ == "__main__":
+    with shmjet.new_instance(shmjet.JetConfig(cores=1)) as jet:
+        jet.new_job(p).run(timeout=60)
+        print(sorted(jet.get_map("counts").items()))
+"""
+
+
+@pytest.mark.slow
+def test_a_script_that_builds_a_pipeline_runs_it(shmjet: Shmjet, script: Path) -> None:
+    script.write_text(PIPELINE)
+    answer = shmjet("run", script)
+    assert answer.stderr == ""
+    assert answer.stdout == "[('a', 2), ('b', 1)]\n"
+
+
+def test_the_dag_of_a_pipeline_is_drawn_like_one_made_by_hand(shmjet: Shmjet, script: Path) -> None:
+    script.write_text(PIPELINE)
+    answer = shmjet("dag", script)
+    assert '"aggregate_by_key-accumulate" -> "aggregate_by_key-combine"' in answer.stdout

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import pty
 import re
 import subprocess
 import sys
+from array import array
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -16,10 +18,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shmjet.cli.word_pieces import all_pairs, total_of
 from shmjet.cli.wordcount import Reading, Tally, most_frequent, split_line, top_lines
+from shmjet.columns.words import WordPiece
 from tests.cli.conftest import Shmjet, press_ctrl_c, started
 
 COUNTS = st.dictionaries(st.text(max_size=3), st.integers(1, 3))
+
+
+PIECES = st.lists(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), max_size=3), st.integers(1, 3)))
+
+
+def packed(counts: dict[str, int]) -> WordPiece:
+    """Counts as the native job leaves them behind."""
+    words = [word.encode() for word in counts]
+    ends = itertools.accumulate(map(len, words), initial=0)
+    return WordPiece(0, b"".join(words), array("q", ends).tobytes(), array("q", counts.values()).tobytes())
+
+
+@given(PIECES, st.integers(0, 10))
+def test_the_top_of_pieces_is_the_top_of_their_words(parts: list[dict[str, int]], top: int) -> None:
+    counts: dict[str, int] = {}
+    for part in parts:  # a word is in one piece only
+        counts.update({word: counts.pop(word, count) for word, count in part.items()})
+    pieces = [packed({word: counts.pop(word) for word in part if word in counts}) for part in parts]
+    pieces = [piece for piece in pieces if piece.counts]
+    everything = most_frequent(all_pairs(pieces), None)
+    totals = total_of(pieces, top)
+    assert totals.top == everything[:top]
+    assert (totals.words, totals.distinct) == (sum(count for _, count in everything), len(everything))
 
 
 @given(COUNTS, st.integers(0, 10))
@@ -84,9 +111,13 @@ def expected(folder: Path) -> tuple[Counter[str], int]:
     return counts, size
 
 
-def test_counts_equal_those_of_a_counter(shmjet: Shmjet, corpus: Path, tmp_path: Path) -> None:
+FORMS = pytest.mark.parametrize("form", ["--columns", "--objects"])
+
+
+@FORMS
+def test_counts_equal_those_of_a_counter(shmjet: Shmjet, corpus: Path, tmp_path: Path, form: str) -> None:
     counts, size = expected(corpus)
-    answer = shmjet("wordcount", corpus, "--json", "--top", 5, "--output", tmp_path / "words.tsv")
+    answer = shmjet("wordcount", corpus, form, "--json", "--top", 5, "--output", tmp_path / "words.tsv")
     assert (answer.returncode, answer.stderr) == (0, "")
     found = json.loads(answer.stdout)
     assert found["top"] == [list(pair) for pair in most_frequent(counts.items(), 5)]
@@ -96,10 +127,11 @@ def test_counts_equal_those_of_a_counter(shmjet: Shmjet, corpus: Path, tmp_path:
     assert [(word, int(count)) for word, count in written] == most_frequent(counts.items(), None)
 
 
+@FORMS
 def test_for_a_person_there_is_a_list_and_a_summary_and_no_progress_without_a_terminal(
-    shmjet: Shmjet, corpus: Path
+    shmjet: Shmjet, corpus: Path, form: str
 ) -> None:
-    answer = shmjet("wordcount", corpus / "plain.txt", "--top", 2, "--cores", 1)
+    answer = shmjet("wordcount", corpus / "plain.txt", form, "--top", 2, "--cores", 1)
     assert (answer.returncode, answer.stderr) == (0, "")
     lines = answer.stdout.splitlines()
     assert lines[:2] == ["1,500  the", "1,000  and"]
@@ -108,16 +140,18 @@ def test_for_a_person_there_is_a_list_and_a_summary_and_no_progress_without_a_te
     assert len(lines) == 3
 
 
-def test_globs_and_files_named_twice_count_once(shmjet: Shmjet, corpus: Path) -> None:
-    answer = shmjet("wordcount", corpus / "**/*.txt", corpus / "plain.txt", "--json", "--top", 0)
+@FORMS
+def test_globs_and_files_named_twice_count_once(shmjet: Shmjet, corpus: Path, form: str) -> None:
+    answer = shmjet("wordcount", form, corpus / "**/*.txt", corpus / "plain.txt", "--json", "--top", 0)
     found = json.loads(answer.stdout)
     counts, size = expected(corpus)
     assert (found["files"], found["bytes"], found["words"], found["top"]) == (5, size, counts.total(), [])
 
 
+@FORMS
 @pytest.mark.parametrize("name", ["empty.txt", "deeper/image.bin"])
-def test_files_without_words_are_no_error(shmjet: Shmjet, corpus: Path, name: str) -> None:
-    answer = shmjet("wordcount", corpus / name)
+def test_files_without_words_are_no_error(shmjet: Shmjet, corpus: Path, name: str, form: str) -> None:
+    answer = shmjet("wordcount", corpus / name, form)
     assert answer.returncode == 0
     assert " 0 words, 0 distinct" in answer.stdout
 
@@ -137,12 +171,18 @@ def test_an_output_that_cannot_be_written_is_wrong_usage_and_named(shmjet: Shmje
     assert answer.stderr == "shmjet: cannot write /nonexistent/words: No such file or directory\n"
 
 
-def test_on_a_terminal_there_is_a_progress_bar_that_disappears(environment: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("so many words in a line of text\n" * 600_000)
+@FORMS
+def test_on_a_terminal_there_is_a_progress_bar_that_disappears(
+    environment: dict[str, str], tmp_path: Path, form: str
+) -> None:
+    times = 600_000 if form == "--objects" else 12_000_000
+    with (tmp_path / "text").open("w") as file:
+        for _ in range(times // 60_000):
+            file.write("so many words in a line of text\n" * 60_000)
     ours, theirs = pty.openpty()
     try:
         answer = subprocess.run(
-            [sys.executable, "-m", "shmjet", "wordcount", str(tmp_path / "text"), "--top", "1"],
+            [sys.executable, "-m", "shmjet", "wordcount", str(tmp_path / "text"), "--top", "1", form],
             stdout=subprocess.PIPE,
             stderr=theirs,
             stdin=subprocess.DEVNULL,
@@ -158,7 +198,7 @@ def test_on_a_terminal_there_is_a_progress_bar_that_disappears(environment: dict
     assert "MB" in shown
     assert "words/s" in shown
     assert "busy" in shown
-    assert answer.stdout.splitlines()[0].endswith(b"600,000  a")
+    assert answer.stdout.splitlines()[0] == f"{times:,}  a".encode()
 
 
 @pytest.mark.parametrize("terminal", [False, True])
@@ -168,7 +208,9 @@ def test_ctrl_c_is_back_at_the_prompt_with_one_line(
     text = tmp_path / "long"
     text.write_text("so many words in a line of text\n" * 4_000_000)
     master, slave = pty.openpty() if terminal else os.pipe()
-    with started(environment, "wordcount", text, "--cores", 1, stdout=subprocess.DEVNULL, stderr=slave) as child:
+    with started(
+        environment, "wordcount", text, "--objects", "--cores", 1, stdout=subprocess.DEVNULL, stderr=slave
+    ) as child:
         os.close(slave)
         children = Path(f"/proc/{child.pid}/task/{child.pid}/children")
         eventually(lambda: children.read_text().split())

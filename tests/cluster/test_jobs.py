@@ -121,6 +121,39 @@ def test_callbacks_and_waiters_see_a_cancelled_execution(jet: JetInstance) -> No
     assert called.wait(10)
 
 
+def test_a_job_runs_while_its_first_call_has_not_returned(
+    jet: JetInstance, eventually: Callable[..., None], tmp_path: Path
+) -> None:
+    leave = tmp_path / "leave"
+
+    class Busy(Processor):
+        def complete(self) -> bool:
+            while not leave.exists():
+                pass
+            return True
+
+    dag = DAG()
+    dag.new_vertex("busy", Busy, 2)
+    execution = jet.new_job(dag).execute()
+    eventually(lambda: execution.status is JobStatus.RUNNING)
+    leave.touch()
+    execution.result(30)
+    assert execution.status is JobStatus.COMPLETED
+
+
+def test_a_client_remembers_the_last_executions_only(
+    jet: JetInstance, mapping: Callable[..., DAG], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shmjet.cluster.instance.KEPT_RESULTS", 2)
+    jobs = [jet.new_job(mapping(lambda x: x)) for _ in range(4)]
+    for job in jobs:
+        job.run(30)
+    assert all(job.status is JobStatus.COMPLETED for job in jobs)
+    assert all(job.metrics().vertices["map"].received_count == 100 for job in jobs)
+    assert list(jet._ended) == [job._latest.id for job in jobs[2:]]
+    assert jobs[1]._latest.id not in jet._executions
+
+
 def test_a_timeout_of_run_cancels_the_job(jet: JetInstance, eventually: Callable[..., None]) -> None:
     class Silent(Processor):
         def complete(self) -> bool:

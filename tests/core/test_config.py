@@ -155,13 +155,3 @@ def test_a_config_is_frozen_and_survives_pickling(monkeypatch):
 
 def test_the_secret_is_never_shown():
     assert repr(JetConfig(secret="hidden", cores=1)) == "JetConfig(cores=1, secret=***)"
-
-
-def test_core_numbers_give_each_worker_a_core(monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {2, 5})
-    assert JetConfig().core_numbers() == (2, 5)
-    assert JetConfig(cores=1).core_numbers() == (2,)
-    assert JetConfig(cores=3).core_numbers() == (2, 5, 2)
-    assert JetConfig(cores=[5]).core_numbers() == (5,)
-    with pytest.raises(ConfigError, match=r"names core 7, but this process may use only \[2, 5\]"):
-        JetConfig(cores=[7]).core_numbers()

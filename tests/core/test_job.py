@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from shmjet.core import ConfigError, JobConfig, JobStatus, ProcessingGuarantee
+from shmjet.core import ConfigError, JobConfig, JobStatus, PlanError, ProcessingGuarantee
 
 
 def test_defaults_are_those_of_the_documentation():
@@ -34,6 +34,7 @@ def test_defaults_are_those_of_the_documentation():
         ("split_brain_protection", "no", "must be True or False"),
         ("initial_snapshot_name", "", "non-empty text"),
         ("intermediate_partitions", 0, "must be at least 1"),
+        ("intermediate_partitions", 65536, "must be at most 65535"),
         ("intermediate_partitions", 1.5, "must be an integer"),
     ],
 )
@@ -90,3 +91,9 @@ def test_a_config_survives_pickling():
 
 def test_failed_and_completed_are_the_end():
     assert {status for status in JobStatus if status.is_terminal} == {JobStatus.FAILED, JobStatus.COMPLETED}
+
+
+def test_a_partition_count_that_is_wrong_is_wrong_as_a_setting_and_as_a_plan():
+    for error in (ConfigError, PlanError):
+        with pytest.raises(error, match=r"JobConfig\.intermediate_partitions must be at least 1, got -1"):
+            JobConfig(intermediate_partitions=-1)

@@ -17,7 +17,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from shmjet.core import default_partitioner, keys, partition_id
-from shmjet.core.keys import canonical_bytes, canonical_tagged
+from shmjet.core.keys import PartitionCount, canonical_bytes, canonical_tagged
 
 Point = namedtuple("Point", "x y")
 
@@ -239,3 +239,12 @@ def test_the_page_on_the_format_lists_every_tag():
         if name.isupper() and isinstance(value, bytes) and len(value) == 1
     }
     assert written == in_code
+
+
+def test_a_partitioner_with_a_count_of_its_own_hashes_as_the_default_one() -> None:
+    by_seven = PartitionCount(7)
+    assert [by_seven(key, 271) for key in ("a", 5, (1, "x"))] == [partition_id(key, 7) for key in ("a", 5, (1, "x"))]
+    assert all(by_seven(key, 3) == partition_id(key, 7) % 3 for key in range(50))
+    assert by_seven.__name__ == "7 partitions"
+    with pytest.raises(ValueError, match="must be at least 1, got 0"):
+        PartitionCount(0)

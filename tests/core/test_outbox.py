@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from shmjet.core import Outbox, OutboxError, Watermark
 from shmjet.core.outbox import DEFAULT_HIGH_WATER_MARK, differs
+from shmjet.ring.columnar import Columnar
 
 MARKS = (1, 3, 5)
 ordinals = st.sampled_from([-1, 0, 1, 2, (0, 2), [1], (2, 1, 0)])
@@ -229,3 +230,33 @@ def test_an_item_that_was_computed_afresh_counts_as_the_same(make):
 )
 def test_an_item_that_is_certainly_another_one_is_told_apart(refused, offered):
     assert differs(refused, offered)
+
+
+def test_a_callback_emits_no_more_batches_than_should_wait_in_memory() -> None:
+    class Heavy(Columnar):
+        nbytes = 1 << 20
+
+    outbox = Outbox([2048])
+    outbox.limit, outbox.overdue = 1, lambda: False
+    outbox.begin_callback()
+    count = 0
+    while outbox.offer(Heavy()):
+        count += 1
+    assert 8 <= count <= 64
+
+
+def test_a_list_that_is_given_is_taken_whole_where_it_fits_and_copied_where_not() -> None:
+    outbox, items = Outbox([4]), [1, 2, 3]
+    assert outbox.give(items) == 3
+    assert outbox.buckets[0] is items
+    assert outbox.give([4, 5]) == 1
+    outbox.buckets[0] = []
+    outbox.begin_callback()
+    with pytest.raises(OutboxError, match="item 5"):
+        outbox.give([6])
+    assert outbox.give([5], 0) == 1
+    with pytest.raises(TypeError, match="None is never an item"):
+        Outbox([4]).give([None])
+    twice = Outbox([2, 2])
+    assert twice.give([1, 2, 3], [0, 1]) == 2
+    assert twice.buckets == [[1, 2], [1, 2]]

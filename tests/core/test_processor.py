@@ -13,6 +13,7 @@ from shmjet.core import (
     ProcessorSupplier,
     Watermark,
     make_processors,
+    supplier_for_all,
 )
 from shmjet.core.inbox import Inbox
 from shmjet.core.processor import FactorySupplier
@@ -104,6 +105,14 @@ def test_a_meta_supplier_gives_every_member_the_same_supplier():
     assert suppliers["a"] is suppliers["b"]
     assert meta.preferred_local_parallelism == -1
     assert ProcessorMetaSupplier.of(meta) is meta
+
+
+def test_what_all_members_get_is_known_unless_a_meta_supplier_decides():
+    supplier = ProcessorSupplier.of(Processor)
+    assert supplier_for_all(Processor) is Processor
+    assert supplier_for_all(supplier) is supplier
+    assert supplier_for_all(ProcessorMetaSupplier.of(supplier)) is supplier
+    assert supplier_for_all(ProcessorMetaSupplier.force_total_parallelism_one(supplier)) is None
 
 
 def test_a_total_parallelism_of_one_has_one_real_processor():

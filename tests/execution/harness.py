@@ -6,22 +6,22 @@ Lanes within a worker are local, lanes between workers are real rings; with `for
 from __future__ import annotations
 
 import mmap
+import os
 import random
-import sys
 from collections import defaultdict
 from typing import Any
 
 import cloudpickle
 
-from shmjet._native import ring_format
 from shmjet.core import DAG, JobConfig
+from shmjet.execution.code import code_of
 from shmjet.execution.control import control_size
-from shmjet.execution.counters import ProcessorCounters
 from shmjet.execution.deployment import Deployment
-from shmjet.execution.layout import ArenaLayout, lay_out
+from shmjet.execution.formatting import format_arena
+from shmjet.execution.layout import ArenaLayout, lay_out, slab_size
 from shmjet.execution.messages import Adopt, Deploy, JobPlan
 from shmjet.execution.plan import describe, make_plan
-from shmjet.execution.shared_memory import SharedMemory, take_state
+from shmjet.execution.shared_memory import SharedMemory
 from shmjet.execution.tasklet import ProcessorTasklet, State
 from shmjet.ring.marks import Barrier
 
@@ -49,7 +49,7 @@ class LocalRun:
         barriers: float = 0,
     ) -> None:
         self.plan: JobPlan = make_plan(
-            describe(dag),
+            shape := describe(dag),
             worker_count=workers,
             non_cooperative=set(),
             ring_memory=64 << 20,
@@ -58,23 +58,23 @@ class LocalRun:
             stealing=stealing > 0,
         )
         self.layout: ArenaLayout = lay_out(self.plan)
-        self.arena = memoryview(mmap.mmap(-1, self.layout.size))
-        control = memoryview(mmap.mmap(-1, control_size(workers)))
-        for (v, _), at in self.layout.counters.items():
-            vertex = self.plan.vertices[v]
-            ProcessorCounters(self.arena, at, vertex.inbound, vertex.outbound).reset()
-        for (v, p), at in self.layout.owners.items():
-            self.arena[at : at + 4] = self.plan.vertices[v].endpoints[p].to_bytes(4, sys.byteorder)
-        for key, at in self.layout.rings.items():
-            ring_format(self.arena, at, self.layout.capacities[key], self.plan.edges[key[0]].queue_size)
-        data, config = cloudpickle.dumps(dag), cloudpickle.dumps(JobConfig())
+        reserved = -(-self.layout.size // mmap.PAGESIZE) * mmap.PAGESIZE
+        size = reserved + slab_size(self.plan) * (self.plan.worker_count + self.plan.carrier_count)
+        fd = os.memfd_create("shmjet-test")
+        os.ftruncate(fd, size)
+        self.arena = memoryview(mmap.mmap(fd, size))
+        self._fd = fd
+        self.control = memoryview(mmap.mmap(-1, control_size(workers)))
+        format_arena(self.plan, self.layout, self.arena)
+        data, config = cloudpickle.dumps(code_of(dag, shape)), cloudpickle.dumps(JobConfig())
         self.grid = MemoryGrid()
         self.deployments = []
         for worker in range(workers):
-            message = Deploy(1, "job", None, data, self.plan, 1, self.layout.size, True, config, {}, {}, [])
+            message = Deploy(1, "job", None, data, self.plan, 1, size, reserved, True, config, {}, {}, [])
             deployment = Deployment(message, worker, lambda: self.grid)
-            shared = SharedMemory(control)
+            shared = SharedMemory(self.control)
             shared._mapped[1] = self.arena
+            shared._fds[1] = fd
             deployment.create(shared, ())
             deployment.init()
             self.deployments.append(deployment)
@@ -89,6 +89,12 @@ class LocalRun:
 
     def run(self, most_rounds: int = 100_000) -> LocalRun:
         """Call all tasklets in turn until they are done; fails when a round moves nothing for long."""
+        try:
+            return self._run(most_rounds)
+        finally:
+            os.close(self._fd)
+
+    def _run(self, most_rounds: int) -> LocalRun:
         idle = 0
         while tasklets := [t for deployment in self.deployments for t in deployment.tasklets if not t.done]:
             self.rounds += 1
@@ -133,8 +139,8 @@ class LocalRun:
             self.refusals += 1
             return
         message, fds = handed
-        adopt = Adopt(1, message.vertex, message.processor, message.state, message.size)
-        thief.adopt(adopt, take_state(adopt.state, adopt.size, fds))
+        adopt = Adopt(1, message.vertex, message.processor, message.state, message.size, message.tables)
+        thief.adopt(adopt, fds)
         self.steals += 1
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from shmjet._native import DOORBELL_SIZE
 from shmjet.execution import control, counters
 from shmjet.execution.layout import CANCELLED_OFFSET, COUNTERS, HEADER_SIZE, MAX_RING, MIN_RING
+from shmjet.execution.readiness import PREPARING, READY, STARTED
 
 FORMATS = Path(__file__).parents[2] / "docs" / "formats"
 
@@ -31,6 +32,7 @@ def test_the_page_of_the_control_segment_has_its_offsets() -> None:
         (control.ROUNDS, "rounds"),
         (control.SLEEPS, "sleeps"),
         (control.CURRENT_EXECUTION, "the execution"),
+        (control.SLAB_BYTES, "put into slabs"),
     ]:
         assert text in table[str(DOORBELL_SIZE + 8 * word)]
 
@@ -40,6 +42,8 @@ def test_the_page_of_the_arena_has_its_offsets() -> None:
     assert str(HEADER_SIZE) in table
     assert f"header; byte {CANCELLED_OFFSET} is 1" in (FORMATS / "arena.md").read_text()
     assert f"{control.BLOCK_SIZE} per carrier" in (FORMATS / "arena.md").read_text()
+    states = f"{PREPARING}: its processors are not initialised, {READY}: they are, {STARTED}: it has started"
+    assert states in (FORMATS / "arena.md").read_text()
     assert (MIN_RING, MAX_RING) == (4 << 10, 1 << 20)
     for word, text in [
         (counters.SLOW_CALLS, "more than 5 ms"),
@@ -51,6 +55,7 @@ def test_the_page_of_the_arena_has_its_offsets() -> None:
         (counters.COALESCED_WATERMARK, "coalesced"),
         (counters.LAST_FORWARDED_WATERMARK, "dealt with"),
         (counters.STATE, "state"),
+        (counters.BLOCKED, "had to wait"),
     ]:
         assert text in table[str(word)]
     assert f"{COUNTERS} + 2 i" in table

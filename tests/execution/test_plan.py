@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from shmjet._native import RING_HEADER
-from shmjet.core import DAG, DagError, Processor, ProcessorMetaSupplier, between, from_
+from shmjet.core import DAG, DagError, Processor, ProcessorMetaSupplier, ProcessorSupplier, between, from_
 from shmjet.execution.layout import MAX_RING, MIN_RING, lane_pairs, lay_out, ring_capacity
 from shmjet.execution.messages import JobPlan
 from shmjet.execution.plan import cooperative_of, describe, effective_parallelism, make_plan
@@ -97,6 +97,19 @@ def test_a_suppliers_manners_are_read_without_making_a_processor() -> None:
     assert cooperative_of(Blocking) is False
     assert cooperative_of(Depends) is None
     assert cooperative_of(lambda: Blocking()) is None
+
+
+def test_only_meta_suppliers_that_decide_something_are_asked() -> None:
+    class Deciding(ProcessorMetaSupplier):
+        """Gives what it likes."""
+
+    dag = DAG()
+    dag.new_vertex("plain", Processor)
+    dag.new_vertex("same", ProcessorMetaSupplier.of(Processor))
+    dag.new_vertex("one", ProcessorMetaSupplier.prefer_local_parallelism_one(ProcessorSupplier.of(Processor)))
+    dag.new_vertex("single", ProcessorMetaSupplier.force_total_parallelism_one(Processor))
+    dag.new_vertex("deciding", Deciding())
+    assert [v.has_meta for v in describe(dag).vertices] == [False, False, False, True, True]
 
 
 def test_an_invalid_dag_has_no_shape() -> None:

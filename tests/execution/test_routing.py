@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 import pytest
 
 from shmjet.core import DAG, Edge, EdgeConfig, between, partition_id
+from shmjet.core.keys import PartitionCount
 from tests.execution.harness import LocalRun
 from tests.execution.vertices import Collect, Emit
 
@@ -27,6 +28,10 @@ def received(up: int, down: int, route: str, force_rings: bool, queue_size: int 
         edge.partitioned(lambda item: item[1])
     elif route == "custom":
         edge.partitioned(lambda item: item[1], lambda key, count: key % count)
+    elif route == "counted":
+        edge.partitioned(lambda item: item[1], PartitionCount(1000))
+    elif route == "spread":
+        edge.distributed()
     elif route != "unicast":
         getattr(edge, route)()
     dag.edge(edge)
@@ -36,7 +41,9 @@ def received(up: int, down: int, route: str, force_rings: bool, queue_size: int 
 @pytest.mark.parametrize("force_rings", [False, True], ids=["lanes", "rings"])
 @pytest.mark.parametrize("down", PARALLELISMS)
 @pytest.mark.parametrize("up", PARALLELISMS)
-@pytest.mark.parametrize("route", ["unicast", "isolated", "partitioned", "custom", "broadcast", "all_to_one", "fanout"])
+@pytest.mark.parametrize(
+    "route", ["unicast", "isolated", "partitioned", "custom", "broadcast", "all_to_one", "fanout", "counted", "spread"]
+)
 def test_every_item_reaches_the_consumers_that_its_routing_names(
     route: str, up: int, down: int, force_rings: bool
 ) -> None:
@@ -50,13 +57,15 @@ def test_every_item_reaches_the_consumers_that_its_routing_names(
     assert all(lane == sorted(lane) for lane in by_lane.values()), "a lane was reordered"
     consumers_of = defaultdict(set)
     for consumer, _, (producer, number) in out:
-        consumers_of[number if route in ("partitioned", "custom") else producer].add(consumer)
+        consumers_of[number if route in ("partitioned", "custom", "counted") else producer].add(consumer)
     if route == "all_to_one":
         assert len(set().union(*consumers_of.values())) == 1
     elif route == "partitioned":
         assert all(found == {partition_id(number, 271) % down} for number, found in consumers_of.items())
     elif route == "custom":
         assert all(found == {number % 271 % down} for number, found in consumers_of.items())
+    elif route == "counted":
+        assert all(found == {partition_id(number, 1000) % down} for number, found in consumers_of.items())
     elif route == "isolated":
         for producer, found in consumers_of.items():
             assert all(consumer % up == producer % down for consumer in found)
@@ -65,6 +74,13 @@ def test_every_item_reaches_the_consumers_that_its_routing_names(
 def test_unicast_stays_on_the_worker_while_its_lane_has_room() -> None:
     out = received(3, 3, "unicast", False, queue_size=2048)
     assert all(consumer == producer for consumer, _, (producer, _) in out)
+
+
+def test_a_unicast_edge_that_reaches_other_members_deals_to_all_alike() -> None:
+    counts = Counter(consumer for consumer, _, _ in received(3, 3, "spread", False, queue_size=2048))
+    assert len(counts) == 3
+    by_consumer = Counter((consumer, producer) for consumer, _, (producer, _) in received(3, 3, "spread", False))
+    assert len(by_consumer) == 9
 
 
 def test_one_source_feeds_all_workers() -> None:

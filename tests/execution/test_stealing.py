@@ -6,10 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 from shmjet import processors
+from shmjet.columns import count, sum_
 from shmjet.core import DAG, AbstractProcessor, EdgeConfig, Processor, Watermark, between, from_
+from shmjet.ring.batch import Batch
 from tests.execution.harness import LocalRun
 from tests.execution.vertices import Collect, Emit, Pass
 
@@ -183,3 +186,26 @@ def test_isolated_pairs_sources_and_sinks_stay() -> None:
     dag.edge(between(source, middle).isolated()).edge(between(middle, dag.new_vertex("sink", Collect, 3)))
     run = LocalRun(dag, 3, seed=1, stealing=0.3).run()
     assert run.steals == 0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_native_tables_of_megabytes_move_by_their_descriptors(seed: int) -> None:
+    keys = 100_000
+    dag = DAG()
+
+    def batches(index: int, total: int) -> Iterator[Any]:
+        for start in range(0, keys, 1000):
+            yield Batch({"k": np.arange(start, start + 1000), "v": np.full(1000, index)})
+
+    source = dag.new_vertex("source", lambda: Emit(batches), 3)
+    grouping = processors.group_by("k").agg(n=count(), total=sum_("v"))
+    group = dag.new_vertex("group", grouping, 4)
+    sink = dag.new_vertex("sink", Collect, 1)
+    narrow = EdgeConfig(queue_size=1, high_water_mark=1)
+    dag.edge(between(source, group).partitioned(grouping.key).configure(narrow)).edge(between(group, sink))
+    run = LocalRun(dag, 3, seed=seed, stealing=0.5).run()
+    found = Batch.concat(item for _, _, item in run.grid.get_list("out"))
+    assert sorted(found["k"].tolist()) == list(range(keys))
+    assert set(found["n"].tolist()) == {3}
+    assert set(found["total"].tolist()) == {0 + 1 + 2}
+    assert run.steals > 0

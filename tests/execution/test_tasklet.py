@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from shmjet.core import DAG, AbstractProcessor, OutboxError, Processor, Watermark, between
+from shmjet.execution.collect import Reading
 from shmjet.execution.pacing import TARGET_NS, AdaptiveLimit
 from shmjet.execution.tasklet import State
 from tests.execution.harness import LocalRun
@@ -155,16 +156,17 @@ def test_counters_say_what_went_through() -> None:
     middle = dag.new_vertex("middle", Pass, 2)
     dag.edge(between(source, middle)).edge(between(middle, dag.new_vertex("sink", Collect, 1)).broadcast())
     run = LocalRun(dag, 2).run()
-    from shmjet.execution.collect import edge_metrics, vertex_metrics
-
-    vertices = vertex_metrics(run.plan, run.layout, run.arena)
+    metrics = Reading.take(run.plan, run.layout, run.arena, run.control, (0, None)).metrics(1.0, 2.0)
+    vertices = metrics.vertices
     assert vertices["middle"].received_count == 2000
     assert vertices["sink"].received_count == 2000
     assert [p.coalesced_wm for p in vertices["sink"].processors] == [7]
     assert [p.top_observed_wm for p in vertices["middle"].processors] == [7, 7]
     assert all(p.calls > 0 and p.busy_ns > 0 for p in vertices["middle"].processors)
-    assert [(e.source, e.received_count, e.queues_size) for e in edge_metrics(run.plan, run.layout, run.arena)] == [
+    assert [(e.source, e.received_count, e.queues_size) for e in metrics.edges] == [
         ("source", 2000, 0),
         ("middle", 2000, 0),
     ]
+    assert [(w.index, w.core) for w in metrics.workers] == [(0, 0), (1, None)]
+    assert (metrics.execution_start_time, metrics.execution_completion_time) == (1.0, 2.0)
     assert all(t.state is State.END for d in run.deployments for t in d.tasklets)

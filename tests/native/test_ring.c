@@ -10,6 +10,7 @@
 
 #include "doorbell.h"
 #include "hash.h"
+#include "light.h"
 #include "ring.h"
 
 #define CHECK(condition)                                                                                                     \
@@ -27,7 +28,7 @@ typedef struct {
     ring_producer_t producer;
     ring_consumer_t consumer;
     doorbell_t *producer_bell, *consumer_bell;
-    uint64_t records;
+    uint64_t records, published_lightly;
 } pipe_t;
 
 static void pipe_open(pipe_t *pipe, uint64_t capacity, uint64_t queue_size) {
@@ -170,7 +171,8 @@ static void *produce(void *argument) {
             else
                 CHECK(bell_sleep(pipe->producer_bell, seen, 10000000000) != ETIMEDOUT); /* a lost wake-up */
         }
-        if (pipe->consumer_bell) bell_signal(pipe->consumer_bell);
+        if (pipe->consumer_bell) light_learn(&pipe->producer, length_of(n), bell_signal(pipe->consumer_bell));
+        pipe->published_lightly += pipe->producer.light;
     }
     return NULL;
 }
@@ -184,6 +186,7 @@ static void *consume(void *argument) {
                 continue;
             }
             uint32_t seen = bell_prepare(pipe->consumer_bell);
+            if (ring_is_light(&pipe->consumer)) light_fence(0);
             if (ring_has_data(&pipe->consumer))
                 bell_stay(pipe->consumer_bell);
             else
@@ -202,13 +205,117 @@ static void two_threads(uint64_t records, uint64_t capacity, int with_bells) {
     memset(bells, 0, sizeof bells);
     pipe_open(&pipe, capacity, 1000000);
     pipe.records = records;
+    pipe.published_lightly = 0;
     if (with_bells) {
         pipe.producer_bell = &bells[0];
         pipe.consumer_bell = &bells[1];
     }
     CHECK(pthread_create(&writer, NULL, produce, &pipe) == 0 && pthread_create(&reader, NULL, consume, &pipe) == 0);
     CHECK(pthread_join(writer, NULL) == 0 && pthread_join(reader, NULL) == 0);
+    CHECK(with_bells || pipe.published_lightly == 0);
     pipe_close(&pipe);
+}
+
+/* Puts a record where the reader's bell says whether it sleeps, and reads it. */
+static void exchange(pipe_t *pipe, uint32_t length) {
+    CHECK(put(&pipe->producer, 7, length, 1));
+    light_learn(&pipe->producer, length, bell_signal(pipe->consumer_bell));
+    CHECK(get(&pipe->consumer, 7, length));
+    ring_release(&pipe->consumer);
+}
+
+static void small_records_to_a_reader_awake_need_no_fence(void) {
+    static _Alignas(128) doorbell_t bell;
+    pipe_t pipe;
+    memset(&bell, 0, sizeof bell);
+    int possible = light_membarrier(MEMBARRIER_REGISTER) == 0;
+    pipe_open(&pipe, 65536, 1000000);
+    pipe.consumer_bell = &bell;
+    for (uint32_t n = 0; n < 2 * LIGHT_AFTER; n++) exchange(&pipe, LIGHT_RECORD + 1);
+    CHECK(!pipe.producer.light && !ring_is_light(&pipe.consumer)); /* large ones do not count */
+    for (uint32_t n = 1; n < LIGHT_AFTER; n++) exchange(&pipe, LIGHT_RECORD);
+    CHECK(!pipe.producer.light);
+    exchange(&pipe, LIGHT_RECORD);
+    CHECK((int)pipe.producer.light == possible && ring_is_light(&pipe.consumer) == possible);
+    exchange(&pipe, LIGHT_RECORD + 1);
+    CHECK((int)pipe.producer.light == possible);
+    bell_prepare(&bell); /* asleep: it has to begin anew */
+    exchange(&pipe, 1);
+    CHECK(!pipe.producer.light && !ring_is_light(&pipe.consumer) && !bell.sleeping);
+    for (uint32_t n = 1; n < LIGHT_AFTER; n++) exchange(&pipe, 1);
+    CHECK(!pipe.producer.light);
+    exchange(&pipe, 1);
+    CHECK((int)pipe.producer.light == possible);
+    ring_producer_t successor; /* after a move, or a death */
+    CHECK(ring_open_producer(&successor, pipe.memory, RING_HEADER_SIZE + 65536) == RING_OK);
+    CHECK(!successor.light && !ring_is_light(&pipe.consumer));
+    pipe.producer = successor;
+    pipe.producer.awake = LIGHT_NEVER; /* as where membarrier is missing */
+    for (uint32_t n = 0; n < 2 * LIGHT_AFTER; n++) exchange(&pipe, 1);
+    CHECK(!pipe.producer.light);
+    CHECK(light_fence(1000) == 1000 && light_fence(10000000000) == (possible ? 10000000000 : UNFENCED_NS));
+    pipe_close(&pipe);
+}
+
+typedef struct {
+    doorbell_t bell;
+    _Atomic uint64_t published, seen, finished;
+    uint64_t count;
+} bell_test_t;
+
+static void *ring_all_the_time(void *argument) {
+    bell_test_t *test = argument;
+    while (!atomic_load(&test->finished)) {
+        bell_ring(&test->bell);
+        for (int i = 0; i < 20; i++) spin_pause();
+    }
+    return NULL;
+}
+
+static void *sleep_for_each(void *argument) {
+    bell_test_t *test = argument;
+    for (uint64_t n = 1; n <= test->count; n++) {
+        while (atomic_load(&test->published) < n) {
+            uint32_t word = bell_prepare(&test->bell);
+            if (atomic_load(&test->published) >= n)
+                bell_stay(&test->bell);
+            else
+                CHECK(bell_sleep(&test->bell, word, 10000000000) != ETIMEDOUT); /* a lost wake-up */
+        }
+        atomic_store(&test->seen, n);
+    }
+    return NULL;
+}
+
+static void whoever_clears_sleeping_changes_the_word_after_it(void) {
+    static _Alignas(128) doorbell_t bell;
+    uint32_t seen;
+    bell_ring(&bell);
+    CHECK(bell.word == 1);
+    seen = bell_prepare(&bell);
+    bell_signal(&bell);
+    CHECK(bell.word == seen + 1 && !bell.sleeping);
+    seen = bell_prepare(&bell);
+    bell_ring(&bell);
+    CHECK(bell.word == seen + 2 && !bell.sleeping); /* before the look at `sleeping`, and after clearing it */
+    CHECK(bell_sleep(&bell, seen + 1, 10000000000) == EAGAIN);
+}
+
+/* A bare ring, which may come between the sleeper's look and its sleep, must not swallow the wake-up of a publication. */
+static void a_ring_never_takes_the_place_of_a_signal(uint64_t count) {
+    static _Alignas(128) bell_test_t test;
+    pthread_t sleeper, ringer;
+    memset(&test, 0, sizeof test);
+    test.count = count;
+    CHECK(pthread_create(&sleeper, NULL, sleep_for_each, &test) == 0);
+    CHECK(pthread_create(&ringer, NULL, ring_all_the_time, &test) == 0);
+    for (uint64_t n = 1; n <= count; n++) {
+        atomic_store(&test.published, n);
+        bell_signal(&test.bell);
+        while (atomic_load(&test.seen) < n) spin_pause();
+    }
+    atomic_store(&test.finished, 1);
+    CHECK(pthread_join(sleeper, NULL) == 0 && pthread_join(ringer, NULL) == 0);
 }
 
 int main(int count, char **arguments) {
@@ -218,11 +325,14 @@ int main(int count, char **arguments) {
     an_unpublished_record_is_never_seen();
     a_wake_mark_is_answered_once();
     damaged_words_are_noticed();
+    whoever_clears_sleeping_changes_the_word_after_it();
+    small_records_to_a_reader_awake_need_no_fence();
     CHECK(murmur3_32("hello", 5, 0) == 0x248bfa47u && murmur3_32("", 0, 0) == 0);
     do {
         two_threads(20000, 4096, 0);
         two_threads(20000, 4096, 1);
         two_threads(20000, 65536, 1);
+        a_ring_never_takes_the_place_of_a_signal(20000);
     } while (monotonic_ns() < end);
     puts("ok");
     return 0;

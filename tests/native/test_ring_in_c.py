@@ -1,4 +1,4 @@
-"""Compiles and runs the tests of `ring.h` and `doorbell.h` that are written in C, also under the address sanitizer."""
+"""Compiles and runs the tests of `ring.h`, `doorbell.h` and `slab.h` that are written in C, also under sanitizers."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(COMPILER is None, reason="no C compiler")]
 
 
-def run(folder: Path, *options: str, seconds: int = 0) -> subprocess.CompletedProcess[str]:
-    program = folder / "test_ring"
+def run(folder: Path, name: str, *options: str, seconds: int = 0) -> subprocess.CompletedProcess[str]:
+    program = folder / name
     command = [str(COMPILER), "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{NATIVE}", *options]
-    subprocess.run([*command, "-o", str(program), str(HERE / "test_ring.c"), "-pthread"], check=True)
+    subprocess.run([*command, "-o", str(program), str(HERE / f"{name}.c"), "-pthread"], check=True)
     return subprocess.run([str(program), str(seconds)], capture_output=True, text=True, timeout=120)
 
 
-def test_the_ring_keeps_its_promises_between_threads(tmp_path: Path) -> None:
-    done = run(tmp_path, "-O2", seconds=2)
+@pytest.mark.parametrize("name", ["test_ring", "test_slab"])
+def test_promises_are_kept_between_threads(tmp_path: Path, name: str) -> None:
+    done = run(tmp_path, name, "-O2", seconds=2)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
 
 
+@pytest.mark.parametrize("name", ["test_ring", "test_slab"])
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
-def test_the_ring_is_clean_under_sanitizers(tmp_path: Path, sanitizer: str) -> None:
+def test_they_are_clean_under_sanitizers(tmp_path: Path, sanitizer: str, name: str) -> None:
     probe = tmp_path / "probe.c"
     probe.write_text("int main(void) { return 0; }\n")
     built = subprocess.run(
@@ -36,5 +38,5 @@ def test_the_ring_is_clean_under_sanitizers(tmp_path: Path, sanitizer: str) -> N
     )
     if built.returncode or subprocess.run([str(tmp_path / "probe")], capture_output=True).returncode:
         pytest.skip(f"no {sanitizer} sanitizer on this machine")
-    done = run(tmp_path, "-O1", "-g", "-Wno-tsan", f"-fsanitize={sanitizer}")
+    done = run(tmp_path, name, "-O1", "-g", "-Wno-tsan", f"-fsanitize={sanitizer}")
     assert (done.returncode, done.stderr) == (0, "")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -14,7 +17,8 @@ from shmjet._native import Tally
 KEYS = st.one_of(
     st.text(max_size=3),
     st.integers(-5, 5),
-    st.sampled_from([1.0, True, False, None, 2**70, -0.0, b"a", (1, "a"), (1.0, "a")]),
+    st.sampled_from([1.0, True, False, None, 2**70, -0.0, b"a", (1, "a"), (1.0, "a"), Decimal(2), Fraction(-3)]),
+    st.sampled_from([2**61 - 1, 2**61 - 2, -(2**61), 2**63 - 1, -(2**63), 2**63, float(2**62), 2**62, -1, -2]),
 )
 
 
@@ -75,7 +79,7 @@ def test_a_key_that_uses_its_own_table_is_refused() -> None:
             tally.add(["b"])
             return 1
 
-    with pytest.raises(RuntimeError, match="its own keys"):
+    with pytest.raises(RuntimeError, match="a Tally was used by the __hash__"):
         tally.add(["a", Nosy()])
     tally.add(["a"])
     assert contents(tally) == {"a": 2}
@@ -94,3 +98,41 @@ def test_keys_are_kept_alive_and_let_go(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(tally) == 2
     del tally
     assert gone == ["gone", "gone"]
+
+
+@given(st.lists(st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-3, 3)), max_size=100))
+def test_ints_of_64_bits_meet_what_equals_them(numbers: list[int]) -> None:
+    tally = Tally()
+    tally.add(numbers)
+    tally.add([Fraction(number) for number in numbers])
+    counter = Counter(numbers)
+    assert contents(tally) == {number: 2 * count for number, count in counter.items()}
+    assert all(type(number) is int for number in contents(tally))
+    again = Tally()
+    again.add([Fraction(number) for number in numbers])
+    again.add(numbers)
+    assert contents(again) == contents(tally)
+
+
+def test_an_error_of_a_key_or_of_the_iterator_leaves_what_came_before() -> None:
+    def keys() -> Iterator[Any]:
+        yield from [1, 2, 1]
+        raise LookupError("no more")
+
+    class Rude:
+        def __hash__(self) -> int:
+            return 1
+
+        def __eq__(self, other: object) -> bool:
+            raise ArithmeticError("rude")
+
+    tally = Tally()
+    with pytest.raises(LookupError, match="no more"):
+        tally.add(keys())
+    assert contents(tally) == {1: 2, 2: 1}
+    with pytest.raises(ArithmeticError, match="rude"):
+        tally.add([2, Rude(), 2])
+    with pytest.raises(ArithmeticError, match="rude"):
+        tally.get(Rude())
+    assert contents(tally) == {1: 2, 2: 2}
+    assert tally.get("x", "absent") == "absent"

@@ -1,5 +1,13 @@
 from __future__ import annotations
 
+import errno
+import os
+import random
+import sys
+import threading
+import tracemalloc
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +16,8 @@ from hypothesis import strategies as st
 
 from shmjet import processors
 from shmjet.core.errors import ProcessorError
-from shmjet.processors import sorting
+from shmjet.processors import sorted_runs, sorting
+from shmjet.processors.footprint import footprint
 from shmjet.testing import verify_processor
 
 from .driving import Driver, processors_of
@@ -78,8 +87,167 @@ def test_sort_gives_what_sorted_gives_and_is_stable(
     assert driver.complete() == sorted(everything, key=key, reverse=reverse)
 
 
+@given(
+    batches=batches,
+    reverse=st.booleans(),
+    by_first=st.booleans(),
+    limit=st.sampled_from([1, 300, 3000, 20_000]),
+    fan_in=st.sampled_from([2, 3, 64]),
+    plain=st.booleans(),
+)
+def test_sort_beyond_its_memory_gives_what_sorted_gives_and_is_stable(
+    batches: list[list[tuple[int, int]]], reverse: bool, by_first: bool, limit: int, fan_in: int, plain: bool
+) -> None:
+    key: Any = (lambda pair: pair[0]) if by_first else None
+    items: list[list[Any]] = batches if plain else [[Pair(pair) for pair in batch] for batch in batches]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sorting, "FAN_IN", fan_in)
+        driver = Driver(processors_of(processors.sort(key, reverse=reverse, memory_limit=limit))[0], room=5)
+        for batch in items:
+            driver.feed(batch)
+        everything = [pair for batch in items for pair in batch]
+        assert driver.complete() == sorted(everything, key=key, reverse=reverse)
+
+
+numbers = st.one_of(
+    st.lists(st.integers(-(2**63), 2**63 - 1)),
+    st.lists(st.integers(0, 3)),
+    st.lists(st.floats(allow_nan=False)),
+    st.lists(st.one_of(st.integers(), st.floats(allow_nan=False))),
+)
+
+
+@given(batches=st.lists(numbers, max_size=6), reverse=st.booleans(), key=st.sampled_from([None, abs, float]))
+def test_numbers_are_sorted_as_sorted_sorts_them(batches: list[list[Any]], reverse: bool, key: Any) -> None:
+    for limit in (None, 500):
+        driver = Driver(processors_of(processors.sort(key, reverse=reverse, memory_limit=limit))[0])
+        everything = [number for batch in batches for number in batch]
+        try:
+            expected = sorted(everything, key=key, reverse=reverse)
+        except OverflowError:
+            return
+        for batch in batches:
+            if batch:
+                driver.feed(batch)
+        assert list(map(repr, driver.complete())) == list(map(repr, expected))
+
+
+def test_no_key_is_asked_for_twice_when_a_list_is_sorted() -> None:
+    for wanted in ([3, 1, 2], ["b", "a"], [1, "a"], [2**70, 1]):
+        asked: list[Any] = []
+
+        def key(item: Any, asked: list[Any] = asked) -> Any:
+            asked.append(item)
+            return str(item)
+
+        items = list(wanted)
+        assert sorted_runs.Order(key, False).sort(items) == sorted(wanted, key=str)
+        assert len(asked) == len(wanted)
+
+
+class Pair(tuple[int, int]):
+    """Not a tuple for the codec of columns: it has to be pickled."""
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_files_are_unnamed_and_closed_whatever_happens(tmp_path: Path) -> None:
+    before = open_files()
+    for fails in (False, True):
+        driver = Driver(processors_of(processors.sort(memory_limit=10_000, folder=str(tmp_path)))[0])
+        for start in range(0, 2000, 50):
+            driver.feed(range(start, start + 50))
+        assert open_files() > before
+        assert list(tmp_path.iterdir()) == []
+        if fails:
+            driver.processor.close()
+            driver.processor.close()
+        else:
+            assert driver.complete() == list(range(2000))
+        assert open_files() == before
+
+
+def test_memory_holds_no_more_items_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sorting, "LONGEST_RUN", 1 << 16)
+    monkeypatch.setattr(sorting, "SLICE", 8192)
+    rng = random.Random(1)
+    limit = 2 << 20
+    driver = Driver(processors_of(processors.sort(memory_limit=limit))[0])
+    items = [rng.random() for _ in range(300_000)]  # of 32 bytes each: nearly five times as much
+    batches = [items[at : at + 1000] for at in range(0, len(items), 1000)]
+    del items
+    total = sum(map(len, batches))
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for batch in batches:
+            driver.feed([value + 0.0 for value in batch])
+        assert tracemalloc.get_traced_memory()[1] - before < 1.5 * limit
+    finally:
+        tracemalloc.stop()
+    output = driver.complete()
+    assert len(output) == total
+    assert all(a <= b for a, b in pairwise(output))
+
+
+def test_equal_items_come_in_slices_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    order = sorted_runs.Order(None, False)
+    runs: list[sorted_runs.Run] = [sorted_runs.MemoryRun([5] * 1000) for _ in range(4)]
+    assert max(map(len, sorted_runs.merge(runs, order, 100))) <= 200
+
+
+def test_a_folder_without_room_is_named_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(fd: int, data: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match=r"sort could not make a file in '/not/there'.*set TMPDIR"):
+        Driver(processors_of(processors.sort(memory_limit=1, folder="/not/there"))[0]).feed([2, 1])
+    driver = Driver(processors_of(processors.sort(memory_limit=1, folder=str(tmp_path)))[0])
+    driver.feed([2, 1])
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OSError, match=r"sort could not write in .*No space left on device; set TMPDIR .* memory_limit"):
+        driver.feed([3])
+    driver.processor.close()
+
+
+def test_items_that_go_to_a_file_must_be_picklable() -> None:
+    driver = Driver(processors_of(processors.sort(id, memory_limit=1))[0])
+    driver.feed([threading.Lock()])
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        driver.feed([threading.Lock()])
+    driver.processor.close()
+
+
+def test_the_memory_limit_is_checked() -> None:
+    with pytest.raises(ValueError, match="at least 1 byte, got 0"):
+        processors.sort(memory_limit=0)
+    with pytest.raises(TypeError, match=r"an int \(bytes\) or None, got '1G'"):
+        processors.sort(memory_limit="1G")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="folder must be a str or None"):
+        processors.sort(folder=5)  # type: ignore[arg-type]
+
+
+def test_footprints_are_near_the_truth() -> None:
+    assert footprint([]) == 0
+    assert footprint(list(range(1000))) == pytest.approx(36 * 1000, rel=0.1)
+    words = [str(n) * 10 for n in range(1000)]
+    assert footprint(words) == pytest.approx(sum(map(sys.getsizeof, words)) + 8000, rel=0.2)
+    pairs = [(1.5, "abc") for _ in range(1000)]
+    one = sys.getsizeof(pairs[0]) + sys.getsizeof(1.5) + sys.getsizeof("abc")
+    assert footprint(pairs) == 1000 * (one + 8)
+    assert footprint([{n: [n] * 100 for n in range(100)}]) > 100 * 100 * 8
+    assert footprint([Path("/tmp"), {1, 2}, object(), b"x"]) > 0
+
+
 def test_sort_in_all_modes() -> None:
     verify_processor(processors.sort(str.lower)).inputs(["b", "A", "c", "a"]).expect(["A", "a", "b", "c"])
+
+
+def test_sort_beyond_its_memory_in_all_modes() -> None:
+    words = ["b", "A", "c", "a", "B", "C", "d"]
+    verify_processor(processors.sort(str.lower, memory_limit=120)).inputs(words).expect(sorted(words, key=str.lower))
 
 
 def test_items_that_cannot_be_compared_are_an_error() -> None:

@@ -53,7 +53,7 @@ def test_a_ring_outlives_the_arena_object() -> None:
 def test_a_full_dev_shm_means_anonymous_memory_and_a_word_in_the_log(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def full(size: int) -> int:
+    def full(size: int, later: int) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(module, "_posix_segment", full)
@@ -65,7 +65,7 @@ def test_a_full_dev_shm_means_anonymous_memory_and_a_word_in_the_log(
 
 
 def test_no_memory_anywhere_is_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_available_memory", lambda: 1 << 40)
+    monkeypatch.setattr(module, "available_memory", lambda: 1 << 40)
     with pytest.raises(ArenaError, match=r"needs \d+ bytes.*Lower ring_memory") as caught:
         Arena.create(1 << 50, label="huge")  # more than any /dev/shm
     assert isinstance(caught.value, OSError)

@@ -7,18 +7,26 @@ import re
 import struct
 from pathlib import Path
 
+import numpy as np
+
 from shmjet._native import (
     DOORBELL_SIZE,
     RECORD_HEADER,
     RING_HEADER,
     RING_MIN_CAPACITY,
+    SLAB_UNIT,
     Codec,
     Doorbell,
     RingConsumer,
     RingProducer,
+    SlabReader,
+    SlabWriter,
     ring_format,
 )
 from shmjet.ring import frames
+from shmjet.ring.batch import Batch
+from shmjet.ring.batch_frames import BatchCodec, padded
+from shmjet.ring.text import Text
 
 ROOT = Path(__file__).parents[2]
 FORMATS = ROOT / "docs" / "formats"
@@ -184,3 +192,53 @@ def test_columns_look_as_the_page_says() -> None:
     check([0.5, None], column(10, 1, 0, b"\x04\x02", column(2, 8, 0, struct.pack("<d", 0.5))))
     check([(), ()], column(11, 0, 0, b"\x00\x00"))
     check([{}], column(11, 1, 0, b"\x00"))
+
+
+def test_the_place_of_a_batch_is_as_the_page_says() -> None:
+    rows = table("frame.md", "offset", 1)
+    assert [int(row["offset"]) for row in rows] == [0, 4, 8, 16]
+    packed = frames.SLOT.pack(3, 0, 1 << 40, 77)
+    assert (packed[0], packed[8:16], packed[16]) == (3, (1 << 40).to_bytes(8, "little"), 77)
+    assert frames.SLOT.size == 24
+
+
+def test_a_slab_is_as_the_page_says() -> None:
+    rows = {row["name"]: row for row in table("slab.md", "offset")}
+    memory = mmap.mmap(-1, 1 << 20)
+    writer = SlabWriter(memory, 0, 1 << 20)
+    assert memory[:4] == (0x42534A53).to_bytes(4, "little")
+    assert "0x42534a53" in rows["magic"]["meaning"]
+    assert int.from_bytes(memory[4:8], "little") == writer.units
+    assert rows["data"]["bytes"] == f"{SLAB_UNIT} u"
+    writer.usable = writer.units
+    assert writer.put((b"a" * SLAB_UNIT, b"b"), 3) == 0
+    assert writer.put((b"c",), 1) == 2 * SLAB_UNIT
+    counts = int(rows["counts"]["offset"])
+    assert list(memory[counts : counts + 12 : 4]) == [3, 0, 1]
+    data = -(-(counts + 4 * writer.units) // 4096) * 4096
+    assert memory[data : data + 2] == b"aa"
+    assert memory[data + SLAB_UNIT : data + SLAB_UNIT + 2] == b"b\0"
+    held = int(rows["held"]["offset"])
+    slot = SlabReader(memory, 0, 1 << 20).take(0, SLAB_UNIT + 1)
+    assert int.from_bytes(memory[held : held + 8], "little") == SLAB_UNIT + 1
+    del slot
+    assert (memory[held], memory[counts]) == (0, 2)
+
+
+def test_a_batch_is_as_the_page_says() -> None:
+    batch = Batch({"n": np.arange(3), "t": Text.of(["a", "bc", ""])}, {"n": np.array([True, False, True])})
+    parts, size = BatchCodec().encode(batch)
+    payload = b"".join(bytes(part) for part in padded(parts))
+    assert len(payload) == size
+    count, schema_size, rows = struct.unpack_from("<IIQ", payload)
+    sizes = struct.unpack_from(f"<{count}Q", payload, 16)
+    assert (count, rows, sizes) == (4, 3, (24, 3, 32, 3))
+    at = 16 + 8 * count
+    assert payload[at : at + schema_size].decode() == "[('n', '<i8', True), ('t', 'text', False)]"
+    at += schema_size
+    found = []
+    for size in sizes:
+        at = -(-at // 64) * 64
+        found.append(payload[at : at + size])
+        at += size
+    assert found == [np.arange(3).tobytes(), b"\1\0\1", np.array([0, 1, 3, 3]).tobytes(), b"abc"]

@@ -1,0 +1,408 @@
+"""Types and contracts of the column kernels. A column is a `Column`; a buffer is an `Array`."""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias, final
+
+import numpy.typing as npt
+from typing_extensions import Buffer
+
+Array: TypeAlias = Buffer | npt.NDArray[Any]
+"""Anything with the buffer protocol; type checkers do not know that numpy's arrays have it."""
+
+Column: TypeAlias = tuple[str, int, int, Array, Array | None, Array | None]
+"""(kind, itemsize, rows, data, offsets or None, valid or None).
+
+`kind` is numpy's `dtype.kind` (b i u f c M m S U V) or "t" (UTF-8 text) or "y" (bytes); the latter two have itemsize 0
+and offsets, `rows + 1` int64 into data. `valid` has one byte a row, 0 for null. Buffers are contiguous, little-endian,
+of any alignment.
+"""
+
+# -- hash (column_hash.h) --------------------------------------------------------------------------
+
+DateForm: TypeAlias = tuple[str, int, int, int, int, int]
+"""(tag, times, least, most, scale, add): what the integer in a date or duration means as a key. See key_column.h."""
+
+KeyForm: TypeAlias = DateForm | int | None
+"""Of a date or duration; the number of fields of a structured column, which are the next columns; None for others."""
+
+def hash_columns(columns: Sequence[Column], out: Array, forms: Sequence[KeyForm] | None = None) -> None:
+    """Write murmur3_32 (seed 0) of each row's canonical key bytes; several columns are the tuple of their values.
+
+    `out` is uint32, one a row.
+
+    Raises:
+        TypeError: a column cannot be a key (complex, or a date without its form).
+        ValueError: a buffer is too short.
+    """
+
+# -- scatter (scatter.h) ---------------------------------------------------------------------------
+
+Memory: TypeAlias = tuple[Array, Array | None, Array | None]
+"""(values, ends or None, valid or None): where a column's rows are gathered for all consumers; see `scatter`."""
+
+def assign(
+    columns: Sequence[Column],
+    table: Array,
+    assigned: Array,
+    counts: Array | None,
+    forms: Sequence[KeyForm] | None = None,
+) -> None:
+    """Write each row's consumer: `table[hash_columns(...) % len(table)]`.
+
+    `table` is int32, partition → consumer; `assigned` uint16, one a row; `counts` int64, one a consumer, to which the
+    rows of each are added.
+
+    Raises:
+        TypeError: a column cannot be a key.
+        ValueError: a buffer is too short, a consumer is negative, above 65,535 or beyond `counts`.
+    """
+
+def scatter(
+    columns: Sequence[Column],
+    assigned: Array,
+    start: int,
+    builders: Sequence[Memory],
+    filled: Array,
+    capacity: int,
+    stride: int,
+) -> int:
+    """Append the rows from `start` to their consumers' builders, in order; return the first row that did not go in.
+
+    Consumer c's rows lie from element `c * stride` of each memory and `filled[c]` (int64, brought up to date) says how
+    many there are, at most `capacity`, which is less than `stride`. `values` has `consumers * stride` values. For text
+    it has the same number of bytes for each consumer, and `ends` (int64, `consumers * stride`) gets the offsets in
+    them; a row that does not fit into the bytes left does not go in. `valid` has `consumers * stride` bytes, 1 for rows
+    of a column without a mask.
+
+    Raises:
+        ValueError: a buffer is too short, a row's consumer does not exist, a builder holds more rows than it can.
+    """
+
+def take_text_ends(offsets: Array, data: Array, indices: Array, ends: Array) -> int:
+    """Write the `len(indices) + 1` offsets of the values at `indices` (int64; negative from the end); return the last.
+
+    Raises:
+        IndexError: an index is out of range.
+    """
+
+def take_text(offsets: Array, data: Array, indices: Array, ends: Array, out: Array) -> None:
+    """Copy the values at `indices`, with the `ends` that `take_text_ends` made for them, to `out`."""
+
+# -- group (group.h) -------------------------------------------------------------------------------
+
+@final
+class GroupTable:
+    """Groups rows by key columns and keeps the state of aggregates for each group, in the order of their first rows.
+
+    The contents lie in a memfd and hold no pointers: `attach` maps a table that another process made, without a copy.
+    Only one process may add to it. A null is a key like any other.
+
+    Args:
+        keys: a letter for each key column: "i" bool, integers and dates; "f" floats (f2, f4, f8; NaN equals NaN);
+            "t" text of all kinds (t y S U). May be empty: one group.
+        aggregates: for each (function, class). A count is of class "-"; a sum "i" (bool and integers) or "f" (floats);
+            mean and var "n" (any number); min, max, first and last "i" (bool and integers other than uint64), "u"
+            (uint64), "d" (dates and durations), "f", "t" (text and bytes: t y S) or "U" (fixed UCS-4 text); first and
+            last also "x" (any other column of fixed width).
+
+    Fields are numbered: first the keys, then the parts of each aggregate's state, in order:
+    count: n; sum: value, and for floats its compensation; min, max, first, last: value; mean: sum, compensation, n;
+    var: n, mean, sum of squared deviations. Integers and dates are int64 words (bits of uint64), floats float64.
+
+    Raises:
+        ValueError: no such key, function or class, or over 64 keys or 256 aggregates.
+        OSError: no memory.
+    """
+
+    def __init__(self, keys: str, aggregates: Sequence[tuple[str, str]]) -> None: ...
+    def add(self, keys: Sequence[Column], inputs: Sequence[Column | None], rows: int, /) -> None:
+        """Add rows; `inputs` has a column for each aggregate, or None for a count of rows.
+
+        A count of a column looks only at its nulls; the column may be of any kind.
+
+        Raises:
+            ValueError: a column does not fit its class, or not all have `rows` rows.
+            OverflowError: a sum leaves int64; its only argument is the place of the aggregate. The table is spoilt.
+            OSError: no memory.
+        """
+    def merge(self, keys: Sequence[Column], states: Sequence[Column], rows: int, /) -> None:
+        """Add groups exported by another table; `states` has a column for each part. Raises as `add`."""
+    def read_words(self, field: int, position: int, count: int, out: Array, valid: Array, /) -> bool:
+        """Write a field of groups `position` to `position + count` as 8-byte words, and one byte each for not null.
+
+        Returns whether any is null. Raises ValueError for a text field, a range outside the table, a short buffer.
+        """
+    def read_offsets(self, field: int, position: int, count: int, offsets: Array, valid: Array, /) -> bool:
+        """Write the count + 1 offsets (int64, from 0) of a text field. Returns and raises as `read_words`."""
+    def read_data(self, field: int, position: int, count: int, data: Array, itemsize: int, /) -> None:
+        """Write the bytes of a text field: with `itemsize` 0 one after the other, else each padded with zeros to it."""
+    def fileno(self) -> int:
+        """The memfd; it belongs to the table and is closed with it."""
+    @classmethod
+    def attach(cls, fd: int, /) -> GroupTable:
+        """Map the table in a memfd, which is duplicated. Raises ValueError when there is none, OSError."""
+    @classmethod
+    def restored(cls, regions: tuple[Array, ...], /) -> GroupTable:
+        """Make a table of the regions that `__reduce__` gave. Raises ValueError, OSError."""
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory taken."""
+    def __len__(self) -> int: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
+
+# -- text (text.h) ---------------------------------------------------------------------------------
+
+def text_split_size(text: Column, /) -> tuple[int, int]:
+    """Return (number of words, bytes of them all) of the values of a text column, split as `str.split()` does."""
+
+def text_split(text: Column, data: Array, ends: Array, rows: Array, /) -> None:
+    """Write the words: their bytes, for each the end in `data` and the row it comes from, both int64.
+
+    Raises:
+        ValueError: an array has less room than `text_split_size` said.
+    """
+
+def text_lower(text: Column, data: Array, other: Array, /) -> int:
+    """Write the values of a text column, from its first offset on, with ASCII letters in lower case.
+
+    Args:
+        data: as many bytes as the values have.
+        other: a byte a row, set to 1 where a value is not all ASCII: what `data` has for it is not its lower case.
+
+    Returns:
+        How many values are not all ASCII.
+    """
+
+def text_resume(buffer: Array, begin: int, position: int, stop: int, /) -> int:
+    """Return where to begin to count words that begin at `position` or behind it.
+
+    Args:
+        begin: where the bytes that may be read begin: at least 3 before `position`, or the beginning of the text.
+        stop: where they end.
+
+    Returns:
+        `position`, the end of the white space that is cut there, or of the word that began before; `stop` when that one
+        goes on up to there.
+    """
+
+class WordTable:
+    """Counts the words of UTF-8 text, split as `str.split()` does, with ASCII letters in lower case.
+
+    Words that are not all ASCII are kept apart, as they are, until the caller has them folded: see `take_raw`.
+    Nothing takes more than a few tens of microseconds because the table grows. `len` is the number of distinct words
+    that are final.
+
+    Args:
+        lower: fold ASCII letters; otherwise they are left alone.
+        seed: of the hash; tables with the same seed agree on the share of a word.
+
+    Any method raises MemoryError when there is no memory; what was counted before stays counted.
+    """
+
+    def __init__(self, lower: bool = True, seed: int = 0) -> None: ...
+    def __len__(self) -> int: ...
+    @property
+    def raw(self) -> int:
+        """Distinct words that are still to be folded."""
+
+    @property
+    def total(self) -> int:
+        """Words met in text so far, whatever they are."""
+
+    def add(self, text: Column, /) -> None:
+        """Count the words of each value of a text column; nulls have none."""
+
+    def add_block(self, buffer: Array, start: int, limit: int, stop: int, last: bool, /) -> int:
+        """Count the words of `buffer[start:stop]` that begin before `limit`.
+
+        Args:
+            start: must not cut a word or a character.
+            last: the text ends at `stop`. Otherwise a word that goes on up to there is not counted.
+
+        Returns:
+            Where to go on: the beginning of a word that has no end before `stop`, or `limit` or behind it.
+        """
+
+    def merge(self, words: Column, counts: Array, /) -> None:
+        """Add counts (int64) of words, which are taken as they are. Nulls are left out.
+
+        Raises:
+            OverflowError: a count does not fit 64 bits; the words before are counted.
+        """
+
+    def export(
+        self, position: int, rows: int, most: int, share: int = 0, shares: int = 1, /
+    ) -> tuple[bytes, bytes, bytes, int]:
+        """Return some words and their counts; the table must not change between the first call and the last.
+
+        Args:
+            position: 0, then what the call before returned for the same share.
+            rows: words at most.
+            most: bytes of these words, at most; one word always fits.
+            share, shares: only the words of this one of so many equal shares of the hashes.
+
+        Returns:
+            (bytes of the words, their int64 offsets from 0 on, int64 counts, next position or -1).
+        """
+
+    def take_raw(self) -> WordTable:
+        """Move the words that are still to be folded into a table of their own, where they count as final."""
+
+# -- sort (sort.h) ---------------------------------------------------------------------------------
+
+def argsort(columns: Sequence[Column], descending: Sequence[bool], nulls_first: bool, out: Array, limit: int) -> None:
+    """Write to `out`, aligned int64, the row numbers in the order of the columns, the first counting most; stable.
+
+    With a `limit` of 0 or more only so many are in order, and the others behind them in any. NaN and NaT stand behind
+    other values, nulls behind all or with `nulls_first` before all, also in columns that descend. Raises ValueError for
+    a column without an order.
+    """
+
+class Merger:
+    """Cuts sorted runs (columns of equal kinds for each) into slices that can be sorted one after the other."""
+
+    def __init__(self, runs: Sequence[Sequence[Column]], descending: Sequence[bool], nulls_first: bool) -> None: ...
+    def cut(self, step: int, ends: Array) -> int:
+        """Write the end of the next slice in each run to `ends` (int64); returns its rows, 0 at the end.
+
+        No run gives more than `step` rows. A row of a slice stands behind all rows of the slices before.
+        """
+
+# -- join (join.h) ---------------------------------------------------------------------------------
+
+class JoinTable:
+    """Row numbers by their keys, several for a key. Keys are equal as in Python; nulls and NaN equal nothing.
+
+    A key column is a number (not float16 or wider than 64 bits), a date, a span, text, bytes, or of kind S or V.
+    """
+
+    def __init__(self) -> None: ...
+    def __len__(self) -> int: ...
+    @property
+    def keys(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    def add(self, columns: Sequence[Column]) -> None:
+        """Add rows by their key columns; they get the next numbers. The first call decides what keys are."""
+
+    def probe(
+        self, columns: Sequence[Column], row: int, link: int, outer: bool, probe_out: Array, build_out: Array
+    ) -> tuple[int, int, int]:
+        """Write pairs of equal keys, (row of `columns`, row added), both int64; returns how many, and where to go on.
+
+        Pairs come in the order of the rows of `columns`, and for one row in the order of adding. With `outer` a row
+        without a match is paired with -1. A first call begins with row 0 and link -1; the last returns the number of
+        rows as `row`.
+        """
+
+    def contains(self, columns: Sequence[Column], out: Array) -> None:
+        """Write a byte for each row: 1 if its key has been added."""
+
+# -- rows (columns_rows.c) -------------------------------------------------------------------------
+
+def row_values(
+    rows: list[Any], place: int | str, width: int, words: Array, valid: Array, /
+) -> tuple[str, bool, bytes | None] | None:
+    """Read one value of each row into a column.
+
+    Rows are tuples of `width` values, with `place` the index of the value, or dicts, with `place` its name. The values
+    are all exact int (of 64 bits signed), float, bool, str or bytes, or None.
+
+    Args:
+        words: n + 1 writable words of 8 bytes: gets int64, float64, bool as int64, or the n + 1 offsets of text.
+        valid: n writable bytes: gets 0 for None, else 1.
+
+    Returns:
+        the kind ("i", "f", "b", "t" for str, "y" for bytes), whether there are nulls, and the bytes of text as UTF-8;
+        None, with the buffers in any state, for rows and values that are not like that, or when all are None.
+
+    Raises:
+        ValueError: a buffer is too short, or `place` is not in a row.
+    """
+
+# -- csv (csv.h, lines.h) --------------------------------------------------------------------------
+
+CSV_START: int
+"""State for `csv_follow` before the first byte."""
+
+CsvColumn: TypeAlias = tuple[int, int, int, Array, Array | None, Array]
+"""(kind, unit, itemsize, data, offsets or None, valid): writable memory for `row_limit` rows.
+
+`kind` is the character code of numpy's b i u f M m, or of t (UTF-8) or y (bytes), which have itemsize 0, any amount of
+data, and `row_limit + 1` int64 offsets, of which those of the rows present are set. `unit` is the character code of the
+unit of M: Y M W D h m s, i (ms), u (us) or n (ns), 0 for other kinds. `valid` gets a byte a row, 0 for null.
+"""
+
+CsvBad: TypeAlias = tuple[int, int, int, int, int, int]
+"""(record, field, fields, begin, end, reason): where the record begins, its first bad field, how many fields it has,
+where the bad value lies, and why it is bad; `shmjet.processors.csv_errors` has the reasons."""
+
+def csv_parse(
+    data: Array,
+    position: int,
+    size: int,
+    delimiter: int,
+    quote: int,
+    at_end: bool,
+    stop: int,
+    columns: tuple[CsvColumn | None, ...],
+    nulls: tuple[bytes, ...],
+    allowed: bytes | None,
+    lenient: bool,
+    rows: int,
+    row_limit: int,
+    /,
+) -> tuple[int, int, int, int, CsvBad]:
+    """Parse the records of `data[position:size]` that begin before `stop` into the columns, behind `rows` rows.
+
+    Args:
+        delimiter: a byte.
+        quote: a byte, -1 for none.
+        at_end: the file ends with the data.
+        columns: one for each field of a record, None for those not wanted.
+        nulls: what stands for a null; in text only where it is not quoted.
+        allowed: 256 bytes, 0 for those that text may not hold; None: text is UTF-8.
+        lenient: let text pass that is no UTF-8, and count it.
+
+    Returns:
+        (status, position, rows, odd, bad). Status 0: stopped at `stop` or at the end of the data; 1: the record at
+        `position` is not complete; 2: `row_limit` rows; 3: column `bad[1]` needs more room for text; 4: a record is
+        bad, `position` is behind it. `odd` counts text values that are not as they should be (lenient), or not ASCII
+        (with `allowed`).
+    """
+
+def csv_split(
+    data: Array, position: int, size: int, delimiter: int, quote: int, at_end: bool, /
+) -> tuple[list[tuple[bytes, bool]], int, int] | None:
+    """Split one record.
+
+    Returns:
+        ((value, whether it was quoted) for each field, position behind it, 0 or why it is bad), or None when it is not
+        complete.
+    """
+
+def csv_skip(data: Array, position: int, size: int, delimiter: int, quote: int, at_end: bool, /) -> int:
+    """Return the end of the record that has a quoted field around `position`; -1 when the data ends before."""
+
+def csv_follow(data: Array, position: int, size: int, delimiter: int, quote: int, state: int, /) -> int:
+    """Follow two readings of `data[position:size]`: one that begins at the start of a record, one inside quotes.
+
+    Returns:
+        A state to go on with. Bit 0: the first ends inside quotes; bit 1: the second does. Exact when the data ends
+        behind a newline.
+    """
+
+def split_lines(
+    data: Array, position: int, size: int, text: Array, offsets: Array, rows: int, row_limit: int, /
+) -> tuple[int, int]:
+    """Append the lines of `data[position:size]`, without terminators, to a text column of `rows` rows.
+
+    Returns:
+        (position of the first line not taken, rows): lines are left over when there are `row_limit` rows.
+    """
+
+def is_utf8(data: Array, /) -> bool:
+    """Whether bytes are well-formed UTF-8."""
+
+def csv_power_of_five(exponent: int, /) -> tuple[int, int] | None:
+    """Return a row of the table of powers of five: the first 128 bits in two halves; None outside the table."""

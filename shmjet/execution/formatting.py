@@ -1,0 +1,26 @@
+"""Writes an arena as it has to be before an execution's processes see it."""
+
+from __future__ import annotations
+
+import sys
+
+from shmjet._native import ring_format
+from shmjet.execution.counters import blank_block
+from shmjet.execution.layout import ArenaLayout
+from shmjet.execution.messages import JobPlan
+from shmjet.execution.readiness import Readiness
+
+
+def format_arena(plan: JobPlan, layout: ArenaLayout, memory: memoryview) -> None:
+    """Write everything that is not a ring's data, whatever an earlier execution has left there."""
+    memory[: layout.counters_start] = bytes(layout.counters_start)
+    for (v, p), at in layout.owners.items():
+        memory[at : at + 4] = plan.vertices[v].endpoints[p].to_bytes(4, sys.byteorder)
+    readiness = Readiness(memory, layout)
+    readiness.reset(plan.participants())
+    readiness.release()
+    for (v, _), at in layout.counters.items():
+        block = blank_block(plan.vertices[v].inbound, plan.vertices[v].outbound)
+        memory[at : at + len(block)] = block
+    for key, at in layout.rings.items():
+        ring_format(memory, at, layout.capacities[key], plan.edges[key[0]].queue_size)

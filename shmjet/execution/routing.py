@@ -1,0 +1,167 @@
+"""What spreads the items of one outbound ordinal over lanes, after Jet's OutboundCollector: one class for each routing.
+
+Routers decide who gets which item; they are resumable, never block and never drop. The order of the items that go to
+one lane is kept. `shmjet.execution.partitioning` has the router of partitioned edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from shmjet.ring.lane import LaneWriter
+
+
+class Router(Protocol):
+    """Spreads one run of items at a time over lanes."""
+
+    @property
+    def moved(self) -> int:
+        """Items and slices accepted by lanes so far; grows with every bit of progress."""
+
+    def start(self, items: list[Any]) -> None:
+        """Take the next run; called only when `flush` has returned True for the one before."""
+
+    def flush(self) -> bool:
+        """Push what the lanes take now; True when the next run may come."""
+
+    @property
+    def gathering(self) -> bool:
+        """Whether it keeps rows of batches back until there are enough for a batch of their own."""
+
+    def settle(self) -> bool:
+        """Push what is kept back; True when nothing is. Called only when `flush` has returned True."""
+
+    def replace(self, old: LaneWriter, new: LaneWriter) -> None:
+        """Go on with another lane to the same consumer."""
+
+
+def replaced(lanes: Sequence[LaneWriter], old: LaneWriter, new: LaneWriter) -> list[LaneWriter]:
+    """Return the lanes with one of them changed."""
+    return [new if lane is old else lane for lane in lanes]
+
+
+class UnicastRouter:
+    """Each item to one consumer.
+
+    Lanes of the same worker come first: no encoding, and the item is still in the cache. Others get items when the
+    local lanes are full and either their worker sleeps with an empty lane or nothing could be placed in a whole
+    round, so that a saturated host does not shuffle for nothing and an idle worker is fed at once. Without a local
+    lane, or with `deal` (fewer producers than workers), items are dealt round robin over all lanes, skipping full
+    ones.
+    """
+
+    __slots__ = ("_always_deal", "_cursor", "_far", "_items", "_lanes", "_near", "_pos", "_started", "_stuck", "moved")
+    gathering = False
+
+    def __init__(self, lanes: Sequence[LaneWriter], *, deal: bool) -> None:
+        self._always_deal = deal
+        self._set_lanes(lanes)
+        self._items: list[Any] = []
+        self._pos = 0
+        self._stuck = False
+        self._started: LaneWriter | None = None
+        self.moved = 0
+
+    def _set_lanes(self, lanes: Sequence[LaneWriter]) -> None:
+        self._lanes = list(lanes)
+        near = [lane for lane in lanes if lane.is_local]
+        deal = self._always_deal or not near
+        self._near = self._lanes if deal else near
+        self._far = [] if deal else [lane for lane in lanes if not lane.is_local]
+        self._cursor = 0
+
+    def replace(self, old: LaneWriter, new: LaneWriter) -> None:
+        self._set_lanes(replaced(self._lanes, old, new))
+
+    def start(self, items: list[Any]) -> None:
+        self._items = items
+        self._pos = 0
+
+    def flush(self) -> bool:
+        if self._pos == len(self._items):
+            return True
+        before = self._pos
+        if self._started is not None and not self._push(self._started, 1) and self._pos == before:
+            return False
+        if self._pos == len(self._items) or self._spread(self._near):
+            return True
+        for lane in self._far:
+            if (self._stuck or lane.hungry) and self._push(lane, len(self._items) - self._pos):
+                return True
+            if self._started is not None:
+                return False
+        self._stuck = self._pos == before
+        return False
+
+    def settle(self) -> bool:
+        return True
+
+    def _spread(self, lanes: list[LaneWriter]) -> bool:
+        """Deal what is left in equal shares, starting behind the lane that got the last one."""
+        count = len(lanes)
+        share = -(-(len(self._items) - self._pos) // count)
+        full = 0
+        while full < count:
+            lane = lanes[self._cursor]
+            self._cursor = (self._cursor + 1) % count
+            before = self._pos
+            if self._push(lane, share):
+                return True
+            if self._started is not None:
+                return False
+            full = full + 1 if self._pos == before else 0
+        return False
+
+    def _push(self, lane: LaneWriter, most: int) -> bool:
+        items, pos = self._items, self._pos
+        if len(items) - pos > most:
+            accepted = lane.push(items[pos : pos + most])
+        else:
+            accepted = lane.push(items, pos)
+        self._pos = pos + accepted
+        self.moved += accepted
+        self._started = lane if lane.in_fragments else None
+        if self._pos == len(items):
+            self._items, self._pos = [], 0
+            return True
+        return False
+
+
+class BroadcastRouter:
+    """Each item to every consumer."""
+
+    __slots__ = ("_items", "_lanes", "_pending", "moved")
+    gathering = False
+
+    def __init__(self, lanes: Sequence[LaneWriter]) -> None:
+        self._lanes = list(lanes)
+        self._items: list[Any] = []
+        self._pending: list[tuple[LaneWriter, int]] = []
+        self.moved = 0
+
+    def replace(self, old: LaneWriter, new: LaneWriter) -> None:
+        self._lanes = replaced(self._lanes, old, new)
+        self._pending = [(new if lane is old else lane, pos) for lane, pos in self._pending]
+
+    def start(self, items: list[Any]) -> None:
+        self._items = items
+        self._pending = [(lane, 0) for lane in self._lanes]
+
+    def flush(self) -> bool:
+        if not self._pending:
+            return True
+        items, left = self._items, []
+        for lane, pos in self._pending:
+            accepted = lane.push(items, pos)
+            self.moved += accepted
+            if pos + accepted < len(items):
+                left.append((lane, pos + accepted))
+        self._pending = left
+        if left:
+            return False
+        self._items = []
+        return True
+
+    def settle(self) -> bool:
+        return True

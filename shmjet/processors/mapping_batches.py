@@ -1,0 +1,104 @@
+"""`map_batches`: a user's function from batch to batch, or from a dict of arrays to a dict of arrays.
+
+Must not know what the function does. A batch is one item; what the function returns is checked and made a batch here,
+so that an array that is ragged or of objects is an error in the vertex that made it, and not where it is read.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from shmjet.core.processor import Processor
+from shmjet.processors.bulk import ExpandingProcessor, Supply, require_batches
+from shmjet.ring.columnar import Columnar
+
+if TYPE_CHECKING:
+    from shmjet.ring.batch import Batch
+
+
+class MapBatchesProcessor(ExpandingProcessor):
+    """Emits what a function makes of each batch."""
+
+    def __init__(self, fn: Callable[[Any], Any], takes_dict: bool) -> None:
+        self._fn = fn
+        self._takes_dict = takes_dict
+
+    def expand(self, ordinal: int, items: list[Any]) -> Iterable[Any]:
+        """Return the results for all batches; the function is called only as far as they are drawn."""
+        require_batches("map_batches", items)
+        return self._results(items)
+
+    def _results(self, items: list[Batch]) -> Iterator[Batch]:
+        from shmjet.columns.mapping import to_arrays
+
+        fn = self._fn
+        for batch in items:
+            result = fn(to_arrays(batch) if self._takes_dict else batch)
+            if result is None:
+                continue
+            if isinstance(result, Columnar | Mapping):
+                yield self._checked(result, batch)
+            elif isinstance(result, Iterator | list | tuple):
+                for each in result:
+                    if each is not None:
+                        yield self._checked(each, batch)
+            else:
+                self._checked(result, batch)
+
+    def _checked(self, result: Any, batch: Batch) -> Batch:
+        from shmjet.columns.mapping import to_batch
+
+        return to_batch(result, batch)
+
+
+def map_batches(fn: Callable[[Any], Any], as_: type | None = None) -> Callable[[], Processor]:
+    """Emit what `fn` makes of each `Batch`.
+
+    `fn` returns a `Batch`, a dict of columns (arrays, `Text`, sequences), None, or several of these as a list or a
+    generator, which is drawn only as far as there is room. Batches without rows are emitted like others.
+
+    With `as_=dict` it is given a dict of arrays: a column with nulls is a `numpy.ma.MaskedArray` then, with which numpy
+    computes on, or a `Text` in which nulls are empty. A column that it returns as it got it keeps its nulls, in
+    either form; one that it computes from the plain arrays of a `Batch` has none.
+
+    Args:
+        fn: function of one batch. The arrays that it gets are read-only.
+        as_: `Batch` or `dict`, what `fn` takes; by default `dict` when its first parameter is annotated as a dict or
+            mapping, and `Batch` otherwise. (A `Batch` reads like a dict: `batch["a"]`.)
+
+    Raises:
+        TypeError: when `fn` is not callable or `as_` something else.
+        BatchError: (in the job) `fn` returned something else, columns of different length, or an array of objects; an
+            item is no batch. The text names vertex and column.
+
+    Example:
+        >>> from shmjet import Batch
+        >>> from shmjet.testing import verify_processor
+        >>> double = map_batches(lambda batch: {"v": batch["v"] * 2})
+        >>> verify_processor(double).inputs([Batch({"v": [1, 2]})]).expect([Batch({"v": [2, 4]})])
+    """
+    if not callable(fn):
+        raise TypeError(f"map_batches: expected a function, got {type(fn).__name__}: {fn!r}")
+    if as_ is None:
+        return Supply(MapBatchesProcessor, fn, _wants_dict(fn))
+    if not isinstance(as_, type) or not issubclass(as_, dict | Columnar):
+        raise TypeError(f"map_batches: as_ must be Batch or dict, got {as_!r}")
+    return Supply(MapBatchesProcessor, fn, issubclass(as_, dict))
+
+
+def _wants_dict(fn: Callable[[Any], Any]) -> bool:
+    """Tell whether the first parameter is annotated as a dict or a mapping."""
+    try:
+        parameters = list(inspect.signature(fn).parameters.values())
+    except (TypeError, ValueError):  # a builtin that does not say
+        return False
+    if not parameters:
+        return False
+    annotation = parameters[0].annotation
+    if isinstance(annotation, str):
+        name = annotation.partition("[")[0].rpartition(".")[2].strip()
+        return name in ("dict", "Dict", "Mapping", "MutableMapping")
+    kind = getattr(annotation, "__origin__", annotation)
+    return isinstance(kind, type) and kind is not inspect.Parameter.empty and issubclass(kind, Mapping)

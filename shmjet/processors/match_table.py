@@ -1,0 +1,80 @@
+"""What a join keeps in memory: the items of one side by their keys.
+
+Must not know: edges and results. Most tables have one item for most keys, so the first item of a key lies in a dict of
+its own: a list for each key would take 80 bytes more, and be one more container for the garbage collector to look at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from typing import Any, Final
+
+
+class _Nothing:
+    __slots__ = ()
+
+    def __reduce__(self) -> str:
+        return "NOTHING"  # the one of this module, wherever it is unpickled
+
+
+NOTHING: Final = _Nothing()
+"""Stands for no match, as any object may be an item."""
+
+
+class MatchTable:
+    """Items by key, each key with one or several.
+
+    A dict entry for each key; keys with several items have a list of them besides.
+
+    Example:
+        >>> table = MatchTable()
+        >>> table.add("aab", [1, 2, 3])
+        >>> table.matches("a"), table.matches("b"), table.matches("c")
+        ([1, 2], (3,), ())
+        >>> table.is_unique
+        False
+    """
+
+    __slots__ = ("_first", "_several")
+
+    def __init__(self) -> None:
+        self._first: dict[Any, Any] = {}
+        self._several: dict[Any, list[Any]] = {}
+
+    @property
+    def is_unique(self) -> bool:
+        """True while no key has several items."""
+        return not self._several
+
+    def add(self, keys: Iterable[Any], items: Sequence[Any]) -> None:
+        """Add items, each with its key, in order.
+
+        Raises:
+            TypeError: a key cannot be hashed.
+        """
+        keys = keys if isinstance(keys, list) else list(keys)
+        first = self._first
+        fresh = dict(zip(keys, items, strict=True))
+        if len(fresh) == len(items) and first.keys().isdisjoint(fresh):
+            first.update(fresh)  # all in C
+            return
+        several = self._several
+        for key, item in zip(keys, items, strict=True):
+            if key not in first:
+                first[key] = item
+            elif key in several:
+                several[key].append(item)
+            else:
+                several[key] = [first[key], item]
+
+    def matches(self, key: Any, default: Sequence[Any] = ()) -> Sequence[Any]:
+        """Return the items of a key in the order in which they came, `default` when it has none."""
+        item = self._first.get(key, NOTHING)
+        if item is NOTHING:
+            return default
+        return self._several.get(key) or (item,)
+
+    def firsts(self, keys: Iterable[Any]) -> Iterable[Any]:
+        """Return the first item of each of some keys, lazily; `NOTHING` for those that have none."""
+        return map(self._first.get, keys, repeat(NOTHING))

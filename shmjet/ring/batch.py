@@ -1,0 +1,481 @@
+"""`Batch`: named columns of equal length, the item in which numbers and text travel without a Python object for each.
+
+A batch is immutable: its arrays are read-only views, and whoever offers one must not change the arrays it was made of.
+What crosses a ring arrives as views on shared memory. Columns are numpy arrays of fixed width in native byte order, or
+`Text`; a null is a 0 in the column's validity mask, and the value under it has no meaning. How a batch lies in memory
+between processes is the business of `shmjet.ring.batch_frames`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias, final, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from shmjet.ring.columnar import Columnar
+from shmjet.ring.errors import BatchError
+from shmjet.ring.text import Indices, Mask, Text
+
+Values: TypeAlias = npt.NDArray[Any] | Text
+"""One column."""
+
+_SHOWN_ROWS: Final = 10
+_SHOWN_WIDTH: Final = 100
+
+
+@final
+class Batch(Columnar):
+    """Named one-dimensional columns of equal length.
+
+    Args:
+        columns: name → numpy array of any fixed-width dtype, `numpy.ma` array (its mask becomes nulls), `Text`, or a
+            sequence of values of one kind (text becomes `Text`, None a null). Arrays that are not contiguous or not in
+            native byte order are copied.
+        validity: name → bool array, False where the column is null; columns without nulls need none.
+
+    Raises:
+        BatchError: a name is empty or no str, columns differ in length, a column is not one-dimensional or of dtype
+            object; the text names the column.
+
+    Example:
+        >>> batch = Batch({"user": [1, 2, 1], "city": ["Rome", "Oslo", None]})
+        >>> batch["user"].sum(), batch.num_rows, list(batch.rows())[2]
+        (4, 3, {'user': 1, 'city': None})
+    """
+
+    __slots__ = ("__weakref__", "_columns", "_num_rows", "_validity")
+    __hash__ = None  # type: ignore[assignment]
+
+    _columns: dict[str, Values]
+    _validity: dict[str, Mask]
+    _num_rows: int
+
+    def __init__(self, columns: Mapping[str, Any], validity: Mapping[str, Any] | None = None) -> None:
+        if not isinstance(columns, Mapping):
+            raise BatchError(f"a Batch takes a dict of columns by name, got {type(columns).__name__}")
+        values: dict[str, Values] = {}
+        masks: dict[str, Mask] = {}
+        for name, given in columns.items():
+            if not isinstance(name, str) or not name:
+                raise BatchError(f"a column's name must be a non-empty str, got {name!r}")
+            values[name], mask = as_column(name, given)
+            if mask is not None:
+                masks[name] = mask
+        rows = len(next(iter(values.values()))) if values else 0
+        for name, column in values.items():
+            if len(column) != rows:
+                raise BatchError(f"column {name!r} has {len(column)} rows, {next(iter(values))!r} has {rows}")
+        for name, given in (validity or {}).items():
+            if name not in values:
+                raise BatchError(f"validity names the column {name!r}; there are {list(values)}")
+            if given is not None:
+                mask = np.ascontiguousarray(given)
+                if mask.dtype != np.bool_ or mask.shape != (rows,):
+                    raise BatchError(
+                        f"the validity of column {name!r} must be a bool array of {rows} rows, "
+                        f"got {mask.dtype} of shape {mask.shape}"
+                    )
+                masks[name] = masks[name] & mask if name in masks else mask
+        self._set(values, {name: mask for name, mask in masks.items() if not mask.all()}, rows)
+
+    def _set(self, columns: dict[str, Values], validity: dict[str, Mask], rows: int) -> None:
+        for array in (*columns.values(), *validity.values()):
+            if not isinstance(array, Text):
+                array.flags.writeable = False
+        _set_columns(self, columns)
+        _set_validity(self, validity)
+        _set_num_rows(self, rows)
+
+    @classmethod
+    def trusted(cls, columns: dict[str, Values], validity: dict[str, Mask], rows: int) -> Batch:
+        """Make a batch of columns that are known to be right and read-only; the dicts become the batch's own."""
+        self = _new(cls)
+        _set_columns(self, columns)
+        _set_validity(self, validity)
+        _set_num_rows(self, rows)
+        return self
+
+    @classmethod
+    def from_rows(cls, rows: Iterable[Any], columns: Sequence[str] | None = None) -> Batch:
+        """Make a batch of rows: dicts, or tuples (or other sequences) in the order of `columns`.
+
+        Args:
+            rows: each has a value for each column; None is a null.
+            columns: the names; may be left out for dicts, whose first gives them.
+
+        Raises:
+            BatchError: a row lacks a column or has another length, or a column's values are of no common kind.
+        """
+        listed = list(rows)
+        if columns is None:
+            if not listed:
+                return cls({})
+            if not isinstance(listed[0], Mapping):
+                raise BatchError("from_rows() needs the names of the columns for rows that are no dicts")
+            columns = list(listed[0])
+        names = list(columns)
+        if len(set(names)) < len(names):
+            raise BatchError(f"from_rows() got duplicate column names: {names}")
+        for place, row in enumerate(listed):
+            if isinstance(row, Mapping):
+                missing = [name for name in names if name not in row]
+                if missing:
+                    raise BatchError(f"row {place} has no value for column {missing[0]!r}: {row!r:.80}")
+            elif len(row) != len(names):
+                raise BatchError(f"row {place} has {len(row)} values for {len(names)} columns: {row!r:.80}")
+        if listed and isinstance(listed[0], Mapping):
+            return cls({name: [row[name] for row in listed] for name in names})
+        return cls({name: [row[place] for row in listed] for place, name in enumerate(names)})
+
+    @classmethod
+    def concat(cls, batches: Iterable[Batch]) -> Batch:
+        """Return the rows of all, in order.
+
+        Raises:
+            BatchError: the columns differ in name, order or dtype, or there is no batch at all.
+        """
+        parts = list(batches)
+        if not parts:
+            raise BatchError("Batch.concat() needs at least one batch")
+        first = parts[0]
+        for part in parts[1:]:
+            if part.schema != first.schema:
+                raise BatchError(f"batches of different columns cannot be joined: {first.schema} and {part.schema}")
+        if len(parts) == 1:
+            return first
+        columns: dict[str, Values] = {}
+        for name, column in first._columns.items():
+            pieces = [part._columns[name] for part in parts]
+            columns[name] = Text.concat(pieces) if isinstance(column, Text) else np.concatenate(pieces)  # type: ignore[arg-type]
+        masked = {name for part in parts for name in part._validity}
+        validity = {
+            name: np.concatenate([part._validity.get(name, np.ones(part.num_rows, np.bool_)) for part in parts])
+            for name in columns
+            if name in masked
+        }
+        self = object.__new__(cls)
+        self._set(columns, validity, sum(part.num_rows for part in parts))
+        return self
+
+    # -- what is in it -------------------------------------------------------------------------------------------------
+
+    @property
+    def num_rows(self) -> int:
+        """Rows."""
+        return self._num_rows
+
+    @property
+    def num_columns(self) -> int:
+        """Columns."""
+        return len(self._columns)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names, in order."""
+        return tuple(self._columns)
+
+    @property
+    def schema(self) -> dict[str, np.dtype[Any] | str]:
+        """Each column's numpy dtype, or `"text"` or `"bytes"`."""
+        return {name: column.dtype for name, column in self._columns.items()}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all columns and masks."""
+        return sum(array.nbytes for array in (*self._columns.values(), *self._validity.values()))
+
+    def validity(self, name: str) -> Mask | None:
+        """Return the mask of a column, False for nulls; None when nothing in it is null."""
+        self._column(name)
+        return self._validity.get(name)
+
+    def _column(self, name: str) -> Values:
+        try:
+            return self._columns[name]
+        except (KeyError, TypeError):
+            raise BatchError(f"there is no column {name!r}; there are {list(self._columns)}") from None
+
+    def __len__(self) -> int:
+        return self._num_rows
+
+    def __bool__(self) -> bool:
+        return True  # a batch without rows is an item like any other
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._columns
+
+    @overload
+    def __getitem__(self, index: str) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice | Mask | list[str]) -> Batch: ...
+    def __getitem__(self, index: Any) -> Any:
+        """A name gives the column, a list of names a batch of these, a slice or a bool mask a batch of these rows."""
+        if isinstance(index, str):
+            return self._column(index)
+        if isinstance(index, slice):
+            return self._rows(index)
+        if isinstance(index, list | tuple) and all(isinstance(name, str) for name in index):
+            return self.select(*index)
+        if isinstance(index, np.ndarray):
+            return self.filter(index) if index.dtype == np.bool_ else self.take(index)
+        raise BatchError(f"a Batch is indexed by a column's name, a slice, or a bool mask, got {index!r:.80}")
+
+    def __iter__(self) -> Iterator[str]:
+        """Give the names, as a dict of columns would; `rows` gives the rows."""
+        return iter(self._columns)
+
+    def keys(self) -> tuple[str, ...]:
+        """Return the names, as a dict of columns would: so `{**batch}` is a dict of the columns."""
+        return self.names
+
+    def items(self) -> Iterator[tuple[str, Values]]:
+        """Give each name with its column."""
+        return iter(self._columns.items())
+
+    # -- other batches from it -----------------------------------------------------------------------------------------
+
+    def select(self, *names: str | Sequence[str]) -> Batch:
+        """Return a batch of only these columns, in this order; also takes one sequence of names."""
+        chosen: Sequence[Any] = names[0] if len(names) == 1 and not isinstance(names[0], str) else names
+        columns = {name: self._column(name) for name in chosen}
+        validity = {name: self._validity[name] for name in columns if name in self._validity}
+        return Batch.trusted(columns, validity, self._num_rows if columns else 0)
+
+    def with_columns(self, columns: Mapping[str, Any], validity: Mapping[str, Any] | None = None) -> Batch:
+        """Return a batch with these columns added, or put in place of those of the same name."""
+        kept = {name: mask for name, mask in self._validity.items() if name not in columns}
+        return Batch({**self._columns, **columns}, {**kept, **(validity or {})})
+
+    def _rows(self, rows: slice) -> Batch:
+        columns = {name: column[rows] for name, column in self._columns.items()}
+        validity = {name: mask[rows] for name, mask in self._validity.items()}
+        if rows.step not in (None, 1):
+            columns = {n: c if isinstance(c, Text) else np.ascontiguousarray(c) for n, c in columns.items()}
+            validity = {name: np.ascontiguousarray(mask) for name, mask in validity.items()}
+        count = len(range(*rows.indices(self._num_rows)))
+        result = object.__new__(Batch)
+        result._set(columns, validity, count)
+        return result
+
+    def copy(self) -> Batch:
+        """Return a batch with memory of its own: free of slots and of arrays that others may change."""
+        columns: dict[str, Values] = {}
+        for name, column in self._columns.items():
+            if isinstance(column, Text):
+                compact = column.compact()
+                columns[name] = Text.trusted(compact.offsets.copy(), compact.data.copy(), column.is_bytes)
+            else:
+                columns[name] = column.copy()
+        result = object.__new__(Batch)
+        result._set(columns, {name: mask.copy() for name, mask in self._validity.items()}, self._num_rows)
+        return result
+
+    def take(self, indices: Indices) -> Batch:
+        """Return the rows at `indices`, in that order. Raises IndexError when one is out of range."""
+        chosen = np.asarray(indices, np.intp) if len(indices) else np.zeros(0, np.intp)
+        result = object.__new__(Batch)
+        columns = {name: column.take(chosen) for name, column in self._columns.items()}
+        validity = {name: mask.take(chosen) for name, mask in self._validity.items()}
+        result._set(columns, validity, len(chosen) if columns else 0)
+        return result
+
+    def filter(self, mask: Mask) -> Batch:
+        """Return the rows where `mask` is true. Raises BatchError when it is no bool array of `num_rows` elements."""
+        chosen = np.asarray(mask)
+        if chosen.dtype != np.bool_ or chosen.shape != (self._num_rows,):
+            raise BatchError(
+                f"a mask for {self._num_rows} rows must be a bool array of that length, "
+                f"got {chosen.dtype} of shape {chosen.shape}"
+            )
+        return self.take(np.flatnonzero(chosen))
+
+    # -- rows ----------------------------------------------------------------------------------------------------------
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Give each row as a dict of plain Python values (those of `numpy.ndarray.tolist`), None for nulls."""
+        names = list(self._columns)
+        for values in self.tuples():
+            yield dict(zip(names, values, strict=True))
+
+    def tuples(self) -> Iterator[tuple[Any, ...]]:
+        """Give each row as a tuple of plain Python values, None for nulls; much faster than `rows`."""
+        return zip(*(self.values(name) for name in self._columns), strict=True)
+
+    def values(self, name: str) -> list[Any]:
+        """Return one column as a list of plain Python values, None for nulls.
+
+        Raises:
+            BatchError: there is no such column, or its text is not valid UTF-8.
+        """
+        try:
+            listed: list[Any] = self._column(name).tolist()
+        except UnicodeDecodeError as error:
+            raise BatchError(
+                f"column {name!r} has text that is not valid UTF-8: {error}; if it is no text, make it bytes: "
+                "Text(offsets, data, is_bytes=True)"
+            ) from None
+        mask = self._validity.get(name)
+        if mask is not None:
+            for place in np.flatnonzero(~mask).tolist():
+                listed[place] = None
+        return listed
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Return each column as a list of plain Python values, None for nulls."""
+        return {name: self.values(name) for name in self._columns}
+
+    # -- as a value ----------------------------------------------------------------------------------------------------
+
+    def equals(self, other: object) -> bool:
+        """Whether `other` is a batch of the same columns, in the same order, with the same dtypes and values.
+
+        NaN equals NaN, and values under nulls do not count.
+        """
+        if not isinstance(other, Batch) or self._num_rows != other._num_rows:
+            return False
+        if list(self.schema.items()) != list(other.schema.items()):
+            return False
+        return all(self._column_equals(other, name) for name in self._columns)
+
+    def _column_equals(self, other: Batch, name: str) -> bool:
+        mine, theirs = self._columns[name], other._columns[name]
+        valid, others = self._validity.get(name), other._validity.get(name)
+        if valid is not None or others is not None:
+            every = np.ones(self._num_rows, np.bool_)
+            valid = every if valid is None else valid
+            if not np.array_equal(valid, every if others is None else others):
+                return False
+            rows = np.flatnonzero(valid)
+            mine, theirs = mine.take(rows), theirs.take(rows)
+        if isinstance(mine, Text):
+            return mine.equals(theirs)
+        assert isinstance(theirs, np.ndarray)
+        return _arrays_equal(mine, theirs)
+
+    def __eq__(self, other: object) -> Any:
+        return self.equals(other) if isinstance(other, Batch) else NotImplemented
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a Batch is immutable; with_columns() makes another")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("a Batch is immutable; select() makes another")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (self._columns, self._validity, self._num_rows)
+
+    def __repr__(self) -> str:
+        from shmjet.ring.batch_text import as_text
+
+        return as_text(self, _SHOWN_ROWS, _SHOWN_WIDTH)
+
+    def _repr_html_(self) -> str:
+        from shmjet.ring.batch_text import as_html
+
+        return as_html(self, _SHOWN_ROWS)
+
+
+def _arrays_equal(one: npt.NDArray[Any], two: npt.NDArray[Any]) -> bool:
+    """Whether all values are equal, NaN and NaT to themselves, in fields of structured ones too."""
+    if one.dtype.names is not None:
+        return all(_arrays_equal(one[name], two[name]) for name in one.dtype.names)
+    return np.array_equal(one, two, equal_nan=one.dtype.kind in "fcmM")
+
+
+# The way around __setattr__: what a slot's descriptor does.
+_new: Final = object.__new__
+_set_columns: Final = vars(Batch)["_columns"].__set__
+_set_validity: Final = vars(Batch)["_validity"].__set__
+_set_num_rows: Final = vars(Batch)["_num_rows"].__set__
+
+
+def _unpickled(columns: dict[str, Values], validity: dict[str, Mask], rows: int) -> Batch:
+    batch = object.__new__(Batch)
+    batch._set(columns, validity, rows)
+    return batch
+
+
+def as_column(name: str, given: Any) -> tuple[Values, Mask | None]:
+    """Return what `Batch` keeps of a column: a read-only, contiguous array in native order or a `Text`; and its mask.
+
+    Raises:
+        BatchError: it cannot be a column.
+    """
+    if isinstance(given, Text):
+        return given, None
+    if isinstance(given, np.ma.MaskedArray):
+        column, _ = as_column(name, np.ma.getdata(given))
+        return column, ~np.ma.getmaskarray(given) if np.ma.is_masked(given) else None
+    if isinstance(given, np.ndarray):
+        return _array_column(name, given), None
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise BatchError(f"column {name!r} must be a one-dimensional array or sequence, got {type(given).__name__}")
+    return _sequence_column(name, list(given))
+
+
+def _array_column(name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    if array.ndim != 1:
+        raise BatchError(f"column {name!r} must be one-dimensional, got an array of shape {array.shape}")
+    if array.dtype.hasobject:
+        raise BatchError(
+            f"column {name!r} has dtype {array.dtype}; for text use Text.of(values), for numbers a dtype of fixed "
+            "width (array.astype(...)), for other objects send items instead of batches"
+        )
+    if array.dtype.itemsize == 0:
+        raise BatchError(f"column {name!r} has dtype {array.dtype}, whose values have no bytes")
+    native = array.dtype.newbyteorder("=")
+    if array.dtype != native:
+        array = array.astype(native)
+    return np.ascontiguousarray(array).view()
+
+
+def _sequence_column(name: str, values: list[Any]) -> tuple[Values, Mask | None]:
+    mask = None
+    if any(value is None for value in values):
+        mask = np.array([value is not None for value in values], np.bool_)
+    present = values if mask is None else [value for value in values if value is not None]
+    if present and all(isinstance(value, str | bytes) for value in present):
+        try:
+            return Text.of(values), mask
+        except BatchError as error:
+            raise BatchError(f"column {name!r}: {error}") from None
+    filled = values
+    if mask is not None:
+        empty = type(present[0])() if present and isinstance(present[0], bool | int | float | complex) else None
+        if present and empty is None:
+            empty = present[0]
+        filled = [(empty if present else 0.0) if value is None else value for value in values]
+    try:
+        array = np.array(filled) if filled else np.zeros(0)
+    except (ValueError, OverflowError) as error:
+        why = _ragged(values) or str(error)
+        raise BatchError(f"column {name!r} cannot be made of its values: {why}") from None
+    if array.dtype.kind in "US":  # numpy turns a mixture of text and numbers into text
+        raise BatchError(f"column {name!r} mixes text with {', '.join(sorted({type(v).__name__ for v in present}))}")
+    if array.dtype == object and array.ndim == 1:
+        array = _of_dates(array, present)
+    return _array_column(name, array), mask
+
+
+def _ragged(values: list[Any]) -> str | None:
+    """Say what numpy says at length of sequences of different length: that there should be none at all."""
+    for row, value in enumerate(values):
+        if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes):
+            return f"expected one value a row, found {type(value).__name__} {value!r:.40} in row {row}"
+    return None
+
+
+def _of_dates(array: npt.NDArray[Any], present: list[Any]) -> npt.NDArray[Any]:
+    """Turn naive datetimes, dates and timedeltas into numpy's; anything else stays as it is."""
+    import datetime
+
+    kinds = {type(value) for value in present}
+    if kinds == {datetime.datetime} and all(value.tzinfo is None for value in present):
+        return array.astype("datetime64[us]")
+    if kinds == {datetime.date}:
+        return array.astype("datetime64[D]")
+    if kinds == {datetime.timedelta}:
+        return array.astype("timedelta64[us]")
+    return array

@@ -1,0 +1,174 @@
+"""How a batch of columns lies in a payload, and how it is read from one without copying a column.
+
+A payload is a head, the schema as text, and then the columns' buffers, each at a multiple of 64 from the start. The
+schema says everything but the number of rows and bytes, so it is parsed once for each kind of batch and then found by
+its bytes. `docs/formats/batch.md` has the offsets. Must not know where a payload comes from or goes to.
+"""
+
+from __future__ import annotations
+
+import ast
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from numpy import frombuffer
+
+from shmjet._native import RingCorruptError
+from shmjet.ring.batch import Batch, Values
+from shmjet.ring.text import Mask, Text
+
+Buffer: TypeAlias = bytes | npt.NDArray[Any]
+"""A part of a payload."""
+
+HEAD: Final = struct.Struct("<IIQ")
+"""Number of buffers, bytes of the schema, rows."""
+ALIGNMENT: Final = 64
+TEXT, BYTES = "text", "bytes"
+"""What the schema says instead of a dtype for columns of variable width."""
+
+_KEPT_SCHEMAS: Final = 1024
+_ZEROS: Final = bytes(ALIGNMENT)
+_INT64: Final = np.dtype(np.int64)
+_UINT8: Final = np.dtype(np.uint8)
+_BOOL: Final = np.dtype(np.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class _Schema:
+    """Name, type and whether there is a mask, of each column; plain if all are arrays without one."""
+
+    fields: list[tuple[str, np.dtype[Any] | str, bool]]
+    is_plain: bool
+
+
+class BatchCodec:
+    """Encodes and decodes batches; remembers the schemas that it has seen. One for each process."""
+
+    def __init__(self) -> None:
+        self._encoded: dict[tuple[Any, ...], bytes] = {}
+        self._decoded: dict[bytes, _Schema] = {}
+
+    def encode(self, batch: Batch) -> tuple[tuple[Buffer, ...], int]:
+        """Return the parts of the payload, each of which starts at a multiple of `ALIGNMENT`, and its size in bytes."""
+        parts: list[Buffer] = [b""]
+        key: list[Any] = []
+        for name, column in batch.items():
+            mask = batch.validity(name)
+            if isinstance(column, Text):
+                compact = column.compact()
+                parts += (compact.offsets, compact.data)
+            else:  # numpy exports no buffer of dates, nor of structures that have some
+                parts.append(column.view(_UINT8) if column.dtype.kind in "mMV" else column)
+            key += (name, column.dtype, mask is not None)
+            if mask is not None:
+                parts.append(mask)
+        schema = self._encoded.get(tuple(key))
+        if schema is None:
+            schema = self._encode_schema(key)
+        sizes = [part.nbytes for part in parts[1:]]  # type: ignore[union-attr]
+        count = len(sizes)
+        head = HEAD.pack(count, len(schema), batch.num_rows) + struct.pack(f"<{count}Q", *sizes) + schema
+        parts[0] = head
+        total = len(head)
+        for size in sizes:
+            total += -total % ALIGNMENT + size
+        return tuple(parts), total
+
+    def _encode_schema(self, key: list[Any]) -> bytes:
+        fields = [
+            (name, dtype if isinstance(dtype, str) else np.lib.format.dtype_to_descr(dtype), masked)
+            for name, dtype, masked in zip(key[::3], key[1::3], key[2::3], strict=True)
+        ]
+        schema = repr(fields).encode("utf-8", "surrogatepass")
+        if len(self._encoded) >= _KEPT_SCHEMAS:
+            self._encoded.clear()
+        self._encoded[tuple(key)] = schema
+        return schema
+
+    def decode(self, payload: Any) -> Batch:
+        """Return the batch in a payload, as views on it.
+
+        Args:
+            payload: read-only memory with the buffer protocol; it lives as long as the last view.
+
+        Raises:
+            RingCorruptError: it is no batch.
+        """
+        try:
+            return self._decode(payload)
+        except (struct.error, ValueError, SyntaxError, TypeError, IndexError) as error:
+            raise RingCorruptError(f"a payload is no batch: {error}") from error
+
+    def _decode(self, payload: Any) -> Batch:
+        count, schema_size, rows = HEAD.unpack_from(payload)
+        sizes = struct.unpack_from(f"<{count}Q", payload, HEAD.size)
+        at = HEAD.size + 8 * count
+        schema = bytes(memoryview(payload)[at : at + schema_size])
+        at += schema_size
+        known = self._decoded.get(schema)
+        if known is None:
+            known = self._decode_schema(schema)
+        columns: dict[str, Values] = {}
+        validity: dict[str, Mask] = {}
+        if known.is_plain and len(known.fields) == count:
+            for (name, dtype, _), size in zip(known.fields, sizes, strict=True):
+                at = (at + 63) & -64
+                columns[name] = frombuffer(payload, dtype, rows, at)
+                at += size
+            return Batch.trusted(columns, validity, rows)
+        which = 0
+        for name, dtype, masked in known.fields:
+            at += -at % ALIGNMENT
+            if isinstance(dtype, str):
+                offsets = frombuffer(payload, _INT64, rows + 1, at)
+                at += sizes[which]
+                at += -at % ALIGNMENT
+                data = frombuffer(payload, _UINT8, sizes[which + 1], at)
+                which += 1
+                columns[name] = Text.trusted(offsets, data, dtype is BYTES)
+            else:
+                columns[name] = frombuffer(payload, dtype, rows, at)
+            at += sizes[which]
+            which += 1
+            if masked:
+                at += -at % ALIGNMENT
+                validity[name] = frombuffer(payload, _BOOL, rows, at)
+                at += sizes[which]
+                which += 1
+        if which != count:
+            raise ValueError(f"{count} buffers for {len(known.fields)} columns")
+        return Batch.trusted(columns, validity, rows)
+
+    def _decode_schema(self, schema: bytes) -> _Schema:
+        fields: list[tuple[str, np.dtype[Any] | str, bool]] = []
+        for name, descr, masked in ast.literal_eval(schema.decode("utf-8", "surrogatepass")):
+            if descr == TEXT:
+                fields.append((name, TEXT, masked))
+            elif descr == BYTES:
+                fields.append((name, BYTES, masked))
+            else:
+                fields.append((name, np.lib.format.descr_to_dtype(descr), masked))
+        if len(self._decoded) >= _KEPT_SCHEMAS:
+            self._decoded.clear()
+        is_plain = not any(masked or isinstance(dtype, str) for _, dtype, masked in fields)
+        known = self._decoded[schema] = _Schema(fields, is_plain)
+        return known
+
+
+def padded(parts: Sequence[Buffer]) -> list[Any]:
+    """Return the parts with what has to lie between them, for those who write one behind the other."""
+    result: list[Any] = []
+    total = 0
+    for part in parts:
+        gap = -total % ALIGNMENT
+        if gap:
+            result.append(_ZEROS[:gap])
+        size = len(part) if isinstance(part, bytes) else part.nbytes
+        if size:
+            result.append(part)
+        total += gap + size
+    return result

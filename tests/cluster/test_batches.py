@@ -1,0 +1,193 @@
+"""Batches between real workers: shared memory lives as long as a view, comes back after faults, and may be short."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmjet
+from shmjet import (
+    DAG,
+    Edge,
+    Inbox,
+    JetConfig,
+    JetInstance,
+    Outbox,
+    Processor,
+    ProcessorContext,
+    WorkerLostError,
+    between,
+)
+from shmjet.core import column
+from shmjet.ring.batch import Batch
+
+ROWS = 8192
+
+
+class Emit(Processor):
+    """Emits batches of numbers, `count` of them over all processors, each number once."""
+
+    movable = True
+
+    def __init__(self, count: int) -> None:
+        self._left = count
+        self._next = 0
+
+    def init(self, outbox: Outbox, context: ProcessorContext) -> None:
+        super().init(outbox, context)
+        self._next, self._step = context.global_index, context.total_parallelism
+
+    def complete(self) -> bool:
+        while self._next < self._left:
+            start = self._next * ROWS
+            if not self.outbox.offer(Batch({"n": np.arange(start, start + ROWS), "half": np.arange(ROWS) / 2})):
+                return False
+            self._next += self._step
+        return True
+
+
+KEPT: list[Any] = []
+
+
+class Sum(Processor):
+    """Adds the numbers up; emits (rows, sum, pid) at the end. Keeps batches if told to."""
+
+    def __init__(self, keep: str = "") -> None:
+        self._keep = keep
+        self._rows = self._sum = 0
+        self._mine: list[Any] = []
+
+    def process(self, ordinal: int, inbox: Inbox) -> None:
+        for batch in inbox:
+            self._rows += batch.num_rows
+            self._sum += int(batch["n"].sum())
+            if self._keep == "all":
+                self._mine.append((batch, self._sum))
+            elif self._keep == "global" and not KEPT:
+                KEPT.append(batch)
+        inbox.clear()
+
+    def complete(self) -> bool:
+        if self._mine:
+            assert sum(int(batch["n"].sum()) for batch, _ in self._mine) == self._sum
+        return self.outbox.offer((self._rows, self._sum, os.getpid()))
+
+
+def summing(count: int, keep: str = "", route: Any = None, out: str = "sums") -> DAG:
+    dag = DAG()
+    source = dag.new_vertex("source", lambda: Emit(count))
+    middle = dag.new_vertex("sum", lambda: Sum(keep))
+    sink = dag.new_vertex("sink", shmjet.processors.write_list(out), 1)
+    edge: Edge = between(source, middle)
+    dag.edge(edge.partitioned(route) if route is not None else edge)
+    return dag.edge(between(middle, sink))
+
+
+def check(jet: JetInstance, count: int, out: str) -> list[int]:
+    """Check what `summing` has found; return the pids."""
+    found = list(jet.get_list(out))
+    assert sum(rows for rows, _, _ in found) == count * ROWS
+    assert sum(total for _, total, _ in found) == count * ROWS * (count * ROWS - 1) // 2
+    return [pid for _, _, pid in found]
+
+
+@pytest.mark.parametrize("keep", ["", "all"])
+def test_every_row_arrives_also_when_the_consumer_keeps_them_all(jet: JetInstance, out: str, keep: str) -> None:
+    jet.new_job(summing(400, keep, column("n"), out)).run(60)
+    check(jet, 400, out)
+
+
+def test_a_batch_that_outlives_its_job_keeps_its_memory(jet: JetInstance, out: str) -> None:
+    jet.new_job(summing(40, "global", column("n"), out)).run(60)
+    for _ in range(3):  # arenas that are used again would overwrite it
+        jet.get_list(out).clear()
+        jet.new_job(summing(100, "", column("n"), out)).run(60)
+        check(jet, 100, out)
+
+    def kept(_: int) -> tuple[int, bool]:
+        from tests.cluster.test_batches import KEPT
+
+        return os.getpid(), all(batch["n"].max() < 41 * ROWS and (np.diff(batch["n"]) > 0).all() for batch in KEPT)
+
+    dag = DAG()
+    source = dag.new_vertex("items", shmjet.processors.read_items(range(64)), 1)
+    mapper = dag.new_vertex("kept", shmjet.processors.map(kept))
+    sink = dag.new_vertex("sink", shmjet.processors.write_list(out + "-kept"), 1)
+    jet.new_job(dag.edge(between(source, mapper)).edge(between(mapper, sink))).run(30)
+    assert all(good for _, good in jet.get_list(out + "-kept"))
+
+
+class Die(Processor):
+    """Kills its worker when it holds some batches, once."""
+
+    def __init__(self) -> None:
+        self._mine: list[Any] = []
+
+    def process(self, ordinal: int, inbox: Inbox) -> None:
+        self._mine += inbox
+        inbox.clear()
+        if len(self._mine) > 20:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_worker_killed_while_it_holds_views_leaves_nothing_behind(jet: JetInstance, out: str) -> None:
+    for _ in range(3):
+        dag = DAG()
+        source, sink = dag.new_vertex("source", lambda: Emit(4000)), dag.new_vertex("die", Die)
+        with pytest.raises(WorkerLostError):
+            jet.new_job(dag.edge(between(source, sink).partitioned(column("n")))).run(60)
+    jet.new_job(summing(200, "", column("n"), out)).run(60)
+    check(jet, 200, out)
+
+
+class ForkAndLook(Processor):
+    """Lets a forked child look at a batch."""
+
+    def process(self, ordinal: int, inbox: Inbox) -> None:
+        batch = inbox.poll()
+        pid = os.fork()
+        if pid == 0:
+            good = int(batch["n"].sum()) > 0
+            del batch
+            os._exit(0 if good else 1)
+        assert os.waitpid(pid, 0)[1] == 0
+        inbox.clear()
+
+
+def test_a_child_forked_by_user_code_can_look_at_a_batch(jet: JetInstance) -> None:
+    dag = DAG()
+    source, sink = dag.new_vertex("source", lambda: Emit(2)), dag.new_vertex("look", ForkAndLook)
+    jet.new_job(dag.edge(between(source, sink).broadcast())).run(30)
+
+
+@pytest.mark.slow
+def test_with_little_memory_batches_go_by_the_ring() -> None:
+    with shmjet.new_instance(JetConfig(cores=2, ring_memory=1 << 20)) as jet:
+        jet.new_job(summing(100, "", column("n"))).run(60)
+        check(jet, 100, "sums")
+
+
+@pytest.mark.slow
+def test_a_limit_on_file_sizes_stops_no_job() -> None:
+    """RLIMIT_FSIZE makes reserving memory fail half way, as a full /dev/shm does."""
+    program = """
+        import resource
+        import shmjet
+        from tests.cluster.test_batches import JetConfig, check, column, summing
+
+        if __name__ == "__main__":
+            resource.setrlimit(resource.RLIMIT_FSIZE, (300 << 20, 300 << 20))
+            with shmjet.new_instance(JetConfig(cores=2)) as jet:
+                jet.new_job(summing(100, "all", column("n"))).run(60)
+                check(jet, 100, "sums")
+            print("good")
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "good\n"), done.stderr

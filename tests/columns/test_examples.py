@@ -1,0 +1,29 @@
+"""The examples in the docstrings are true."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+from pathlib import Path
+
+import pytest
+
+import shmjet.columns
+
+MODULES = [
+    *(f"shmjet.columns.{module.name}" for module in pkgutil.iter_modules(shmjet.columns.__path__)),
+    *(f"shmjet.processors.{name}" for name in ("batching", "grouping_columns", "mapping_batches")),
+]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_of(name: str) -> None:
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+def test_the_page_for_users_is_true() -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "columns.md"
+    found = doctest.testfile(str(page), module_relative=False, optionflags=doctest.ELLIPSIS)
+    assert found.attempted > 20
+    assert found.failed == 0

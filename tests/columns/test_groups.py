@@ -1,0 +1,447 @@
+"""Groups against group-by in plain Python: all kinds of keys and aggregates, nulls, merging, growth, errors."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from shmjet.columns.aggregates import Aggregate, count, first, last, max_, mean, min_, sum_, var
+from shmjet.columns.groups import Groups
+from shmjet.ring.batch import Batch
+from shmjet.ring.errors import BatchError
+from shmjet.ring.text import Text
+from tests.columns.reference import NUMBERS, VALUES, alike, batch_of, column, grouped, plain, some_values
+
+thorough = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+COLUMN_AGGREGATES = [min_, max_, first, last, count]
+NUMBER_AGGREGATES = [sum_, mean, var, lambda name: var(name, ddof=0)]
+
+
+def read(groups: Groups, step: int = 3) -> tuple[list[tuple[Any, ...]], Batch]:
+    """All results in steps: rows of plain values, and the batch."""
+    parts, position = [], 0
+    while position >= 0:
+        part, position = groups.results(position, step)
+        parts.append(part)
+    batch = Batch.concat(parts)
+    return list(zip(*(plain(batch, name) for name in batch.names), strict=True)), batch
+
+
+def check(groups: Groups, batches: list[Batch], keys: list[str], aggregates: dict[str, Aggregate]) -> None:
+    expected = [key + tuple(results) for key, results in grouped(batches, keys, aggregates).items()]
+    rows, batch = read(groups)
+    assert len(groups) == len(rows) == len(expected)
+    assert batch.names == (*keys, *aggregates)
+    for row, wanted in zip(rows, expected, strict=True):
+        assert all(map(alike, row, wanted)), (row, wanted)
+
+
+def merged(parts: list[Groups], keys: list[str], aggregates: dict[str, Aggregate], step: int = 2) -> Groups:
+    whole = Groups(keys, aggregates)
+    for part in parts:
+        position = 0
+        while position >= 0 and len(part):
+            states, position = part.states(position, step)
+            whole.merge(states)
+    return whole
+
+
+@st.composite
+def some_batches(draw: st.DrawFn) -> tuple[list[Batch], list[str], dict[str, Aggregate]]:
+    keys = {f"k{i}": kind for i, kind in enumerate(draw(st.lists(st.sampled_from(list(VALUES)), max_size=3)))}
+    values = {f"v{i}": kind for i, kind in enumerate(draw(st.lists(st.sampled_from(list(VALUES)), max_size=3)))}
+    aggregates: dict[str, Aggregate] = {"rows": count()}
+    sums: dict[str, str] = {}
+    for name in values:
+        for make in draw(st.lists(st.sampled_from(COLUMN_AGGREGATES), max_size=3, unique=True)):
+            aggregates[f"{name}.{len(aggregates)}"] = make(name)
+    for i, kind in enumerate(draw(st.lists(st.sampled_from(NUMBERS), max_size=2))):
+        sums[f"n{i}"] = kind
+        for make in draw(st.lists(st.sampled_from(NUMBER_AGGREGATES), max_size=3, unique=True)):
+            aggregates[f"n{i}.{len(aggregates)}"] = make(f"n{i}")
+    batches = []
+    for rows in draw(st.lists(st.integers(0, 12), min_size=1, max_size=4)):
+        columns: dict[str, tuple[str, list[Any]]] = {"any": ("?", [True] * rows)}
+        for name, kind in (*keys.items(), *values.items(), *sums.items()):
+            columns[name] = kind, draw(some_values(kind, rows, nulls=draw(st.booleans()), calm=name in sums))
+        batches.append(batch_of(columns))
+    return batches, list(keys), aggregates
+
+
+@thorough
+@given(some_batches())
+def test_groups_are_those_of_a_dict(given_: tuple[list[Batch], list[str], dict[str, Aggregate]]) -> None:
+    batches, keys, aggregates = given_
+    groups = Groups(keys, aggregates)
+    for batch in batches:
+        groups.add(batch)
+    check(groups, batches, keys, aggregates)
+
+
+@thorough
+@given(some_batches())
+def test_merged_parts_give_what_one_pass_gives(given_: tuple[list[Batch], list[str], dict[str, Aggregate]]) -> None:
+    batches, keys, aggregates = given_
+    parts = []
+    for batch in batches:
+        parts.append(Groups(keys, aggregates))
+        parts[-1].add(batch)
+    if not any(batch.num_rows for batch in batches):
+        return
+    whole = merged(parts, keys, aggregates)
+    check(whole, batches, keys, aggregates)
+    check(merged([whole], keys, aggregates), batches, keys, aggregates)
+
+
+@pytest.mark.parametrize("kind", list(VALUES))
+def test_keys_come_out_in_the_dtype_they_came_in(kind: str) -> None:
+    values = VALUES[kind]
+    groups = Groups(["k"], {"n": count(), "least": min_("k"), "first": first("k")})
+    batch = Batch({"k": column(kind, values * 2)})
+    groups.add(batch)
+    found, end = groups.results(0, 1000)
+    assert end == -1
+    assert found.schema == {
+        "k": batch.schema["k"],
+        "n": np.dtype(np.int64),
+        "least": batch.schema["k"],
+        "first": batch.schema["k"],
+    }
+    wanted = [value for i, value in enumerate(plain(batch, "k")) if value not in plain(batch, "k")[:i]]
+    assert plain(found, "k") == wanted
+    assert found["k"][:0].dtype == batch["k"].dtype
+
+
+def test_first_and_last_take_any_fixed_width_column() -> None:
+    point = np.dtype([("x", "f8"), ("n", "i2")])
+    batch = Batch(
+        {
+            "k": [1, 1, 2, 2],
+            "z": np.array([1j, 2, 3, 4]),
+            "p": np.array([(1, 1), (2, 2), (3, 3), (4, 4)], point),
+            "g": np.arange(4, dtype=np.longdouble) / 3,
+        },
+        {"z": np.array([False, True, True, True])},
+    )
+    groups = Groups(["k"], {f"{make.__name__} {name}": make(name) for name in "zpg" for make in (first, last)})
+    groups.add(batch)
+    found = groups.results(0, 9)[0]
+    assert found["first z"].tolist() == [2, 3]
+    assert found["last z"].tolist() == [2, 4]
+    assert found["first p"].tolist() == [(1, 1), (3, 3)]
+    assert found["last p"].dtype == point
+    assert found["last g"].tolist() == batch["g"][[1, 3]].tolist()
+
+
+# -- growth ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [np.int64, np.float64, "text"])
+def test_a_million_keys(dtype: Any) -> None:
+    keys, block = 1_000_000, 1 << 17
+    order = np.random.default_rng(7).permutation(np.repeat(np.arange(keys), 2))
+    groups = Groups(["k"], {"total": sum_("v"), "n": count(), "first": first("v")})
+    for start in range(0, len(order), block):
+        numbers = order[start : start + block]
+        column: Any = numbers.astype(dtype) if dtype != "text" else _digits(numbers)
+        groups.add(Batch({"k": column, "v": numbers}))
+    assert len(groups) == keys
+    found, end = groups.results(0, keys)
+    assert end == -1
+    _, places = np.unique(order, return_index=True)
+    firsts = order[np.sort(places)]
+    assert (found["first"] == firsts).all()
+    assert (found["total"] == 2 * firsts).all()
+    assert (found["n"] == 2).all()
+    assert bool((found["k"] == (firsts if dtype != "text" else _digits(firsts))).all())
+
+
+def _digits(numbers: Any) -> Text:
+    """Each number as 16 letters, more than fit into a row."""
+    data = (numbers[:, None] >> (4 * np.arange(16)) & 15).astype(np.uint8) + 97
+    return Text(np.arange(len(numbers) + 1) * 16, data.reshape(-1))
+
+
+@pytest.mark.parametrize("stride", [1, 1 << 20, 1 << 32, 1 << 44, -3])
+def test_keys_at_regular_distances_do_not_collide(stride: int) -> None:
+    keys = np.arange(20_000, dtype=np.int64) * stride
+    groups = Groups(["k", "half"], {"n": count()})
+    for _ in range(2):
+        groups.add(Batch({"k": keys, "half": keys % 2 == 0}))
+    found = groups.results(0, 20_000)[0]
+    assert found.num_rows == len(np.unique(keys))
+    assert (found["k"] == np.unique(keys, return_index=False)[:: 1 if stride > 0 else -1]).all()
+
+
+@pytest.mark.parametrize("start", [0, -5_000, 2**63 - 30_000, -(2**63), 10**15])
+def test_keys_that_lie_close_together_and_drift(start: int) -> None:
+    random = np.random.default_rng(3)
+    parts = [start + drift + random.integers(0, 20_000, 5_000) for drift in (0, 0, 9_000, 9_000, 0)]
+    parts += [random.integers(-(2**63), 2**63 - 1, 5_000), parts[0], np.array([start, 2**63 - 1, -(2**63)])]
+    groups = Groups(["k"], {"n": count(), "rank": first("v")})
+    for part in parts:
+        groups.add(Batch({"k": part, "v": part % 1_000}))
+    groups.add(Batch({"k": np.zeros(4, np.int64), "v": np.zeros(4, np.int64)}, {"k": np.zeros(4, np.bool_)}))
+    found = groups.results(0, 1 << 20)[0]
+    valid = found.validity("k")
+    assert valid is not None
+    unique, counts = np.unique(np.concatenate(parts), return_counts=True)
+    order = np.argsort(found["k"][valid])
+    assert (found["k"][valid][order] == unique).all()
+    assert (found["n"][valid][order] == counts).all()
+    assert (found["rank"][valid] == found["k"][valid] % 1_000).all()
+    assert found["n"][~valid].tolist() == [4]
+
+
+def test_text_that_is_replaced_often_keeps_its_room() -> None:
+    groups = Groups([], {"last": last("t"), "least": min_("t")})
+    rows = [f"{999_999 - i:06d}" + "x" * (i % 50) for i in range(3_000)]
+    for _ in range(30):
+        groups.add(Batch({"t": rows}))
+    assert groups.nbytes < 200_000
+    assert groups.results(0, 1)[0].to_dict() == {"last": [rows[-1]], "least": [rows[-1]]}
+
+
+# -- dtypes that change ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "both"),
+    [
+        ("i4", "i8", "i8"),
+        ("i8", "i4", "i8"),
+        ("u4", "i4", "i8"),
+        ("u4", "u8", "u8"),
+        ("?", "i2", "i2"),
+        ("f4", "f8", "f8"),
+        ("f2", "f4", "f4"),
+        ("M8[s]", "M8[us]", "M8[us]"),
+        ("M8[us]", "M8[s]", "M8[us]"),
+        ("S3", "S5", "S5"),
+        ("U5", "U3", "U5"),
+    ],
+)
+def test_dtypes_widen(one: str, two: str, both: str) -> None:
+    aggregates = {"least": min_("k"), "most": max_("k"), "first": first("k"), "n": count("k")}
+    groups = Groups(["k"], aggregates)
+    for dtype in (one, two, one):
+        values = np.array([0, 1, 1], "i8")
+        groups.add(Batch({"k": values.astype("M8[s]").astype(dtype) if "M" in dtype else values.astype(dtype)}))
+    found = groups.results(0, 9)[0]
+    assert [found.schema[name] for name in ("k", "least", "most", "first")] == [np.dtype(both)] * 4
+    wide = np.array([0, 1], "i8")
+    expected = wide.astype("M8[s]").astype(both) if "M" in both else wide.astype(both)
+    for name in ("k", "least", "most", "first"):
+        assert found[name].tolist() == expected.tolist()
+    assert found["n"].tolist() == [3, 6]
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [("i8", "text"), ("text", "i8"), ("i8", "f8"), ("text", "bytes"), ("u8", "i8"), ("i8", "M8[us]"), ("S5", "U2")],
+)
+def test_keys_of_another_kind_are_an_error(one: str, two: str) -> None:
+    groups = Groups(["k"], {"n": count()})
+    groups.add(Batch({"k": column(one, VALUES[one])}))
+    dtypes = [str(Batch({"k": column(kind, VALUES[kind])}).schema["k"]) for kind in (one, two)]
+    text = f"column 'k' changes its dtype: expected {dtypes[0]}, found {dtypes[1]}"
+    with pytest.raises(BatchError, match=re.escape(text)):
+        groups.add(Batch({"k": column(two, VALUES[two])}))
+
+
+@pytest.mark.parametrize(("one", "two"), [("M8[D]", "M8[s]"), ("M8[ns]", "M8[us]"), ("m8[s]", "m8[ns]")])
+def test_dates_and_times_are_keys_of_different_kinds_but_values_of_one(one: str, two: str) -> None:
+    groups = Groups(["k"], {"most": max_("v")})
+    groups.add(Batch({"k": np.zeros(1, one), "v": np.zeros(1, one)}))
+    with pytest.raises(BatchError, match="column 'k' changes its dtype"):
+        groups.add(Batch({"k": np.zeros(1, two), "v": np.zeros(1, one)}))
+    groups.add(Batch({"k": np.zeros(1, one), "v": np.ones(1, two)}))
+    assert groups.results(0, 10)[0]["most"].tolist() == np.ones(1, two).astype(np.result_type(one, two)).tolist()
+
+
+@pytest.mark.parametrize("kind", ["i8", "text", "M8[us]", "S5"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_column_that_is_all_null_has_any_dtype(kind: str, is_first: bool) -> None:
+    empty = Batch({"k": [None, None], "v": [None, None]})
+    full = Batch({"k": column(kind, VALUES[kind][:2]), "v": column(kind, VALUES[kind][:2])})
+    aggregates = {"n": count(), "least": min_("v"), "last": last("v")}
+    if kind == "i8":
+        aggregates["sum"] = sum_("v")
+    batches = [empty, full] if is_first else [full, empty]
+    one, parts = Groups(["k"], aggregates), []
+    for batch in batches:
+        one.add(batch)
+        parts.append(Groups(["k"], aggregates))
+        parts[-1].add(batch)
+    expected = grouped(batches, ["k"], aggregates)
+    for groups in (one, merged(parts, ["k"], aggregates)):
+        rows, found = read(groups)
+        assert {row[0]: list(row[1:]) for row in rows} == {key[0]: results for key, results in expected.items()}
+        assert found.schema["k"] == full.schema["k"]
+
+
+def test_an_all_null_integer_sum_merges_into_a_sum_of_floats() -> None:
+    floats, integers = Groups([], {"s": sum_("v")}), Groups([], {"s": sum_("v")})
+    floats.add(Batch({"v": [0.5]}))
+    integers.add(Batch({"v": np.zeros(1, np.int64)}, {"v": np.array([False])}))
+    assert merged([floats, integers], [], {"s": sum_("v")}).results(0, 1)[0].to_dict() == {"s": [0.5]}
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "kind", "text"),
+    [
+        (
+            sum_("v"),
+            "text",
+            r"column 'v' of dtype text has no sum \(result 'r'\): expected a column of bool, int",
+        ),
+        (mean("v"), "M8[us]", r"column 'v' of dtype datetime64\[us\] has no mean"),
+        (var("v"), "S5", r"column 'v' of dtype \|S5 has no var"),
+    ],
+)
+def test_an_aggregate_on_a_wrong_dtype_names_it(aggregate: Aggregate, kind: str, text: str) -> None:
+    with pytest.raises(BatchError, match=text):
+        Groups([], {"r": aggregate}).add(Batch({"v": column(kind, VALUES[kind])}))
+
+
+def test_other_wrong_columns_are_named() -> None:
+    groups = Groups(["k"], {"n": count("v")})
+    with pytest.raises(BatchError, match=r"expected a column 'v', found \['k'\]"):
+        groups.add(Batch({"k": [1]}))
+    with pytest.raises(BatchError, match=r"expected a column 'k', found \['v'\]"):
+        groups.add(Batch({"v": [1]}))
+    with pytest.raises(BatchError, match=r"expected a column 'n#n', found \['k'\]"):
+        groups.merge(Batch({"k": [1]}))
+    with pytest.raises(BatchError, match=r"column 'k' cannot be a key: expected bool, .*, found complex128"):
+        groups.add(Batch({"k": np.array([1j]), "v": [1]}))
+    with pytest.raises(BatchError, match="has no max"):
+        Groups([], {"m": max_("k")}).add(Batch({"k": np.array([1j])}))
+
+
+def test_names_that_collide_are_refused() -> None:
+    with pytest.raises(BatchError, match="result 'k' would have the name of the key column 'k'"):
+        Groups(["k"], {"k": count()})
+    with pytest.raises(BatchError, match="result 'r' would have the name of the key column 'r#n'"):
+        Groups(["r#n"], {"r": count()})
+    with pytest.raises(BatchError, match="named twice"):
+        Groups(["k", "k"], {})
+    with pytest.raises(BatchError, match="must be an aggregate such as"):
+        Groups(["k"], {"n": "count"})  # type: ignore[dict-item]
+    with pytest.raises(BatchError, match="non-empty str"):
+        Groups(["k"], {"": count()})
+
+
+@pytest.mark.parametrize("values", [np.array([2**63 - 1, 1]), np.array([-(2**63), -1]), np.array([2**63], np.uint64)])
+def test_an_integer_sum_that_leaves_64_bits_is_an_error(values: Any) -> None:
+    groups = Groups([], {"n": count(), "s": sum_("v")})
+    with pytest.raises(BatchError, match=r"the sum of column 'v' \(result 's'\) leaves 64 bits"):
+        groups.add(Batch({"v": values}))
+
+
+def test_an_integer_sum_that_leaves_64_bits_in_a_merge_is_an_error() -> None:
+    parts = [Groups([], {"s": sum_("v")}) for _ in range(2)]
+    for part in parts:
+        part.add(Batch({"v": [2**62, 2**62 - 1]}))
+    with pytest.raises(BatchError, match="leaves 64 bits"):
+        merged(parts, [], {"s": sum_("v")})
+
+
+def test_integer_sums_reach_to_the_ends_of_64_bits() -> None:
+    groups = Groups(["k"], {"s": sum_("v")})
+    groups.add(Batch({"k": [1, 1, 2, 2], "v": [2**63 - 2, 1, -(2**63) + 1, -1]}))
+    assert groups.results(0, 9)[0]["s"].tolist() == [2**63 - 1, -(2**63)]
+    unsigned = Groups([], {"s": sum_("v")})
+    unsigned.add(Batch({"v": [-5]}))
+    unsigned.add(Batch({"v": np.array([2**63], np.uint64)}))
+    assert unsigned.results(0, 9)[0]["s"].tolist() == [2**63 - 5]
+
+
+def test_float_sums_do_not_lose_small_values() -> None:
+    groups = Groups([], {"s": sum_("v"), "m": mean("v")})
+    groups.add(Batch({"v": [1e16, *[1.0] * 1000, -1e16]}))
+    assert groups.results(0, 1)[0]["s"].tolist() == [1000.0]
+    assert groups.results(0, 1)[0]["m"].tolist() == [1000.0 / 1002]
+
+
+def test_variance_keeps_its_digits_beside_a_large_mean() -> None:
+    values = 1e9 + np.array([4.0, 7, 13, 16])
+    parts = []
+    for part in (values[:1], values[1:]):
+        parts.append(Groups([], {"v": var("v")}))
+        parts[-1].add(Batch({"v": part}))
+    assert merged(parts, [], {"v": var("v")}).results(0, 1)[0]["v"].tolist() == [30.0]
+
+
+# -- the rest ----------------------------------------------------------------------------------------------------------
+
+
+def test_no_batch_and_no_rows_give_no_groups() -> None:
+    groups = Groups(["k"], {"s": sum_("v")})
+    assert (len(groups), groups.nbytes) == (0, 0)
+    assert groups.results(0, 10)[0].num_rows == 0
+    groups.add(Batch({"k": np.zeros(0, np.int32), "v": np.zeros(0)}))
+    found, end = groups.results(0, 10)
+    assert (found.num_rows, end, found.schema) == (0, -1, {"k": np.dtype(np.int32), "s": np.dtype(np.float64)})
+    groups.add(Batch({"k": ["now text"], "v": [1]}))
+    assert groups.results(0, 10)[0].to_dict() == {"k": ["now text"], "s": [1]}
+    groups.clear()
+    groups.add(Batch({"k": [0.5], "v": [True]}))
+    assert groups.results(0, 10)[0].to_dict() == {"k": [0.5], "s": [1]}
+
+
+def test_wrong_positions_are_refused() -> None:
+    groups = Groups(["k"], {})
+    groups.add(Batch({"k": [1, 2]}))
+    assert groups.results(2, 1)[0].num_rows == 0
+    for position, limit in ((-1, 1), (3, 1), (0, 0)):
+        with pytest.raises(ValueError, match="must be"):
+            groups.results(position, limit)
+
+
+def test_groups_are_pickled_with_their_contents() -> None:
+    batch = Batch({"k": ["a", "b" * 20, None], "v": [1, None, 3]})
+    groups = Groups(["k"], {"s": sum_("v"), "t": max_("k"), "u": var("v", ddof=0)})
+    copies = [pickle.loads(pickle.dumps(groups))]
+    groups.add(batch)
+    copies.append(pickle.loads(pickle.dumps(groups)))
+    copies[0].add(batch)
+    for copy in copies:
+        assert copy.results(0, 9) == groups.results(0, 9)
+        copy.add(batch)
+        assert copy.results(0, 9)[0]["s"].tolist() == [2, 0, 6]
+    assert groups.results(0, 9)[0]["s"].tolist() == [1, 0, 3]
+
+
+def test_another_process_takes_groups_over_by_their_descriptor() -> None:
+    groups = Groups(["k"], {"s": sum_("v")})
+    groups.add(Batch({"k": np.arange(5_000), "v": np.arange(5_000)}))
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:  # the child adds to the same memory
+        taken = Groups.attach(groups.fileno(), pickle.loads(pickle.dumps(groups.description)))
+        taken.add(Batch({"k": np.arange(10_000), "v": np.arange(10_000)}))
+        os.write(writer, pickle.dumps((len(taken), int(taken.results(0, 10_000)[0]["s"].sum()))))
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        assert pickle.load(pipe) == (10_000, sum(range(5_000)) + sum(range(10_000)))
+    assert os.waitpid(child, 0)[1] == 0
+    assert len(Groups.attach(groups.fileno(), groups.description)) == 10_000
+    assert len(Groups.attach(-1, Groups(["k"], {}).description)) == 0
+
+
+def test_the_repr_says_what_is_grouped() -> None:
+    groups = Groups("k", {"s": sum_("v"), "u": var("v", ddof=0)})
+    assert repr(groups) == "Groups(['k'], s=sum_('v'), u=var('v', ddof=0); 0 groups)"

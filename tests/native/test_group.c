@@ -1,0 +1,201 @@
+/* Tests of group.h without Python: growth, collisions, nulls, text, merging, handing over; against plain arrays.
+ *
+ * Exits 0 when everything held; says what did not otherwise. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "group.h"
+
+#define CHECK(condition)                                                                                                     \
+    do {                                                                                                                     \
+        if (!(condition)) {                                                                                                  \
+            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition);                                   \
+            exit(1);                                                                                                         \
+        }                                                                                                                    \
+    } while (0)
+
+static uint64_t state = 88172645463325252u;
+
+static uint64_t next_random(void) {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return state;
+}
+
+static column_t words_column(char kind, const void *data, int64_t rows) {
+    return (column_t){kind, 8, rows, data, NULL, NULL};
+}
+
+static int64_t read_word(const group_table_t *table, uint64_t field, uint64_t position) {
+    group_reading_t reading;
+    uint8_t valid, word[8];
+    CHECK(group_reading(table, field, &reading) && !reading.is_text);
+    group_read_valid(table, &reading, position, 1, &valid);
+    group_read_words(table, &reading, position, 1, &valid, word);
+    return load_i64(word);
+}
+
+static const uint8_t SUM_COUNT[] = {SUM, COUNT};
+
+static void open_sums(group_table_t *table) { CHECK(group_open(table, "i", 1, SUM_COUNT, "i-", 2) == GROUP_OK); }
+
+static void add_pairs(group_table_t *table, const column_t *key, const column_t *value) {
+    uint32_t failed;
+    const column_t *keys[] = {key}, *inputs[] = {value, NULL};
+    CHECK(group_update(table, keys, inputs, 0, key->rows, &failed) == GROUP_OK);
+}
+
+/* Keys 0 .. keys, each `times` times, out of order, in columns that begin at an odd address. */
+static void test_sums(int64_t keys, int times) {
+    int64_t rows = keys * times;
+    uint8_t *memory = malloc(16 * (size_t)rows + 2), *key_data = memory + 1, *value_data = key_data + 8 * rows;
+    for (int64_t i = 0; i < rows; i++) store_u64(key_data + 8 * i, (uint64_t)(i % keys));
+    for (int64_t i = rows - 1; i > 0; i--) {
+        int64_t j = (int64_t)(next_random() % (uint64_t)(i + 1));
+        uint64_t a = load_u64(key_data + 8 * i), b = load_u64(key_data + 8 * j);
+        store_u64(key_data + 8 * i, b);
+        store_u64(key_data + 8 * j, a);
+    }
+    for (int64_t i = 0; i < rows; i++) store_u64(value_data + 8 * i, load_u64(key_data + 8 * i) * 3 + 1);
+    group_table_t table;
+    open_sums(&table);
+    column_t key = words_column('i', key_data, rows), value = words_column('i', value_data, rows);
+    add_pairs(&table, &key, &value);
+    CHECK(table.memory.header->groups == (uint64_t)keys);
+    int64_t last_first = -1, at = 0;
+    for (int64_t g = 0; g < keys; g++) {
+        int64_t found = read_word(&table, 0, (uint64_t)g);
+        CHECK(read_word(&table, 1, (uint64_t)g) == times * (3 * found + 1));
+        CHECK(read_word(&table, 2, (uint64_t)g) == times);
+        while (load_i64(key_data + 8 * at) != found) at++; /* groups are in the order of their first rows */
+        CHECK(at > last_first);
+        last_first = at;
+    }
+    group_table_t other;
+    CHECK(group_attach(&other, table.memory.fd) == GROUP_OK);
+    add_pairs(&other, &key, &value);
+    CHECK(other.memory.header->groups == (uint64_t)keys && read_word(&other, 2, 0) == 2 * times);
+    group_close(&other);
+    group_close(&table);
+    free(memory);
+}
+
+/* Keys whose hashes all share a directory prefix that only one in 1024 has: the directory grows, the rest does not. */
+static void test_a_skewed_directory(void) {
+    group_table_t table;
+    open_sums(&table);
+    int64_t keys[3000], found = 0;
+    for (int64_t k = 0; found < 3000; k++)
+        if (fold((uint64_t)k ^ table.memory.header->seed[0], table.memory.header->seed[1]) >> 54 == 7) keys[found++] = k;
+    column_t key = words_column('i', keys, 3000);
+    add_pairs(&table, &key, &key);
+    add_pairs(&table, &key, &key);
+    CHECK(table.memory.header->groups == 3000 && table.memory.header->depth >= 11);
+    CHECK(table.memory.header->segments <= 14);
+    for (uint64_t g = 0; g < 3000; g++) CHECK(read_word(&table, 0, g) == keys[g] && read_word(&table, 1, g) == 2 * keys[g]);
+    group_close(&table);
+}
+
+static void test_null_keys_and_values(void) {
+    int64_t keys[] = {0, 0, 1, 0}, values[] = {5, 6, 7, 8};
+    uint8_t key_valid[] = {1, 0, 1, 0}, value_valid[] = {0, 1, 0, 1};
+    group_table_t table;
+    open_sums(&table);
+    column_t key = words_column('i', keys, 4), value = words_column('i', values, 4);
+    key.valid = key_valid;
+    value.valid = value_valid;
+    add_pairs(&table, &key, &value);
+    CHECK(table.memory.header->groups == 3);
+    group_reading_t reading;
+    uint8_t valid[3];
+    CHECK(group_reading(&table, 0, &reading) && group_read_valid(&table, &reading, 0, 3, valid));
+    CHECK(valid[0] == 1 && valid[1] == 0 && valid[2] == 1);
+    CHECK(group_reading(&table, 1, &reading) && group_read_valid(&table, &reading, 0, 3, valid));
+    CHECK(valid[0] == 0 && valid[1] == 1 && valid[2] == 0);
+    CHECK(read_word(&table, 1, 1) == 14 && read_word(&table, 2, 1) == 2);
+    group_close(&table);
+}
+
+static void test_overflow(void) {
+    int64_t keys[] = {1, 1}, values[] = {INT64_MAX, 1};
+    column_t key = words_column('i', keys, 2), value = words_column('i', values, 2);
+    const column_t *key_columns[] = {&key}, *inputs[] = {&value, NULL};
+    uint32_t failed = 9;
+    group_table_t table;
+    open_sums(&table);
+    CHECK(group_update(&table, key_columns, inputs, 0, 2, &failed) == GROUP_OVERFLOW && failed == 0);
+    group_close(&table);
+}
+
+/* Texts of 0 to 40 bytes in a buffer of exactly their length, so that a sanitizer sees every read beyond them. */
+static void test_text(void) {
+    enum { ROWS = 4000, KINDS = 41 };
+    static const uint8_t functions[] = {COUNT, MAX, LAST};
+    int64_t offsets[ROWS + 1];
+    offsets[0] = 0;
+    for (int i = 0; i < ROWS; i++) offsets[i + 1] = offsets[i] + i % KINDS;
+    uint8_t *data = malloc((size_t)offsets[ROWS]);
+    for (int i = 0; i < ROWS; i++)
+        for (int64_t at = offsets[i]; at < offsets[i + 1]; at++) data[at] = (uint8_t)('a' + i % KINDS % 2);
+    column_t text = {'t', 0, ROWS, data, (const uint8_t *)offsets, NULL};
+    const column_t *keys[] = {&text}, *inputs[] = {NULL, &text, &text};
+    uint32_t failed;
+    group_table_t table;
+    CHECK(group_open(&table, "t", 1, functions, "-tt", 3) == GROUP_OK);
+    CHECK(group_update(&table, keys, inputs, 0, ROWS, &failed) == GROUP_OK);
+    CHECK(table.memory.header->groups == KINDS);
+    int64_t total = 0;
+    for (uint64_t g = 0; g < KINDS; g++) total += read_word(&table, 1, g);
+    CHECK(total == ROWS);
+    for (uint64_t field = 0; field < 4; field += field ? 1 : 2) {
+        group_reading_t reading;
+        uint8_t out[KINDS * KINDS];
+        uint8_t ends[8 * (KINDS + 1)];
+        CHECK(group_reading(&table, field, &reading) && reading.is_text);
+        group_read_offsets(&table, &reading, 0, KINDS, ends);
+        CHECK(group_read_data(&table, &reading, 0, KINDS, 0, out, sizeof out) == 0);
+        CHECK(group_read_data(&table, &reading, 0, KINDS, 0, out, load_u64(ends + 8 * KINDS) - 1) == -1);
+        CHECK(load_u64(ends + 8 * KINDS) == KINDS * (KINDS - 1) / 2 && !memcmp(out, data, load_u64(ends + 8 * KINDS)));
+        CHECK(group_read_data(&table, &reading, 0, KINDS, KINDS, out, sizeof out) == 0 && out[KINDS * KINDS - 1] == 0);
+    }
+    group_close(&table);
+    free(data);
+}
+
+static void test_halves(void) {
+    CHECK(half_to_double(0x0000) == 0.0 && half_to_double(0x3c00) == 1.0 && half_to_double(0xc000) == -2.0);
+    CHECK(half_to_double(0x0001) == 0x1p-24 && half_to_double(0x7bff) == 65504.0 && half_to_double(0x8400) == -0x1p-14);
+    CHECK(half_to_double(0x7c00) == 1.0 / 0.0 && half_to_double(0x7e00) != half_to_double(0x7e00));
+}
+
+static void test_what_is_no_table_is_refused(void) {
+    group_table_t table, other;
+    int empty = memfd_create("empty", MFD_CLOEXEC);
+    CHECK(group_attach(&other, empty) == GROUP_ERRNO && errno == EINVAL);
+    CHECK(group_attach(&other, -1) == GROUP_ERRNO && errno == EBADF);
+    close(empty);
+    open_sums(&table);
+    table.memory.header->groups = UINT64_C(1) << 31; /* more than there is memory for */
+    CHECK(group_attach(&other, table.memory.fd) == GROUP_ERRNO && errno == EINVAL);
+    table.memory.header->groups = 0;
+    CHECK(group_attach(&other, table.memory.fd) == GROUP_OK);
+    group_close(&other);
+    group_close(&table);
+}
+
+int main(void) {
+    test_sums(1, 1000);
+    test_sums(BLOCK + 1, 3);
+    test_sums(1000, 7);
+    test_sums(200000, 2);
+    test_a_skewed_directory();
+    test_null_keys_and_values();
+    test_overflow();
+    test_text();
+    test_halves();
+    test_what_is_no_table_is_refused();
+    puts("ok");
+    return 0;
+}

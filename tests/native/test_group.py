@@ -1,0 +1,199 @@
+"""GroupTable by itself: its contract with descriptors, wrong arguments, its memory and how that is handed over."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import pickle
+import re
+import struct
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shmjet._native._columns import GroupTable
+from shmjet.ring.descriptors import descriptor
+from shmjet.ring.text import Text
+
+PAGE = Path(__file__).parents[2] / "docs" / "formats" / "groups.md"
+
+
+def column(values: Any, dtype: Any = np.int64) -> Any:
+    return descriptor(values if isinstance(values, Text) else np.array(values, dtype))
+
+
+def sums(keys: Any, values: Any) -> GroupTable:
+    table = GroupTable("i", [("sum", "i"), ("count", "-")])
+    table.add([column(keys)], [column(values), None], len(keys))
+    return table
+
+
+def words(table: GroupTable, field: int) -> list[int]:
+    out, valid = np.empty(len(table), np.int64), np.empty(len(table), np.bool_)
+    table.read_words(field, 0, len(table), out, valid)
+    return out.tolist()
+
+
+def test_a_table_groups_in_order_of_arrival() -> None:
+    table = sums([7, -1, 7], [1, 2, 3])
+    assert [words(table, field) for field in range(3)] == [[7, -1], [4, 2], [2, 1]]
+
+
+@pytest.mark.parametrize(
+    ("keys", "aggregates", "text"),
+    [
+        ("x", [], "keys are at most 64 letters of i, f and t, got x"),
+        ("i" * 65, [], "keys are at most 64 letters"),
+        ("", [("count", "-")] * 257, "at most 256 aggregates, got 257"),
+        ("", [("median", "i")], "there is no aggregate median of class 'i'"),
+        ("", [("sum", "t")], "there is no aggregate sum of class 't'"),
+        ("", [("min", "x")], "there is no aggregate min of class 'x'"),
+        ("", [("min", "")], "there is no aggregate min of class ''"),
+    ],
+)
+def test_wrong_descriptions_are_refused(keys: str, aggregates: list[tuple[str, str]], text: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(text)):
+        GroupTable(keys, aggregates)
+
+
+def test_wrong_columns_are_refused() -> None:
+    table = GroupTable("i", [("min", "i")])
+    key, value = column([1, 2]), column([1, 2])
+    for keys, inputs, rows in (
+        ([], [value], 2),
+        ([key], [], 2),
+        ([key], [None], 2),
+        ([key], [value], 3),
+        ([key], [value], -1),
+        ([column([1.0, 2], np.float64)], [value], 2),
+        ([key], [column([1, 2], np.uint64)], 2),
+        ([key], [column([1, 2, 3])], 2),
+        ([column(Text.of(["a", "b"]))], [value], 2),
+    ):
+        with pytest.raises(ValueError, match=r"expected|needs|must be|compares"):
+            table.add(keys, inputs, rows)
+    assert len(table) == 0
+    with pytest.raises(TypeError):
+        table.add([key], [value])  # type: ignore[call-arg]
+
+
+def test_wrong_readings_are_refused() -> None:
+    table = sums([1, 2], [3, 4])
+    out, valid = np.empty(2, np.int64), np.empty(2, np.bool_)
+    for field, position, count in ((3, 0, 1), (-1, 0, 1), (0, 1, 2), (0, -1, 1), (0, 0, -1), (0, 3, 0)):
+        with pytest.raises(ValueError, match=r"there (is|are) no"):
+            table.read_words(field, position, count, out, valid)
+    with pytest.raises(ValueError, match="there is no text field 0"):
+        table.read_offsets(0, 0, 1, out, valid)
+    with pytest.raises(ValueError, match="a buffer of 8 bytes is too short, 16 are needed"):
+        table.read_words(0, 0, 2, out[:1], valid)
+    with pytest.raises(ValueError, match="a buffer of 1 bytes is too short, 2 are needed"):
+        table.read_words(0, 0, 2, out, valid[:1])
+
+
+def test_an_overflow_names_the_aggregate() -> None:
+    table = GroupTable("", [("count", "-"), ("sum", "i")])
+    with pytest.raises(OverflowError) as caught:
+        table.add([], [None, column([2**63 - 1, 1])], 2)
+    assert caught.value.args == (1,)
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_attached_table_shares_the_memory() -> None:
+    table = sums(range(100_000), range(100_000))
+    other = GroupTable.attach(table.fileno())
+    assert other.fileno() != table.fileno()
+    other.add([column([5])], [column([100]), None], 1)
+    assert words(table, 1)[5] == 105
+    del table
+    other.add([column(range(300_000))], [column(range(300_000)), None], 300_000)
+    assert len(other) == 300_000
+
+
+def test_a_pickled_table_is_a_copy() -> None:
+    table = sums(range(10_000), range(10_000))
+    copy = pickle.loads(pickle.dumps(table))
+    table.add([column([3])], [column([7]), None], 1)
+    assert (words(table, 1)[3], words(copy, 1)[3]) == (10, 3)
+    copy.add([column(range(20_000))], [column(range(20_000)), None], 20_000)
+    assert words(copy, 1) == [2 * n if n < 10_000 else n for n in range(20_000)]
+
+
+def test_damaged_contents_are_refused() -> None:
+    _, (regions,) = sums([1], [2]).__reduce__()
+    for damaged in (regions[:5], (b"", *regions[1:]), (bytes(8196), *regions[1:]), (*regions[:3], b"", *regions[4:])):
+        with pytest.raises(ValueError, match="GroupTable"):
+            GroupTable.restored(damaged)
+    with open(os.devnull, "rb") as device, pytest.raises(ValueError, match="is not that of a GroupTable"):
+        GroupTable.attach(device.fileno())
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        GroupTable.attach(-1)
+
+
+def test_an_empty_table_takes_little_memory() -> None:
+    assert GroupTable("i", [("sum", "i")]).nbytes <= 64 << 10
+
+
+@pytest.mark.slow
+def test_handing_over_costs_little_whatever_the_size() -> None:
+    table = sums(np.arange(1_500_000), np.arange(1_500_000))
+    as_dict = dict(zip(words(table, 0), words(table, 1), strict=True))
+    assert table.nbytes > 50_000_000
+
+    def seconds(run: Any) -> float:
+        start = time.perf_counter()
+        run()
+        return time.perf_counter() - start
+
+    pickling = seconds(lambda: pickle.loads(pickle.dumps(as_dict, protocol=5)))
+    attaching = min(seconds(lambda: len(GroupTable.attach(table.fileno()))) for _ in range(3))
+    assert attaching < pickling / 50
+
+
+def test_the_layout_is_the_documented_one() -> None:
+    rows = re.findall(r"^\| (\d+) \| (?:\d+ · )?\d+ \| (\w+) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    offset = {name: int(place) for place, name in rows}
+    table = GroupTable("it", [("sum", "f"), ("count", "-"), ("last", "t")])
+    table.add(
+        [column([3, 4]), column(Text.of(["a" * 20, "b"]))],
+        [column([0.5, 1], np.float64), None, column(Text.of(["x", "y" * 9]))],
+        2,
+    )
+    with mmap.mmap(table.fileno(), 1 << 14, access=mmap.ACCESS_READ) as header:
+
+        def number(name: str, kind: str) -> int:
+            return int(struct.unpack_from("<" + kind, header, offset[name])[0])
+
+        assert header[offset["magic"] :][:8] == b"hmjtgrp1"
+        assert number("seed", "Q") != 0
+        assert [number(name, "Q") for name in ("groups", "heap", "segments")] == [2, 29, 1]
+        names = ("depth", "stride", "mark_bytes", "null_bytes", "keys", "aggregates", "has_null_keys")
+        assert [number(name, "I") for name in names] == [0, 64, 2, 1, 2, 3, 0]
+        assert struct.unpack_from("<6Q", header, offset["allocated"])[5] >= 29
+        fields = struct.iter_unpack("<cBBBHH", header[offset["key_fields"] :][:16])
+        assert [field[:3] + field[4:5] for field in fields] == [(b"i", 0, 1, 0), (b"t", 0, 1, 8)]
+        fields = struct.iter_unpack("<cBBBHH", header[offset["aggregate_fields"] :][:24])
+        assert [(f[0], f[1], f[2], f[4], f[5]) for f in fields] == [
+            (b"f", 2, 2, 24, 0),
+            (b"-", 1, 1, 40, 0),
+            (b"t", 7, 1, 48, 1),
+        ]
+        assert struct.unpack_from("<I", header, 8192) == (0,)
+    with mmap.mmap(table.fileno(), 4096, access=mmap.ACCESS_READ, offset=3 << 40) as data:
+        assert struct.unpack_from("<qI4sQddqIIQ", data, 64) == (3, 20, b"aaaa", 0, 0.5, 0.0, 1, 1, 0, ord("x"))
+        assert struct.unpack_from("<qI12sddqIIQ", data, 128) == (4, 1, b"b".ljust(12, b"\0"), 1.0, 0.0, 1, 9, 9, 20)
+    with mmap.mmap(table.fileno(), 4096, access=mmap.ACCESS_READ, offset=4 << 40) as marks:
+        assert marks[2:6] == b"\0\3\0\3"
+    with mmap.mmap(table.fileno(), 4096, access=mmap.ACCESS_READ, offset=5 << 40) as heap:
+        assert heap[:29] == b"a" * 20 + b"y" * 9
+    with mmap.mmap(table.fileno(), 1 << 14, access=mmap.ACCESS_READ, offset=1 << 40) as slots:
+        used = [(place, slot) for place, (slot,) in enumerate(struct.iter_unpack("<Q", slots)) if slot]
+        assert sorted(slot & 0xFFFFFFFF for _, slot in used) == [1, 2]
+        assert all((place - (slot >> 32)) % 2048 <= 1 for place, slot in used)
+    with mmap.mmap(table.fileno(), 4096, access=mmap.ACCESS_READ, offset=2 << 40) as fills:
+        assert struct.unpack_from("<I", fills) == (2,)

@@ -1,0 +1,230 @@
+"""Coroutine functions run side by side, in order or not, never more than asked for, and end with the processor."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from shmjet.core.context import ProcessorContext
+from shmjet.core.errors import ProcessorError
+from shmjet.core.inbox import Inbox
+from shmjet.core.outbox import Outbox
+from shmjet.processors.async_services import using_service_async
+from shmjet.processors.services import ServiceFactory
+from shmjet.ring.marks import Watermark
+
+
+class Running:
+    """A processor that is driven until it has done what there is to do."""
+
+    def __init__(self, fn: Any, *arguments: Any, kind: str = "map", factory: Any = None, room: int = 2048) -> None:
+        supplier = using_service_async(kind, factory or ServiceFactory(dict), fn, *arguments)
+        (self.processor,) = supplier.get(1)
+        self.outbox = Outbox([room])
+        self.processor.init(self.outbox, ProcessorContext(vertex_name="v"))
+        self.output: list[Any] = []
+
+    def call(self, callback: Any, *arguments: Any) -> Any:
+        self.outbox.begin_callback()
+        result = callback(*arguments)
+        self.output += self.outbox.buckets[0]
+        self.outbox.buckets[0] = []
+        return result
+
+    def run(self, items: list[Any]) -> list[Any]:
+        inbox = Inbox()
+        inbox.fill(list(items))
+        deadline = time.monotonic() + 20
+        while inbox and time.monotonic() < deadline:
+            self.call(self.processor.process, 0, inbox)
+        while not self.call(self.processor.complete):
+            assert time.monotonic() < deadline
+        return self.output
+
+
+@pytest.fixture
+def running() -> Iterator[Any]:
+    made: list[Running] = []
+
+    def make(*arguments: Any, **options: Any) -> Running:
+        made.append(Running(*arguments, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.processor.close()
+
+
+class Gauge:
+    """Counts the calls that are under way."""
+
+    def __init__(self) -> None:
+        self.now = self.most = 0
+
+    async def call(self, _: Any, item: int) -> int:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(0.001 * (5 - item % 5))
+        self.now -= 1
+        return item
+
+
+def test_order_is_kept_when_asked(running: Any) -> None:
+    assert running(Gauge().call, None, False, 8, True).run(list(range(40))) == list(range(40))
+
+
+def test_without_order_what_ends_first_leaves_first(running: Any) -> None:
+    found = running(Gauge().call, None, False, 8, False).run(list(range(40)))
+    assert sorted(found) == list(range(40))
+    assert found != list(range(40))
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+@pytest.mark.parametrize("most", [1, 3])
+def test_never_more_calls_than_allowed_are_under_way(running: Any, in_order: bool, most: int) -> None:
+    gauge = Gauge()
+    running(gauge.call, None, False, most, in_order).run(list(range(20)))
+    assert gauge.most == most
+
+
+async def _none_or_double(service: Any, item: int) -> int | None:
+    return item * 2 if item % 2 else None
+
+
+async def _is_odd(service: Any, item: int) -> bool:
+    await asyncio.sleep(0)
+    return item % 2 == 1
+
+
+async def _repeated(service: Any, item: int) -> list[int]:
+    return [item] * item
+
+
+async def _with_key(service: Any, key: int, item: int) -> tuple[int, int]:
+    return key, item
+
+
+def test_the_three_kinds_mean_what_they_mean_without_async(running: Any) -> None:
+    assert running(_none_or_double).run([1, 2, 3]) == [2, 6]
+    assert running(_is_odd, kind="filter").run([1, 2, 3]) == [1, 3]
+    assert running(_repeated, kind="flat_map").run([1, 0, 2]) == [1, 2, 2]
+    assert running(_with_key, lambda x: x % 2, True).run([4, 5]) == [(0, 4), (1, 5)]
+
+
+def test_a_narrow_outbox_loses_nothing(running: Any) -> None:
+    assert running(_repeated, kind="flat_map", room=1).run([3, 1, 2]) == [3, 3, 3, 1, 2, 2]
+
+
+def test_no_call_waits_while_the_loop_waits(running: Any) -> None:
+    async def slow(service: Any, item: int) -> int:
+        await asyncio.sleep(0.2)
+        return item
+
+    each = running(slow)
+    inbox = Inbox()
+    inbox.fill([1])
+    start = time.monotonic()
+    each.call(each.processor.process, 0, inbox)
+    assert time.monotonic() - start < 0.1
+    assert each.processor.polls
+    assert each.run([2]) == [1, 2]
+    assert not each.processor.polls
+
+
+def test_a_watermark_waits_for_the_calls_before_it(running: Any) -> None:
+    async def slow(service: Any, item: int) -> int:
+        await asyncio.sleep(0.01)
+        return item
+
+    each = running(slow)
+    inbox = Inbox()
+    inbox.fill([1])
+    each.call(each.processor.process, 0, inbox)
+    assert not each.call(each.processor.try_process_watermark, Watermark(7))
+    deadline = time.monotonic() + 20
+    while not each.call(each.processor.try_process_watermark, Watermark(7)) and time.monotonic() < deadline:
+        pass
+    assert each.output == [1, Watermark(7)]
+
+
+def test_an_exception_is_raised_with_the_users_frames(running: Any) -> None:
+    async def broken(service: Any, item: int) -> int:
+        await asyncio.sleep(0)
+        raise ValueError(f"no {item}")
+
+    with pytest.raises(ValueError, match="no 7") as caught:
+        running(broken).run([7])
+    assert caught.traceback[-1].name == "broken"
+
+
+def test_a_function_that_is_no_coroutine_function_is_told_so(running: Any) -> None:
+    with pytest.raises(TypeError, match="vertex 'v': expected a coroutine function, but the function returned int"):
+        running(lambda service, item: 5).run([1])
+
+
+def test_closing_cancels_what_is_under_way_and_closes_service_and_loop() -> None:
+    events: list[str] = []
+
+    async def create(context: ProcessorContext) -> str:
+        await asyncio.sleep(0)
+        events.append(f"made in {context.vertex_name}")
+        return "service"
+
+    async def destroy(service: str) -> None:
+        await asyncio.sleep(0)
+        events.append(f"closed {service}")
+
+    async def endless(service: str, item: int) -> int:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            events.append(f"cancelled {item}")
+        return item
+
+    each = Running(endless, factory=ServiceFactory(create, destroy))
+    inbox = Inbox()
+    inbox.fill([1, 2])
+    each.call(each.processor.process, 0, inbox)
+    loop = each.processor._holder.loop
+    each.processor.close()
+    each.processor.close()
+    assert events[0] == "made in v"
+    assert sorted(events[1:3]) == ["cancelled 1", "cancelled 2"]
+    assert events[3:] == ["closed service"]
+    assert loop.is_closed()
+
+
+def test_processors_of_a_process_share_loop_and_service() -> None:
+    made: list[int] = []
+    supplier = using_service_async("map", ServiceFactory(lambda: made.append(1) or made), _none_or_double)
+    first, second = supplier.get(2)
+    for processor in (first, second):
+        processor.init(Outbox([8]), ProcessorContext())
+    assert made == [1]
+    assert first._holder is second._holder
+    first.close()
+    assert not second._holder.loop.is_closed()
+    second.close()
+
+
+def test_a_service_that_cannot_be_made_leaves_no_loop_behind() -> None:
+    async def create() -> None:
+        raise OSError("no connection")
+
+    (processor,) = using_service_async("map", ServiceFactory(create), _none_or_double).get(1)
+    with pytest.raises(OSError, match="no connection"):
+        processor.init(Outbox([8]), ProcessorContext())
+    processor.close()
+
+
+def test_wrong_arguments_are_named() -> None:
+    with pytest.raises(ProcessorError, match="got 'sort'"):
+        using_service_async("sort", ServiceFactory(dict), _is_odd)
+    with pytest.raises(ProcessorError, match="max_concurrent_ops must be at least 1, got 0"):
+        using_service_async("map", ServiceFactory(dict), _is_odd, max_concurrent_ops=0)
+    with pytest.raises(ProcessorError, match="is_cooperative"):
+        using_service_async("map", ServiceFactory(dict, is_cooperative=False), _is_odd)

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shmjet import columns, processors
+from shmjet.core.errors import BatchError, ProcessorError
+from shmjet.processors import column_sorting
+from shmjet.ring.batch import Batch
+from shmjet.testing import verify_processor
+
+from .driving import Driver, processors_of
+
+VISITS = [
+    Batch({"city": ["Oslo", "Bonn"], "n": [1, 2]}),
+    Batch({"city": ["Rome", None], "n": [3, 4]}),
+    Batch({"city": ["Oslo"], "n": [5]}),
+]
+CITIES = [
+    Batch({"city": ["Rome"], "country": ["it"]}),
+    Batch({"city": ["Oslo", "Rome", None], "country": ["no", "us", "??"]}),
+]
+ROWS = st.lists(st.lists(st.tuples(st.integers(0, 5), st.sampled_from("abc")), max_size=40), max_size=12)
+
+
+def batches_of(rows: list[list[tuple[int, str]]]) -> list[Batch]:
+    whole = Batch.from_rows([(0, "a"), *(row for some in rows for row in some)], ["k", "t"])
+    edges = np.cumsum([1, *map(len, rows)]).tolist()
+    return [whole[a:b] for a, b in pairwise(edges)]
+
+
+def rows_of(batches: list[Any]) -> list[tuple[Any, ...]]:
+    return [row for batch in batches for row in batch.tuples()]
+
+
+def test_batches_are_sorted_as_one() -> None:
+    supplier = processors.sort_batches(["city", "n"], descending=[False, True])
+    expected = Batch({"city": ["Bonn", "Oslo", "Oslo", "Rome", None], "n": [2, 5, 1, 3, 4]})
+    verify_processor(supplier).inputs(VISITS).expect([expected])
+    first = Batch({"city": [None, "Bonn"], "n": [4, 2]})
+    verify_processor(processors.sort_batches("city", nulls_first=True, limit=2)).inputs(VISITS).expect([first])
+    verify_processor(processors.sort_batches("city")).inputs([]).expect([])
+
+
+@settings(deadline=None)
+@given(rows=ROWS, limit=st.none() | st.integers(0, 50), descending=st.booleans(), size=st.integers(1, 20))
+def test_sorting_in_runs_gives_what_sorted_gives(
+    rows: list[list[tuple[int, str]]], limit: int | None, descending: bool, size: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(column_sorting, "RUN_ROWS", 16)
+        supplier = processors.sort_batches("k", descending=descending, limit=limit, batch_rows=size)
+        driver = Driver(processors_of(supplier)[0], room=3)
+        for batch in batches_of(rows):
+            driver.feed([batch])
+        everything = [row for some in rows for row in some]
+        expected = sorted(everything, key=lambda row: row[0], reverse=descending)
+        assert rows_of(driver.complete()) == expected[:limit]
+        assert all(0 < batch.num_rows <= max(size, 64 * len(rows)) for batch in driver.output)
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("inner", [("Oslo", 1, "no"), ("Rome", 3, "it"), ("Rome", 3, "us"), ("Oslo", 5, "no")]),
+        (
+            "left",
+            [
+                ("Oslo", 1, "no"),
+                ("Bonn", 2, None),
+                ("Rome", 3, "it"),
+                ("Rome", 3, "us"),
+                (None, 4, None),
+                ("Oslo", 5, "no"),
+            ],
+        ),
+        ("semi", [("Oslo", 1), ("Rome", 3), ("Oslo", 5)]),
+        ("anti", [("Bonn", 2), (None, 4)]),
+    ],
+)
+def test_batches_are_joined(how: str, expected: list[Any]) -> None:
+    supplier = processors.hash_join_batches("city", how=how)
+    check = verify_processor(supplier).inputs(VISITS, CITIES).priorities(0, -1)
+    check.output_checker(lambda wanted, got: rows_of(wanted) == rows_of(got))
+    check.expect([Batch.from_rows(expected, ["city", "n", "country"][: len(expected[0])])])
+
+
+@settings(deadline=None)
+@given(probe=ROWS, build=ROWS, size=st.integers(1, 50))
+def test_a_join_in_steps_gives_what_a_dict_gives(probe: Any, build: Any, size: int) -> None:
+    supplier = processors.hash_join_batches("k", suffix="_build", batch_rows=size)
+    driver = Driver(processors_of(supplier)[0], room=2)
+    for batch in batches_of(build):
+        driver.feed([batch], ordinal=1)
+    driver.until_true(driver.processor.complete_edge, 1)
+    for batch in batches_of(probe):
+        driver.feed([batch])
+    table: dict[int, list[str]] = {}
+    for key, text in (row for some in build for row in some):
+        table.setdefault(key, []).append(text)
+    everything = [row for some in probe for row in some]
+    assert rows_of(driver.complete()) == [
+        (key, text, other) for key, text in everything for other in table.get(key, [])
+    ]
+    assert all(0 < batch.num_rows <= size for batch in driver.output)
+
+
+def test_a_stream_that_comes_before_the_table_is_whole_is_an_error_with_the_remedy() -> None:
+    driver = Driver(processors_of(processors.hash_join_batches("city"))[0])
+    driver.feed(CITIES, ordinal=1)
+    with pytest.raises(ProcessorError, match=r"edge 1 was complete.*priority\(-1\)"):
+        driver.feed(VISITS)
+
+
+def test_what_does_not_fit_is_an_error_that_names_it() -> None:
+    driver = Driver(processors_of(processors.hash_join_batches("city"))[0])
+    with pytest.raises(BatchError, match="hash_join_batches expected a Batch, got int"):
+        driver.feed([1], ordinal=1)
+    with pytest.raises(BatchError, match=r"^there is no column 'city'"):
+        driver.feed([Batch({"n": [1]})], ordinal=1)
+    driver = Driver(processors_of(processors.sort_batches("n"))[0])
+    driver.feed(VISITS)
+    with pytest.raises(BatchError, match=r"^batches of different columns"):
+        driver.feed([Batch({"n": [1]})])
+    with pytest.raises(ProcessorError, match="items arrived on edge 2"):
+        Driver(processors_of(processors.hash_join_batches("city"))[0]).feed(VISITS, ordinal=2)
+
+
+def test_wrong_arguments_are_refused() -> None:
+    with pytest.raises(ValueError, match="how must be one of inner, left, semi, anti, got 'outer'"):
+        processors.hash_join_batches("k", how="outer")
+    for on in ([], {}):
+        with pytest.raises(BatchError, match="on needs the name of at least 1 column, got none"):
+            processors.hash_join_batches(on)
+    for twice in (["a", "a"], {"a": "c", "b": "c"}):
+        with pytest.raises(BatchError, match="is there twice"):
+            processors.hash_join_batches(twice)
+    with pytest.raises(ValueError, match="batch_rows must be at least 1"):
+        processors.hash_join_batches("k", batch_rows=0)
+    with pytest.raises(BatchError, match="column 'v' must be a numpy dtype"):
+        processors.hash_join_batches("k", build_schema={"v": "no type"})
+    with pytest.raises(BatchError, match="by: column 'a' is there twice"):
+        processors.sort_batches(["a", "a"])
+    with pytest.raises(BatchError, match="2 flags for the columns"):
+        processors.sort_batches("a", descending=[True, False])
+    with pytest.raises(ValueError, match="limit must be a number of rows from 0 on, got -1"):
+        processors.sort_batches("a", limit=-1)
+    with pytest.raises(ValueError, match=r"batch_rows must be at least 1 .* got 0"):
+        processors.sort_batches("a", batch_rows=0)
+
+
+def test_keys_are_named_as_for_edges_too() -> None:
+    joined = processors.hash_join_batches(columns("city"), how="left", build_schema={"city": str, "n": "i4"})
+    expected = [Batch({"city": ["Oslo"], "n": np.ma.masked_all(1, "i4")})]
+    verify_processor(joined).inputs([Batch({"city": ["Oslo"]})], []).priorities(0, -1).expect(expected)
+    sorted_ = processors.sort_batches(columns("a", "b"))
+    verify_processor(sorted_).inputs([Batch({"a": [2, 1], "b": [1, 2]})]).expect([Batch({"a": [1, 2], "b": [2, 1]})])

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from shmjet import processors
+from shmjet.processors.csv_sink import CsvWriter, csv_style
+from shmjet.ring.batch import Batch
+from shmjet.ring.errors import BatchError
+from shmjet.ring.text import Text
+
+from .driving import Driver
+from .test_files import read
+
+
+def write(folder: Path, *batches: Any, **style: Any) -> Path:
+    driver = Driver(processors.write_files(folder, format="csv", **style)())
+    driver.feed(batches)
+    driver.complete()
+    return folder / "0.csv"
+
+
+def text_of(batch: Batch, **style: Any) -> str:
+    given_ = {"delimiter": ",", "quote": '"', "header": False, "null": "", "encoding": "utf-8"} | style
+    return CsvWriter(csv_style(**given_)).encode(batch).decode()
+
+
+def test_what_is_quoted_and_how_values_look(tmp_path: Path) -> None:
+    batch = Batch(
+        {
+            "i": [1, None],
+            "f": [0.1, float("nan")],
+            "s": ['say "a,b"', ""],
+            "t": ["ä\nö", None],
+            "b": [True, False],
+            "d": np.array(["2013-01-31", "NaT"], "M8[D]"),
+            "m": np.array([5, "NaT"], "m8[s]"),
+            "raw, really": [b"\xff", b"x"],
+        }
+    )
+    path = write(tmp_path, batch, batch[:0], batch[1:])
+    first = b'1,0.1,"say ""a,b""","\xc3\xa4\n\xc3\xb6",true,2013-01-31,5,\xff\n'
+    second = b',nan,"",,false,NaT,NaT,x\n'
+    assert path.read_bytes() == b'i,f,s,t,b,d,m,"raw, really"\n' + first + second + second
+    assert [found.name for found in tmp_path.iterdir()] == ["0.csv"]
+
+
+def kinds() -> st.SearchStrategy[tuple[str, st.SearchStrategy[Any]]]:
+    """Types of a schema, each with its values."""
+    moments = st.integers(-(2**40), 2**40)
+    return st.sampled_from(
+        [
+            ("int64", st.integers(-(2**63), 2**63 - 1)),
+            ("uint64", st.integers(0, 2**64 - 1)),
+            ("int8", st.integers(-128, 127)),
+            ("float64", st.floats()),
+            ("float32", st.floats(width=32)),
+            ("float16", st.floats(width=16)),
+            ("bool", st.booleans()),
+            ("text", st.text(max_size=6) | st.sampled_from([",", '"', "\r", "\n", "NA", " ", "\ufeff", ";", ":"])),
+            ("bytes", st.binary(max_size=6)),
+            *((f"datetime64[{unit}]", moments) for unit in ("h", "s", "ms", "us", "ns")),
+            *((f"datetime64[{unit}]", st.integers(-9000, 9000)) for unit in ("Y", "M", "W", "D")),
+            ("timedelta64[us]", moments),
+        ]
+    )
+
+
+def column_of(kind: str, values: list[Any]) -> Any:
+    if kind in ("text", "bytes"):
+        return Text.of(values) if values else Text([0], b"", is_bytes=kind == "bytes")
+    dtype = np.dtype(kind)
+    return np.array(values, np.int64).view(dtype) if dtype.kind in "mM" else np.array(values, dtype)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> Batch:
+    chosen = draw(st.lists(kinds(), min_size=1, max_size=4))
+    rows = draw(st.integers(0, 8))
+    columns, validity = {}, {}
+    for place, (kind, values) in enumerate(chosen):
+        name = draw(st.sampled_from(["a", "b,", 'c"', "\n", "\ufeffe", "NA"])) + str(place)
+        valid = draw(st.lists(st.booleans(), min_size=rows, max_size=rows))
+        drawn = draw(st.lists(values, min_size=rows, max_size=rows))
+        listed = [value if good else type(value)() for value, good in zip(drawn, valid, strict=True)]
+        columns[name] = Text.of(listed) if kind == "bytes" and listed else column_of(kind, listed)
+        validity[name] = np.array(valid, np.bool_)
+    return Batch(columns, validity)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    table=tables(),
+    delimiter=st.sampled_from(",;\t|: "),
+    quote=st.sampled_from("\"'"),
+    header=st.booleans(),
+    null=st.sampled_from(["", "NA", "\\N"]),
+)
+def test_what_is_written_reads_back_equal(
+    tmp_path_factory: pytest.TempPathFactory, table: Batch, delimiter: str, quote: str, header: bool, null: str
+) -> None:
+    style: dict[str, Any] = {"delimiter": delimiter, "quote": quote, "header": header}
+    folder = tmp_path_factory.mktemp("csv")
+    write(folder, table, table[1:], null=null, **style)
+    source = processors.read_files(folder, as_=Batch, format="csv", schema=table.schema, nulls=(null,), **style)
+    found = read(source)
+    wanted = Batch.concat([table, table[1:]])
+    assert (found[0].equals(wanted) and len(found) == 1) if wanted.num_rows else not found
+
+
+@given(st.lists(st.tuples(st.text(max_size=5), st.text(max_size=5)), min_size=1, max_size=8))
+def test_the_csv_module_reads_what_is_written(rows: list[tuple[str, str]]) -> None:
+    text = text_of(Batch.from_rows(rows, ["a", "b"]))
+    assert [tuple(row) for row in csv.reader(io.StringIO(text, newline=""), strict=True)] == rows
+
+
+def test_text_of_fixed_width_is_written_as_text() -> None:
+    batch = Batch({"s": np.array([b"a,", b"\xff"], "S2"), "u": np.array(["ä", ""], "U1")})
+    writer = CsvWriter(csv_style(",", '"', False, "", "latin-1"))
+    assert writer.encode(batch) == b'"a,",\xe4\n\xff,""\n'
+
+
+def test_a_single_column_has_no_delimiters() -> None:
+    assert text_of(Batch({"s": ["", None, "x"]})) == '""\n\nx\n'
+
+
+@pytest.mark.parametrize(
+    ("batch", "style", "what"),
+    [
+        (Batch({}), {}, "without columns"),
+        (Batch({"c": np.zeros(1, "c16")}), {}, "column 'c' has dtype complex128"),
+        (Batch({"c": np.zeros(1, [("a", "i4")])}), {}, "column 'c' has dtype"),
+        (Batch({"s": ["a,b"]}), {"quote": None}, "column 's' has the value 'a,b', which cannot be written without"),
+        (Batch({"s": [""]}), {"quote": None}, "column 's'"),
+        (Batch({"n": [0, None]}), {"null": "0"}, "column 'n' has the value '0', which stands for a null"),
+        (Batch({"s": ["\u20ac"]}), {"encoding": "latin-1"}, "column 's' has text that iso8859-1 cannot hold"),
+        (Batch({"s": np.array(["\ud800"])}), {}, "column 's' has text that is no valid Unicode"),
+        (Batch({"s": Text([0, 1], b"\xff")}), {}, "column 's' has text that is no valid Unicode"),
+    ],
+)  # fmt: skip
+def test_what_csv_cannot_hold_is_refused(batch: Batch, style: dict[str, Any], what: str) -> None:
+    with pytest.raises(BatchError, match=what):
+        text_of(batch, **style)
+
+
+def test_an_item_that_is_no_batch_is_refused(tmp_path: Path) -> None:
+    processor = processors.write_files(tmp_path, format="csv")()
+    driver = Driver(processor)
+    with pytest.raises(BatchError, match=r"^write_files.* expected a Batch, got dict"):
+        driver.feed([{"n": 1}])
+    processor.close()
+
+
+def test_batches_of_other_columns_are_refused_and_nothing_is_left(tmp_path: Path) -> None:
+    processor = processors.write_files(tmp_path, format="csv")()
+    driver = Driver(processor)
+    with pytest.raises(BatchError, match="the columns of its first batch"):
+        driver.feed([Batch({"n": [1]}), Batch({"m": [1]})])
+    processor.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_writer_without_batches_leaves_an_empty_file(tmp_path: Path) -> None:
+    assert write(tmp_path).read_bytes() == b""
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ({"delimiter": "1"}, "no number has"), ({"quote": "-"}, "no number has"), ({"null": "a,"}, "null"),
+        ({"delimiter": "\n"}, "delimiter"), ({"encoding": "gbk"}, "gbk"), ({"format": "tsv"}, "format"),
+        ({"to_line": repr}, "to_line"),
+    ],
+)  # fmt: skip
+def test_wrong_arguments_are_refused(given: dict[str, Any], what: str) -> None:
+    with pytest.raises(ValueError, match=what):
+        processors.write_files("x", **{"format": "csv", **given})
