@@ -1,0 +1,290 @@
+"""Items that stand out: `min_by`, `max_by`, `top_n`, `bottom_n`, and `pick_any`.
+
+Must not know: what the items are. Orders are given as in Python, by a `key`; `functools.cmp_to_key` makes one of a
+comparator. Of equal items the first to come is taken; across processors, which come in no order, that is any of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from heapq import nlargest, nsmallest
+from itertools import chain
+from operator import gt, itemgetter, lt
+from typing import Any, TypeVar
+
+from shmjet.aggregate_ops.operation import AggregateOperation, optional_fn
+from shmjet.aggregate_ops.tables import ABSENT, Least, Most
+
+T = TypeVar("T")
+
+Picked = tuple[Any, int]
+"""The accumulator of `pick_any`: an item, and how many there were."""
+
+_SLACK = 64
+"""Items above n that an accumulator of `top_n` gathers, at least, before it is cut."""
+
+
+def _nothing() -> None:
+    return None
+
+
+class _Plain:
+    """The primitives of `min_by` and `max_by` without a key: the accumulator is the item."""
+
+    def __init__(self, better: Callable[[Any, Any], Any], best: Callable[..., Any]) -> None:
+        self._better = better
+        self._best = best
+
+    def one(self, found: Any, item: Any) -> Any:
+        return item if found is None or self._better(item, found) else None
+
+    def whole(self, found: Any, items: list[Any]) -> Any:
+        return self._best(items if found is None else chain((found,), items), default=None)
+
+    def merge(self, found: Any, other: Any) -> Any:
+        return None if other is None else self.one(found, other)
+
+
+class _Ranked:
+    """The same with a key: the accumulator is (key of the item, item)."""
+
+    def __init__(self, better: Callable[[Any, Any], Any], best: Callable[..., Any], rank: Callable[[Any], Any]) -> None:
+        self._better = better
+        self._best = best
+        self._rank = rank
+
+    def one(self, found: tuple[Any, Any] | None, item: Any) -> tuple[Any, Any] | None:
+        rank = self._rank(item)
+        return (rank, item) if found is None or self._better(rank, found[0]) else None
+
+    def whole(self, found: tuple[Any, Any] | None, items: list[Any]) -> tuple[Any, Any] | None:
+        pairs: Iterable[Any] = zip(map(self._rank, items), items, strict=True)
+        best: tuple[Any, Any] | None = self._best(
+            pairs if found is None else chain((found,), pairs), key=itemgetter(0), default=None
+        )
+        return best
+
+    def groups(self, table: Any, keys: Iterable[Any], items: list[Any]) -> None:
+        get, better = table.get, self._better
+        for key, rank, item in zip(keys, map(self._rank, items), items, strict=True):
+            found = get(key)
+            if found is None or better(rank, found[0]):
+                table[key] = rank, item
+
+    def merge(self, found: tuple[Any, Any] | None, other: tuple[Any, Any] | None) -> tuple[Any, Any] | None:
+        return other if other is not None and (found is None or self._better(other[0], found[0])) else None
+
+
+def _item(found: tuple[Any, Any] | None) -> Any:
+    return None if found is None else found[1]
+
+
+def _put(table: Least | Most, keys: Iterable[Any], items: list[Any]) -> None:
+    table.native.add(keys, items)
+
+
+def _extreme(name: str, key: Any, better: Callable[[Any, Any], Any], best: Any) -> AggregateOperation[Any, Any, Any]:
+    rank = optional_fn(name, "key", key)
+    if rank is None:
+        plain = _Plain(better, best)
+        table = Least if better is lt else Most
+        return AggregateOperation(
+            _nothing,
+            plain.one,
+            plain.merge,
+            table=table,
+            accumulate_list=plain.whole,
+            accumulate_groups=_put,
+            combine_groups=table.add_pairs,
+        )
+    ranked = _Ranked(better, best, rank)
+    return AggregateOperation(
+        _nothing,
+        ranked.one,
+        ranked.merge,
+        export=_item,
+        accumulate_list=ranked.whole,
+        accumulate_groups=ranked.groups,
+    )
+
+
+def min_by(key: Callable[[T], Any] | None = None) -> AggregateOperation[T, Any, Any]:
+    """Find the least item.
+
+    Args:
+        key: what items are compared by, as for `min` (None: themselves).
+
+    Returns:
+        An operation whose result is an item; None for none, which a processor does not emit.
+
+    Raises:
+        TypeError: when `key` is neither None nor callable.
+
+    Example:
+        >>> min_by(len).aggregate(["bb", "a", "c"])
+        'a'
+    """
+    return _extreme("min_by", key, lt, min)
+
+
+def max_by(key: Callable[[T], Any] | None = None) -> AggregateOperation[T, Any, Any]:
+    """Find the greatest item.
+
+    Args:
+        key: what items are compared by, as for `max` (None: themselves).
+
+    Returns:
+        An operation whose result is an item; None for none, which a processor does not emit.
+
+    Raises:
+        TypeError: when `key` is neither None nor callable.
+
+    Example:
+        >>> max_by(len).aggregate(["bb", "a", "cc"])
+        'bb'
+    """
+    return _extreme("max_by", key, gt, max)
+
+
+class _Best:
+    """The primitives of `top_n` and `bottom_n`: the accumulator is a list that holds the n best, and may hold more."""
+
+    def __init__(self, n: int, key: Callable[[Any], Any] | None, reverse: bool) -> None:
+        self._n = n
+        self._most = 2 * n + _SLACK
+        self._key = key
+        self._reverse = reverse
+        self._select = nlargest if reverse else nsmallest
+
+    def one(self, best: list[Any], item: Any) -> None:
+        best.append(item)
+        if len(best) >= self._most:
+            self.cut(best)
+
+    def whole(self, best: list[Any], items: list[Any]) -> list[Any]:
+        best += items if len(items) <= self._n else self._select(self._n, items, key=self._key)
+        if len(best) >= self._most:
+            self.cut(best)
+        return best
+
+    def cut(self, best: list[Any]) -> list[Any]:
+        """Sort and leave the n best; sorting is stable, so of equal ones the first stay."""
+        best.sort(key=self._key, reverse=self._reverse)
+        del best[self._n :]
+        return best
+
+    def export(self, best: list[Any]) -> list[Any]:
+        return sorted(best, key=self._key, reverse=self._reverse)[: self._n]
+
+
+def _several(name: str, n: int, key: Any, reverse: bool) -> AggregateOperation[Any, list[Any], list[Any]]:
+    if type(n) is not int:
+        raise TypeError(f"{name}: n must be an int, got {type(n).__name__}: {n!r}")
+    if n < 1:
+        raise ValueError(f"{name}: n must be at least 1, got {n}")
+    kernels = _Best(n, optional_fn(name, "key", key), reverse)
+    return AggregateOperation(
+        list,
+        kernels.one,
+        kernels.whole,
+        export=kernels.export,
+        finish=kernels.cut,
+        accumulate_list=kernels.whole,
+    )
+
+
+def top_n(n: int, key: Callable[[T], Any] | None = None) -> AggregateOperation[T, list[T], list[T]]:
+    """Find the n greatest items.
+
+    Args:
+        n: how many, at least 1.
+        key: what items are compared by (None: themselves).
+
+    Returns:
+        An operation whose result is a list of at most n items, the greatest first.
+
+    Raises:
+        ValueError: when n is less than 1. TypeError: when an argument has the wrong type.
+
+    Example:
+        >>> top_n(2).aggregate([3, 8, 5, 1])
+        [8, 5]
+    """
+    return _several("top_n", n, key, True)
+
+
+def bottom_n(n: int, key: Callable[[T], Any] | None = None) -> AggregateOperation[T, list[T], list[T]]:
+    """Find the n least items.
+
+    Args:
+        n: how many, at least 1.
+        key: what items are compared by (None: themselves).
+
+    Returns:
+        An operation whose result is a list of at most n items, the least first.
+
+    Raises:
+        ValueError: when n is less than 1. TypeError: when an argument has the wrong type.
+
+    Example:
+        >>> bottom_n(2, abs).aggregate([3, -8, 5, -1])
+        [-1, 3]
+    """
+    return _several("bottom_n", n, key, False)
+
+
+def _none_picked() -> Picked:
+    return None, 0
+
+
+def _pick(picked: Picked, item: Any) -> Picked:
+    return (picked[0] if picked[1] else item), picked[1] + 1
+
+
+def _pick_list(picked: Picked, items: list[Any]) -> Picked:
+    return (picked[0] if picked[1] or not items else items[0]), picked[1] + len(items)
+
+
+def _pick_groups(table: Any, keys: Iterable[Any], items: list[Any]) -> None:
+    get = table.get
+    for key, item in zip(keys, items, strict=True):
+        found = get(key, ABSENT)
+        table[key] = (item, 1) if found is ABSENT else _pick(found, item)
+
+
+def _picks(picked: Picked, other: Picked) -> Picked:
+    return (picked[0] if picked[1] else other[0]), picked[1] + other[1]
+
+
+def _unpick(picked: Picked, other: Picked) -> Picked:
+    count = picked[1] - other[1]
+    return (picked[0] if count else None), count
+
+
+def _picked(picked: Picked) -> Any:
+    return picked[0]
+
+
+def pick_any() -> AggregateOperation[T, Picked, T | None]:
+    """Take one of the items, whichever comes first.
+
+    It counts them, so that it can be deducted: a window whose items have all gone has no item. Until then it may give
+    one that has left the window.
+
+    Returns:
+        An operation whose result is an item; None for none, which a processor does not emit.
+
+    Example:
+        >>> pick_any().aggregate(["a", "b"])
+        'a'
+    """
+    return AggregateOperation(
+        _none_picked,
+        _pick,
+        _picks,
+        _unpick,
+        _picked,
+        accumulate_list=_pick_list,
+        accumulate_groups=_pick_groups,
+        sees_empty=True,
+    )

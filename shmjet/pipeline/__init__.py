@@ -1,0 +1,34 @@
+"""Pipelines: the high-level API, and what plans them.
+
+Floor 7, above the processors: it may import them, `shmjet.columns` and `shmjet.core`, and must not know processes,
+rings or members. Nothing here imports numpy before columns are used.
+"""
+
+from __future__ import annotations
+
+from shmjet.pipeline.building import AggregateBuilder, HashJoinBuilder
+from shmjet.pipeline.definitions import SinkDef, SourceDef
+from shmjet.pipeline.handles import SinkStage
+from shmjet.pipeline.joining import join_map_entries, on_keys
+from shmjet.pipeline.keyed import KeyedBatchStage
+from shmjet.pipeline.pipeline import Pipeline
+from shmjet.pipeline.stages import BatchStage
+from shmjet.pipeline.tables import Table
+from shmjet.pipeline.transforms import JoinClause
+from shmjet.processors.services import ServiceFactory
+
+__all__ = [
+    "AggregateBuilder",
+    "BatchStage",
+    "HashJoinBuilder",
+    "JoinClause",
+    "KeyedBatchStage",
+    "Pipeline",
+    "ServiceFactory",
+    "SinkDef",
+    "SinkStage",
+    "SourceDef",
+    "Table",
+    "join_map_entries",
+    "on_keys",
+]

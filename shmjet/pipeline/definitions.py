@@ -1,0 +1,74 @@
+"""What a pipeline knows of its sources and sinks, whatever stands behind them.
+
+Plain descriptions: `shmjet.sources` and `shmjet.sinks` make them, the planner reads them. They must not know stages or
+the planner, and hold nothing that cannot be pickled, because pipelines are picklable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from shmjet.core import DAG, Vertex
+
+T_co = TypeVar("T_co", covariant=True)
+T_contra = TypeVar("T_contra", contravariant=True)
+
+Expansion = Callable[["DAG", str, int], "Vertex"]
+"""Adds vertices to a DAG: called with the DAG, the stage's name and its local parallelism (-1: the default)."""
+
+
+@dataclass(frozen=True)
+class SourceDef(Generic[T_co]):
+    """A source of items for `Pipeline.read_from`.
+
+    Args:
+        name: stem of the vertex' name.
+        supplier: what `DAG.new_vertex` takes: a callable without arguments, a `ProcessorSupplier` or a
+            `ProcessorMetaSupplier`.
+        parallelism: local parallelism that it prefers; -1: that of the supplier, else one processor per worker.
+        partitions: how many partitions its items are in, None when that is not known. Then processor
+            `p % parallelism` emits the items of partition `p`, and those only.
+        partition_key: function of an item that gives the key by which the partitions are made, with `partitions`.
+        columnar: its items are batches of columns.
+        expand: adds more vertices than one and returns the one whose output counts; then `supplier` is not used.
+
+    Example:
+        >>> SourceDef("numbers", supplier=None, parallelism=1).partitions is None
+        True
+    """
+
+    name: str
+    supplier: Any
+    parallelism: int = -1
+    partitions: int | None = None
+    partition_key: Callable[[Any], Any] | None = None
+    columnar: bool = False
+    expand: Expansion | None = None
+
+
+@dataclass(frozen=True)
+class SinkDef(Generic[T_contra]):
+    """A sink for `Stage.write_to`.
+
+    Args:
+        name: stem of the vertex' name.
+        supplier: what `DAG.new_vertex` takes. One that has a method `on_client(execution)` is told of each execution
+            of the job, in the client and before it starts.
+        parallelism: local parallelism that it prefers; -1: that of the supplier, else one processor per worker. 1
+            keeps the order of a single upstream processor.
+        expand: adds more vertices than one and returns the one to connect to; then `supplier` is not used.
+        partitions: how many partitions it writes to, None when it has none.
+
+    Example:
+        >>> SinkDef("list", supplier=None, parallelism=1).name
+        'list'
+    """
+
+    name: str
+    supplier: Any
+    parallelism: int = -1
+    expand: Expansion | None = None
+    partitions: int | None = None

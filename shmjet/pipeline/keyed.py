@@ -1,0 +1,146 @@
+"""The keyed stage: what can be done for each key of a stream.
+
+It is a stage and a key function, and makes no node of its own. After Jet's `StageWithKey`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from shmjet.aggregate_ops import AggregateOperation
+from shmjet.pipeline import transforms as t
+from shmjet.pipeline.building import AggregateBuilder
+from shmjet.pipeline.checking import checked_fn, checked_operation
+from shmjet.pipeline.handles import SinkStage
+from shmjet.pipeline.joining import co_aggregation
+from shmjet.pipeline.stages import BatchStage, ServiceLike
+from shmjet.pipeline.tables import Table
+from shmjet.processors.keying import KeyFn
+
+T = TypeVar("T")
+K = TypeVar("K")
+A = TypeVar("A")
+R = TypeVar("R")
+S = TypeVar("S")
+St = TypeVar("St")
+
+
+@dataclass(frozen=True)
+class KeyedBatchStage(Generic[T, K]):
+    """A stage whose items are grouped by a key; made by `stage.grouping_key(key_fn)`.
+
+    Args:
+        stage: the stage.
+        key_fn: key of an item.
+    """
+
+    stage: BatchStage[T]
+    key_fn: KeyFn
+
+    def aggregate(self, op: AggregateOperation[T, A, R]) -> BatchStage[tuple[K, R]]:
+        """Fold the items of each key into one result; `(key, result)` is emitted at the end.
+
+        Example:
+            >>> words.grouping_key(lambda word: word).aggregate(aggregate_ops.counting())        # doctest: +SKIP
+        """
+        transform = t.Aggregate(checked_operation("aggregate", op, 1), (self.key_fn,))
+        return self.stage._then("aggregate_by_key", transform)
+
+    def aggregate2(self, *arguments: Any) -> BatchStage[Any]:
+        """Aggregate this and another keyed stage together, for each key: `(key, result)`.
+
+        Either `aggregate2(keyed1, op)` with an operation of two inputs, or `aggregate2(op0, keyed1, op1)`, whose result
+        is the pair of both.
+        """
+        stages, op = co_aggregation("aggregate2", arguments, 2, KeyedBatchStage)
+        return self._together("aggregate2_by_key", op, stages)
+
+    def aggregate3(self, *arguments: Any) -> BatchStage[Any]:
+        """Aggregate this and two other keyed stages together; see `aggregate2`."""
+        stages, op = co_aggregation("aggregate3", arguments, 3, KeyedBatchStage)
+        return self._together("aggregate3_by_key", op, stages)
+
+    def aggregate_builder(self, op: AggregateOperation[T, Any, R]) -> AggregateBuilder[R]:
+        """Return a builder that aggregates this by `op` and any number of other keyed stages, each by its own."""
+        return AggregateBuilder(self, op)
+
+    def _together(self, name: str, op: Any, others: list[Any]) -> BatchStage[Any]:
+        keys = (self.key_fn, *(other.key_fn for other in others))
+        return self.stage._then(name, t.Aggregate(op, keys), *(other.stage for other in others))
+
+    def rolling_aggregate(self, op: AggregateOperation[T, A, R]) -> BatchStage[tuple[K, R]]:
+        """Emit `(key, result so far)` after each item."""
+        transform = t.RollingAggregate(checked_operation("rolling_aggregate", op, 1), self.key_fn, True)
+        return self.stage._then("rolling_aggregate_by_key", transform)
+
+    def distinct(self) -> BatchStage[T]:
+        """Keep one item of each key."""
+        return self.stage.distinct(self.key_fn)
+
+    def map_stateful(self, create: Callable[[], St], fn: Callable[[St, K, T], R | None]) -> BatchStage[R]:
+        """Map with a state for each key: `fn(state, key, item)`, which may change the state; None drops the item."""
+        return self.stage._stateful("map_stateful_by_key", t.MapStateful, create, fn, self.key_fn, True)
+
+    def filter_stateful(self, create: Callable[[], St], fn: Callable[[St, K, T], Any]) -> BatchStage[T]:
+        """Keep the items for which `fn(state, key, item)` is true."""
+        return self.stage._stateful("filter_stateful_by_key", t.FilterStateful, create, fn, self.key_fn, True)
+
+    def flat_map_stateful(self, create: Callable[[], St], fn: Callable[[St, K, T], Iterable[R]]) -> BatchStage[R]:
+        """Make all items of the iterable `fn(state, key, item)`."""
+        return self.stage._stateful("flat_map_stateful_by_key", t.FlatMapStateful, create, fn, self.key_fn, True)
+
+    def map_using_service(self, factory: ServiceLike[S], fn: Callable[[S, K, T], R | None]) -> BatchStage[R]:
+        """Make `fn(service, key, item)` of each item; items of one key meet the same service."""
+        return self.stage._using("map", factory, fn, self.key_fn, True)
+
+    def filter_using_service(self, factory: ServiceLike[S], fn: Callable[[S, K, T], Any]) -> BatchStage[T]:
+        """Keep the items for which `fn(service, key, item)` is true."""
+        return self.stage._using("filter", factory, fn, self.key_fn, True)
+
+    def flat_map_using_service(self, factory: ServiceLike[S], fn: Callable[[S, K, T], Iterable[R]]) -> BatchStage[R]:
+        """Make all items of the iterable `fn(service, key, item)`."""
+        return self.stage._using("flat_map", factory, fn, self.key_fn, True)
+
+    def map_using_service_async(
+        self,
+        factory: ServiceLike[S],
+        fn: Callable[[S, K, T], Coroutine[Any, Any, R | None]],
+        max_concurrent_ops: int = 4,
+        preserve_order: bool = True,
+    ) -> BatchStage[R]:
+        """Make `await fn(service, key, item)` of each item; see `BatchStage.map_using_service_async`."""
+        return self.stage._using_async("map", factory, fn, max_concurrent_ops, preserve_order, self.key_fn, True)
+
+    def filter_using_service_async(
+        self,
+        factory: ServiceLike[S],
+        fn: Callable[[S, K, T], Coroutine[Any, Any, Any]],
+        max_concurrent_ops: int = 4,
+        preserve_order: bool = True,
+    ) -> BatchStage[T]:
+        """Keep the items for which `await fn(service, key, item)` is true."""
+        return self.stage._using_async("filter", factory, fn, max_concurrent_ops, preserve_order, self.key_fn, True)
+
+    def flat_map_using_service_async(
+        self,
+        factory: ServiceLike[S],
+        fn: Callable[[S, K, T], Coroutine[Any, Any, Iterable[R]]],
+        max_concurrent_ops: int = 4,
+        preserve_order: bool = True,
+    ) -> BatchStage[R]:
+        """Make all items of the iterable `await fn(service, key, item)`."""
+        return self.stage._using_async("flat_map", factory, fn, max_concurrent_ops, preserve_order, self.key_fn, True)
+
+    def join_table(self, table: Table, fn: Callable[[T, Any], R | None]) -> BatchStage[R]:
+        """Make `fn(item, value)` of each item and the value that a table has for its key."""
+        return self.stage.join_table(table, self.key_fn, fn)
+
+    def send_to(self, table: Table) -> SinkStage:
+        """Put each item into a table under its key."""
+        checked_fn("send_to", "a grouping key that is a function", self.key_fn)
+        return self.stage.send_to(table, self.key_fn)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.stage.name!r}>"

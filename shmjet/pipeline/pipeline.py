@@ -1,0 +1,184 @@
+"""`Pipeline`: a list of nodes that only grows, and the ways to look at it.
+
+It must not know how anything is planned: `shmjet.pipeline.planner` reads the nodes when a DAG is asked for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from shmjet.core.dag import DAG
+from shmjet.core.errors import PlanError
+from shmjet.core.job import JobConfig
+from shmjet.pipeline import transforms as t
+from shmjet.pipeline.definitions import SinkDef, SourceDef
+
+if TYPE_CHECKING:
+    from shmjet.pipeline.handles import SinkStage, Stage
+    from shmjet.pipeline.planner import Plan
+    from shmjet.pipeline.stages import BatchStage
+
+T = TypeVar("T")
+
+
+class Pipeline:
+    """What a job does, as stages from sources to sinks; `jet.new_job(pipeline)` runs it.
+
+    A pipeline can be pickled (by cloudpickle, which the engine uses, with lambdas and classes of the script).
+
+    Example:
+        >>> from shmjet import aggregate_ops, sinks, sources          # doctest: +SKIP
+        >>> p = Pipeline()
+        >>> words = p.read_from(sources.files("*.txt")).flat_map(str.split)        # doctest: +SKIP
+        >>> counts = words.grouping_key(str.lower).aggregate(aggregate_ops.counting())        # doctest: +SKIP
+        >>> counts.write_to(sinks.map("counts"))        # doctest: +SKIP
+        >>> jet.new_job(p).run()        # doctest: +SKIP
+    """
+
+    def __init__(self) -> None:
+        self._nodes: list[t.Node] = []
+
+    # -- building -----------------------------------------------------------------------------------------------
+
+    def read_from(self, source: SourceDef[T]) -> BatchStage[T]:
+        """Return the stage of a source's items.
+
+        Args:
+            source: from `shmjet.sources`.
+
+        Raises:
+            TypeError: it is no source.
+
+        Example:
+            >>> lines = Pipeline().read_from(sources.files("corpus/*.txt"))        # doctest: +SKIP
+        """
+        from shmjet.pipeline.stages import BatchStage
+
+        if not isinstance(source, SourceDef):
+            raise TypeError(
+                f"read_from: expected a source (see shmjet.sources), got {type(source).__name__}: {source!r:.80}"
+            )
+        return BatchStage(self, self._add(source.name, t.Source(source)))
+
+    def write_to(self, sink: SinkDef[T], *stages: BatchStage[T]) -> SinkStage:
+        """Write the items of one or several stages to one sink.
+
+        Args:
+            sink: from `shmjet.sinks`.
+            stages: of this pipeline, at least one.
+
+        Raises:
+            TypeError: `sink` is no sink or a stage no stage. PlanError: no stage, or one of another pipeline.
+
+        Example:
+            >>> p.write_to(sinks.files("out"), errors, warnings)        # doctest: +SKIP
+        """
+        from shmjet.pipeline.handles import SinkStage
+
+        if not isinstance(sink, SinkDef):
+            raise TypeError(f"write_to: expected a sink (see shmjet.sinks), got {type(sink).__name__}: {sink!r:.80}")
+        if not stages:
+            raise PlanError(f"write_to: expected at least one stage to write to sink {sink.name!r}, got none")
+        return SinkStage(self, self._add(sink.name, t.Sink(sink), *stages))
+
+    @property
+    def is_empty(self) -> bool:
+        """True as long as nothing has been read from a source."""
+        return not self._nodes
+
+    @property
+    def nodes(self) -> tuple[t.Node, ...]:
+        """The logical graph: all stages in the order in which they were made; for planners and translators."""
+        return tuple(self._nodes)
+
+    def _add(self, name: str, transform: t.Transform, *upstream: Stage, parallelism: int = -1) -> int:
+        """Add a node and return its id; `name` gets a number when it is taken."""
+        for stage in upstream:
+            self._check_own(name, stage)
+        node_id = len(self._nodes)
+        ids = tuple(stage.node_id for stage in upstream)
+        self._nodes.append(t.Node(node_id, self._unique(name), transform, ids, parallelism))
+        return node_id
+
+    def _change(self, node_id: int, **changes: Any) -> None:
+        """Set name or parallelism of a node."""
+        if "name" in changes:
+            changes["name"] = self._unique(changes["name"], but=node_id)
+        self._nodes[node_id] = dataclasses.replace(self._nodes[node_id], **changes)
+
+    def _unique(self, name: str, but: int = -1) -> str:
+        taken = {node.name for node in self._nodes if node.id != but}
+        found, number = name, 1
+        while found in taken:
+            number += 1
+            found = f"{name}-{number}"
+        return found
+
+    def _check_own(self, name: str, stage: Stage) -> None:
+        from shmjet.pipeline.handles import Stage
+        from shmjet.pipeline.stages import BatchStage
+
+        if not isinstance(stage, BatchStage):
+            hint = ""
+            if isinstance(stage, Stage):
+                hint = "; nothing can follow a sink"
+            raise TypeError(f"{name}: expected a stage of this pipeline, got {type(stage).__name__}: {stage!r}{hint}")
+        if stage.pipeline is not self:
+            raise PlanError(f"{name}: stage {stage.name!r} belongs to another pipeline; build both in one Pipeline()")
+
+    # -- looking ------------------------------------------------------------------------------------------------
+
+    def plan(self, config: JobConfig | None = None) -> Plan:
+        """Plan the pipeline: choose vertices and edges, each with its reason.
+
+        Raises:
+            PlanError: the pipeline is empty, a stage has nothing attached to it, or streams that are joined do not
+                agree in their partitions; the text names them.
+        """
+        from shmjet.pipeline.planner import plan
+
+        return plan(self._nodes, JobConfig() if config is None else config)
+
+    def to_dag(self, config: JobConfig | None = None) -> DAG:
+        """Return the DAG that does what the pipeline describes; see `plan` for what is raised.
+
+        Args:
+            config: of the job; `intermediate_partitions` has a say in the plan.
+        """
+        return self.plan(config).to_dag()
+
+    def explain(self, config: JobConfig | None = None) -> str:
+        """Return the plan as a tree, from sinks to sources, with the reason of each choice."""
+        return self.plan(config).explain()
+
+    def to_dot(self) -> str:
+        """Return the pipeline, stage by stage, in Graphviz' language; `to_dag().to_dot()` gives the DAG."""
+        from shmjet.pipeline.drawing import as_graph
+
+        return as_graph(self._nodes).to_dot()
+
+    def to_svg(self) -> str:
+        """Return the pipeline as a picture, a complete SVG document; `to_dag().to_svg()` gives the DAG."""
+        from shmjet.pipeline.drawing import as_graph
+
+        return as_graph(self._nodes).to_svg()
+
+    def to_mermaid(self, dag: bool = False) -> str:
+        """Return the pipeline as a Mermaid flow chart, which many viewers of Markdown draw.
+
+        Args:
+            dag: the planned DAG instead of the stages.
+        """
+        from shmjet.pipeline.drawing import as_graph, to_mermaid
+
+        return to_mermaid(self.to_dag() if dag else as_graph(self._nodes))
+
+    def _repr_svg_(self) -> str | None:
+        return self.to_svg() if self._nodes else None
+
+    def _repr_html_(self) -> str | None:
+        return self.to_svg() if self._nodes else None
+
+    def __repr__(self) -> str:
+        return f"<Pipeline of {len(self._nodes)} stages: {' '.join(node.name for node in self._nodes)}>"

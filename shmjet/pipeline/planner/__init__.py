@@ -1,0 +1,58 @@
+"""The planner: from the stages of a pipeline to the vertices and edges of a DAG.
+
+Logical graph (`graph`) → partition counts of streams (`streams`) → vertices and edges (`compiling`) → buffered edges
+(`buffering`). Each step reads what the one before has made and changes nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shmjet.core.dag import DAG
+from shmjet.core.job import JobConfig
+from shmjet.pipeline.planner.buffering import buffer_edges
+from shmjet.pipeline.planner.compiling import Compiler
+from shmjet.pipeline.planner.explaining import explain
+from shmjet.pipeline.planner.graph import LogicalGraph
+from shmjet.pipeline.planner.model import PhysicalPlan
+from shmjet.pipeline.planner.streams import partition_counts
+from shmjet.pipeline.transforms import Node
+
+__all__ = ["Plan", "plan"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a pipeline will run.
+
+    Args:
+        physical: its vertices and edges.
+    """
+
+    physical: PhysicalPlan
+
+    def to_dag(self) -> DAG:
+        """Return the DAG."""
+        return self.physical.to_dag()
+
+    def explain(self) -> str:
+        """Return the plan as a tree, with the reason of each choice."""
+        return explain(self.physical)
+
+
+def plan(nodes: Sequence[Node], config: JobConfig) -> Plan:
+    """Plan a pipeline.
+
+    Args:
+        nodes: its stages, each after those that feed it.
+        config: of the job; `intermediate_partitions` counts.
+
+    Raises:
+        PlanError: the pipeline is empty, a stage has nothing attached to it, a table is unknown or feeds itself, or
+            streams that are joined do not agree in their partitions.
+    """
+    graph = LogicalGraph(nodes)
+    physical = Compiler(graph, partition_counts(graph, config)).compile()
+    buffer_edges(physical)
+    return Plan(physical)

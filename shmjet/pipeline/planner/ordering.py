@@ -1,0 +1,37 @@
+"""Keys for descending order, where an engine knows only ascending.
+
+Must not know what is sorted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shmjet.processors.keying import KeyFn
+
+
+class Descending:
+    """A key whose order is turned round; a class, so that it pickles."""
+
+    def __init__(self, key_fn: KeyFn) -> None:
+        self.key_fn = key_fn
+
+    def __call__(self, item: Any) -> _Turned:
+        return _Turned(item if self.key_fn is None else self.key_fn(item))
+
+    @property
+    def __name__(self) -> str:
+        """What drawings call it."""
+        return "descending"
+
+
+class _Turned:
+    """A value that is smaller when the value inside is larger."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __lt__(self, other: _Turned) -> bool:
+        return bool(other.value < self.value)

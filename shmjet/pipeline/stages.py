@@ -1,0 +1,554 @@
+"""Stages: what users chain to say what a pipeline does.
+
+A stage is an immutable handle of one node of its pipeline; every method that makes a stage adds a node and returns the
+handle of that. Two methods change the node itself, its name and its parallelism, which are no part of what it computes.
+Must not know how anything is done. After Jet's `GeneralStage` and `BatchStage`; windows and timestamps will come as
+stages of their own beside these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
+
+from shmjet.aggregate_ops import AggregateOperation
+from shmjet.core.errors import PlanError
+from shmjet.pipeline import transforms as t
+from shmjet.pipeline.checking import (
+    checked_count,
+    checked_fn,
+    checked_key,
+    checked_operation,
+    checked_service,
+)
+from shmjet.pipeline.definitions import SinkDef
+from shmjet.pipeline.handles import SinkStage, Stage
+from shmjet.pipeline.joining import On, co_aggregation, parsed_sides
+from shmjet.pipeline.tables import Table
+from shmjet.processors.grouping_columns import group_by
+from shmjet.processors.keying import KeyFn
+from shmjet.processors.mapping_batches import map_batches
+
+if TYPE_CHECKING:
+    from shmjet.columns.aggregates import Aggregate
+    from shmjet.pipeline.building import AggregateBuilder, HashJoinBuilder
+    from shmjet.pipeline.keyed import KeyedBatchStage
+
+T = TypeVar("T")
+T1 = TypeVar("T1")
+T2 = TypeVar("T2")
+A = TypeVar("A")
+K = TypeVar("K")
+R = TypeVar("R")
+S = TypeVar("S")
+S_co = TypeVar("S_co", covariant=True)
+St = TypeVar("St")
+
+
+class ServiceLike(Protocol[S_co]):
+    """A `ServiceFactory`, or a function that makes a service.
+
+    A protocol and not a `Callable`: type checkers then know the service when they look at a lambda that uses it.
+    """
+
+    def __call__(self, *args: Any, **kwargs: Any) -> S_co:
+        """Make a service."""
+
+
+class BatchStage(Stage, Generic[T]):
+    """A stage of bounded data whose items are of type `T`.
+
+    Functions that are given to stages travel to the workers, so they must be picklable, lambdas and closures included.
+    A result of None is no item: it is left out.
+    """
+
+    # -- item by item -------------------------------------------------------------------------------------------
+
+    def map(self, fn: Callable[[T], R | None]) -> BatchStage[R]:
+        """Make `fn(item)` of each item; a result of None drops the item.
+
+        Raises:
+            TypeError: `fn` cannot be called, or is a coroutine function.
+
+        Example:
+            >>> numbers.map(lambda n: n * n)        # doctest: +SKIP
+        """
+        return self._then("map", t.Map(checked_fn("map", "a function of one item", fn)))
+
+    def filter(self, predicate: Callable[[T], Any]) -> BatchStage[T]:
+        """Keep the items for which `predicate(item)` is true."""
+        return self._then("filter", t.Filter(checked_fn("filter", "a function of one item", predicate)))
+
+    def flat_map(self, fn: Callable[[T], Iterable[R]]) -> BatchStage[R]:
+        """Make all items of the iterable `fn(item)` of each item.
+
+        A list or tuple is best; a generator is drawn as far as there is room and may be endless.
+
+        Example:
+            >>> lines.flat_map(lambda line: line.split())        # doctest: +SKIP
+        """
+        what = "a function of one item that returns an iterable"
+        return self._then("flat_map", t.FlatMap(checked_fn("flat_map", what, fn)))
+
+    def map_batches(self, fn: Callable[[Any], Any], as_: type | None = None) -> BatchStage[Any]:
+        """Make what `fn(batch)` returns of each `Batch` of columns; items that are no batches are gathered into such.
+
+        Args:
+            fn: takes a `Batch`, or a dict of arrays when its parameter is annotated so; returns a `Batch`, a dict of
+                columns, None, or several of these.
+            as_: `Batch` or `dict`: what `fn` takes.
+
+        Example:
+            >>> rows.map_batches(lambda batch: {"v": batch["v"] * 2})        # doctest: +SKIP
+        """
+        map_batches(checked_fn("map_batches", "a function of one batch", fn), as_)
+        return self._then("map_batches", t.MapBatches(fn, as_))
+
+    def peek(self, to_text: Callable[[T], str] = str, predicate: Callable[[T], Any] | None = None) -> BatchStage[T]:
+        """Log the items that pass, where the stage runs.
+
+        Args:
+            to_text: what to write of an item.
+            predicate: which items to write; all of them by default.
+        """
+        if predicate is not None:
+            checked_fn("peek", "a predicate of one item", predicate)
+        return self._then("peek", t.Peek(predicate, checked_fn("peek", "a function from item to text", to_text)))
+
+    # -- with a state -------------------------------------------------------------------------------------------
+
+    def map_stateful(self, create: Callable[[], St], fn: Callable[[St, T], R | None]) -> BatchStage[R]:
+        """Map with one state for the whole stage, which therefore runs on a single processor.
+
+        Group by a key first to have a state for each key, and all cores.
+
+        Args:
+            create: makes the state, which is mutable.
+            fn: `fn(state, item)`; it may change the state.
+
+        Example:
+            >>> def number(state, item):
+            ...     state.append(item)
+            ...     return len(state), item
+            >>> items.map_stateful(list, number)        # doctest: +SKIP
+        """
+        return self._stateful("map_stateful", t.MapStateful, create, fn, None, False)
+
+    def filter_stateful(self, create: Callable[[], St], fn: Callable[[St, T], Any]) -> BatchStage[T]:
+        """Keep the items for which `fn(state, item)` is true, with one state for the whole stage."""
+        return self._stateful("filter_stateful", t.FilterStateful, create, fn, None, False)
+
+    def flat_map_stateful(self, create: Callable[[], St], fn: Callable[[St, T], Iterable[R]]) -> BatchStage[R]:
+        """Make all items of the iterable `fn(state, item)`, with one state for the whole stage."""
+        return self._stateful("flat_map_stateful", t.FlatMapStateful, create, fn, None, False)
+
+    def rolling_aggregate(self, op: AggregateOperation[T, A, R]) -> BatchStage[R]:
+        """Emit the result of the aggregation so far after each item; on a single processor."""
+        return self._then(
+            "rolling_aggregate", t.RollingAggregate(checked_operation("rolling_aggregate", op, 1), None, False)
+        )
+
+    # -- with a service -----------------------------------------------------------------------------------------
+
+    def map_using_service(self, factory: ServiceLike[S], fn: Callable[[S, T], R | None]) -> BatchStage[R]:
+        """Make `fn(service, item)` of each item.
+
+        Args:
+            factory: a `ServiceFactory`, or a function that makes a service (a model, a connection) in each worker; it
+                is closed at the end.
+            fn: a result of None drops the item.
+
+        Example:
+            >>> texts.map_using_service(load_model, lambda model, text: model.classify(text))        # doctest: +SKIP
+        """
+        return self._using("map", factory, fn, None, False)
+
+    def filter_using_service(self, factory: ServiceLike[S], fn: Callable[[S, T], Any]) -> BatchStage[T]:
+        """Keep the items for which `fn(service, item)` is true."""
+        return self._using("filter", factory, fn, None, False)
+
+    def flat_map_using_service(self, factory: ServiceLike[S], fn: Callable[[S, T], Iterable[R]]) -> BatchStage[R]:
+        """Make all items of the iterable `fn(service, item)` of each item."""
+        return self._using("flat_map", factory, fn, None, False)
+
+    def map_using_service_async(
+        self,
+        factory: ServiceLike[S],
+        fn: Callable[[S, T], Coroutine[Any, Any, R | None]],
+        max_concurrent_ops: int = 4,
+        preserve_order: bool = True,
+    ) -> BatchStage[R]:
+        """Make `await fn(service, item)` of each item, several at once, in an event loop in each worker.
+
+        Args:
+            factory: a `ServiceFactory` or a function, which may be `async`, that makes a service in each worker.
+            fn: a coroutine function; a result of None drops the item.
+            max_concurrent_ops: calls that run at once on each processor, at most.
+            preserve_order: emit the results in the order of their items; else as they come.
+
+        Raises:
+            TypeError, ValueError: an argument is wrong.
+
+        Example:
+            >>> urls.map_using_service_async(session, fetch, max_concurrent_ops=64)        # doctest: +SKIP
+        """
+        return self._using_async("map", factory, fn, max_concurrent_ops, preserve_order, None, False)
+
+    def filter_using_service_async(
+        self,
+        factory: ServiceLike[S],
+        fn: Callable[[S, T], Coroutine[Any, Any, Any]],
+        max_concurrent_ops: int = 4,
+        preserve_order: bool = True,
+    ) -> BatchStage[T]:
+        """Keep the items for which `await fn(service, item)` is true; see `map_using_service_async`."""
+        return self._using_async("filter", factory, fn, max_concurrent_ops, preserve_order, None, False)
+
+    def flat_map_using_service_async(
+        self,
+        factory: ServiceLike[S],
+        fn: Callable[[S, T], Coroutine[Any, Any, Iterable[R]]],
+        max_concurrent_ops: int = 4,
+        preserve_order: bool = True,
+    ) -> BatchStage[R]:
+        """Make all items of the iterable `await fn(service, item)`; see `map_using_service_async`."""
+        return self._using_async("flat_map", factory, fn, max_concurrent_ops, preserve_order, None, False)
+
+    # -- several streams ----------------------------------------------------------------------------------------
+
+    def merge(self, *others: BatchStage[T]) -> BatchStage[T]:
+        """Return the items of this stage and of others, in any order.
+
+        Raises:
+            PlanError: there is no other stage, or one of another pipeline.
+        """
+        if not others:
+            raise PlanError(f"merge: expected at least one stage to merge with {self.name!r}, got none")
+        return self._then("merge", t.Merge(), *others)
+
+    @overload
+    def hash_join(self, side: BatchStage[T1], on: On, fn: Callable[[T, Any], R | None], /) -> BatchStage[R]: ...
+    @overload
+    def hash_join(
+        self, side: BatchStage[T1], on: On, side2: BatchStage[T2], on2: On, fn: Callable[[T, Any, Any], R | None], /
+    ) -> BatchStage[R]: ...
+    @overload
+    def hash_join(
+        self, side: BatchStage[T1], left_key: KeyFn, right_key: KeyFn, fn: Callable[[T, Any], R | None], /
+    ) -> BatchStage[R]: ...
+    @overload
+    def hash_join(self, side: BatchStage[T1], on: On, /) -> BatchStage[tuple[T, T1 | None]]: ...
+    @overload
+    def hash_join(
+        self, side: BatchStage[T1], on: On, side2: BatchStage[T2], on2: On, /
+    ) -> BatchStage[tuple[T, T1 | None, T2 | None]]: ...
+    @overload
+    def hash_join(
+        self, side: BatchStage[T1], left_key: KeyFn, right_key: KeyFn, /
+    ) -> BatchStage[tuple[T, T1 | None]]: ...
+    @overload
+    def hash_join(
+        self, side: BatchStage[Any], on: On, side2: BatchStage[Any], on2: On, side3: BatchStage[Any], /, *more: Any
+    ) -> BatchStage[Any]: ...
+    @overload
+    def hash_join(self, *sides: Any, fn: Callable[..., R | None]) -> BatchStage[R]: ...
+    def hash_join(self, *sides: Any, fn: Callable[..., Any] | None = None) -> BatchStage[Any]:
+        """Enrich each item with what matches it on other, smaller stages, which every processor keeps in memory.
+
+        A left outer join: an item with several matches makes several results, and one without has None for a match.
+
+        Args:
+            sides: for each joined side the stage, then how it is joined: `on_keys(left_key, right_key)`, the pair
+                `(left_key, right_key)`, or the two key functions one after the other. Then perhaps `fn`.
+            fn: `fn(item, match, ...)` makes a result (None: no result); by default the tuple of its arguments.
+
+        Raises:
+            TypeError: an argument is wrong. PlanError: a stage is of another pipeline.
+
+        Example:
+            >>> trades.hash_join(products, on_keys(itemgetter(1), itemgetter(0)), describe)        # doctest: +SKIP
+            >>> trades.hash_join(products, on_products, brokers, on_brokers, describe_both)        # doctest: +SKIP
+        """
+        return self._hash_join("hash_join", sides, fn, inner=False)
+
+    @overload
+    def inner_hash_join(self, side: BatchStage[T1], on: On, fn: Callable[[T, T1], R | None], /) -> BatchStage[R]: ...
+    @overload
+    def inner_hash_join(
+        self, side: BatchStage[T1], on: On, side2: BatchStage[T2], on2: On, fn: Callable[[T, T1, T2], R | None], /
+    ) -> BatchStage[R]: ...
+    @overload
+    def inner_hash_join(
+        self, side: BatchStage[T1], left_key: KeyFn, right_key: KeyFn, fn: Callable[[T, T1], R | None], /
+    ) -> BatchStage[R]: ...
+    @overload
+    def inner_hash_join(self, side: BatchStage[T1], on: On, /) -> BatchStage[tuple[T, T1]]: ...
+    @overload
+    def inner_hash_join(
+        self, side: BatchStage[T1], on: On, side2: BatchStage[T2], on2: On, /
+    ) -> BatchStage[tuple[T, T1, T2]]: ...
+    @overload
+    def inner_hash_join(
+        self, side: BatchStage[T1], left_key: KeyFn, right_key: KeyFn, /
+    ) -> BatchStage[tuple[T, T1]]: ...
+    @overload
+    def inner_hash_join(
+        self, side: BatchStage[Any], on: On, side2: BatchStage[Any], on2: On, side3: BatchStage[Any], /, *more: Any
+    ) -> BatchStage[Any]: ...
+    @overload
+    def inner_hash_join(self, *sides: Any, fn: Callable[..., R | None]) -> BatchStage[R]: ...
+    def inner_hash_join(self, *sides: Any, fn: Callable[..., Any] | None = None) -> BatchStage[Any]:
+        """Join as `hash_join` does, but leave out items without a match on any of the sides."""
+        return self._hash_join("inner_hash_join", sides, fn, inner=True)
+
+    def hash_join_builder(self) -> HashJoinBuilder[T]:
+        """Return a builder for a hash join with any number of sides, whose function gets the matches by tag."""
+        from shmjet.pipeline.building import HashJoinBuilder
+
+        return HashJoinBuilder(self)
+
+    @overload
+    def join(
+        self,
+        other: BatchStage[T1],
+        left_key: Callable[[T], K] | None,
+        right_key: Callable[[T1], K] | None,
+        fn: Callable[[T, T1], R | None],
+    ) -> BatchStage[R]: ...
+    @overload
+    def join(
+        self,
+        other: BatchStage[T1],
+        left_key: Callable[[T], K] | None,
+        right_key: Callable[[T1], K] | None,
+        fn: None = None,
+    ) -> BatchStage[tuple[T, T1]]: ...
+    def join(
+        self,
+        other: BatchStage[Any],
+        left_key: KeyFn,
+        right_key: KeyFn,
+        fn: Callable[..., Any] | None = None,
+    ) -> BatchStage[Any]:
+        """Join two streams by key: all pairs of an item here and an item there with equal keys.
+
+        Both are partitioned by the key; what is partitioned alike already does not move. `other` is kept in memory.
+
+        Args:
+            other: the other stream.
+            left_key, right_key: key of an item here and there; None: the item itself.
+            fn: `fn(item, other item)` makes a result (None: no result); by default the pair.
+
+        Example:
+            >>> orders.join(payments, itemgetter("order"), itemgetter("order"), settle)        # doctest: +SKIP
+        """
+        project = None if fn is None else checked_fn("join", "a function of two items", fn)
+        transform = t.Join(checked_key("join", left_key), checked_key("join", right_key), project)
+        return self._then("join", transform, other)
+
+    # -- tables -------------------------------------------------------------------------------------------------
+
+    def send_to(self, table: Table, key_fn: KeyFn = None) -> SinkStage:
+        """Put the items into a table.
+
+        Args:
+            table: which.
+            key_fn: key under which an item is put; without it the items are `(key, value)` pairs.
+        """
+        name = _checked_table("send_to", table)
+        transform = t.SendToTable(name, checked_key("send_to", key_fn), key_fn is not None)
+        self._fill_from_sides(table)
+        return SinkStage(self.pipeline, self.pipeline._add(f"send_to({name})", transform, self))
+
+    def join_table(self, table: Table, key_fn: KeyFn, fn: Callable[[T, Any], R | None]) -> BatchStage[R]:
+        """Make `fn(item, value)` of each item and the value that a table has for its key, None when it has none.
+
+        Args:
+            table: which; complete before the first item is joined.
+            key_fn: key of an item; None: the item itself.
+            fn: a result of None drops the item.
+
+        Example:
+            >>> profiles = Table("profiles")        # doctest: +SKIP
+            >>> p.read_from(sources.map("profiles")).send_to(profiles)        # doctest: +SKIP
+            >>> views.join_table(profiles, lambda view: view.user, enrich)        # doctest: +SKIP
+        """
+        name = _checked_table("join_table", table)
+        what = "a function of an item and a value"
+        transform = t.JoinTable(name, checked_key("join_table", key_fn), checked_fn("join_table", what, fn))
+        self._fill_from_sides(table)
+        return self._then(f"join_table({name})", transform)
+
+    def _fill_from_sides(self, table: Table) -> None:
+        """Read the side inputs of a table, once for the pipeline."""
+        for source in table.side_inputs:
+            readers = {node.id for node in self.pipeline.nodes if node.transform == t.Source(source)}
+            filled = any(
+                isinstance(node.transform, t.SendToTable)
+                and node.transform.table == table.name
+                and node.upstream[0] in readers
+                for node in self.pipeline.nodes
+            )
+            if not filled:
+                stage = self.pipeline.read_from(source)
+                transform = t.SendToTable(table.name, table.side_key, table.side_key is not None)
+                self.pipeline._add(f"send_to({table.name})", transform, stage)
+
+    # -- spreading ----------------------------------------------------------------------------------------------
+
+    def rebalance(self, key_fn: KeyFn = None) -> BatchStage[T]:
+        """Spread the items over all processors of the next stage, evenly; with a `key_fn` by their keys.
+
+        It pays behind a source that gives most items to few processors. An aggregation that follows a rebalancing by
+        its own key has one stage only.
+        """
+        return self._then("rebalance", t.Rebalance(checked_key("rebalance", key_fn), key_fn is not None))
+
+    def partition_by(self, key_fn: KeyFn) -> BatchStage[T]:
+        """Make an intermediate stream that is partitioned by a key; the planner chooses its partition count."""
+        return self._then("partition_by", t.PartitionBy(checked_key("partition_by", key_fn)))
+
+    # -- all items ----------------------------------------------------------------------------------------------
+
+    def sort(self, key: Callable[[T], Any] | None = None, reverse: bool = False) -> BatchStage[T]:
+        """Bring all items into order; the stages that follow one by one keep it.
+
+        Args:
+            key: what items are compared by; None: themselves.
+            reverse: descending.
+        """
+        return self._then("sort", t.Sort(checked_key("sort", key), bool(reverse)))
+
+    def distinct(self, key: Callable[[T], Any] | None = None) -> BatchStage[T]:
+        """Keep one item of each value, or of each `key(item)`."""
+        return self._then("distinct", t.Distinct(checked_key("distinct", key)))
+
+    def aggregate(self, op: AggregateOperation[T, A, R]) -> BatchStage[R]:
+        """Fold all items into one result, which is emitted at the end unless it is None.
+
+        Args:
+            op: from `shmjet.aggregate_ops`.
+
+        Example:
+            >>> words.aggregate(aggregate_ops.counting())        # doctest: +SKIP
+        """
+        return self._then("aggregate", t.Aggregate(checked_operation("aggregate", op, 1), None))
+
+    def aggregate2(self, *arguments: Any) -> BatchStage[Any]:
+        """Aggregate this stage and another one together.
+
+        Either `aggregate2(stage1, op)` with an operation of two inputs, or `aggregate2(op0, stage1, op1)`, which gives
+        the pair of both results.
+        """
+        stages, op = co_aggregation("aggregate2", arguments, 2, BatchStage)
+        return self._then("aggregate2", t.Aggregate(op, None), *stages)
+
+    def aggregate3(self, *arguments: Any) -> BatchStage[Any]:
+        """Aggregate this stage and two others together: `aggregate3(stage1, stage2, op)` with an operation of three
+        inputs, or `aggregate3(op0, stage1, op1, stage2, op2)`, which gives the triple of all results."""
+        stages, op = co_aggregation("aggregate3", arguments, 3, BatchStage)
+        return self._then("aggregate3", t.Aggregate(op, None), *stages)
+
+    def aggregate_builder(self, op: AggregateOperation[T, Any, R]) -> AggregateBuilder[R]:
+        """Return a builder that aggregates this stage by `op` and any number of others, each by its own."""
+        from shmjet.pipeline.building import AggregateBuilder
+
+        return AggregateBuilder(self, op)
+
+    def group_by(self, *columns: str, **options: Any) -> ColumnGroups:
+        """Group columns by columns: `stage.group_by("user").agg(total=sum_("v"), n=count())`.
+
+        Args:
+            columns: names of the key columns.
+            options: as for `processors.group_by`.
+        """
+        return ColumnGroups(self, columns, options)
+
+    def grouping_key(self, key_fn: Callable[[T], K]) -> KeyedBatchStage[T, K]:
+        """Group the items by a key; the stages that follow from it work for each key.
+
+        Args:
+            key_fn: key of an item; `column("user")` for rows and batches; None: the item itself.
+        """
+        from shmjet.pipeline.keyed import KeyedBatchStage
+
+        return KeyedBatchStage(self, checked_key("grouping_key", key_fn))
+
+    # -- anything else ------------------------------------------------------------------------------------------
+
+    def apply(self, fn: Callable[[BatchStage[T]], R]) -> R:
+        """Return `fn(self)`: a way to name a piece of a pipeline and to use it in a chain."""
+        checked_fn("apply", "a function of a stage", fn)
+        return fn(self)
+
+    def custom_transform(self, name: str, supplier: Any) -> BatchStage[Any]:
+        """Add a processor of your own.
+
+        Args:
+            name: of the stage.
+            supplier: what `dag.new_vertex` takes: a `Processor` class, a function that makes one, a supplier.
+        """
+        from shmjet.core.vertex import Vertex
+
+        Vertex(name, supplier)  # raises what is wrong with it
+        return self._then(name, t.Custom(supplier))
+
+    def write_to(self, sink: SinkDef[T]) -> SinkStage:
+        """Write the items to a sink (see `shmjet.sinks`)."""
+        return self.pipeline.write_to(sink, self)
+
+    # -- making nodes -------------------------------------------------------------------------------------------
+
+    def _then(self, name: str, transform: t.Transform, *others: BatchStage[Any]) -> BatchStage[Any]:
+        return BatchStage(self.pipeline, self.pipeline._add(name, transform, self, *others))
+
+    def _stateful(
+        self, name: str, kind: type[t.MapStateful], create: Any, fn: Any, key_fn: KeyFn, keyed: bool
+    ) -> BatchStage[Any]:
+        checked_fn(name, "a function without arguments that makes a state", create)
+        checked_fn(name, f"a function of state, {'key and item' if keyed else 'and item'}", fn)
+        return self._then(name, kind(create, fn, key_fn, keyed))
+
+    def _using(self, kind: str, factory: Any, fn: Any, key_fn: KeyFn, keyed: bool) -> BatchStage[Any]:
+        name = f"{kind}_using_service"
+        service = checked_service(name, factory)
+        checked_fn(name, f"a function of service{', key' if keyed else ''} and item", fn)
+        return self._then(name, t.UsingService(kind, service, fn, key_fn, keyed))
+
+    def _using_async(
+        self, kind: str, factory: Any, fn: Any, most: int, in_order: bool, key_fn: KeyFn, keyed: bool
+    ) -> BatchStage[Any]:
+        name = f"{kind}_using_service_async"
+        service = checked_service(name, factory)
+        checked_fn(name, f"a coroutine function of service{', key' if keyed else ''} and item", fn, is_async=True)
+        checked_count(name, "max_concurrent_ops", most)
+        return self._then(name, t.UsingServiceAsync(kind, service, fn, key_fn, keyed, most, bool(in_order)))
+
+    def _hash_join(self, name: str, arguments: Sequence[Any], fn: Any, *, inner: bool) -> BatchStage[Any]:
+        sides, clauses, project = parsed_sides(name, arguments, fn)
+        return self._then(name, t.HashJoin(tuple(clauses), project, (inner,) * len(clauses)), *sides)
+
+
+@dataclass(frozen=True)
+class ColumnGroups:
+    """What `stage.group_by` returns; say `.agg(...)` next."""
+
+    stage: BatchStage[Any]
+    columns: tuple[str, ...]
+    options: dict[str, Any]
+
+    def agg(self, **aggregates: Aggregate) -> BatchStage[Any]:
+        """Return a stage of batches with the key columns and one column for each aggregate.
+
+        Args:
+            aggregates: name of a column → what is in it, from `shmjet.columns`.
+        """
+        grouping = group_by(*self.columns, **self.options).agg(**aggregates)
+        return self.stage._then("group_by", t.GroupColumns(grouping))
+
+
+def _checked_table(name: str, table: Any) -> str:
+    if isinstance(table, Table):
+        return table.name
+    raise TypeError(f"{name}: expected a Table, such as Table('profiles'), got {type(table).__name__}: {table!r:.80}")

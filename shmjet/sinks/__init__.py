@@ -1,0 +1,33 @@
+"""Where the items of a pipeline go: files, maps, lists, sockets, the log, the client, a test's expectations.
+
+Each function returns a `SinkDef` for `stage.write_to(...)`. Beside the processors, which do the work; must not know
+stages or the planner. `list` and `map` are also exported as `list_` and `map_`; a star import leaves builtins alone.
+"""
+
+from __future__ import annotations
+
+from shmjet.sinks.building import SinkBuilder, builder
+from shmjet.sinks.checks import assert_any_order, assert_ordered
+from shmjet.sinks.files import csv, files, json
+from shmjet.sinks.plain import list_, logger, map_, noop, socket
+from shmjet.sinks.results import Results, collect
+
+list = list_  # noqa: A001
+map = map_  # noqa: A001
+
+__all__ = [
+    "Results",
+    "SinkBuilder",
+    "assert_any_order",
+    "assert_ordered",
+    "builder",
+    "collect",
+    "csv",
+    "files",
+    "json",
+    "list_",
+    "logger",
+    "map_",
+    "noop",
+    "socket",
+]

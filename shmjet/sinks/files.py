@@ -1,0 +1,137 @@
+"""Sinks that write files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from shmjet.pipeline.definitions import SinkDef
+from shmjet.processors.compression import check_method
+from shmjet.processors.line_blocks import check_encoding
+from shmjet.processors.places import Folder, absolute_places
+from shmjet.processors.record_sink import RecordSinkSupplier, RecordWriting
+
+Compression = Literal["gzip", "bz2", "xz", "zstd"]
+
+
+def files(
+    folder: str | os.PathLike[str],
+    to_string_fn: Callable[[Any], str] = str,
+    *,
+    format: Literal["lines", "json", "csv", "raw"] = "lines",  # noqa: A002
+    charset: str = "utf-8",
+    compression: Compression | None = None,
+    columns: Sequence[str] | None = None,
+    delimiter: str = ",",
+    quote: str | None = '"',
+    header: bool = True,
+    null: str = "",
+    storage_options: Mapping[str, Any] | None = None,
+) -> SinkDef[Any]:
+    """Write the items into a folder, one file per processor: `0`, `1`, ..., with `.json`, `.csv` and `.gz` behind it.
+
+    The files have temporary names until the whole job has succeeded; then they get their own, before `run` returns. A
+    job that fails or is cancelled leaves none. The folder is made when it is missing. Files of the same names are
+    replaced; others stay, so use a fresh folder for each run.
+
+    Args:
+        folder: made absolute here; or a URL for fsspec, such as `s3://bucket/out` (extra `fs`).
+        to_string_fn: text of an item, without the newline; for format "lines" only.
+        format: "lines" of text; "json": a line of JSON for each item; "csv": a record for each dict, tuple, dataclass
+            or row of a `Batch`; "raw": items are bytes, written one behind the other.
+        charset: of the text; JSON is UTF-8.
+        compression: pack the files.
+        columns: CSV: names of the columns, in order; by default those of the first item of each file.
+        delimiter, quote, header, null: CSV: as for `processors.write_files`.
+        storage_options: for fsspec.
+
+    Raises:
+        TypeError, ValueError, LookupError: for arguments that make no sense.
+        ModuleNotFoundError: a package is missing that the folder's URL or the compression needs.
+
+    A folder that cannot be made or written makes the job fail with the `OSError`, which names it.
+
+    Example:
+        >>> stage.write_to(sinks.files("out", lambda pair: f"{pair[0]},{pair[1]}"))      # doctest: +SKIP
+    """
+    if not callable(to_string_fn):
+        raise TypeError(f"sinks.files: to_string_fn must be callable, got {to_string_fn!r}")
+    if format not in ("lines", "json", "csv", "raw"):
+        raise ValueError(f'sinks.files: format must be "lines", "json", "csv" or "raw", got {format!r}')
+    if to_string_fn is not str and format != "lines":
+        raise ValueError(f'sinks.files: to_string_fn is for format="lines", not {format!r}')
+    if isinstance(columns, str) or (columns is not None and (not columns or len(set(columns)) < len(columns))):
+        raise ValueError(f"sinks.files: columns must be a sequence of different names, got {columns!r}")
+    if format == "csv":
+        from shmjet.processors.csv_sink import csv_style
+
+        charset = csv_style(delimiter, quote, header, null, charset).encoding
+    elif columns is not None:
+        raise ValueError(f'sinks.files: columns are for format="csv", not {format!r}')
+    if format == "json" and charset.lower().replace("_", "-") not in ("utf-8", "utf8"):
+        raise ValueError(f"sinks.files: JSON is written in UTF-8, not in {charset!r}")
+    (place,) = absolute_places("sinks.files", folder if isinstance(folder, str | os.PathLike) else [folder])
+    writing = RecordWriting(
+        format=format,
+        encoding=check_encoding(charset),
+        to_line=to_string_fn,
+        compression=check_method("sinks.files", compression),
+        delimiter=delimiter,
+        quote=quote,
+        header=header,
+        null=null,
+        columns=None if columns is None else tuple(columns),
+    )
+    return SinkDef(f"files({_short(place)})", RecordSinkSupplier(Folder(place, dict(storage_options or {})), writing))
+
+
+def json(
+    folder: str | os.PathLike[str],
+    *,
+    compression: Compression | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> SinkDef[Any]:
+    """Write a line of JSON for each item (rows of a `Batch` are items of their own); `files(format="json")`.
+
+    Dataclasses, named tuples, dates, UUIDs and numpy's numbers are written too; NaN becomes null.
+
+    Example:
+        >>> stage.write_to(sinks.json("out"))              # doctest: +SKIP
+    """
+    return files(folder, format="json", compression=compression, storage_options=storage_options)
+
+
+def csv(
+    folder: str | os.PathLike[str],
+    columns: Sequence[str] | None = None,
+    *,
+    charset: str = "utf-8",
+    compression: Compression | None = None,
+    delimiter: str = ",",
+    quote: str | None = '"',
+    header: bool = True,
+    null: str = "",
+    storage_options: Mapping[str, Any] | None = None,
+) -> SinkDef[Any]:
+    """Write CSV files of dicts, tuples, dataclasses or batches; `files(format="csv")`, which see for the arguments.
+
+    Example:
+        >>> stage.write_to(sinks.csv("out", ["carrier", "delay"]))        # doctest: +SKIP
+    """
+    return files(
+        folder,
+        format="csv",
+        columns=columns,
+        charset=charset,
+        compression=compression,
+        delimiter=delimiter,
+        quote=quote,
+        header=header,
+        null=null,
+        storage_options=storage_options,
+    )
+
+
+def _short(place: str) -> str:
+    return place.rstrip("/").rpartition("/")[2] or place

@@ -1,0 +1,28 @@
+"""Where the items of a pipeline come from: given items, files of many formats, maps, lists, sockets, functions.
+
+Each function returns a `SourceDef` for `Pipeline.read_from(...)`. Beside the processors, which do the work; must not
+know stages or the planner. `list` and `map` are also exported as `list_` and `map_`; a star import leaves builtins
+alone.
+"""
+
+from __future__ import annotations
+
+from shmjet.sources.building import SourceBuilder, builder
+from shmjet.sources.files import csv, files, json
+from shmjet.sources.given import items
+from shmjet.sources.plain import list_, map_, socket
+
+list = list_  # noqa: A001
+map = map_  # noqa: A001
+
+__all__ = [
+    "SourceBuilder",
+    "builder",
+    "csv",
+    "files",
+    "items",
+    "json",
+    "list_",
+    "map_",
+    "socket",
+]

@@ -1,0 +1,198 @@
+"""Sources that read files."""
+
+from __future__ import annotations
+
+import codecs
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from shmjet.pipeline.definitions import SourceDef
+from shmjet.processors.compression import check_method, compression_of
+from shmjet.processors.line_blocks import check_encoding
+from shmjet.processors.places import absolute_places
+from shmjet.processors.record_reading import PATH_COLUMN, RecordReading
+from shmjet.processors.record_source import RecordMetaSupplier
+from shmjet.ring.columnar import Columnar
+
+PathLike = str | os.PathLike[str]
+_BATCH_ROWS = 16384
+
+
+def files(
+    paths: PathLike | Iterable[PathLike],
+    format: Literal["lines", "json", "csv", "raw"] = "lines",  # noqa: A002
+    *,
+    as_: Any = None,
+    charset: str = "utf-8",
+    errors: str = "replace",
+    with_path: bool = False,
+    schema: Mapping[str, Any] | None = None,
+    columns: Sequence[str] | None = None,
+    delimiter: str = ",",
+    quote: str | None = '"',
+    header: bool = True,
+    nulls: Sequence[str] = ("",),
+    on_bad_line: Literal["error", "skip"] = "error",
+    batch_rows: int = _BATCH_ROWS,
+    storage_options: Mapping[str, Any] | None = None,
+) -> SourceDef[Any]:
+    """Read files: lines of text, JSON lines, CSV or raw bytes; packed ones too.
+
+    Large plain files are read by all processors at once, packed and remote ones by one each. Names that end in `.gz`,
+    `.bz2`, `.xz` or `.zst` (extra `zstd`) are unpacked on the way. The order of items is kept only within a piece of a
+    file. Packed or remote files that become CSV or batches are first unpacked into temporary files without names.
+
+    Args:
+        paths: a file, folder (read recursively) or glob (`**` included), a URL for fsspec such as `s3://bucket/*.gz`
+            (extra `fs`), or several. Paths are made absolute here; all are looked for when the job starts.
+        format: "lines": `str` without line ends; "json": the value of each line, by default dicts and the like;
+            "csv": a dict for each record; "raw": the `bytes` of each whole file.
+        as_: `Batch`: batches of columns, for "lines" and "csv". For "json" and "csv" also a type that each item is
+            made into, such as a dataclass.
+        charset: of the text; one in which a newline is one byte.
+        errors: what bytes that are not text become, as for `bytes.decode`.
+        with_path: emit (path, item) tuples; in batches, add a text column `path`.
+        schema: CSV: type by column, as numpy names it, or "text" or "bytes"; None: infer it from the header and the
+            first 1,000 records of the first file. Lines as batches: {name: "text" or "bytes"}.
+        columns: CSV: read only these, in this order.
+        delimiter, quote, header, nulls, on_bad_line: CSV: as for `processors.read_files`.
+        batch_rows: rows of a batch; the last of each processor has fewer.
+        storage_options: for fsspec.
+
+    Raises:
+        ValueError, TypeError, LookupError, BatchError: for arguments that make no sense.
+        ModuleNotFoundError: a package is missing that a URL or a packed file needs.
+
+    A path that does not exist makes the job fail with a `FileNotFoundError` that names it, a bad line with an error
+    that names file and line, a damaged packed file with an `OSError` that names it.
+
+    Example:
+        >>> p.read_from(sources.files("corpus/**/*.txt"))                                   # doctest: +SKIP
+        >>> p.read_from(sources.files("s3://logs/2024/*.json.gz", "json"))                  # doctest: +SKIP
+        >>> p.read_from(sources.files("flights.csv", "csv", as_=Batch, nulls=("", "NA")))   # doctest: +SKIP
+    """
+    if format not in ("lines", "json", "csv", "raw"):
+        raise ValueError(f'sources.files: format must be "lines", "json", "csv" or "raw", got {format!r}')
+    places = absolute_places("sources.files", paths)
+    for place in places:
+        check_method("sources.files", compression_of(place))
+    is_columnar = isinstance(as_, type) and issubclass(as_, Columnar)
+    if as_ is not None and format in (("json", "raw") if is_columnar else ("lines", "raw")):
+        raise TypeError(f"sources.files: format {format!r} gives no items of type {getattr(as_, '__name__', as_)!r}")
+    if format != "csv" and (columns is not None or (schema is not None and not is_columnar)):
+        raise ValueError(f'sources.files: schema and columns are for format="csv", not {format!r}')
+    batches = None
+    if is_columnar or format == "csv":
+        from shmjet.processors.file_batches import batch_format
+        from shmjet.ring.batch import Batch
+
+        batches = batch_format(
+            Batch,
+            format,
+            encoding=charset,
+            errors=errors,
+            with_path=with_path and is_columnar,
+            batch_rows=batch_rows,
+            schema=schema,
+            columns=columns,
+            delimiter=delimiter,
+            quote=quote,
+            header=header,
+            nulls=nulls,
+            on_bad_line=on_bad_line,
+        )
+        if with_path and not is_columnar:
+            batches = _with_path(batches)
+    else:
+        check_encoding(charset)
+        codecs.lookup_error(errors)
+    reading = RecordReading(
+        format=format,
+        encoding=charset,
+        errors=errors,
+        with_path=with_path,
+        as_=None if is_columnar else as_,
+        batches=batches,
+        rows=not is_columnar,
+        options=dict(storage_options or {}),
+    )
+    return SourceDef(f"{_kind(format)}({_short(places)})", RecordMetaSupplier(places, reading), columnar=is_columnar)
+
+
+def json(
+    paths: PathLike | Iterable[PathLike],
+    as_: Any = None,
+    *,
+    with_path: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> SourceDef[Any]:
+    """Read JSON lines, in UTF-8: the value of each line; `files(format="json")`.
+
+    Args:
+        paths, with_path, storage_options: see `files`.
+        as_: a type that each value is made into and checked against, such as a dataclass; None: dicts and the like.
+
+    Example:
+        >>> p.read_from(sources.json("events/*.json.gz"))             # doctest: +SKIP
+    """
+    return files(paths, "json", as_=as_, errors="strict", with_path=with_path, storage_options=storage_options)
+
+
+def csv(
+    paths: PathLike | Iterable[PathLike],
+    schema: Mapping[str, Any] | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    as_: Any = None,
+    charset: str = "utf-8",
+    errors: str = "replace",
+    with_path: bool = False,
+    delimiter: str = ",",
+    quote: str | None = '"',
+    header: bool = True,
+    nulls: Sequence[str] = ("",),
+    on_bad_line: Literal["error", "skip"] = "error",
+    batch_rows: int = _BATCH_ROWS,
+    storage_options: Mapping[str, Any] | None = None,
+) -> SourceDef[Any]:
+    """Read CSV files: a dict for each record, or with `as_=Batch` batches of columns; `files(format="csv")`, which see.
+
+    Args:
+        schema: type by column, as numpy names it, or "text" or "bytes"; None: infer it.
+
+    Example:
+        >>> p.read_from(sources.csv("flights.csv", {"carrier": "text", "dep_delay": "float64"}))  # doctest: +SKIP
+    """
+    return files(
+        paths,
+        "csv",
+        as_=as_,
+        charset=charset,
+        errors=errors,
+        with_path=with_path,
+        schema=schema,
+        columns=columns,
+        delimiter=delimiter,
+        quote=quote,
+        header=header,
+        nulls=nulls,
+        on_bad_line=on_bad_line,
+        batch_rows=batch_rows,
+        storage_options=storage_options,
+    )
+
+
+def _with_path(batches: Any) -> Any:
+    from dataclasses import replace
+
+    return replace(batches, path_column=PATH_COLUMN)
+
+
+def _kind(format_: str) -> str:
+    return "files" if format_ in ("lines", "raw") else format_
+
+
+def _short(places: Sequence[str]) -> str:
+    name = places[0].rstrip("/").rpartition("/")[2] or places[0]
+    return name if len(places) == 1 else f"{name}, ..."

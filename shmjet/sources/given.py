@@ -1,0 +1,65 @@
+"""`items()`: items that travel with the job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from shmjet import processors
+from shmjet.core.checks import check_at_least
+from shmjet.core.processor import Processor
+from shmjet.pipeline.definitions import SourceDef
+from shmjet.processors.bulk import Supply
+from shmjet.processors.generating import ItemsProcessor
+from shmjet.processors.partitioned_items import PartitionedItemsProcessor, partitioned
+
+T = TypeVar("T")
+
+MANY = 1 << 16
+"""So many items are emitted by all processors, each a run of them; fewer by one, in order."""
+
+
+def items(iterable: Iterable[T], partitions: int | None = None, key: Callable[[T], Any] | None = None) -> SourceDef[T]:
+    """Emit items that are given with the pipeline, each once.
+
+    Up to 65536 items are emitted by one processor, in order; more by all, each a run of its own. A `range` travels
+    as such, however long it is.
+
+    Args:
+        iterable: finite; it is read here. None is never an item.
+        partitions: put the items into so many partitions by `key`, so that a join with another source that is
+            partitioned alike need not move them.
+        key: function of an item that gives the key of its partition; needed with `partitions`.
+
+    Raises:
+        TypeError: it is not iterable, contains None, or a key is of a type that has no partition.
+        ShmjetError: `partitions` is below 1, or one of `partitions` and `key` is missing.
+
+    Example:
+        >>> items(["a", "b"]).parallelism, items(range(1_000_000)).parallelism
+        (1, -1)
+        >>> items([("a", 1)], partitions=8, key=lambda pair: pair[0]).partitions
+        8
+    """
+    if partitions is None and key is None:
+        return _plain(iterable)
+    if partitions is None or not callable(key):
+        raise TypeError(f"sources.items: give both partitions and key, got partitions={partitions!r}, key={key!r}")
+    check_at_least("sources.items: partitions", partitions, 1)
+    given = partitioned(_checked(iterable), partitions, key)
+    return SourceDef("items", Supply(PartitionedItemsProcessor, given), partitions=partitions, partition_key=key)
+
+
+def _plain(iterable: Iterable[T]) -> SourceDef[T]:
+    given: Any = iterable if type(iterable) is range else _checked(iterable)
+    if len(given) < MANY:
+        return SourceDef("items", processors.read_items(given), 1)
+    supply: Callable[[], Processor] = Supply(ItemsProcessor, given)
+    return SourceDef("items", supply)
+
+
+def _checked(iterable: Iterable[T]) -> tuple[T, ...]:
+    given = tuple(iterable)
+    if any(item is None for item in given):
+        raise TypeError("sources.items: None is never an item, but is among the items given")
+    return given

@@ -1,0 +1,36 @@
+"""Random pipelines: what the engine makes of them is what the interpreter over plain lists does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from shmjet.pipeline import Pipeline
+from tests.pipeline.reference import interpret
+from tests.pipeline.running import ordered_sinks, pipelines, run
+
+
+def assert_same(pipeline: Pipeline, expected: dict[str, list[Any]], found: dict[str, list[Any]]) -> None:
+    """Compare the sinks' lists: in order behind a sort, else as multisets."""
+    ordered = ordered_sinks(pipeline)
+    for name, items in expected.items():
+        got = list(found.get(name, []))
+        if name in ordered:
+            assert got == items, f"{name}\n{pipeline.explain()}"
+        else:
+            assert Counter(got) == Counter(items), f"{name}\n{pipeline.explain()}"
+
+
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(pipelines(), st.integers(1, 3), st.booleans(), st.booleans(), st.integers(0, 1000))
+def test_the_engine_does_what_the_interpreter_does(
+    made: tuple[Pipeline, dict[str, list[int]]], workers: int, force_rings: bool, narrow: bool, seed: int
+) -> None:
+    pipeline, sources = made
+    found = run(pipeline, workers, narrow=narrow, force_rings=force_rings, seed=seed)
+    assert_same(pipeline, interpret(pipeline, sources), found)

@@ -1,0 +1,69 @@
+"""Types flow through stages: mypy checks this file, and nothing runs it. Read by `test_types.py`."""
+
+from __future__ import annotations
+
+from typing import Any, assert_type
+
+from shmjet.aggregate_ops import AggregateOperation, counting
+from shmjet.pipeline import BatchStage, KeyedBatchStage, Pipeline, ServiceFactory, SinkDef, SourceDef, Table
+
+
+class Model:
+    def score(self, text: str) -> float:
+        return float(len(text))
+
+
+def words(source: SourceDef[str], sink: SinkDef[tuple[str, int]]) -> None:
+    lines = Pipeline().read_from(source)
+    assert_type(lines, BatchStage[str])
+    found = lines.flat_map(lambda line: line.split())
+    assert_type(found, BatchStage[str])
+    assert_type(found.map(len), BatchStage[int])
+    assert_type(found.filter(str.isdigit).peek().sort().distinct().rebalance(), BatchStage[str])
+    keyed = found.grouping_key(lambda word: len(word))
+    assert_type(keyed, KeyedBatchStage[str, int])
+    assert_type(found.merge(found), BatchStage[str])
+    assert_type(found.apply(lambda stage: stage.map(len)), BatchStage[int])
+    found.map(lambda word: (word, 1)).write_to(sink)
+
+
+def aggregated(texts: BatchStage[str], op: AggregateOperation[str, list[str], float]) -> None:
+    assert_type(texts.aggregate(op), BatchStage[float])
+    assert_type(texts.grouping_key(len).aggregate(op), BatchStage[tuple[int, float]])
+    assert_type(texts.rolling_aggregate(op), BatchStage[float])
+    assert_type(texts.grouping_key(len).rolling_aggregate(op), BatchStage[tuple[int, float]])
+    assert_type(texts.grouping_key(len).aggregate(counting()), BatchStage[tuple[int, int]])
+
+
+def stateful(texts: BatchStage[str]) -> None:
+    def number(state: list[str], text: str) -> int | None:
+        state.append(text)
+        return len(state)
+
+    def of_key(state: list[str], key: int, text: str) -> bytes:
+        return text.encode()
+
+    assert_type(texts.map_stateful(list[str], number), BatchStage[int])
+    assert_type(texts.grouping_key(len).map_stateful(list[str], of_key), BatchStage[bytes])
+
+
+async def fetch(service: Model, text: str) -> float | None:
+    return service.score(text)
+
+
+def services(texts: BatchStage[str]) -> None:
+    factory = ServiceFactory(lambda context: Model())
+    assert_type(texts.map_using_service(factory, lambda model, text: model.score(text)), BatchStage[float])
+    assert_type(texts.map_using_service(Model, Model.score), BatchStage[float])
+    assert_type(texts.map_using_service_async(Model, fetch), BatchStage[float])
+
+
+def joined(texts: BatchStage[str], numbers: BatchStage[int]) -> None:
+    assert_type(texts.join(numbers, len, None), BatchStage[tuple[str, int]])
+    assert_type(texts.join(numbers, len, lambda n: n, lambda text, n: text * n), BatchStage[str])
+    assert_type(texts.inner_hash_join(numbers, (len, None), lambda text, n: n * 0.5), BatchStage[float])
+    assert_type(texts.join_table(Table("t"), len, lambda text, value: len(text)), BatchStage[int])
+    builder = texts.hash_join_builder()
+    tag = builder.add_inner(numbers, (len, None))
+    assert_type(builder.build(lambda text, found: (text, len(found))), BatchStage[tuple[str, int]])
+    _: Any = tag
