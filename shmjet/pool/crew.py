@@ -1,0 +1,276 @@
+"""The client's view of a pool's worker processes: one object each, and the fork server that makes them.
+
+Must not know what a task is for: it numbers tasks, writes them and reads results; `engine` decides which and when.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections import deque
+from pathlib import Path
+from typing import Any, Final
+
+from shmjet._native import Claims, Codec, Doorbell, Poller, RingConsumer, RingProducer, ring_format
+from shmjet.execution.channel import Channel, ChannelClosed
+from shmjet.execution.messages import Exited, Fork, Forked
+from shmjet.pool import layout as records
+from shmjet.pool.functions import Function, parts_of
+from shmjet.pool.layout import CELLS, HEAD, QUEUE, Layout
+from shmjet.pool.payload import PLAIN, size_of, to_file
+from shmjet.ring.arena import Arena
+from shmjet.ring.frames import KIND_DONE
+from shmjet.ring.pickling import Buffer, dumps_by_value
+
+_ROOT: Final = str(Path(__file__).resolve().parents[2])
+_PRELOAD: Final = ("numpy", "shmjet.ring.batch", "pandas", "scipy", "sklearn")
+_END_S: Final = 5.0
+MOST_FILES: Final = 2
+"""Payloads in files that may be with one worker at once; each is a descriptor in a socket."""
+
+
+class Task:
+    """One call on its way: what is called, with what, and for whom.
+
+    `columns` is set for a chunk of `map`, whose `items` it has. `parts` is the pickled payload while it waits for room.
+    """
+
+    __slots__ = ("args", "begun", "columns", "cost", "fn", "function", "future", "in_file", "items", "kwargs", "parts")
+
+    def __init__(self, future: Any, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.future = future
+        self.fn = fn
+        self.args = args
+        self.kwargs = kwargs
+        self.columns: tuple[list[Any], ...] | None = None
+        self.items = 1
+        self.function: Function | None = None
+        self.parts: list[Buffer] | None = None
+        self.begun = False
+        self.in_file = False
+        self.cost = 0.0
+
+
+class Crewman:
+    """One worker process, from the client's side.
+
+    Args:
+        index: its slot in the arena.
+        token: by which the fork server answers.
+        arena, layout: the pool's.
+        codec: for tasks.
+        bell: the client's.
+    """
+
+    def __init__(self, index: int, token: int, arena: Arena, layout: Layout, codec: Codec, bell: Doorbell) -> None:
+        self.index = index
+        self.token = token
+        self.pid = 0
+        self.up = False
+        self.retired = False
+        self.pid_deadline = 0.0
+        self.load = 0.0
+        self.files = 0
+        self.is_open = False
+        self.suspect = False
+        self.inflight: dict[int, Task] = {}
+        self.excuses: dict[int, BaseException] = {}
+        self.known: set[int] = set()
+        self.to_forget: list[int] = []
+        self.path: list[str] | None = None
+        self.next = 1
+        self.progress = 0
+        self.progress_seen = -1
+        self._codec = codec
+        slot = layout.slot(index)
+        memory = arena.memory
+        memory[slot.doorbell : slot.tasks] = bytes(slot.tasks - slot.doorbell)
+        for offset in (slot.tasks, slot.results):
+            ring_format(memory, offset, layout.ring_capacity, QUEUE)
+        self.bell = Doorbell(memory, slot.doorbell)
+        self.claims = Claims(memory, slot.claims, CELLS)
+        self.tasks = RingProducer(memory, slot.tasks, self.bell)
+        self.results = RingConsumer(memory, slot.results, self.bell)
+        self.poller = Poller([self.results], [self.tasks])
+        self.sock, self.other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        del bell
+
+    def push(self, task: Task) -> bool:
+        """Write one task; False when there is no room now.
+
+        Raises:
+            BaseException: whatever pickling raises; nothing has been written then.
+        """
+        function = task.function
+        assert function is not None
+        number = self.next
+        if function.number and function.number not in self.known and not self._teach(function):
+            return False
+        args = task.args
+        if task.parts is None and task.columns is None and not task.kwargs and function.number:
+            for value in args:
+                if type(value) not in PLAIN:
+                    break
+            else:
+                self.claims.put(number)
+                accepted = self.tasks.push(self._codec, [(number, function.number, *args)], 0, 1)
+                if accepted >= 0:
+                    return accepted == 1 and self._sent(number, task)
+        if task.parts is None:
+            task.parts = _pickled(task)
+            if task.columns is not None:
+                function.item_bytes = max(0.75 * function.item_bytes, size_of(task.parts) / task.items)
+        self.claims.put(number)
+        kind = records.KIND_CALL if task.columns is None else records.KIND_CHUNK
+        sent = self._put(kind, number, function.number, task.parts)
+        if not sent:
+            return False
+        task.in_file = sent == 2
+        self.files += task.in_file
+        task.parts = None
+        return self._sent(number, task)
+
+    def _sent(self, number: int, task: Task) -> bool:
+        self.next = number + 1
+        self.inflight[number] = task
+        return True
+
+    def _teach(self, function: Function) -> bool:
+        while self.to_forget:
+            if not self._put(records.KIND_FORGET, 0, self.to_forget[-1], []):
+                return False
+            self.to_forget.pop()
+        has_path = self.path != sys.path
+        if not self._put(records.KIND_FUNCTION, 0, function.number, parts_of(function, has_path)):
+            return False
+        self.known.add(function.number)
+        if has_path:
+            self.path = list(sys.path)
+        return True
+
+    def _put(self, kind: int, number: int, function: int, parts: list[Buffer]) -> int:
+        """Write a record: 1 when it is in the ring, 2 when its payload is in a file, 0 when there is no room now."""
+        size = size_of(parts)
+        if HEAD.size + size <= self.tasks.max_record:
+            return int(self.tasks.push_bytes(kind, 0, 0, 1, [HEAD.pack(number, function, 0, 0), *parts]))
+        if self.files >= MOST_FILES or not self.tasks.admit(1, HEAD.size):
+            return 0
+        fd = to_file(parts)
+        try:
+            socket.send_fds(self.sock, [b"f"], [fd])
+        except (BrokenPipeError, ConnectionResetError):
+            return 0  # it is dead, and whoever collects the dead will say so
+        finally:
+            os.close(fd)
+        return 2 * self.tasks.push_bytes(kind, 0, 0, 1, [HEAD.pack(number, function, 0, size)])
+
+    def forget(self, number: int) -> None:
+        """Have the worker drop a function that will not be called again, when it is next taught one."""
+        if number in self.known:
+            self.known.discard(number)
+            self.to_forget.append(number)
+
+    def receive(self) -> int:
+        """Return the descriptor that belongs to the record just read."""
+        _, fds, _, _ = socket.recv_fds(self.sock, 1, 1)
+        return fds[0]
+
+    def end(self) -> None:
+        """Tell it that there will be no more tasks."""
+        self.tasks.push_mark(KIND_DONE, 0)
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        """Signal the process, if it is known and lives."""
+        if self.pid > 0:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def close(self) -> None:
+        """Let go of memory and sockets."""
+        self.sock.close()
+        self.other.close()
+        self.claims.close()
+        self.tasks.close()
+        self.results.close()
+        self.bell.close()
+
+
+def _pickled(task: Task) -> list[Buffer]:
+    assert task.function is not None
+    if task.columns is not None:
+        return dumps_by_value((None if task.function.number else task.fn, task.columns))
+    if task.function.number:
+        return dumps_by_value((task.args, task.kwargs))
+    return dumps_by_value(((task.fn, *task.args), task.kwargs))
+
+
+class Server:
+    """The fork server of a pool: a child of this process, and a channel to it.
+
+    Args:
+        arena: of the pool; the server's answers ring the doorbell at its start.
+    """
+
+    def __init__(self, arena: Arena) -> None:
+        self.pid = os.getpid()
+        ours, theirs = socket.socketpair()
+        preload = [name for name in _PRELOAD if name in sys.modules]
+        program = (
+            f"import sys; sys.path.insert(0, {_ROOT!r})\n"
+            "from shmjet.pool.server_main import main\n"
+            f"main({theirs.fileno()}, {arena.fd}, {arena.size}, {os.getpid()}, {sys.path!r}, {preload!r})"
+        )
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", program],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno(), arena.fd],
+                process_group=0,
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self._channel = Channel(ours, Forked | Exited)
+        self._arena = arena
+        self._outgoing: deque[socket.socket] = deque()
+
+    def fork(self, man: Crewman, core: int | None, settings: bytes) -> None:
+        """Ask for the process of a worker.
+
+        Raises:
+            ChannelClosed: the server is gone.
+        """
+        request = Fork(man.token, man.index, core, self._arena.size, settings, 0, 0)
+        self._channel.send(request, [man.other.fileno(), self._arena.fd])
+        man.other.close()
+
+    def news(self) -> list[Any]:
+        """Return what has happened since the last call: `Forked` and `Exited`.
+
+        Raises:
+            ChannelClosed: the server is gone, and all workers with it.
+        """
+        return [message for message, _ in self._channel.poll()]
+
+    def close(self) -> None:
+        """End the server and what is left of its children."""
+        self._channel.close()
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def leave(self) -> None:
+        """Forget the server in a forked child, which has no part in it."""
+        self._channel.close()
+        self._process.returncode = 0  # it is no child of this process, so nobody here may wait for it
+
+
+__all__ = ["ChannelClosed", "Crewman", "Exited", "Forked", "Server", "Task"]

@@ -1,0 +1,81 @@
+"""The program that a pool's client executes: a fork server, as a member's, and what its children run.
+
+A fresh interpreter with one thread, so that no lock of the client is copied, and `__main__` is never run again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import mmap
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+
+from shmjet._native import Doorbell
+from shmjet.execution.channel import Channel
+from shmjet.execution.child import name_process, pin
+from shmjet.execution.forkserver import ForkServer
+from shmjet.execution.messages import Fork
+from shmjet.pool.worker import PoolWorker
+
+_ALWAYS = ("multiprocessing.process", "cloudpickle", "psutil")
+"""Imported once, so that all workers share it."""
+_BLAS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+class _RingingChannel(Channel):
+    """A channel whose reader sleeps on a doorbell."""
+
+    def __init__(self, sock: socket.socket, bell: Doorbell) -> None:
+        super().__init__(sock, Fork)
+        self._bell = bell
+
+    def send(self, message: object, fds: Sequence[int] = ()) -> None:
+        super().send(message, fds)
+        self._bell.post()
+
+
+def run_child(request: Fork, fds: list[int]) -> None:
+    """Be a worker until the client says that it is over."""
+    gc.unfreeze()
+    pin(request.core)
+    mapping = mmap.mmap(fds[1], request.control_size)
+    mapping.madvise(mmap.MADV_DONTFORK)  # a copy of a worker that went on would be a second one
+    os.close(fds[1])
+    sock = socket.socket(fileno=fds[0])
+    PoolWorker(request.index, memoryview(mapping), sock, request.settings).run()
+
+
+def main(sock_fd: int, arena_fd: int, size: int, client: int, path: Sequence[str], preload: Sequence[str]) -> None:
+    """Serve fork requests until the client is gone.
+
+    Args:
+        sock_fd: socket to the client.
+        arena_fd, size: the pool's arena, in which the client's doorbell is the first thing.
+        client: its pid.
+        path: its `sys.path`.
+        preload: modules that it has loaded and its functions will need.
+    """
+    watch = os.pidfd_open(client)
+    if os.getppid() != client:
+        return
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    name_process("shmjet-pool")
+    sys.path[:] = path
+    threads = os.environ.get("SHMJET_BLAS_THREADS", "1")
+    os.environ.update(dict.fromkeys(_BLAS, threads))
+    for name in (*_ALWAYS, *preload):
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+    mapping = mmap.mmap(arena_fd, size)
+    mapping.madvise(mmap.MADV_DONTFORK)
+    os.close(arena_fd)
+    bell = Doorbell(memoryview(mapping), 0)
+    channel = _RingingChannel(socket.socket(fileno=sock_fd), bell)
+    ForkServer(channel, run_child, watch).run()
+    sys.stdout.flush()
+    os._exit(0)

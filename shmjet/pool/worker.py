@@ -1,0 +1,278 @@
+"""A worker of a pool: takes tasks from its ring, runs those that nobody has taken back, puts results into the other.
+
+One thread. A result is written before the next task begins, so that nobody waits for a result that lies here behind a
+long task. It sleeps on its doorbell when there is nothing to do; the kernel kills it when the client is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any, Final
+
+from shmjet._native import Claims, Codec, Doorbell, Poller, RingConsumer, RingProducer
+from shmjet.pool import layout as records
+from shmjet.pool.layout import CELLS, HEAD, Layout
+from shmjet.pool.payload import PLAIN, from_file, size_of, to_file
+from shmjet.ring.frames import KIND_DONE
+from shmjet.ring.pickling import Buffer, dumps_by_value, loads
+
+_LOOK_AGAIN_NS: Final = 3600 * 10**9
+_FRAME: Final = 64
+
+
+class PoolSettings:
+    """What every worker of a pool is told, pickled once."""
+
+    def __init__(
+        self,
+        workers: int,
+        spin_ns: int,
+        initializer: bytes | None,
+        authkey: bytes,
+        most_tasks: int | None,
+        path: list[str],
+    ) -> None:
+        self.workers = workers
+        self.spin_ns = spin_ns
+        self.initializer = initializer
+        self.authkey = authkey
+        self.most_tasks = most_tasks
+        self.path = path
+
+
+class PoolWorker:
+    """One worker.
+
+    Args:
+        index: its slot.
+        memory: the pool's arena.
+        sock: to the client, for descriptors of large payloads.
+        settings: pickled `PoolSettings`.
+    """
+
+    def __init__(self, index: int, memory: memoryview, sock: socket.socket, settings: bytes) -> None:
+        self._settings: PoolSettings = pickle.loads(settings)
+        slot = Layout(self._settings.workers).slot(index)
+        client = Doorbell(memory, 0)
+        self._bell = Doorbell(memory, slot.doorbell)
+        self._claims = Claims(memory, slot.claims, CELLS)
+        self._tasks = RingConsumer(memory, slot.tasks, client)
+        self._results = RingProducer(memory, slot.results, client)
+        self._codec = Codec()
+        self._out_codec = Codec()
+        self._sock = sock
+        self._functions: dict[int, Callable[..., Any] | BaseException] = {}
+        self._inputs = [Poller([self._tasks], [])]
+        self._room = [Poller([], [self._results])]
+        self._ran = 0
+
+    def run(self) -> None:
+        """Work until the client says that it is over, or as many tasks as a worker may run have been run."""
+        settings = self._settings
+        sys.path[:] = settings.path
+        import multiprocessing.process  # so that managers' proxies can be unpickled, as in a child of multiprocessing
+
+        multiprocessing.process.current_process().authkey = settings.authkey
+        if settings.initializer is not None and not self._initialize(settings.initializer):
+            return
+        self._send(records.KIND_UP, 0, 0, None)
+        pull, codec, plain, bell = self._tasks.pull, self._codec, self._run_plain, self._bell
+        most = settings.most_tasks or sys.maxsize
+        while self._ran < most:
+            record = pull(codec, _FRAME)
+            if record is None:
+                bell.wait(self._inputs, 0, settings.spin_ns, _LOOK_AGAIN_NS)
+            elif type(record) is list:
+                for task in record:
+                    plain(task)
+                    if self._ran >= most:
+                        break
+            elif record[0] == KIND_DONE and len(record) == 3:
+                return
+            else:
+                self._run_record(record)
+        self._send(records.KIND_RETIRED, 0, 0, None)
+
+    def _initialize(self, pickled: bytes) -> bool:
+        try:
+            initializer, arguments = loads(pickled)
+            initializer(*arguments)
+        except BaseException:
+            self._send(records.KIND_NOT_UP, 0, 0, traceback.format_exc())
+            return False
+        return True
+
+    # -- tasks -------------------------------------------------------------------------------------------------------
+
+    def _run_plain(self, task: tuple[Any, ...]) -> None:
+        """Run a task whose arguments came as columns."""
+        number = task[0]
+        if not self._claims.take(number):
+            return
+        self._ran += 1
+        try:
+            value = self._function(task[1])(*task[2:])
+        except BaseException as error:
+            self._fail(number, error)
+            return
+        self._answer(number, value)
+
+    def _run_record(self, record: Any) -> None:
+        """Run a task whose arguments came pickled, or take in a function."""
+        kind, _, _, _, payload = record
+        number, function, _, size = HEAD.unpack_from(payload)
+        if kind == records.KIND_FORGET:
+            self._give_back(payload)
+            self._functions.pop(function, None)
+            return
+        is_mine = kind == records.KIND_FUNCTION or self._claims.take(number)
+        content: Any = None
+        bad: BaseException | None = None
+        try:
+            if size:
+                fd = self._receive()
+                self._give_back(payload)
+                if is_mine:
+                    content = from_file(fd, size)
+                else:
+                    os.close(fd)
+            else:
+                with payload[HEAD.size :] as body:
+                    content = loads(body) if is_mine else None
+        except BaseException as error:
+            bad = error
+        if not size:
+            self._give_back(payload)
+        if not is_mine:
+            return
+        if kind == records.KIND_FUNCTION:
+            self._learn(function, content, bad)
+            return
+        self._ran += 1
+        if bad is not None:
+            self._fail(number, bad, records.KIND_BAD_ARGUMENTS)
+            return
+        del payload, record
+        try:
+            if kind == records.KIND_CHUNK:
+                self._run_chunk(number, function, content)
+                return
+            arguments, keywords = content
+            del content
+            if function:
+                value = self._function(function)(*arguments, **keywords)
+            else:
+                value = arguments[0](*arguments[1:], **keywords)
+            del arguments, keywords
+        except BaseException as error:
+            self._fail(number, error)
+            return
+        self._answer(number, value)
+
+    def _run_chunk(self, number: int, function: int, content: tuple[Any, ...]) -> None:
+        """Run a chunk of `map`; what came before an exception is sent with it."""
+        fixed, columns = content
+        del content
+        results: list[Any] = []
+        call = fixed if fixed is not None else self._function(function)
+        try:
+            results.extend(map(call, *columns))
+        except BaseException as error:
+            taken = self._claims.done()
+            text = _text_of(error)
+            try:
+                self._send(records.KIND_PARTIAL, number, taken, (results, error, text))
+            except BaseException as unpicklable:
+                self._fail(number, unpicklable)
+            return
+        del columns
+        self._answer(number, results)
+
+    def _function(self, number: int) -> Callable[..., Any]:
+        found = self._functions[number]
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    def _learn(self, number: int, content: Any, bad: BaseException | None) -> None:
+        if bad is not None:
+            self._functions[number] = bad  # every call of it will say so
+            return
+        function, path = content
+        if path is not None:
+            sys.path[:] = path
+        if function is None:
+            return
+        try:
+            self._functions[number] = loads(function)
+        except BaseException as error:
+            self._functions[number] = error
+
+    # -- results -----------------------------------------------------------------------------------------------------
+
+    def _answer(self, number: int, value: Any) -> None:
+        taken = self._claims.done()
+        if type(value) in PLAIN:
+            frame = [(number, taken, value)]
+            while (accepted := self._results.push(self._out_codec, frame, 0, 1)) == 0:
+                self._wait_for_room()
+            if accepted == 1:
+                return
+        try:
+            self._send(records.KIND_VALUE, number, taken, value)
+        except BaseException as error:
+            self._fail(number, error)
+
+    def _fail(self, number: int, error: BaseException, kind: int = records.KIND_ERROR) -> None:
+        taken = self._claims.done()
+        text = _text_of(error)
+        try:
+            parts = dumps_by_value((error, text))
+            loads(b"".join(parts))  # an exception that cannot be read back is no use to anyone
+        except BaseException:
+            plain = RuntimeError(f"{type(error).__qualname__}: {error!s}")
+            parts = dumps_by_value((plain, f"{text}\n(the exception itself cannot be pickled)"))
+        self._put(kind, number, taken, parts)
+
+    def _send(self, kind: int, number: int, taken: int, content: object) -> None:
+        """Send a record; raises what pickling raises, before anything is written."""
+        self._put(kind, number, taken, dumps_by_value(content))
+
+    def _put(self, kind: int, number: int, taken: int, parts: list[Buffer]) -> None:
+        size = size_of(parts)
+        in_file = HEAD.size + size > self._results.max_record
+        head = HEAD.pack(number, 0, taken, size if in_file else 0)
+        if in_file:
+            fd = to_file(parts)
+            socket.send_fds(self._sock, [b"f"], [fd])
+            os.close(fd)
+            parts = []
+        while not self._results.push_bytes(kind, 0, 0, 1, [head, *parts]):
+            self._wait_for_room()
+
+    def _wait_for_room(self) -> None:
+        self._bell.wait(self._room, 0, 0, _LOOK_AGAIN_NS)
+
+    def _give_back(self, payload: memoryview) -> None:
+        payload.release()
+        self._tasks.release()
+
+    def _receive(self) -> int:
+        _, fds, _, _ = socket.recv_fds(self._sock, 1, 1)
+        return fds[0]
+
+
+def _text_of(error: BaseException) -> str:
+    """Return the traceback as `concurrent.futures` words it, without the frames of this module."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_globals.get("__name__") == __name__:
+        trace = trace.tb_next
+    with contextlib.suppress(Exception):
+        return "".join(traceback.format_exception(type(error), error, trace))
+    return f"{type(error).__qualname__} (its traceback cannot be shown)"

@@ -1,0 +1,461 @@
+"""`PoolExecutor`: what it promises beyond CPython's own tests, which `test_cpython.py` runs."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import gc
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures.process import BrokenProcessPool, _RemoteTraceback
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmjet
+from shmjet import PoolExecutor
+from shmjet.pool.engine import Engine
+
+
+def double(x: Any) -> Any:
+    return x * 2
+
+
+def wait_for_file(path: str) -> None:
+    while not os.path.exists(path):
+        time.sleep(0.001)
+
+
+def touch_and_wait(mine: str, other: str) -> int:
+    Path(mine).touch()
+    wait_for_file(other)
+    return os.getpid()
+
+
+class Odd(Exception):
+    def __init__(self, a: int, b: int) -> None:
+        super().__init__(f"{a} {b}")  # so that it cannot be unpickled
+
+
+def raise_odd() -> None:
+    raise Odd(1, 2)
+
+
+def fail_deep(x: int) -> float:
+    return 1 / x
+
+
+@pytest.fixture
+def pool() -> Iterator[PoolExecutor]:
+    with PoolExecutor(2) as executor:
+        yield executor
+
+
+def test_lambdas_closures_and_methods_go_by_value(pool: PoolExecutor) -> None:
+    factor = 3
+    assert pool.submit(lambda x: x * factor, 5).result() == 15
+    assert pool.submit([1, 2, 2].count, 2).result() == 2
+    assert pool.submit("a-b".split, sep="-").result() == ["a", "b"]
+
+
+def test_a_closure_that_changes_is_sent_again(pool: PoolExecutor) -> None:
+    factor = 3
+
+    def scaled(x: int) -> int:
+        return x * factor
+
+    assert pool.submit(scaled, 2).result() == 6
+    factor = 4
+    assert pool.submit(scaled, 2).result() == 8
+
+
+def test_more_functions_than_workers_keep(pool: PoolExecutor) -> None:
+    functions = [eval(f"lambda x: x + {i}") for i in range(600)]
+    futures = [pool.submit(function, 1) for function in functions]
+    assert [future.result() for future in futures] == [1 + i for i in range(600)]
+    assert pool.submit(functions[0], 1).result() == 1
+
+
+@pytest.mark.parametrize("size", [0, 1, 10, 1_000, 100_000, 2_000_000])
+def test_arrays_of_any_size_come_back_equal_and_writable(pool: PoolExecutor, size: int) -> None:
+    array = np.arange(size, dtype=np.float64)
+    result = pool.submit(double, array).result()
+    assert result.dtype == array.dtype
+    np.testing.assert_array_equal(result, array * 2)
+    if size:
+        result[0] = 7
+        assert result[0] == 7
+        assert array[0] == 0
+
+
+def test_a_task_may_write_into_its_arguments(pool: PoolExecutor) -> None:
+    def fill(array: Any) -> float:
+        array[:] = 1
+        return float(array.sum())
+
+    for size in (100, 3_000_000):
+        array = np.zeros(size)
+        assert pool.submit(fill, array).result() == size
+        assert not array.any()
+
+
+def test_large_results_stay_when_the_pool_is_closed() -> None:
+    with PoolExecutor(2) as executor:
+        results = list(executor.map(np.full, [3_000_000, 10], [1.5, 2.5]))
+    del executor
+    gc.collect()
+    assert results[0].sum() == 4_500_000
+    assert results[1].sum() == 25
+
+
+def test_many_large_results_hold_no_descriptors(pool: PoolExecutor) -> None:
+    pool.submit(int).result()
+    before = len(os.listdir("/proc/self/fd"))
+    results = [pool.submit(np.ones, 1_200_000).result() for _ in range(5)]
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert sum(float(result.sum()) for result in results) == 6_000_000
+
+
+def test_batches_go_both_ways(pool: PoolExecutor) -> None:
+    batch = shmjet.Batch({"n": np.arange(1000), "x": np.ones(1000)})
+    result = pool.submit(lambda b: b.filter(b["n"] >= 990), batch).result()
+    assert isinstance(result, shmjet.Batch)
+    assert result["n"].tolist() == list(range(990, 1000))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, True, 1, -(2**63), 2**70, 1.5, "", "äöü", b"\0", (1, 2), {"a": [1]}, "x" * 5_000_000, b"y" * 9**7],
+)
+def test_values_come_back_equal(pool: PoolExecutor, value: Any) -> None:
+    result = pool.submit(lambda x: x, value).result()
+    assert result == value
+    assert type(result) is type(value)
+
+
+def test_exceptions_have_the_remote_traceback(pool: PoolExecutor) -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        pool.submit(fail_deep, 0).result()
+    assert type(caught.value.__cause__) is _RemoteTraceback
+    assert "return 1 / x" in str(caught.value.__cause__)
+    assert "shmjet/pool" not in str(caught.value.__cause__)
+
+
+def test_an_exception_that_cannot_be_pickled_still_says_what_it_was(pool: PoolExecutor) -> None:
+    with pytest.raises(RuntimeError, match="Odd: 1 2"):
+        pool.submit(raise_odd).result()
+
+
+def test_arguments_that_cannot_be_pickled_fail_their_task_only(pool: PoolExecutor) -> None:
+    bad = pool.submit(double, threading.Lock())
+    with pytest.raises(TypeError, match="pickle"):
+        bad.result()
+    assert pool.submit(double, 2).result() == 4
+
+
+def test_a_dead_worker_costs_what_it_ran_and_the_pool_heals(pool: PoolExecutor, tmp_path: Path) -> None:
+    gate = str(tmp_path / "gate")
+    survivor = pool.submit(wait_for_file, gate)
+    victim = pool.submit(os._exit, 3)
+    queued = [pool.submit(double, i) for i in range(50)]
+    with pytest.raises(BrokenProcessPool, match="exit status 3"):
+        victim.result(10)
+    assert [future.result(10) for future in queued] == [2 * i for i in range(50)]
+    Path(gate).touch()
+    assert survivor.result(10) is None
+    assert pool.submit(double, 21).result() == 42
+
+
+def test_kill_9_of_an_idle_worker_is_not_noticed(pool: PoolExecutor, eventually: Any) -> None:
+    pid = pool.submit(os.getpid).result()
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: pid not in pool.worker_pids)
+    assert pool.submit(os.getpid).result() != pid
+
+
+def test_kill_9_of_the_fork_server_is_survived(pool: PoolExecutor, tmp_path: Path) -> None:
+    begun = str(tmp_path / "begun")
+    stuck = pool.submit(touch_and_wait, begun, str(tmp_path / "never"))
+    wait_for_file(begun)
+    parent = int(Path(f"/proc/{max(pool.worker_pids)}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(parent, signal.SIGKILL)
+    with pytest.raises(BrokenProcessPool):
+        stuck.result(10)
+    assert pool.submit(double, 4).result(10) == 8
+
+
+def test_tasks_behind_a_stuck_one_run_elsewhere(pool: PoolExecutor, tmp_path: Path) -> None:
+    def maybe_wait(path: str) -> int:
+        while path and not os.path.exists(path):
+            time.sleep(0.001)
+        return 1
+
+    assert sum(pool.submit(maybe_wait, "").result() for _ in range(200)) == 200  # known as a quick one now
+    gate = str(tmp_path / "gate")
+    futures = [pool.submit(maybe_wait, gate if i == 10 else "") for i in range(300)]
+    others = [future for i, future in enumerate(futures) if i != 10]
+    assert len(concurrent.futures.wait(others, 10).done) == 299
+    assert not futures[10].done()
+    Path(gate).touch()
+    assert futures[10].result(10) == 1
+
+
+def test_a_stuck_task_can_be_killed(pool: PoolExecutor) -> None:
+    stuck = pool.submit(time.sleep, 60)
+    other = pool.submit(double, 2)
+    assert other.result(10) == 4
+    assert pool.kill(stuck)
+    with pytest.raises(BrokenProcessPool, match="kill"):
+        stuck.result(10)
+    assert not pool.kill(stuck)
+    assert pool.submit(double, 3).result(10) == 6
+
+
+def test_task_timeout_kills_only_the_late_one() -> None:
+    with PoolExecutor(2, task_timeout=0.3) as executor:
+        futures = [executor.submit(time.sleep, 60), *(executor.submit(double, i) for i in range(10))]
+        assert [future.result(10) for future in futures[1:]] == [2 * i for i in range(10)]
+        with pytest.raises(TimeoutError, match=r"task_timeout=0\.3 s"):
+            futures[0].result(10)
+        assert executor.submit(double, 4).result(10) == 8
+
+
+def test_workers_are_pinned_to_different_cores(tmp_path: Path) -> None:
+    with PoolExecutor(2, cores=sorted(os.sched_getaffinity(0))[:1]) as executor:
+        a, b = str(tmp_path / "a"), str(tmp_path / "b")
+        first, second = executor.submit(touch_and_wait, a, b), executor.submit(touch_and_wait, b, a)
+        pids = first.result(10), second.result(10)
+        assert pids[0] != pids[1]
+        assert all(len(os.sched_getaffinity(pid)) == 1 for pid in pids)
+
+
+def test_workers_are_replaced_after_max_tasks() -> None:
+    with PoolExecutor(1, max_tasks_per_child=3) as executor:
+        pids = [executor.submit(os.getpid).result() for _ in range(9)]
+        assert len(set(pids)) == 3
+        assert len(set(executor.map(double, range(100)))) == 100
+
+
+def test_a_failing_initializer_breaks_the_pool() -> None:
+    with PoolExecutor(1, initializer=fail_deep, initargs=(0,)) as executor:
+        with pytest.raises(BrokenProcessPool):
+            executor.submit(int).result(10)
+        with pytest.raises(BrokenProcessPool):
+            executor.submit(int)
+
+
+def test_a_worker_that_dies_in_its_initializer_breaks_the_pool() -> None:
+    executor = PoolExecutor(1, initializer=os._exit, initargs=(3,))
+    with executor, pytest.raises(BrokenProcessPool, match="exit status 3"):
+        executor.submit(int).result(10)
+
+
+@pytest.mark.parametrize("which", ["kill_workers", "terminate_workers"])
+def test_all_workers_can_be_killed(which: str) -> None:
+    executor = PoolExecutor(2)
+    futures = [executor.submit(time.sleep, 60) for _ in range(4)]
+    while 0 in executor.worker_pids:
+        time.sleep(0.001)
+    getattr(executor, which)()
+    for future in futures:
+        with pytest.raises((BrokenProcessPool, concurrent.futures.CancelledError)):
+            future.result(10)
+    executor.shutdown()
+
+
+def test_a_dropped_pool_ends_after_its_tasks(eventually: Any) -> None:
+    executor = PoolExecutor(2)
+    results = executor.map(double, range(20))
+    pids = executor.worker_pids
+    engine = executor._engine
+    del executor
+    gc.collect()
+    assert list(results) == [2 * i for i in range(20)]
+    assert isinstance(engine, Engine)
+    del results
+    eventually(lambda: not engine.is_alive)
+    eventually(lambda: not any(pid and os.path.exists(f"/proc/{pid}") for pid in pids))
+
+
+def test_leaving_the_with_ends_the_workers() -> None:
+    with PoolExecutor(5) as executor:
+        assert list(executor.map(abs, range(-5, 5))) == [5, 4, 3, 2, 1, 0, 1, 2, 3, 4]
+        pids = [pid for pid in executor.worker_pids if pid]
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
+
+
+def test_shutdown_without_waiting_still_gives_results() -> None:
+    executor = PoolExecutor(2)
+    results = executor.map(double, range(20))
+    executor.shutdown(wait=False)
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        executor.submit(int)
+    assert list(results) == [2 * i for i in range(20)]
+    executor.shutdown()
+
+
+def test_arguments_are_checked() -> None:
+    for wrong in ({"max_workers": 0}, {"max_tasks_per_child": 0}, {"task_timeout": 0}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            PoolExecutor(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="initializer"):
+        PoolExecutor(1, initializer=3)  # type: ignore[arg-type]
+
+
+def test_submitting_from_many_threads(pool: PoolExecutor) -> None:
+    found: list[int] = []
+
+    def work(start: int) -> None:
+        found.extend(pool.submit(double, i).result() for i in range(start, start + 100))
+
+    threads = [threading.Thread(target=work, args=(100 * i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == [2 * i for i in range(400)]
+
+
+def test_callbacks_may_submit(pool: PoolExecutor) -> None:
+    done = threading.Event()
+    pool.submit(double, 1).add_done_callback(lambda _: pool.submit(double, 2).add_done_callback(lambda _: done.set()))
+    assert done.wait(10)
+
+
+def test_a_forked_child_has_a_pool_of_its_own(pool: PoolExecutor) -> None:
+    mine = pool.submit(os.getpid).result()
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            with pool:
+                os.write(writer, str(pool.submit(os.getpid).result(20)).encode())
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(writer)
+    theirs = os.read(reader, 100)
+    os.close(reader)
+    assert os.waitpid(child, 0)[1] == 0
+    assert int(theirs) != mine
+    assert pool.submit(os.getpid).result() == mine
+
+
+def test_a_pool_inside_a_worker_works(pool: PoolExecutor) -> None:
+    def inner(n: int) -> list[int]:
+        with PoolExecutor(1) as nested:
+            return list(nested.map(double, range(n)))
+
+    assert pool.submit(inner, 4).result(30) == [0, 2, 4, 6]
+
+
+def _run_script(tmp_path: Path, text: str) -> subprocess.CompletedProcess[str]:
+    script = tmp_path / "script.py"
+    script.write_text(text)
+    root = str(Path(shmjet.__file__).parent.parent)
+    environment = {**os.environ, "PYTHONPATH": root}
+    return subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, env=environment)
+
+
+def test_a_script_without_a_guard(tmp_path: Path) -> None:
+    done = _run_script(
+        tmp_path,
+        "import shmjet\n"
+        "class Point:\n"
+        "    def __init__(self, x): self.x = x\n"
+        "def moved(p): return Point(p.x + 1)\n"
+        "pool = shmjet.PoolExecutor(2)\n"
+        "print(pool.submit(moved, Point(1)).result().x, [p.x for p in pool.map(moved, [Point(5)])], 'once')\n",
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("2 [6] once\n", "", 0)
+
+
+def test_kill_9_of_the_user_leaves_nothing(tmp_path: Path, eventually: Any) -> None:
+    done = _run_script(
+        tmp_path,
+        "import os, shmjet, time\n"
+        "pool = shmjet.PoolExecutor(2)\n"
+        "def parent(): return os.getpid(), os.getppid()\n"
+        "print(*pool.submit(parent).result(), flush=True)\n"
+        "pool.submit(time.sleep, 100)\n"
+        "if os.fork() == 0:\n"
+        "    os.close(1); os.close(2); time.sleep(3); os._exit(0)\n"
+        "os.kill(os.getpid(), 9)\n",
+    )
+    assert done.returncode == -9
+    pids = [int(word) for word in done.stdout.split()]
+    eventually(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids))
+
+
+# -- map -------------------------------------------------------------------------------------------------------------
+
+
+def test_map_keeps_order_and_takes_several_iterables(pool: PoolExecutor) -> None:
+    assert list(pool.map(pow, range(3000), itertools.repeat(2))) == [i * i for i in range(3000)]
+    assert list(pool.map(double, [])) == []
+    assert list(pool.map(double, range(10), chunksize=3, buffersize=5)) == [2 * i for i in range(10)]
+
+
+def test_imap_unordered_gives_everything_once(pool: PoolExecutor) -> None:
+    assert sorted(pool.imap_unordered(double, iter(range(20_000)))) == [2 * i for i in range(20_000)]
+    assert sorted(pool.imap_unordered(pow, [1, 2], [3, 4], chunksize=1)) == [1, 16]
+
+
+def test_imap_unordered_does_not_wait_for_the_slow(pool: PoolExecutor, tmp_path: Path) -> None:
+    gate = str(tmp_path / "gate")
+    results = pool.imap_unordered(lambda path: wait_for_file(path) if path else path, [gate, "", "", ""])
+    assert [next(results) for _ in range(3)] == ["", "", ""]
+    Path(gate).touch()
+    assert list(results) == [None]
+
+
+@pytest.mark.parametrize("name", ["map", "imap_unordered"])
+def test_an_endless_input_is_read_only_so_far(pool: PoolExecutor, name: str) -> None:
+    read = 0
+
+    def numbers() -> Iterator[int]:
+        nonlocal read
+        for read in itertools.count():  # noqa: UP028
+            yield read
+
+    results = getattr(pool, name)(double, numbers())
+    assert len(list(itertools.islice(results, 10))) == 10
+    assert read < 4 * 2 * 4096  # chunks ahead of a worker, workers, items of the largest chunk
+    results.close()
+    seen = read
+    assert pool.submit(double, 1).result() == 2
+    assert read == seen
+
+
+def test_map_gives_what_came_before_an_exception(pool: PoolExecutor) -> None:
+    results = pool.map(fail_deep, [1, 2, 4, 0, 5], chunksize=5)
+    assert [next(results) for _ in range(3)] == [1, 0.5, 0.25]
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+
+
+def test_map_has_a_timeout(pool: PoolExecutor) -> None:
+    for name in ("map", "imap_unordered"):
+        results = getattr(pool, name)(time.sleep, [0.0, 2.0], timeout=0.5, chunksize=1)
+        assert next(results) is None
+        with pytest.raises(TimeoutError):
+            next(results)
+
+
+def test_map_checks_its_sizes(pool: PoolExecutor) -> None:
+    for name, wrong in itertools.product(("map", "imap_unordered"), ("chunksize", "buffersize")):
+        with pytest.raises(ValueError, match=wrong):
+            getattr(pool, name)(double, [1], **{wrong: 0})
+
+
+def test_map_of_arrays(pool: PoolExecutor) -> None:
+    arrays = [np.full(200_000, i) for i in range(30)]
+    assert [int(result[0]) for result in pool.map(double, arrays)] == [2 * i for i in range(30)]
