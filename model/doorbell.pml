@@ -1,10 +1,17 @@
-/* Sleeping without losing a wake-up (shmjet/_native/doorbell.h, ring.h): two producers with a ring each, one consumer,
- * which may be taken over by a second process at any moment (work stealing: the owner word moves). Both directions sleep:
- * the consumer for items, a producer for room, by the wake mark in its ring.
+/* Sleeping without losing a wake-up (shmjet/_native/doorbell.h, light.h, ring.h): two producers with a ring each, one
+ * consumer, which may be taken over by a second process at any moment (work stealing: the owner word moves). Both
+ * directions sleep: the consumer for items, a producer for room, by the wake mark in its ring.
+ *
+ * A producer may publish lightly, for as long as its ring says so: then its tail store may stay in the store buffer (of
+ * one entry here) for any time, while it reads `sleeping` already. A consumer that goes to sleep and finds that a ring
+ * says so has the kernel empty all buffers (membarrier) before it looks again. A producer begins whenever it likes, and
+ * stops when it has met a sleeper.
  *
  * A deadlock (an invalid end state) is a lost wake-up. Stores marked seq_cst are visible at once; with a mutation they are
  * not, or come too late, and spin must find a run that sleeps for ever:
- *   MUT_TAIL   the tail is published by a plain store, which may still be in the store buffer when `sleeping` is read
+ *   MUT_TAIL   a producer publishes lightly without saying so
+ *   MUT_FENCE  the sleeper leaves the buffers alone
+ *   MUT_LEAVE  a producer says that it has stopped while a light store is in its buffer still
  *   MUT_ORDER  the producer reads the owner word before it publishes
  *   MUT_CHECK  the sleeper does not look again after it has said that it sleeps
  *   MUT_MARK   the producer does not look again after it has left its wake mark */
@@ -14,11 +21,18 @@
 #ifndef ITEMS
 #define ITEMS 2
 #endif
+#ifndef PRODUCERS
+#define PRODUCERS 2
+#endif
+#ifndef LIGHT
+#define LIGHT 0                 /* producers that may publish lightly */
+#endif
 #define NONE 255
 
 byte tail[2], head[2];
 byte mark[2] = NONE;
-bool held[2];                   /* MUT_TAIL: the last tail store is still in the buffer */
+bool held[2];                   /* the last tail store is still in the buffer */
+bool light[2];
 byte word[4], owner = 2;        /* bells 0 and 1: producers; 2 and 3: the first consumer and its thief */
 bool sleeping[4], asleep[4];
 byte consumed;
@@ -27,20 +41,39 @@ bool handedOver;
 #define VISIBLE(p) (tail[p] - held[p])
 
 inline signal(b) {              /* bell_signal */
+    met = sleeping[b];
     if
-    :: sleeping[b] ->
+    :: met ->
         atomic { old = sleeping[b]; sleeping[b] = false };
         if
-        :: old -> word[b]++; asleep[b] = false
+        :: old -> word[b]++; atomic { asleep[b] = false; old = false }
         :: else
         fi
     :: else
     fi
 }
 
-#define SLEEP(b, ready)                                                                     \
+inline fence() {                /* light_fence; `moved` is free here */
+#if LIGHT > 0
+    moved = light[0];
+#if LIGHT > 1
+    moved = moved || light[1];
+#endif
+#ifndef MUT_FENCE
+    if
+    :: moved -> d_step { held[0] = false; held[1] = false; moved = false }
+    :: else
+    fi
+#endif
+#else
+    skip
+#endif
+}
+
+#define SLEEP(b, before, ready)                                                             \
     seen = word[b];                                                                         \
     sleeping[b] = true;                                                                     \
+    before;                                                                                 \
     if                                                                                      \
     :: (ready) -> sleeping[b] = false                                                       \
     :: !(ready) ->                                                                          \
@@ -49,7 +82,8 @@ inline signal(b) {              /* bell_signal */
         sleeping[b] = false                                                                 \
     fi
 
-#ifdef MUT_TAIL
+#if LIGHT > 0 || defined(MUT_TAIL)
+#define FIRST 1
 active proctype Memory() {
 end:
     do
@@ -57,38 +91,53 @@ end:
     :: held[1] -> held[1] = false
     od
 }
+#else
+#define FIRST 0
 #endif
 
-active [2] proctype Producer() {
+active [PRODUCERS] proctype Producer() {
     byte sent, seen, to;
-    bool old;
-    byte me = _pid;
-#ifdef MUT_TAIL
-    me = _pid - 1;
-#endif
+    bool old, met;
+    byte me = _pid - FIRST;
     do
     :: sent == ITEMS -> break
     :: sent < ITEMS && tail[me] - head[me] < CAP ->
 #ifdef MUT_ORDER
         to = owner;
 #endif
-#ifdef MUT_TAIL
+        if
+        :: me < LIGHT && !light[me] -> light[me] = true         /* with a full fence */
+        :: skip
+        fi;
         (!held[me]);
-        atomic { tail[me]++; held[me] = true };
+        if
+        :: light[me] -> atomic { tail[me]++; held[me] = true }
+#ifdef MUT_TAIL
+        :: !light[me] -> atomic { tail[me]++; held[me] = true }
 #else
-        tail[me]++;
+        :: !light[me] -> tail[me]++
 #endif
+        fi;
         sent++;
 #ifndef MUT_ORDER
         to = owner;
 #endif
-        signal(to)
+        signal(to);
+        if
+        :: met && light[me] ->
+#ifndef MUT_LEAVE
+            (!held[me]);                            /* a release store */
+#endif
+            light[me] = false
+        :: else
+        fi
     :: sent < ITEMS && tail[me] - head[me] == CAP ->
+        (!held[me]);                                /* seq_cst, so not before the tail */
         mark[me] = tail[me] - CAP + 1;              /* from the head that was seen: never beyond the tail */
 #ifdef MUT_MARK
-        SLEEP(me, false)
+        SLEEP(me, skip, false)
 #else
-        SLEEP(me, head[me] >= mark[me])
+        SLEEP(me, skip, head[me] >= mark[me])
 #endif
     od
 }
@@ -97,7 +146,7 @@ inline round() {
     moved = false;
     p = 0;
     do
-    :: p < 2 && VISIBLE(p) != head[p] ->
+    :: p < PRODUCERS && VISIBLE(p) != head[p] ->
         head[p]++;
         consumed++;
         moved = true;
@@ -106,8 +155,8 @@ inline round() {
         :: else
         fi;
         p++
-    :: p < 2 && VISIBLE(p) == head[p] -> p++
-    :: p == 2 -> break
+    :: p < PRODUCERS && VISIBLE(p) == head[p] -> p++
+    :: p == PRODUCERS -> break
     od
 }
 
@@ -115,24 +164,24 @@ inline round() {
 
 proctype Consumer(byte me) {
     byte p, seen;
-    bool moved, old;
+    bool moved, old, met;
     do
-    :: consumed == 2 * ITEMS -> break
-    :: consumed < 2 * ITEMS ->
+    :: consumed == PRODUCERS * ITEMS -> break
+    :: consumed < PRODUCERS * ITEMS ->
         round();
         if
-        :: me == 2 && consumed < 2 * ITEMS ->       /* a thief has asked: hand over, between two rounds */
+        :: me == 2 && consumed < PRODUCERS * ITEMS ->       /* a thief has asked: hand over, between two rounds */
             owner = 3;
             handedOver = true;
             break
         :: moved
-        :: !moved && consumed < 2 * ITEMS ->
+        :: !moved && consumed < PRODUCERS * ITEMS ->
 #ifdef MUT_CHECK
-            SLEEP(me, false)
+            SLEEP(me, fence(), false)
 #else
-            SLEEP(me, ANY)
+            SLEEP(me, fence(), ANY)
 #endif
-        :: consumed == 2 * ITEMS
+        :: consumed == PRODUCERS * ITEMS
         fi
     od
 }

@@ -38,6 +38,9 @@ SHORT = [
     Run("ring", "CAP=4 BUFFER BROKEN", holds=False),
     Run("doorbell", ""),
     Run("doorbell", "MUT_TAIL", holds=False),
+    Run("doorbell", "PRODUCERS=1 ITEMS=3 LIGHT=1"),
+    Run("doorbell", "LIGHT=1 MUT_FENCE", holds=False),
+    Run("doorbell", "LIGHT=1 MUT_LEAVE", holds=False),
     Run("doorbell", "MUT_ORDER", holds=False),
     Run("doorbell", "MUT_CHECK", holds=False),
     Run("doorbell", "MUT_MARK", holds=False),
@@ -53,6 +56,7 @@ LONG = [
     Run("ring", "CAP=4 BUFFER RECORDS=8"),
     Run("doorbell", "CAP=2 ITEMS=3"),
     Run("doorbell", "CAP=1 ITEMS=3"),
+    Run("doorbell", "LIGHT=1"),
     Run("stealing", "CANCEL DEATH TASKLETS=5"),
 ]
 
@@ -68,7 +72,7 @@ def check(run: Run) -> tuple[bool, int, int]:
         subprocess.run(compiler, cwd=folder, check=True)
         done = subprocess.run(["./pan", "-m5000000"], cwd=folder, check=True, capture_output=True, text=True)
     errors = re.search(r"errors: (\d+)", done.stdout)
-    states = re.search(r"(\d+) states, stored", done.stdout)
+    states = re.search(r"([\d.e+]+) states, stored", done.stdout)
     depth = re.search(r"depth reached (\d+)", done.stdout)
     if (
         not (errors and states and depth)
@@ -76,7 +80,7 @@ def check(run: Run) -> tuple[bool, int, int]:
         or "out of memory" in done.stdout
     ):
         raise RuntimeError(f"{run.model} {run.settings}: the search is not complete\n{done.stdout}")
-    return errors[1] == "0", int(states[1]), int(depth[1])
+    return errors[1] == "0", int(float(states[1])), int(depth[1])
 
 
 def main() -> int:

@@ -194,7 +194,7 @@ def command_line(kind: str, folder: Path) -> list[str]:
         if not text.exists():
             line = " ".join(f"word{i * i % 7919}" for i in range(200)) + "\n"
             text.write_text(line * 100_000)
-        return [*shmjet, "wordcount", str(text)]
+        return [*shmjet, "wordcount", "--objects", str(text)]
     script = folder / "forever.py"
     script.write_text(textwrap.dedent(FOREVER))
     return [*shmjet, "run", str(script), kind]
