@@ -25,6 +25,8 @@ NATIVE := shmjet/_native/_core.abi3.so
 SOURCES := $(wildcard shmjet/_native/*.c shmjet/_native/*.h)
 # A test that hangs shows where all its threads are, and ends the run.
 PYTEST_LIMITS := -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
+# Files side by side: most tests wait for processes. More than four would fight for the memory of small machines.
+PYTEST_JOBS := -n $(shell n=$$(nproc); echo $$((n < 4 ? n : 4))) --dist loadfile
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet
 
 # The standard library without what was installed beside it (site-packages lies inside it).
@@ -50,7 +52,7 @@ demo: setup ## count the words of the Python standard library's own source files
 	@$(BIN)/python -c "$$DEMO" $(BIN)/shmjet
 
 test: setup ## run all tests (under 10 minutes on 2 cores)
-	$(BIN)/python -m pytest $(PYTEST_LIMITS)
+	$(BIN)/python -m pytest $(PYTEST_LIMITS) $(PYTEST_JOBS)
 
 test-quick: setup ## run the tests that take milliseconds
 	$(BIN)/python -m pytest $(PYTEST_LIMITS) -q -m 'not slow'
