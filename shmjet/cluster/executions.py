@@ -11,49 +11,39 @@ import asyncio
 import enum
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from shmjet.cluster.arenas import ArenaPool, PooledArena
 from shmjet.cluster.protocol import Submission
-from shmjet.cluster.workers import Child, Workers
+from shmjet.cluster.site import MemberServices, Site, probe_of
+from shmjet.cluster.stopping import Stopping
+from shmjet.cluster.workers import Child
 from shmjet.core import JobStatus
 from shmjet.execution.collect import Reading
 from shmjet.execution.failure import worker_lost
-from shmjet.execution.formatting import format_arena
-from shmjet.execution.layout import CANCELLED_OFFSET, ArenaLayout, lay_out, slab_size
 from shmjet.execution.messages import (
     Adopt,
     Cancel,
     Commit,
     Committed,
-    Deploy,
     Ended,
     Failed,
     Failure,
     Finish,
     Finished,
-    Forget,
     HandOver,
-    JobPlan,
-    Probe,
     Probed,
     Ready,
     Start,
 )
 from shmjet.execution.metrics import NO_METRICS, Metrics
-from shmjet.execution.plan import make_plan
-from shmjet.execution.readiness import PREPARING, READY, Readiness
+from shmjet.execution.readiness import PREPARING, READY
 
-INTERRUPT_S = 0.2
-"""How long a process may take to stop its part of a failed or cancelled execution before it is interrupted there."""
 ANNOUNCE_S = 0.001
 """How long after its start an execution's client is told how far it is, if it has not ended by then."""
 LONGEST_LOOK_S = 0.1
 """How long, at most, the member does not look whether all processes of an execution are ready."""
-GRACE_S = 1.2
-"""How long a process may take to stop its part of a failed or cancelled execution before it is killed."""
 
 
 class Phase(enum.Enum):
@@ -65,19 +55,6 @@ class Phase(enum.Enum):
     COMMITTING = enum.auto()
     FINISHING = enum.auto()
     OVER = enum.auto()
-
-
-@dataclass
-class MemberServices:
-    """What executions use of their member."""
-
-    workers: Workers
-    arenas: ArenaPool
-    address: str
-    partition_count: int
-    ring_memory: int
-    force_rings: bool
-    stealing: bool
 
 
 @dataclass(eq=False)
@@ -117,82 +94,47 @@ class MasterExecution:
     started_at: float = field(default_factory=time.time)
     completed_at: float | None = None
     _parts: dict[int, _Part] = field(default_factory=dict)
-    _plan: JobPlan | None = None
-    _layout: ArenaLayout | None = None
-    _arena: PooledArena | None = None
-    _readiness: Readiness | None = None
+    _site: Site | None = None
     _overdue: bool = False
     _final: Reading | None = None
-    _probe: Probed | None = None
     _committer: Child | None = None
     _announcer: asyncio.TimerHandle | None = None
-    _interrupter: asyncio.TimerHandle | None = None
-    _killer: asyncio.TimerHandle | None = None
-    _releasing: asyncio.Future[None] | None = None
+
+    def __post_init__(self) -> None:
+        workers, name_of = self.services.workers, self.services.name_of
+        self._stopping = Stopping(self.id, self.name, workers, self._pending, name_of)
 
     @property
     def name(self) -> str:
         """How the job is called in messages."""
         return repr(self.job.name) if self.job.name else self.job.job_id
 
+    def _pending(self) -> Iterator[Child]:
+        """Give the processes that have not done yet what they were told: to stop, or at the end to close all."""
+        for part in self._parts.values():
+            if not (part.finished if self.phase is Phase.FINISHING else part.ended):
+                yield part.child
+
     # -- starting -----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Plan and deploy; a job with meta-suppliers, or of unknown manners, is looked at in a worker first."""
         self._announcer = asyncio.get_running_loop().call_later(ANNOUNCE_S, self._announce, ANNOUNCE_S)
-        shape = self.job.shape
-        meta = [v for v, vertex in enumerate(shape.vertices) if vertex.has_meta]
-        unknown = [v for v, vertex in enumerate(shape.vertices) if vertex.cooperative is None]
-        if not meta and not unknown:
+        probe = probe_of(self.id, self.job, self.services)
+        if probe is None:
             self._deploy(Probed(self.id, {}, []))
             return
         child = self.services.workers.workers[self.first_worker]
         self._parts[child.index] = _Part(child)
-        child.send(
-            Probe(
-                self.id,
-                shape,
-                self.job.code,
-                self.job.config,
-                self.job.job_id,
-                self.job.name,
-                len(self.services.workers.workers),
-                self.services.partition_count,
-                self.services.address,
-                meta,
-                unknown,
-                self.job.import_paths,
-            )
-        )
+        child.send(probe)
 
     def _deploy(self, probed: Probed) -> None:
-        services, shape = self.services, self.job.shape
-        workers = services.workers.workers
-        declared = {v for v, vertex in enumerate(shape.vertices) if vertex.cooperative is False}
-        plan = self._plan = make_plan(
-            shape,
-            worker_count=len(workers),
-            non_cooperative=declared | set(probed.non_cooperative),
-            ring_memory=services.ring_memory,
-            partition_count=services.partition_count,
-            offset=self.first_worker,
-            force_rings=services.force_rings,
-            stealing=services.stealing,
-        )
-        layout = self._layout = lay_out(plan)
-        endpoints = plan.participants()
+        site = self._site = Site(self.id, self.job, self.services, probed, self.first_worker)
+        endpoints = site.plan.participants()
         try:
-            later = slab_size(plan) * (plan.worker_count + plan.carrier_count)
-            pooled = self._arena = services.arenas.acquire(layout.size, f"job-{self.id}", later)
-            format_arena(plan, layout, pooled.arena.memory)
-            self._readiness = Readiness(pooled.arena.memory, layout)
+            site.open()
             for endpoint in sorted(endpoints):
-                if endpoint < len(workers):
-                    child = workers[endpoint]
-                else:
-                    at = layout.carriers[endpoint - len(workers)]
-                    child = services.workers.fork_carrier(endpoint, pooled.arena, at)
-                self._parts[endpoint] = _Part(child)
+                self._parts[endpoint] = _Part(site.child_at(endpoint))
         except OSError as error:  # no shared memory, or no descriptor for a carrier: nobody has been told anything
             for part in self._parts.values():
                 part.ready = part.ended = part.finished = True
@@ -204,28 +146,7 @@ class MasterExecution:
             if endpoint not in endpoints:
                 part.ready = part.ended = True  # it only answered the probe
                 continue
-            self._send_deploy(part.child, plan, pooled, probed.suppliers)
-
-    def _send_deploy(self, child: Child, plan: JobPlan, pooled: PooledArena, suppliers: dict[int, bytes]) -> None:
-        attached = child.index in pooled.attached
-        message = Deploy(
-            self.id,
-            self.job.job_id,
-            self.job.name,
-            self.job.code,
-            plan,
-            pooled.id,
-            pooled.arena.size,
-            pooled.arena.reserved,
-            attached,
-            self.job.config,
-            suppliers,
-            self.job.attachments,
-            self.job.import_paths,
-        )
-        child.send(message, () if attached else (pooled.arena.fd,))
-        if not child.is_carrier:
-            pooled.attached.add(child.index)
+            site.deploy(part.child)
 
     def _pass_on(self, message: HandOver, fds: list[int]) -> None:
         """Give a tasklet that one worker hands over to another, which may not have taken part so far."""
@@ -233,15 +154,14 @@ class MasterExecution:
         part = self._parts.get(message.to)
         if part is None or part.child is not child:
             part = self._parts[message.to] = _Part(child, ready=True)
-            assert self._plan is not None
-            assert self._arena is not None
-            self._send_deploy(child, self._plan, self._arena, {})
+            assert self._site is not None
+            self._site.deploy(child, takes_part=False)
         part.ended = False
         part.adopted += 1
         adopt = Adopt(self.id, message.vertex, message.processor, message.state, message.size, message.tables)
         child.send(adopt, fds)
         child.channel.when_flushed(fds)
-        if self._killer is not None:  # it stops already, and this process has not been told, or has ended its part
+        if self._stopping.is_stopping:  # it stops already, and this process has not been told, or has ended its part
             child.send(Cancel(self.id))
 
     # -- reports ------------------------------------------------------------------------------------------------
@@ -263,8 +183,8 @@ class MasterExecution:
                 part.ready = True
                 self._check_ready()
             case Failed():
-                if self.phase is Phase.PREPARING and self._arena is not None:
-                    self._arena.attached.discard(child.index)  # it may not have been able to map it
+                if self.phase is Phase.PREPARING and self._site is not None:
+                    self._site.detach(child)  # it may not have been able to map the arena
                 if self.phase is Phase.PROBING:
                     part.ended = True
                 self._committer = None
@@ -288,8 +208,8 @@ class MasterExecution:
                 self._check_over()
 
     def _note_views(self, has_views: bool) -> None:
-        if has_views and self._arena is not None:
-            self._arena.is_viewed = True
+        if has_views and self._site is not None:
+            self._site.note_views()
 
     def child_lost(self, child: Child) -> bool:
         """Take the death of a process; returns whether it took part."""
@@ -299,8 +219,8 @@ class MasterExecution:
         running = not part.ended or (self.phase is Phase.COMMITTING and child is self._committer)
         if child is self._committer:
             self._committer = None
-        if self._arena is not None:
-            self._arena.attached.discard(child.index)
+        if self._site is not None:
+            self._site.detach(child)
         part.ready = part.ended = part.finished = True
         if running and self.phase not in (Phase.FINISHING, Phase.OVER):
             self._fail(self._loss(child))
@@ -309,18 +229,15 @@ class MasterExecution:
         return True
 
     def _loss(self, child: Child) -> Failure:
-        vertices = []
-        if self._plan is not None:
-            vertices = [vertex.name for vertex in self._plan.vertices if child.index in vertex.endpoints]
         status = child.status if child.status is not None else -9
         return worker_lost(
             worker=child.index,
             pid=child.pid,
             signal=-status if status < 0 else 0,
             status=status,
-            vertices=vertices,
+            vertices=self._site.vertices_at(child.index) if self._site is not None else [],
             carrier=child.is_carrier,
-            killed_for=child.killed_for if child.killed_for != self.name else None,
+            because=child.killed_because,
         )
 
     def cancel(self) -> None:
@@ -337,9 +254,9 @@ class MasterExecution:
         """See whether all are ready, by their messages or in the arena, and tell those to start that have not."""
         if self.phase is not Phase.PREPARING or self.cancelled or self.failure is not None:
             return
-        readiness = self._readiness
-        assert readiness is not None
-        states = {endpoint: readiness.state_of(endpoint) for endpoint in self._parts}
+        site = self._site
+        assert site is not None
+        states = {endpoint: site.state_of(endpoint) for endpoint in self._parts}
         if any(states[endpoint] == PREPARING and not part.ready for endpoint, part in self._parts.items()):
             return
         self.phase = Phase.RUNNING
@@ -366,28 +283,14 @@ class MasterExecution:
         self._stop_all()
 
     def _stop_all(self) -> None:
-        if self._killer is not None:
+        if self._stopping.is_stopping:
             return
-        if self._arena is not None:
-            self._arena.arena.memory[CANCELLED_OFFSET] = 1
+        if self._site is not None:
+            self._site.say_cancelled()
         for part in self._parts.values():
             if not part.ended:
                 part.child.send(Cancel(self.id))
-        loop = asyncio.get_running_loop()
-        self._interrupter = loop.call_later(INTERRUPT_S, self._interrupt_stuck)
-        self._killer = loop.call_later(GRACE_S, self._kill_stuck)
-
-    def _interrupt_stuck(self) -> None:
-        """Signal the processes that run this execution's code still: it ends what loops or waits in Python."""
-        for part in self._parts.values():
-            if not part.ended and not part.child.lost and part.child.block.request_interrupt(self.id):
-                self.services.workers.interrupt(part.child)
-
-    def _kill_stuck(self) -> None:
-        for part in list(self._parts.values()):
-            if not part.ended and not part.child.lost:
-                part.child.killed_for = self.name
-                self.services.workers.kill(part.child)
+        self._stopping.stop()
 
     def _check_ended(self) -> None:
         if self.phase in (Phase.FINISHING, Phase.OVER) or not all(part.ended for part in self._parts.values()):
@@ -399,9 +302,9 @@ class MasterExecution:
                 self.phase = Phase.COMMITTING
                 self._committer.send(Commit(self.id))
             return
-        for timer in (self._announcer, self._interrupter, self._killer):
-            if timer is not None:
-                timer.cancel()
+        if self._announcer is not None:
+            self._announcer.cancel()
+        self._stopping.end()
         self.phase = Phase.FINISHING
         self.completed_at = time.time()
         failed = self.failure is not None or self.cancelled
@@ -414,37 +317,22 @@ class MasterExecution:
             elif not part.finished:
                 part.child.send(Finish(self.id, error))
         self._check_over()
+        if self.phase is Phase.FINISHING:
+            self._stopping.close()
 
     def _check_over(self) -> None:
         if self.phase is not Phase.FINISHING or not all(part.finished for part in self._parts.values()):
             return
         self.phase = Phase.OVER
+        self._stopping.end()
         carriers = [part.child for part in self._parts.values() if part.child.is_carrier]
         for child in carriers:
             if not child.lost:
                 self.services.workers.stop_carrier(child)
-        pooled, self._arena = self._arena, None
-        if self._readiness is not None:
-            self._readiness.release()
-        if pooled is not None and carriers:
-            self._releasing = asyncio.ensure_future(self._give_back_after(carriers, pooled))
-        elif pooled is not None:
-            self._give_back(pooled)
+        if self._site is not None:
+            self._site.release(carriers)
         self._parts.clear()
         self.on_over(self)
-
-    async def _give_back_after(self, carriers: list[Child], pooled: PooledArena) -> None:
-        """Give the arena back when no carrier is left that writes its words in there."""
-        for child in carriers:
-            if child.pid:
-                await child.exited.wait()
-        self._give_back(pooled)
-
-    def _give_back(self, pooled: PooledArena) -> None:
-        for dropped in self.services.arenas.give_back(pooled):
-            for child in self.services.workers.workers:
-                if child.index in dropped.attached:
-                    child.send(Forget(dropped.id))
 
     def _set_status(self, status: JobStatus) -> None:
         self.status = status
@@ -458,10 +346,7 @@ class MasterExecution:
         return NO_METRICS if reading is None else reading.metrics(self.started_at, self.completed_at)
 
     def _reading(self) -> Reading | None:
-        if self._plan is None or self._layout is None or self._arena is None:
-            return None
-        workers = self.services.workers
-        return Reading.take(self._plan, self._layout, self._arena.arena.memory, workers.control.memory, workers.cores)
+        return None if self._site is None else self._site.reading()
 
 
 def _member_failure(error: OSError) -> Failure:

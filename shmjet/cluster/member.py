@@ -24,7 +24,7 @@ import msgspec
 
 from shmjet.cluster.arenas import ArenaPool
 from shmjet.cluster.channels import LoopChannel
-from shmjet.cluster.executions import MasterExecution, MemberServices, Phase
+from shmjet.cluster.executions import MasterExecution, Phase
 from shmjet.cluster.folder import InstanceFolder, base_folder, sweep
 from shmjet.cluster.logs import log_to_stderr
 from shmjet.cluster.memory_policy import prefer_nodes
@@ -47,6 +47,7 @@ from shmjet.cluster.protocol import (
     Submission,
 )
 from shmjet.cluster.settings import KEPT_RESULTS, SOCKET_NAME, MemberSettings, Started, StartFailed
+from shmjet.cluster.site import MemberServices
 from shmjet.cluster.workers import Child, ForkServerProcess, Workers
 from shmjet.core import JobStatus
 from shmjet.execution import control
@@ -107,6 +108,7 @@ class Member:
             settings.ring_memory,
             settings.force_rings,
             settings.steal_margin is not None,
+            self._name_of,
         )
         self._grid_folder = self.folder.path / "grid"
         Grid.create(self._grid_folder, settings.partition_count)
@@ -276,6 +278,10 @@ class Member:
     def _metrics(self, execution_id: int) -> Metrics:
         execution = self._executions.get(execution_id)
         return NO_METRICS if execution is None else execution.metrics()
+
+    def _name_of(self, execution_id: int) -> str | None:
+        execution = self._executions.get(execution_id)
+        return None if execution is None else execution.name
 
     def _rows(self) -> list[JobRow]:
         return [

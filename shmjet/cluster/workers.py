@@ -35,7 +35,7 @@ logger = logging.getLogger("shmjet.member")
 class Child:
     """A worker or carrier process.
 
-    `index` is its endpoint in plans. `killed_for` says which execution made the member kill it, if one did.
+    `index` is its endpoint in plans. `killed_because` says why the member killed it, if it did.
     """
 
     index: int
@@ -48,7 +48,7 @@ class Child:
     up: bool = False
     lost: bool = False
     stopping: bool = False
-    killed_for: str | None = None
+    killed_because: str | None = None
     forked: asyncio.Event = field(default_factory=asyncio.Event)
     exited: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import logging
 import os
@@ -23,6 +22,7 @@ from shmjet.core import (
 )
 from shmjet.execution.code import load_code
 from shmjet.execution.handover import pack, unpack
+from shmjet.execution.interrupts import Interrupts
 from shmjet.execution.layout import CANCELLED_OFFSET, lay_out
 from shmjet.execution.messages import Adopt, Deploy, HandOver
 from shmjet.execution.readiness import READY, STARTED, Readiness
@@ -59,7 +59,7 @@ class Deployment:
         self._deploy = deploy
         self._endpoint = endpoint
         self._grid = LazyGrid(grid)
-        self._suppliers: list[ProcessorSupplier] = []
+        self._suppliers: list[tuple[str, ProcessorSupplier]] = []
         self._processors: dict[Place, Processor] = {}
         self._places: dict[int, Place] = {}
         self._blamed: tuple[str, int] | None = None
@@ -125,7 +125,7 @@ class Deployment:
         if isinstance(supplier, ProcessorSupplier):
             supplier.init(SupplierContext(**self._vertex_context(vertex.name, vertex.parallelism)))
             if getattr(supplier.close, "__func__", None) is not ProcessorSupplier.close:
-                self._suppliers.append(supplier)
+                self._suppliers.append((vertex.name, supplier))
             made = make_processors(supplier, vertex.parallelism, vertex.name)
             for p in mine:
                 self._processors[v, p] = made[p]
@@ -289,25 +289,25 @@ class Deployment:
 
     # -- ending -------------------------------------------------------------------------------------------------
 
-    def close_processors(self) -> None:
-        """Close every processor made here that is not closed yet."""
+    def close_processors(self, interrupts: Interrupts) -> None:
+        """Close every processor made here that is not closed yet; one that does not return may be interrupted."""
         known = {id(tasklet.processor) for tasklet in self.tasklets}
         for tasklet in self.tasklets:
-            tasklet.close()
-        for processor in self._processors.values():
+            with interrupts.closing(self.execution_id, f"a processor of vertex {tasklet.context.vertex_name!r}"):
+                tasklet.close()
+        for (v, _), processor in self._processors.items():
             if id(processor) not in known:
-                with contextlib.suppress(Exception):
+                name = self._deploy.plan.vertices[v].name
+                with interrupts.closing(self.execution_id, f"a processor of vertex {name!r}"):
                     processor.close()
         self._processors.clear()
 
-    def close_suppliers(self, error: str | None) -> None:
+    def close_suppliers(self, error: str | None, interrupts: Interrupts) -> None:
         """Call `close` of the suppliers, with the execution's error if it failed; their errors are logged only."""
         cause = None if error is None else ProcessorError(error)
-        for supplier in self._suppliers:
-            try:
+        for name, supplier in self._suppliers:
+            with interrupts.closing(self.execution_id, f"the supplier of vertex {name!r}"):
                 supplier.close(cause)
-            except Exception:
-                logging.getLogger("shmjet.worker").exception("close() of a supplier failed")
         self._suppliers.clear()
 
     def new_slab_bytes(self) -> int:

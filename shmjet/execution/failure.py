@@ -115,21 +115,21 @@ def worker_lost(
     status: int,
     vertices: list[str],
     carrier: bool,
-    killed_for: str | None = None,
+    because: str | None = None,
 ) -> Failure:
     """Describe the death of a worker or carrier process.
 
     Args:
         signal: number of the signal that killed it, 0 when it exited with `status`.
         vertices: of which it ran processors for this execution.
-        killed_for: another job for whose sake the member killed it.
+        because: why its member killed it, if it was the member.
     """
     how = f"killed by {_signal_name(signal)}" if signal else f"exited with status {status}"
     what = "carrier" if carrier else f"worker {worker}"
     ran = ", ".join(repr(name) for name in vertices) or "no vertex"
     hint = ""
-    if killed_for is not None:
-        hint = f" by its member, because job {killed_for} did not stop when it was told to"
+    if because is not None:
+        hint = f" by its member, because {because}"
     elif signal == 9:
         hint = " (the kernel's out-of-memory killer does that too: see `dmesg`)"
     return Failure(

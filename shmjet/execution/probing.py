@@ -22,10 +22,9 @@ from shmjet.core import (
 )
 from shmjet.execution.code import load_code
 from shmjet.execution.deployment import LazyGrid, checked_processor, extend_import_path
+from shmjet.execution.interrupts import Interrupts
 from shmjet.execution.messages import Probe, Probed, VertexShape
 from shmjet.execution.plan import effective_parallelism
-
-logger = logging.getLogger("shmjet.worker")
 
 
 class Probing:
@@ -110,14 +109,12 @@ class Probing:
         finally:
             supplier.close(None)
 
-    def close(self, error: str | None) -> None:
+    def close(self, error: str | None, interrupts: Interrupts) -> None:
         """Call `close` of the meta-suppliers; their errors are logged only."""
         cause = None if error is None else ProcessorError(error)
-        for _, meta in self._metas:
-            try:
+        for vertex, meta in self._metas:
+            with interrupts.closing(self._command.execution_id, f"the meta-supplier of vertex {vertex!r}"):
                 meta.close(cause)
-            except Exception:
-                logger.exception("close() of a meta-supplier failed")
         self._metas.clear()
 
 

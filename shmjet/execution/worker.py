@@ -10,13 +10,9 @@ The cyclic garbage collector does not run inside calls: it is off, and run betwe
 
 from __future__ import annotations
 
-import gc
-import logging
 import os
-import signal
 from collections.abc import Callable
 from time import perf_counter_ns
-from types import FrameType
 from typing import Any
 
 from shmjet.execution import control
@@ -25,6 +21,8 @@ from shmjet.execution.child import flush_output
 from shmjet.execution.control import BLOCK_SIZE, WorkerControl
 from shmjet.execution.deployment import Deployment
 from shmjet.execution.failure import make_failure
+from shmjet.execution.garbage import Collector
+from shmjet.execution.interrupts import Interrupts
 from shmjet.execution.messages import (
     Adopt,
     Cancel,
@@ -45,28 +43,12 @@ from shmjet.execution.messages import (
 )
 from shmjet.execution.probing import Probing
 from shmjet.execution.shared_memory import SharedMemory
+from shmjet.execution.stealing import Hosted, Stealing
 from shmjet.execution.tasklet import ProcessorTasklet
 
 _LONGEST_SLEEP_NS = 1_000_000_000
 _ANNOUNCE_NS = 500_000
 """How long the tasklets of an execution run here before the member is told that all were ready."""
-_ANSWER_NS = 5_000_000
-"""How long a thief waits for an answer before it asks again."""
-_STEAL_WAIT_NS = 1_000_000
-_LONGEST_STEAL_WAIT_NS = 100_000_000
-"""How long an idle worker sleeps before it looks again at a list that is longer than its own."""
-_STAY_NS = 100_000_000
-"""How long a tasklet that could not be handed over is left alone."""
-_MOST_TRIES = 4
-_GC_YOUNG = 20_000
-_GC_MIDDLE_EVERY = 20
-_GC_FULL_SHARE = 20
-
-logger = logging.getLogger("shmjet.worker")
-
-
-class ExecutionInterrupted(BaseException):
-    """Raised by the signal's handler inside user code that does not return, so that a cancelled execution ends."""
 
 
 class Worker:
@@ -100,27 +82,22 @@ class Worker:
         self._grid: Any = None
         self._deployments: dict[int, Deployment] = {}
         self._probings: dict[int, Probing] = {}
-        self._tasklets: list[tuple[ProcessorTasklet, Deployment]] = []
+        self._tasklets: list[Hosted] = []
         self._waiting: list[Deployment] = []
         self._unannounced: list[Deployment] = []
         self._announce_at_ns = 0
         self._stopping = False
         self._backoff_ns = 0
-        workers = range(settings.worker_count)
-        self._all = [WorkerControl(control_memory, worker * BLOCK_SIZE) for worker in workers]
-        self._others = [worker for i, worker in enumerate(self._all) if i != index]
-        self._interruptible = False
-        self._asked_until_ns = 0
-        self._steal_wait_ns = 0
-        self._collections = 0
-        self._full_cost_ns = 0
-        self._next_full_ns = 0
+        self._interrupts = Interrupts(block.words)
+        self._collector = Collector()
+        blocks = [WorkerControl(control_memory, worker * BLOCK_SIZE) for worker in range(settings.worker_count)]
+        self._stealing = Stealing(index, blocks, settings.steal_margin)
 
     def run(self) -> None:
         """Serve until `Stop`, or until the member's end of the channel is closed."""
         self._block.words[control.PID] = os.getpid()
-        signal.signal(signal.SIGUSR1, self._interrupt)
-        gc.disable()
+        self._interrupts.install()
+        self._collector.take_over()
         seen = self._bell.commands
         try:
             self._channel.send(Hello(os.getpid()))
@@ -136,24 +113,16 @@ class Worker:
             pass
         finally:
             for deployment in list(self._deployments.values()):
-                deployment.close_processors()
+                deployment.close_processors(self._interrupts)
             if self._grid is not None:
                 self._grid.close()
-
-    def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        """Handle the member's signal: leave the user code of an execution that is to end, if that is what runs."""
-        words = self._block.words
-        wanted = words[control.INTERRUPT]
-        if self._interruptible and wanted and words[control.CURRENT_EXECUTION] == wanted:
-            self._interruptible = False
-            raise ExecutionInterrupted(f"execution {wanted} is being ended")
 
     # -- rounds -------------------------------------------------------------------------------------------------
 
     def _round(self) -> bool:
         """Give every tasklet that may have something to do one call; True when any made progress."""
         start = perf_counter_ns()
-        words = self._block.words
+        words, interrupts = self._block.words, self._interrupts
         if words[control.THIEF]:
             self._answer_thief(start)
         progress = False
@@ -164,16 +133,16 @@ class Worker:
             tasklet.dirty = False
             words[control.CURRENT_EXECUTION] = deployment.execution_id
             try:
-                self._interruptible = True
+                interrupts.is_open = True
                 if tasklet.call():
                     tasklet.dirty = True
                     progress = True
-                self._interruptible = False
                 if tasklet.done:
                     tasklet.close()
                     ended.append(deployment)
+                interrupts.is_open = False
             except BaseException as error:
-                self._interruptible = False
+                interrupts.is_open = False
                 self._fail(deployment, error, tasklet)
                 progress = True
                 break
@@ -184,7 +153,7 @@ class Worker:
                 if deployment.running == 0 and not deployment.ended:
                     self._report_end(deployment)
             self._block.words[control.TASKLETS] = len(self._tasklets)
-            self._look_for_work(start)
+            self._stealing.look_for_work(len(self._tasklets), start)
         now = perf_counter_ns()
         words[control.CURRENT_EXECUTION] = 0
         words[control.HEARTBEAT_NS] = now
@@ -194,8 +163,7 @@ class Worker:
             self._announce()
         if progress:
             self._backoff_ns = 0
-            if gc.get_count()[0] > _GC_YOUNG:
-                self._collect(now)
+            self._collector.collect(now)
         return progress
 
     def _idle(self, seen: int) -> bool:
@@ -209,9 +177,8 @@ class Worker:
             self._backoff_ns = min(max(low, self._backoff_ns * 2), high)
             timeout, spin = self._backoff_ns, 0
         start = perf_counter_ns()
-        if self._look_for_work(start):
-            self._steal_wait_ns = min(max(_STEAL_WAIT_NS, self._steal_wait_ns * 2), _LONGEST_STEAL_WAIT_NS)
-            timeout = min(timeout, self._steal_wait_ns)
+        if self._stealing.look_for_work(len(self._tasklets), start):
+            timeout = min(timeout, self._stealing.next_look_ns())
         woken = self._bell.wait([tasklet.poller for tasklet, _ in self._tasklets], seen, spin, timeout)
         now = perf_counter_ns()
         words = self._block.words
@@ -220,68 +187,18 @@ class Worker:
         words[control.SLEEPS] += 1
         return not woken and timeout == _LONGEST_SLEEP_NS
 
-    def _collect(self, now: int) -> None:
-        """Run the collector: young objects often, all of them so that it costs a twentieth of the time at most."""
-        self._collections += 1
-        if now >= self._next_full_ns and self._collections % (_GC_MIDDLE_EVERY * 5) == 0:
-            gc.collect(2)
-            self._full_cost_ns = perf_counter_ns() - now
-            self._next_full_ns = now + self._full_cost_ns * _GC_FULL_SHARE
-        else:
-            gc.collect(1 if self._collections % _GC_MIDDLE_EVERY == 0 else 0)
-
-    # -- stealing -----------------------------------------------------------------------------------------------
-
-    def _look_for_work(self, now: int) -> bool:
-        """Ask the worker with the longest list for a tasklet, if it has enough more than this one and is awake.
-
-        Returns:
-            whether there is one that has.
-        """
-        margin = self._settings.steal_margin
-        if margin is None or self._index >= self._settings.worker_count:
-            return False
-        longest, victim = len(self._tasklets) + margin - 1, None
-        for block in self._others:
-            length = block.words[control.TASKLETS]
-            if length > longest and (margin < 0 or not block.doorbell.sleeping):
-                longest, victim = length, block
-        if victim is None:
-            return False
-        if now >= self._asked_until_ns:
-            self._asked_until_ns = now + _ANSWER_NS
-            victim.words[control.THIEF] = self._index + 1
-        return True
-
     def _answer_thief(self, now: int) -> None:
-        """Hand a tasklet to the worker that asks for one, the one that has worked most; or none."""
-        words = self._block.words
-        thief = words[control.THIEF] - 1
-        words[control.THIEF] = 0
-        margin = self._settings.steal_margin
-        if margin is None or not 0 <= thief < len(self._all) or thief == self._index:
+        """Hand a tasklet to the worker that asks for one, or none."""
+        given = self._stealing.give(self._tasklets, now)
+        if given is None:
             return
-        if len(self._tasklets) - self._all[thief].words[control.TASKLETS] < margin:
-            return
-        tries = 0
-        for tasklet, deployment in sorted(self._tasklets, key=lambda pair: -pair[0].busy_ns):
-            if now < tasklet.stays_until_ns or tries == _MOST_TRIES:
-                continue
-            tries += 1
-            handed = deployment.hand_over(tasklet, thief)
-            if handed is None:
-                tasklet.stays_until_ns = now + _STAY_NS
-                continue
-            self._tasklets = [pair for pair in self._tasklets if pair[0] is not tasklet]
-            words[control.TASKLETS] = len(self._tasklets)
-            words[control.STOLEN] += 1
-            message, fds = handed
-            self._channel.send(message, fds)
-            for fd in fds:
-                os.close(fd)
-            if deployment.running == 0:
-                self._report_end(deployment)
-            return
+        self._tasklets = [pair for pair in self._tasklets if pair[0] is not given.tasklet]
+        self._block.words[control.TASKLETS] = len(self._tasklets)
+        self._channel.send(given.message, given.fds)
+        for fd in given.fds:
+            os.close(fd)
+        if given.deployment.running == 0:
+            self._report_end(given.deployment)
 
     # -- commands -----------------------------------------------------------------------------------------------
 
@@ -318,7 +235,8 @@ class Worker:
     def _probe(self, command: Probe) -> None:
         probing = self._probings[command.execution_id] = Probing(command, self.grid)
         try:
-            answer = probing.run()
+            with self._interrupts.around(command.execution_id):
+                answer = probing.run()
         except BaseException as error:
             failure = make_failure(error, vertex=probing.vertex, processor_index=-1, worker=self._index)
             self._channel.send(Failed(command.execution_id, failure))
@@ -328,7 +246,8 @@ class Worker:
     def _commit(self, execution_id: int) -> None:
         probing = self._probings[execution_id]
         try:
-            probing.commit()
+            with self._interrupts.around(execution_id):
+                probing.commit()
         except BaseException as error:
             failure = make_failure(error, vertex=probing.vertex, processor_index=-1, worker=self._index)
             self._channel.send(Failed(execution_id, failure))
@@ -338,14 +257,11 @@ class Worker:
     def _deploy(self, command: Deploy, fds: list[int]) -> None:
         deployment = Deployment(command, self._index, self.grid)
         self._deployments[command.execution_id] = deployment
-        self._block.words[control.CURRENT_EXECUTION] = command.execution_id
         try:
-            self._interruptible = True
-            deployment.create(self._shared, fds)
-            deployment.init()
-            self._interruptible = False
+            with self._interrupts.around(command.execution_id):
+                deployment.create(self._shared, fds)
+                deployment.init()
         except BaseException as error:
-            self._interruptible = False
             self._fail(deployment, error, None)
         else:
             self._ready(deployment)
@@ -383,11 +299,9 @@ class Worker:
         deployment.say_started()
         deployment.running = len(deployment.tasklets)
         self._tasklets += [(tasklet, deployment) for tasklet in deployment.tasklets]
-        length = self._block.words[control.TASKLETS] = len(self._tasklets)
-        if self._settings.steal_margin is not None and deployment.steals:
-            for block in self._others:
-                if length - block.words[control.TASKLETS] >= self._settings.steal_margin:
-                    block.doorbell.ring()  # it may be asleep, and want some
+        self._block.words[control.TASKLETS] = len(self._tasklets)
+        if deployment.steals:
+            self._stealing.wake_thieves(len(self._tasklets))
         if deployment.running == 0:
             self._report_end(deployment)
 
@@ -406,7 +320,7 @@ class Worker:
             self._drop(deployment)
             self._report_end(deployment)
             return
-        self._steal_wait_ns = 0
+        self._stealing.received()
         self._tasklets = [*self._tasklets, (tasklet, deployment)]
         self._block.words[control.TASKLETS] = len(self._tasklets)
 
@@ -429,7 +343,7 @@ class Worker:
         deployment.dropped = True
         self._tasklets = [pair for pair in self._tasklets if pair[1] is not deployment]
         self._block.words[control.TASKLETS] = len(self._tasklets)
-        deployment.close_processors()
+        deployment.close_processors(self._interrupts)
 
     def _report_end(self, deployment: Deployment) -> None:
         deployment.ended = True
@@ -446,11 +360,10 @@ class Worker:
         deployment = self._deployments.pop(command.execution_id, None)
         has_views = False
         if deployment is not None:
-            deployment.close_suppliers(command.error)
+            deployment.close_suppliers(command.error, self._interrupts)
             has_views = deployment.release()
         probing = self._probings.pop(command.execution_id, None)
         if probing is not None:
-            probing.close(command.error)
+            probing.close(command.error, self._interrupts)
         self._channel.send(Finished(command.execution_id, has_views))
-        if gc.get_count()[0] > _GC_YOUNG:
-            gc.collect(0)
+        self._collector.collect_young()

@@ -185,6 +185,85 @@ def test_a_function_that_swallows_the_interruption_costs_its_worker_and_the_neig
     jet.new_job(mapping(lambda x: x)).run(30)
 
 
+class Once(Processor):
+    """Ends at once."""
+
+
+class NeverCloses(Processor):
+    """Runs until it is cancelled, and does not come back from `close`."""
+
+    def complete(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        while True:
+            pass
+
+
+class Unclosable(shmjet.ProcessorSupplier):
+    """Its `close` does not come back; a stubborn one swallows what would end it."""
+
+    def __init__(self, stubborn: bool) -> None:
+        self.stubborn = stubborn
+
+    def get(self, count: int) -> list[Processor]:
+        return [Once() for _ in range(count)]
+
+    def close(self, error: BaseException | None) -> None:
+        while True:
+            try:
+                while True:
+                    pass
+            except BaseException:
+                if not self.stubborn:
+                    raise
+
+
+def of_one_vertex(supplier: object) -> DAG:
+    dag = DAG()
+    dag.new_vertex("alone", supplier)
+    return dag
+
+
+def test_a_processor_that_does_not_come_back_from_close_is_interrupted_there(
+    jet: JetInstance, mapping: Callable[..., DAG], eventually: Callable[..., None]
+) -> None:
+    workers = jet.cluster.members[0].workers
+    execution = jet.new_job(of_one_vertex(NeverCloses)).execute()
+    eventually(lambda: execution.status is shmjet.JobStatus.RUNNING)
+    execution.cancel()
+    with pytest.raises(CancelledError):
+        execution.result(10)
+    assert jet.cluster.members[0].workers == workers, "a signal was enough, no worker had to be killed"
+    jet.new_job(mapping(lambda x: x)).run(30)
+
+
+@pytest.mark.slow
+def test_a_supplier_that_does_not_come_back_from_close_is_interrupted_there(
+    jet: JetInstance, mapping: Callable[..., DAG], out: str
+) -> None:
+    workers = jet.cluster.members[0].workers
+    jet.new_job(of_one_vertex(Unclosable(stubborn=False))).run(30)
+    jet.new_job(mapping(lambda x: x)).run(60)  # begins when the workers are free again
+    assert len(jet.get_list(out)) == 100
+    assert jet.cluster.members[0].workers == workers, "a signal was enough, no worker had to be killed"
+
+
+def test_whoever_waits_behind_a_close_that_swallows_the_interruption_is_told_whose_it_is(
+    jet: JetInstance, mapping: Callable[..., DAG], eventually: Callable[..., None]
+) -> None:
+    jet.new_job(of_one_vertex(Unclosable(stubborn=True)), JobConfig(name="unclosable")).run(30)
+    waiting = jet.new_job(mapping(lambda x: x), JobConfig(name="waiting")).execute()
+    cancelled = jet.new_job(mapping(lambda x: x), JobConfig(name="cancelled")).execute()
+    cancelled.cancel()
+    with pytest.raises(CancelledError):
+        cancelled.result(10)
+    because = "because job 'unclosable' did not come back from its code while job 'cancelled' had to end"
+    with pytest.raises(WorkerLostError, match=because):
+        waiting.result(10)
+    jet.new_job(mapping(lambda x: x)).run(30)
+
+
 def test_a_killed_member_fails_its_jobs_and_leaves_nothing(eventually: Callable[..., None]) -> None:
     class Forever(Processor):
         def complete(self) -> bool:

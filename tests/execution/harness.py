@@ -15,9 +15,10 @@ import cloudpickle
 
 from shmjet.core import DAG, JobConfig
 from shmjet.execution.code import code_of
-from shmjet.execution.control import control_size
+from shmjet.execution.control import WORDS, control_size
 from shmjet.execution.deployment import Deployment
 from shmjet.execution.formatting import format_arena
+from shmjet.execution.interrupts import Interrupts
 from shmjet.execution.layout import ArenaLayout, lay_out, slab_size
 from shmjet.execution.messages import Adopt, Deploy, JobPlan
 from shmjet.execution.plan import describe, make_plan
@@ -110,7 +111,7 @@ class LocalRun:
             idle = 0 if any(progress) else idle + 1
             assert idle < 100, f"deadlock: {[(t.context.vertex_name, t.state.name) for t in tasklets]}"
         for deployment in self.deployments:
-            deployment.close_processors()
+            deployment.close_processors(Interrupts(memoryview(bytearray(WORDS * 8)).cast("q")))
         return self
 
     def _call(self, tasklet: ProcessorTasklet) -> bool:

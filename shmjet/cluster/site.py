@@ -1,0 +1,196 @@
+"""What one execution has on its member, from its plan on: the arena, the processes, and what they are told of both.
+
+Everything here happens at once and in memory; when it happens, and what follows, `MasterExecution` decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from shmjet.cluster.arenas import ArenaPool, PooledArena
+from shmjet.cluster.protocol import Submission
+from shmjet.cluster.workers import Child, Workers
+from shmjet.execution.collect import Reading
+from shmjet.execution.formatting import format_arena
+from shmjet.execution.layout import CANCELLED_OFFSET, ArenaLayout, lay_out, slab_size
+from shmjet.execution.messages import Deploy, Forget, JobPlan, Probe, Probed
+from shmjet.execution.plan import make_plan
+from shmjet.execution.readiness import Readiness
+
+
+@dataclass
+class MemberServices:
+    """What executions use of their member."""
+
+    workers: Workers
+    arenas: ArenaPool
+    address: str
+    partition_count: int
+    ring_memory: int
+    force_rings: bool
+    stealing: bool
+    name_of: Callable[[int], str | None]
+    """How the job of an execution is called in messages, by the execution's number."""
+
+
+def probe_of(execution_id: int, job: Submission, services: MemberServices) -> Probe | None:
+    """Return what has to be asked in a worker before a job can be planned; None when nothing has."""
+    shape = job.shape
+    meta = [v for v, vertex in enumerate(shape.vertices) if vertex.has_meta]
+    unknown = [v for v, vertex in enumerate(shape.vertices) if vertex.cooperative is None]
+    if not meta and not unknown:
+        return None
+    return Probe(
+        execution_id,
+        shape,
+        job.code,
+        job.config,
+        job.job_id,
+        job.name,
+        len(services.workers.workers),
+        services.partition_count,
+        services.address,
+        meta,
+        unknown,
+        job.import_paths,
+    )
+
+
+class Site:
+    """Where one execution takes place.
+
+    Args:
+        execution_id: of the execution.
+        job: what is run.
+        services: of the member.
+        probed: what a worker has found out.
+        first_worker: where processor 0 of every vertex is placed.
+    """
+
+    def __init__(
+        self, execution_id: int, job: Submission, services: MemberServices, probed: Probed, first_worker: int
+    ) -> None:
+        self._id = execution_id
+        self._job = job
+        self._services = services
+        self._suppliers = probed.suppliers
+        shape = job.shape
+        declared = {v for v, vertex in enumerate(shape.vertices) if vertex.cooperative is False}
+        self.plan: JobPlan = make_plan(
+            shape,
+            worker_count=len(services.workers.workers),
+            non_cooperative=declared | set(probed.non_cooperative),
+            ring_memory=services.ring_memory,
+            partition_count=services.partition_count,
+            offset=first_worker,
+            force_rings=services.force_rings,
+            stealing=services.stealing,
+        )
+        self._layout: ArenaLayout = lay_out(self.plan)
+        self._pooled: PooledArena | None = None
+        self._readiness: Readiness | None = None
+        self._releasing: asyncio.Future[None] | None = None
+
+    # -- beginning ----------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Lay the arena out. Raises OSError when there is no memory for it."""
+        plan, services = self.plan, self._services
+        later = slab_size(plan) * (plan.worker_count + plan.carrier_count)
+        pooled = self._pooled = services.arenas.acquire(self._layout.size, f"job-{self._id}", later)
+        format_arena(plan, self._layout, pooled.arena.memory)
+        self._readiness = Readiness(pooled.arena.memory, self._layout)
+
+    def child_at(self, endpoint: int) -> Child:
+        """Return the worker at an endpoint, or fork the carrier. Raises OSError when that cannot be."""
+        workers = self._services.workers
+        if endpoint < len(workers.workers):
+            return workers.workers[endpoint]
+        at = self._layout.carriers[endpoint - len(workers.workers)]
+        return workers.fork_carrier(endpoint, self._arena().arena, at)
+
+    def deploy(self, child: Child, *, takes_part: bool = True) -> None:
+        """Tell a process to make its part; one that does not take part will only be given tasklets of others."""
+        job, pooled = self._job, self._arena()
+        attached = child.index in pooled.attached
+        message = Deploy(
+            self._id,
+            job.job_id,
+            job.name,
+            job.code,
+            self.plan,
+            pooled.id,
+            pooled.arena.size,
+            pooled.arena.reserved,
+            attached,
+            job.config,
+            self._suppliers if takes_part else {},
+            job.attachments,
+            job.import_paths,
+        )
+        child.send(message, () if attached else (pooled.arena.fd,))
+        if not child.is_carrier:
+            pooled.attached.add(child.index)
+
+    def _arena(self) -> PooledArena:
+        assert self._pooled is not None, "open() comes first"
+        return self._pooled
+
+    # -- while it runs ------------------------------------------------------------------------------------------
+
+    def state_of(self, endpoint: int) -> int:
+        """Return what a process has written into its byte of `Readiness`."""
+        assert self._readiness is not None, "open() comes first"
+        return self._readiness.state_of(endpoint)
+
+    def say_cancelled(self) -> None:
+        """Let processors that ask see that the execution is to end."""
+        if self._pooled is not None:
+            self._pooled.arena.memory[CANCELLED_OFFSET] = 1
+
+    def detach(self, child: Child) -> None:
+        """Note that a process does not have the arena mapped: it is dead, or could not."""
+        if self._pooled is not None:
+            self._pooled.attached.discard(child.index)
+
+    def note_views(self) -> None:
+        """Note that a batch in the arena outlives the execution somewhere."""
+        if self._pooled is not None:
+            self._pooled.is_viewed = True
+
+    def vertices_at(self, endpoint: int) -> list[str]:
+        """Return the names of the vertices of which processors started there."""
+        return [vertex.name for vertex in self.plan.vertices if endpoint in vertex.endpoints]
+
+    def reading(self) -> Reading | None:
+        """Read the counters; None when there is no arena, yet or any more."""
+        if self._pooled is None:
+            return None
+        workers = self._services.workers
+        return Reading.take(self.plan, self._layout, self._pooled.arena.memory, workers.control.memory, workers.cores)
+
+    # -- ending -------------------------------------------------------------------------------------------------
+
+    def release(self, carriers: Sequence[Child]) -> None:
+        """Give the arena back, when no carrier is left that writes its words in there."""
+        if self._readiness is not None:
+            self._readiness.release()
+        pooled, self._pooled = self._pooled, None
+        if pooled is not None and carriers:
+            self._releasing = asyncio.ensure_future(self._give_back_after(carriers, pooled))
+        elif pooled is not None:
+            self._give_back(pooled)
+
+    async def _give_back_after(self, carriers: Sequence[Child], pooled: PooledArena) -> None:
+        for child in carriers:
+            if child.pid:
+                await child.exited.wait()
+        self._give_back(pooled)
+
+    def _give_back(self, pooled: PooledArena) -> None:
+        for dropped in self._services.arenas.give_back(pooled):
+            for child in self._services.workers.workers:
+                if child.index in dropped.attached:
+                    child.send(Forget(dropped.id))

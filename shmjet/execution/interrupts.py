@@ -1,0 +1,67 @@
+"""How user code that does not return is left, without losing the process that runs it.
+
+The member notes in a worker's control block which execution it wants out of there and sends SIGUSR1. The handler raises
+`ExecutionInterrupted` only where that execution's code is running at this moment and the engine can take it. Code that
+swallows the exception, or waits in C, is not reached: then the member kills the process.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from shmjet.execution import control
+
+logger = logging.getLogger("shmjet.worker")
+
+
+class ExecutionInterrupted(BaseException):
+    """Raised inside user code that does not return, so that an execution that is to end can end."""
+
+
+class Interrupts:
+    """The handler of the member's signal in one process.
+
+    Args:
+        words: of the process' control block.
+    """
+
+    def __init__(self, words: memoryview) -> None:
+        self._words = words
+        self.is_open = False
+        """Whether user code is running now. The worker's loop sets it around each call; `around` is for the rest."""
+
+    def install(self) -> None:
+        """Handle the signal from now on; called once, by the main thread."""
+        signal.signal(signal.SIGUSR1, self._handle)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        wanted = self._words[control.INTERRUPT]
+        if self.is_open and wanted and self._words[control.CURRENT_EXECUTION] == wanted:
+            self.is_open = False
+            raise ExecutionInterrupted(f"execution {wanted} is being ended")
+
+    @contextmanager
+    def around(self, execution_id: int) -> Iterator[None]:
+        """Run a piece of an execution's code that may be interrupted, and let everybody see whose code it is."""
+        self._words[control.CURRENT_EXECUTION] = execution_id
+        try:
+            self.is_open = True
+            yield
+        finally:
+            self.is_open = False
+            self._words[control.CURRENT_EXECUTION] = 0
+
+    @contextmanager
+    def closing(self, execution_id: int, what: str) -> Iterator[None]:
+        """Run a `close` of an execution's code: that it fails, or has to be interrupted, is logged and no more."""
+        try:
+            with self.around(execution_id):
+                yield
+        except ExecutionInterrupted:
+            logger.error("close() of %s did not return, and was interrupted", what)
+        except Exception:
+            logger.exception("close() of %s failed", what)
