@@ -7,7 +7,7 @@ import itertools
 import os
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -41,26 +41,27 @@ class Connection:
         self._reader = threading.Thread(target=self._read, name="shmjet-client", daemon=True)
         self._reader.start()
 
-    def ask(self, make: Callable[[int], Any], timeout: float | None = None) -> Any:
+    def ask(self, make: Callable[[int], Any], timeout: float | None = None, fds: Sequence[int] = ()) -> Any:
         """Send a request and return its reply.
 
         Args:
             make: makes the request from its number.
             timeout: seconds.
+            fds: descriptors that go with it; they may be closed afterwards.
 
         Raises:
             MemberLostError: the member is gone.
             ShmjetError: it refused; the class is the one that it named.
             TimeoutError: no reply within `timeout`.
         """
-        reply = self.post(make).result(timeout)
+        reply = self.post(make, fds).result(timeout)
         if isinstance(reply, Refused):
             kind = getattr(errors, reply.error, ShmjetError)
             raise kind(reply.text)
         return reply
 
-    def post(self, make: Callable[[int], Any]) -> Future[Any]:
-        """Send a request; the future brings its reply."""
+    def post(self, make: Callable[[int], Any], fds: Sequence[int] = ()) -> Future[Any]:
+        """Send a request with descriptors; the future brings its reply."""
         if os.getpid() != self._pid:  # the parent has the thread that reads replies, and would get ours
             raise ShmjetError(
                 f"this instance belongs to process {self._pid}, from which this one ({os.getpid()}) was forked; "
@@ -73,7 +74,7 @@ class Connection:
                 raise MemberLostError("the member of this instance is gone; start a new one with shmjet.new_instance()")
             self._waiting[number] = future
             try:
-                self._channel.send(make(number))
+                self._channel.send(make(number), fds)
             except (ChannelClosed, OSError) as error:
                 self._waiting.pop(number, None)
                 raise MemberLostError("the member of this instance is gone") from error

@@ -22,6 +22,7 @@ from shmjet.cluster.workers import Child
 from shmjet.core import JobStatus
 from shmjet.execution.collect import Reading
 from shmjet.execution.failure import worker_lost
+from shmjet.execution.large import Large
 from shmjet.execution.messages import (
     Adopt,
     Cancel,
@@ -75,6 +76,7 @@ class MasterExecution:
     Args:
         id: of the execution, unique in this member.
         job: what to run.
+        code: of the job.
         services: of the member.
         first_worker: where processor 0 of every vertex is placed.
         on_status: called at every change of status.
@@ -83,6 +85,7 @@ class MasterExecution:
 
     id: int
     job: Submission
+    code: Large
     services: MemberServices
     first_worker: int
     on_status: Callable[[MasterExecution], None]
@@ -120,16 +123,16 @@ class MasterExecution:
     def start(self) -> None:
         """Plan and deploy; a job with meta-suppliers, or of unknown manners, is looked at in a worker first."""
         self._announcer = asyncio.get_running_loop().call_later(ANNOUNCE_S, self._announce, ANNOUNCE_S)
-        probe = probe_of(self.id, self.job, self.services)
+        probe = probe_of(self.id, self.job, self.code, self.services)
         if probe is None:
             self._deploy(Probed(self.id, {}, []))
             return
         child = self.services.workers.workers[self.first_worker]
         self._parts[child.index] = _Part(child)
-        child.send(probe)
+        child.send(probe, self.code.fds)
 
     def _deploy(self, probed: Probed) -> None:
-        site = self._site = Site(self.id, self.job, self.services, probed, self.first_worker)
+        site = self._site = Site(self.id, self.job, self.code, self.services, probed, self.first_worker)
         endpoints = site.plan.participants()
         try:
             site.open()

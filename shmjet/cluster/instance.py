@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 import cloudpickle
+import msgspec
 
 from shmjet.cluster.availability import check_job
 from shmjet.cluster.connection import Connection
@@ -33,10 +34,11 @@ from shmjet.cluster.protocol import (
     Shutdown,
     Submission,
 )
-from shmjet.cluster.settings import KEPT_RESULTS, SOCKET_NAME
+from shmjet.cluster.settings import KEPT_RESULTS, LARGE_CODE, SOCKET_NAME
 from shmjet.core import DAG, DagError, JetConfig, JobConfig, JobStatus, MemberLostError, ShmjetError
 from shmjet.execution.code import code_of
 from shmjet.execution.failure import to_exception
+from shmjet.execution.large import Large
 from shmjet.execution.messages import JobShape
 from shmjet.execution.metrics import Metrics
 from shmjet.execution.plan import describe
@@ -218,12 +220,17 @@ class JetInstance:
         execution = Execution(self)
         for tell in job.listeners:
             tell(execution)
+        code = Large(b"") if submission is None else Large.of(submission.code, LARGE_CODE)
+        if code.fds:
+            submission = msgspec.structs.replace(submission, code=code.inline, code_size=code.size)
         try:
-            reply = self._connection.ask(lambda number: Execute(number, job.id, submission, patient))
+            reply = self._connection.ask(lambda number: Execute(number, job.id, submission, patient), fds=code.fds)
         except BaseException as error:
             if job.listeners:
                 execution.changed(JobStatus.FAILED, False, error)
             raise
+        finally:
+            code.close()
         assert isinstance(reply, Executing)
         execution.started_as(reply.execution_id)
         with self._lock:

@@ -46,12 +46,13 @@ from shmjet.cluster.protocol import (
     Shutdown,
     Submission,
 )
-from shmjet.cluster.settings import KEPT_RESULTS, SOCKET_NAME, MemberSettings, Started, StartFailed
+from shmjet.cluster.settings import KEPT_CODES, KEPT_RESULTS, SOCKET_NAME, MemberSettings, Started, StartFailed
 from shmjet.cluster.site import MemberServices
 from shmjet.cluster.workers import Child, ForkServerProcess, Workers
 from shmjet.core import JobStatus
 from shmjet.execution import control
 from shmjet.execution.child import name_process
+from shmjet.execution.large import Large
 from shmjet.execution.messages import WorkerSettings
 from shmjet.execution.metrics import NO_METRICS, Metrics
 from shmjet.grid import Grid
@@ -66,6 +67,7 @@ class JobRecord:
     """A job with its executions, the newest last."""
 
     submission: Submission
+    code: Large
     executions: list[MasterExecution] = field(default_factory=list)
 
     @property
@@ -180,9 +182,9 @@ class Member:
         channel: LoopChannel
 
         def received(message: Any, fds: list[int]) -> None:
+            self._serve(channel, message, fds)
             for fd in fds:
                 os.close(fd)
-            self._serve(channel, message)
 
         def closed() -> None:
             self._clients.remove(channel)
@@ -191,11 +193,12 @@ class Member:
         channel.open()
         self._clients.append(channel)
 
-    def _serve(self, channel: LoopChannel, request: Any) -> None:
+    def _serve(self, channel: LoopChannel, request: Any, fds: list[int]) -> None:
+        """Do what a client asks for; of the descriptors that came with it those are taken out that are kept."""
         try:
             match request:
                 case Execute():
-                    self._execute(channel, request)
+                    self._execute(channel, request, fds)
                 case CancelExecution():
                     execution = self._executions.get(request.execution_id)
                     if execution is not None:
@@ -214,10 +217,12 @@ class Member:
             logger.exception("request %s failed", type(request).__name__)
             channel.send(Refused(request.request, "ShmjetError", f"{type(error).__name__}: {error}"))
 
-    def _execute(self, channel: LoopChannel, request: Execute) -> None:
-        record = self._jobs.get(request.job_id)
-        if record is None and request.submission is not None:
-            record = self._jobs[request.job_id] = JobRecord(request.submission)
+    def _execute(self, channel: LoopChannel, request: Execute, fds: list[int]) -> None:
+        record, submission = self._jobs.get(request.job_id), request.submission
+        if record is None and submission is not None:
+            code = Large.received(submission.code, submission.code_size, fds)
+            record = self._jobs[request.job_id] = JobRecord(submission, code)
+            fds.clear()
         if record is None:
             channel.send(Refused(request.request, "JobNotFoundError", f"there is no job {request.job_id!r}"))
             return
@@ -247,7 +252,7 @@ class Member:
             )
 
         execution = MasterExecution(
-            next(self._ids), record.submission, self._services, self._first_worker(), changed, self._over
+            next(self._ids), record.submission, record.code, self._services, self._first_worker(), changed, self._over
         )
         self._executions[execution.id] = execution
         self._active.add(execution)
@@ -268,12 +273,21 @@ class Member:
         """Take an execution that has ended everywhere; of the ended ones the last `KEPT_RESULTS` are remembered."""
         self._active.discard(execution)
         while len(self._executions) - len(self._active) > KEPT_RESULTS:
-            oldest = next(e for e in self._executions.values() if e.phase is Phase.OVER)
-            del self._executions[oldest.id]
-            record = self._jobs[oldest.job.job_id]
-            record.executions.remove(oldest)
-            if not record.executions:
-                del self._jobs[oldest.job.job_id]
+            self._forget(next(e for e in self._executions.values() if e.phase is Phase.OVER))
+        if execution.code.fds:
+            large = [record for record in self._jobs.values() if record.code.fds]
+            ended = [record for record in large if all(e.phase is Phase.OVER for e in record.executions)]
+            if len(large) > KEPT_CODES and ended:
+                for old in list(ended[0].executions):
+                    self._forget(old)
+
+    def _forget(self, execution: MasterExecution) -> None:
+        del self._executions[execution.id]
+        record = self._jobs[execution.job.job_id]
+        record.executions.remove(execution)
+        if not record.executions:
+            record.code.close()
+            del self._jobs[execution.job.job_id]
 
     def _metrics(self, execution_id: int) -> Metrics:
         execution = self._executions.get(execution_id)

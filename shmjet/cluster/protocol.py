@@ -12,7 +12,10 @@ from shmjet.execution.metrics import Metrics
 
 
 class Submission(msgspec.Struct, frozen=True, array_like=True):
-    """A job. `code` and `config` are cloudpickled; `attachments` maps ids to paths on this host."""
+    """A job. `code` and `config` are cloudpickled; `attachments` maps ids to paths on this host.
+
+    A large code comes as a descriptor; then `code_size` is not 0 (`shmjet.execution.large`).
+    """
 
     job_id: str
     name: str | None
@@ -21,6 +24,7 @@ class Submission(msgspec.Struct, frozen=True, array_like=True):
     config: bytes
     attachments: dict[str, str]
     import_paths: list[str]
+    code_size: int = 0
 
 
 class Execute(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -14,6 +14,7 @@ from shmjet.cluster.protocol import Submission
 from shmjet.cluster.workers import Child, Workers
 from shmjet.execution.collect import Reading
 from shmjet.execution.formatting import format_arena
+from shmjet.execution.large import Large
 from shmjet.execution.layout import CANCELLED_OFFSET, ArenaLayout, lay_out, slab_size
 from shmjet.execution.messages import Deploy, Forget, JobPlan, Probe, Probed
 from shmjet.execution.plan import make_plan
@@ -35,7 +36,7 @@ class MemberServices:
     """How the job of an execution is called in messages, by the execution's number."""
 
 
-def probe_of(execution_id: int, job: Submission, services: MemberServices) -> Probe | None:
+def probe_of(execution_id: int, job: Submission, code: Large, services: MemberServices) -> Probe | None:
     """Return what has to be asked in a worker before a job can be planned; None when nothing has."""
     shape = job.shape
     meta = [v for v, vertex in enumerate(shape.vertices) if vertex.has_meta]
@@ -45,7 +46,7 @@ def probe_of(execution_id: int, job: Submission, services: MemberServices) -> Pr
     return Probe(
         execution_id,
         shape,
-        job.code,
+        code.inline,
         job.config,
         job.job_id,
         job.name,
@@ -55,6 +56,7 @@ def probe_of(execution_id: int, job: Submission, services: MemberServices) -> Pr
         meta,
         unknown,
         job.import_paths,
+        code.size,
     )
 
 
@@ -64,16 +66,24 @@ class Site:
     Args:
         execution_id: of the execution.
         job: what is run.
+        code: of the job; it stays with whoever knows the job.
         services: of the member.
         probed: what a worker has found out.
         first_worker: where processor 0 of every vertex is placed.
     """
 
     def __init__(
-        self, execution_id: int, job: Submission, services: MemberServices, probed: Probed, first_worker: int
+        self,
+        execution_id: int,
+        job: Submission,
+        code: Large,
+        services: MemberServices,
+        probed: Probed,
+        first_worker: int,
     ) -> None:
         self._id = execution_id
         self._job = job
+        self._code = code
         self._services = services
         self._suppliers = probed.suppliers
         shape = job.shape
@@ -119,7 +129,7 @@ class Site:
             self._id,
             job.job_id,
             job.name,
-            job.code,
+            self._code.inline,
             self.plan,
             pooled.id,
             pooled.arena.size,
@@ -129,8 +139,9 @@ class Site:
             self._suppliers if takes_part else {},
             job.attachments,
             job.import_paths,
+            self._code.size,
         )
-        child.send(message, () if attached else (pooled.arena.fd,))
+        child.send(message, self._code.fds if attached else (pooled.arena.fd, *self._code.fds))
         if not child.is_carrier:
             pooled.attached.add(child.index)
 

@@ -54,7 +54,7 @@ def code_of(dag: DAG, shape: JobShape) -> tuple[Any, ...]:
     return suppliers, edges
 
 
-def load_code(data: bytes) -> JobCode:
+def load_code(data: bytes | memoryview) -> JobCode:
     """Unpickle what `code_of` gave; whatever user code raises comes through."""
     suppliers, edges = pickle.loads(data)
     return JobCode(suppliers, [EdgeCode(*edge) for edge in edges])

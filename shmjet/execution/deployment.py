@@ -23,10 +23,11 @@ from shmjet.core import (
 from shmjet.execution.code import load_code
 from shmjet.execution.handover import pack, unpack
 from shmjet.execution.interrupts import Interrupts
+from shmjet.execution.large import MOST_INLINE, Large
 from shmjet.execution.layout import CANCELLED_OFFSET, lay_out
 from shmjet.execution.messages import Adopt, Deploy, HandOver
 from shmjet.execution.readiness import READY, STARTED, Readiness
-from shmjet.execution.shared_memory import SharedMemory, put_state, take_state
+from shmjet.execution.shared_memory import SharedMemory
 from shmjet.execution.tasklet import ProcessorTasklet
 from shmjet.execution.wiring import Place, Wiring
 from shmjet.ring.pickling import ItemEncodingError
@@ -90,12 +91,16 @@ class Deployment:
 
         Args:
             shared: what this process has mapped.
-            fds: the arena's descriptor, when it is not mapped here yet.
+            fds: the arena's descriptor, when it is not mapped here yet, and that of the code, when it came in a file.
         """
         deploy, plan = self._deploy, self._deploy.plan
-        arena = self._memory = shared.arena(deploy, fds)
-        extend_import_path(deploy.import_paths)
-        code = load_code(deploy.code)
+        data = Large.received(deploy.code, deploy.code_size, fds[-1:])
+        try:
+            arena = self._memory = shared.arena(deploy, fds)
+            extend_import_path(deploy.import_paths)
+            code = load_code(data.view())
+        finally:
+            data.close()
         config = pickle.loads(deploy.config)
         self._common: dict[str, Any] = {
             "member_index": 0,
@@ -234,8 +239,8 @@ class Deployment:
         del self._places[id(tasklet)]
         del self._processors[place]
         self.running -= 1
-        inline, fds = put_state(state)
-        return HandOver(self.execution_id, to, v, p, inline, len(state), len(tables)), [*fds, *tables]
+        large = Large.of(state, MOST_INLINE)
+        return HandOver(self.execution_id, to, v, p, large.inline, large.size, len(tables)), [*large.fds, *tables]
 
     def adopt(self, message: Adopt, fds: list[int]) -> ProcessorTasklet:
         """Make the tasklet that another worker has handed over; the descriptors are closed in any case."""
@@ -247,7 +252,7 @@ class Deployment:
 
     def _adopt(self, message: Adopt, fds: list[int]) -> ProcessorTasklet:
         tables = fds[len(fds) - message.tables :]
-        data = take_state(message.state, message.size, fds[: len(fds) - message.tables])
+        data = Large.received(message.state, message.size, fds).view()
         place = message.vertex, message.processor
         context, outbox = self._context(place), self._outbox(message.vertex)
         self._blamed = (self._deploy.plan.vertices[message.vertex].name, message.processor)

@@ -100,6 +100,6 @@ def pack(state: Any, staying: Mapping[str, Any], most: int = MOST_BYTES) -> tupl
         return None
 
 
-def unpack(data: bytes, here: Mapping[str, Any], fds: Sequence[int]) -> Any:
+def unpack(data: bytes | memoryview, here: Mapping[str, Any], fds: Sequence[int]) -> Any:
     """Read a state back, with what it referred to replaced by its counterparts here; the descriptors are not closed."""
     return _Unpickler(io.BytesIO(data), here, fds).load()

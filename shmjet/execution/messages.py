@@ -80,7 +80,8 @@ class JobPlan(msgspec.Struct, frozen=True, array_like=True):
 class Deploy(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Member to worker or carrier: make your processors of this execution and call their `init`.
 
-    The arena's descriptor travels with the message when `arena_attached` is false.
+    The arena's descriptor travels with the message when `arena_attached` is false, behind it that of the code when
+    `code_size` is not 0 (`Large`).
     `suppliers` holds, per vertex with a meta-supplier, the cloudpickled supplier that it gave for this member.
     """
 
@@ -97,10 +98,14 @@ class Deploy(msgspec.Struct, frozen=True, tag=True, array_like=True):
     suppliers: dict[int, bytes]
     attachments: dict[str, str]
     import_paths: list[str]
+    code_size: int = 0
 
 
 class Probe(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Member to one worker: run the meta-suppliers, and say which vertices have non-cooperative processors."""
+    """Member to one worker: run the meta-suppliers, and say which vertices have non-cooperative processors.
+
+    The descriptor of the code travels with it when `code_size` is not 0 (`Large`).
+    """
 
     execution_id: int
     shape: JobShape
@@ -114,6 +119,7 @@ class Probe(msgspec.Struct, frozen=True, tag=True, array_like=True):
     meta: list[int]
     unknown: list[int]
     import_paths: list[str]
+    code_size: int = 0
 
 
 class Start(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -157,7 +163,7 @@ class Forget(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class Adopt(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Member to worker: go on with this tasklet, which another worker has given away.
 
-    A state of more than a few kilobytes comes as a descriptor instead of in `state`; those of native tables follow it.
+    `state` and `size` are a `Large`; the descriptors of native tables follow its own.
     """
 
     execution_id: int

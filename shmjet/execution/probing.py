@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import cloudpickle
@@ -23,6 +23,7 @@ from shmjet.core import (
 from shmjet.execution.code import load_code
 from shmjet.execution.deployment import LazyGrid, checked_processor, extend_import_path
 from shmjet.execution.interrupts import Interrupts
+from shmjet.execution.large import Large
 from shmjet.execution.messages import Probe, Probed, VertexShape
 from shmjet.execution.plan import effective_parallelism
 
@@ -42,11 +43,19 @@ class Probing:
         self.vertex: str | None = None
         """The vertex whose code is being run: the one to blame for an error."""
 
-    def run(self) -> Probed:
-        """Answer the question; whatever user code raises comes through."""
+    def run(self, fds: Sequence[int]) -> Probed:
+        """Answer the question; whatever user code raises comes through.
+
+        Args:
+            fds: the descriptor of the code, when it came in a file.
+        """
         command = self._command
         extend_import_path(command.import_paths)
-        code = load_code(command.code)
+        data = Large.received(command.code, command.code_size, fds)
+        try:
+            code = load_code(data.view())
+        finally:
+            data.close()
         config = pickle.loads(command.config)
         suppliers: dict[int, bytes] = {}
         non_cooperative: list[int] = []

@@ -11,24 +11,6 @@ from shmjet._native import Codec
 from shmjet.execution.messages import Deploy
 from shmjet.ring.arena import reserve
 
-_INLINE = 16 << 10
-
-
-def put_state(state: bytes) -> tuple[bytes, list[int]]:
-    """Return a state as it goes into a message: as it is, or, when it is large, as the descriptor of a file."""
-    if len(state) <= _INLINE:
-        return state, []
-    fd = os.memfd_create("shmjet-state", os.MFD_CLOEXEC)
-    view = memoryview(state)
-    while view:
-        view = view[os.write(fd, view) :]
-    return b"", [fd]
-
-
-def take_state(state: bytes, size: int, fds: Sequence[int]) -> bytes:
-    """Return a state that came by `put_state`."""
-    return os.pread(fds[0], size, 0) if fds else state
-
 
 class SharedMemory:
     """What a process has mapped: the control segment, and arenas by id, kept for executions that use them again.
@@ -44,8 +26,8 @@ class SharedMemory:
         self._fds: dict[int, int] = {}
 
     def arena(self, deploy: Deploy, fds: Sequence[int]) -> memoryview:
-        """Return an execution's arena, mapped."""
-        if fds:
+        """Return an execution's arena, mapped; unless it is already, the first of the descriptors is its own."""
+        if not deploy.arena_attached:
             fd = fds[0]
             try:
                 mapping = mmap.mmap(fd, deploy.arena_size)

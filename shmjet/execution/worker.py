@@ -218,7 +218,7 @@ class Worker:
                 case Adopt():
                     self._adopt(command, fds)
                 case Probe():
-                    self._probe(command)
+                    self._probe(command, fds)
                 case Forget():
                     self._shared.forget(command.arena_id)
                 case Stop():
@@ -232,11 +232,11 @@ class Worker:
             self._grid = self._open_grid()
         return self._grid
 
-    def _probe(self, command: Probe) -> None:
+    def _probe(self, command: Probe, fds: list[int]) -> None:
         probing = self._probings[command.execution_id] = Probing(command, self.grid)
         try:
             with self._interrupts.around(command.execution_id):
-                answer = probing.run()
+                answer = probing.run(fds)
         except BaseException as error:
             failure = make_failure(error, vertex=probing.vertex, processor_index=-1, worker=self._index)
             self._channel.send(Failed(command.execution_id, failure))

@@ -82,6 +82,42 @@ def test_many_jobs_run_at_the_same_time(jet: JetInstance) -> None:
         assert len(jet.get_list(f"many-{i}")) == 2000
 
 
+class Witness:
+    """Says, where it is unpickled, in which files of memory the job's code lies."""
+
+    def __init__(self, ballast: bytes) -> None:
+        self.ballast = ballast
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _look, (self.ballast,)
+
+
+def _look(ballast: bytes) -> tuple[int, tuple[str, ...]]:
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return len(ballast), tuple(sorted({line.split()[4] for line in lines if "memfd:shmjet-large" in line}))
+
+
+def test_a_large_code_lies_in_one_file_for_all_processes_and_is_forgotten_after_use(
+    jet: JetInstance, out: str
+) -> None:
+    witness: Any = Witness(os.urandom(4 << 20))
+    dag = DAG()
+    source = dag.new_vertex("items", processors.generate(lambda i, n: [i]))
+    seen = dag.new_vertex("seen", processors.map(lambda i: (i, os.getpid(), witness)))
+    dag.edge(between(source, seen).isolated()).edge(between(seen, dag.new_vertex("sink", processors.write_list(out))))
+    job = jet.new_job(dag)
+    for _ in range(2):
+        job.run(30)
+    found = list(jet.get_list(out))
+    assert len(found) == 4
+    assert len({pid for _, pid, _ in found}) == 2
+    assert {size for _, _, (size, _) in found} == {4 << 20}
+    assert len({inodes for _, _, (_, inodes) in found}) == 1, "one file, for both workers and both runs"
+    assert len(found[0][2][1]) == 1
+    for pid in jet.cluster.members[0].workers:
+        assert not [line for line in Path(f"/proc/{pid}/maps").read_text().splitlines() if "shmjet-large" in line]
+
+
 def test_results_can_be_read_while_the_job_runs(jet: JetInstance, out: str, eventually: Callable[..., None]) -> None:
     class Forever(Processor):
         def complete(self) -> bool:
