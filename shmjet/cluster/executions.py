@@ -241,6 +241,7 @@ class MasterExecution:
             vertices=self._site.vertices_at(child.index) if self._site is not None else [],
             carrier=child.is_carrier,
             because=child.killed_because,
+            last_words=child.last_words,
         )
 
     def cancel(self) -> None:

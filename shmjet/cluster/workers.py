@@ -21,7 +21,7 @@ import msgspec
 
 from shmjet.cluster.channels import LoopChannel
 from shmjet.execution.control import BLOCK_SIZE, WorkerControl, control_size
-from shmjet.execution.messages import Exited, Fork, Forked, Hello, Report, Stop, WorkerSettings
+from shmjet.execution.messages import Broken, Exited, Fork, Forked, Hello, Report, Stop, WorkerSettings
 from shmjet.ring.arena import Arena
 
 _STATUS_WAIT_S = 0.25
@@ -35,7 +35,8 @@ logger = logging.getLogger("shmjet.member")
 class Child:
     """A worker or carrier process.
 
-    `index` is its endpoint in plans. `killed_because` says why the member killed it, if it did.
+    `index` is its endpoint in plans. `killed_because` says why the member killed it, if it did, and
+    `last_words` why it has exited, if it could tell.
     """
 
     index: int
@@ -49,6 +50,7 @@ class Child:
     lost: bool = False
     stopping: bool = False
     killed_because: str | None = None
+    last_words: str | None = None
     forked: asyncio.Event = field(default_factory=asyncio.Event)
     exited: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -150,6 +152,8 @@ class Workers:
         def report(message: Any, fds: list[int]) -> None:
             if isinstance(message, Hello):
                 child.up = True
+            elif isinstance(message, Broken):
+                child.last_words = message.text
             else:
                 self._on_report(child, message, fds)
 

@@ -34,6 +34,10 @@ class ChannelClosed(ConnectionError):
     """The other end is gone."""
 
 
+class DescriptorsDropped(OSError):
+    """Descriptors that were sent could not be taken; nobody can tell whose they were, so the stream has ended."""
+
+
 class Channel:
     """One end of a message stream.
 
@@ -155,16 +159,26 @@ class Channel:
                 rights = array.array("i")
                 rights.frombytes(payload[: len(payload) - len(payload) % rights.itemsize])
                 self._fds.extend(rights)
-        if seen & socket.MSG_CTRUNC:  # the kernel has dropped descriptors, and nobody can tell which message's
-            limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-            raise OSError(
-                errno.EMFILE,
-                f"process {os.getpid()} could not take the descriptors that were sent to it, because it has as many "
-                f"open as RLIMIT_NOFILE allows ({limit}); raise it (`ulimit -n`) or close files in user code",
-            )
         self._buffer += data
+        if seen & socket.MSG_CTRUNC:
+            raise self._descriptors_dropped()
         self._split()
         return all_read
+
+    def _descriptors_dropped(self) -> DescriptorsDropped:
+        """Say what the kernel had no room for."""
+        wanted, start = -len(self._fds), 0
+        while len(self._buffer) - start > _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._buffer, start)
+            wanted += self._buffer[start + _LENGTH.size]
+            start += _LENGTH.size + 1 + length
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return DescriptorsDropped(
+            errno.EMFILE,
+            f"process {os.getpid()} could not take descriptors that were sent to it: it needs {wanted} more, and has "
+            f"as many open as RLIMIT_NOFILE allows ({limit}); raise that limit (`ulimit -n {limit + 64}` or more before "
+            "the instance is started), or close files that user code has opened",
+        )
 
     def _split(self) -> None:
         buffer = self._buffer

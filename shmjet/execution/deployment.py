@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import logging
 import os
 import pickle
+import resource
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -290,6 +292,12 @@ class Deployment:
         hint = ""
         if isinstance(error, ItemEncodingError):
             hint = "items that go to another worker must be picklable; emit plain data, or open the resource in init()"
+        elif isinstance(error, OSError) and error.errno == errno.EMFILE:
+            limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            hint = (
+                f"process {os.getpid()} has as many files open as RLIMIT_NOFILE allows ({limit}); raise that limit "
+                "(`ulimit -n` before the instance is started), or close files that are not needed"
+            )
         return name, index, hint
 
     # -- ending -------------------------------------------------------------------------------------------------

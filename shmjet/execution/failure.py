@@ -116,6 +116,7 @@ def worker_lost(
     vertices: list[str],
     carrier: bool,
     because: str | None = None,
+    last_words: str | None = None,
 ) -> Failure:
     """Describe the death of a worker or carrier process.
 
@@ -123,6 +124,7 @@ def worker_lost(
         signal: number of the signal that killed it, 0 when it exited with `status`.
         vertices: of which it ran processors for this execution.
         because: why its member killed it, if it was the member.
+        last_words: why it exited, if it could tell.
     """
     how = f"killed by {_signal_name(signal)}" if signal else f"exited with status {status}"
     what = "carrier" if carrier else f"worker {worker}"
@@ -130,6 +132,8 @@ def worker_lost(
     hint = ""
     if because is not None:
         hint = f" by its member, because {because}"
+    elif last_words is not None:
+        hint = f": {last_words}"
     elif signal == 9:
         hint = " (the kernel's out-of-memory killer does that too: see `dmesg`)"
     return Failure(
@@ -141,7 +145,7 @@ def worker_lost(
         type_name="WorkerLostError",
         text=f"{what} (pid {pid}) was {how}{hint}; it ran {ran}"
         if signal
-        else f"{what} (pid {pid}) {how}; it ran {ran}",
+        else f"{what} (pid {pid}) {how}{hint}; it ran {ran}",
         frames=[],
         exception=None,
         signal=signal,

@@ -279,7 +279,13 @@ class Finished(msgspec.Struct, frozen=True, tag=True, array_like=True):
     has_views: bool
 
 
-Report = Hello | Probed | Ready | Failed | Ended | Committed | Finished | HandOver
+class Broken(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Child to member: my last words. I cannot go on, for this reason, and exit."""
+
+    text: str
+
+
+Report = Hello | Broken | Probed | Ready | Failed | Ended | Committed | Finished | HandOver
 
 
 class Fork(msgspec.Struct, frozen=True, tag=True, array_like=True):

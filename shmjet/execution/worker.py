@@ -16,7 +16,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from shmjet.execution import control
-from shmjet.execution.channel import Channel, ChannelClosed
+from shmjet.execution.channel import Channel, ChannelClosed, DescriptorsDropped
 from shmjet.execution.child import flush_output
 from shmjet.execution.control import BLOCK_SIZE, WorkerControl
 from shmjet.execution.deployment import Deployment
@@ -25,6 +25,7 @@ from shmjet.execution.garbage import Collector
 from shmjet.execution.interrupts import Interrupts
 from shmjet.execution.messages import (
     Adopt,
+    Broken,
     Cancel,
     Commit,
     Committed,
@@ -111,6 +112,9 @@ class Worker:
                     self._handle_commands()
         except ChannelClosed:
             pass
+        except DescriptorsDropped as error:
+            self._channel.send(Broken(str(error)))
+            raise
         finally:
             for deployment in list(self._deployments.values()):
                 deployment.close_processors(self._interrupts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -262,6 +263,29 @@ def test_whoever_waits_behind_a_close_that_swallows_the_interruption_is_told_who
     with pytest.raises(WorkerLostError, match=because):
         waiting.result(10)
     jet.new_job(mapping(lambda x: x)).run(30)
+
+
+def exhaust(_: int) -> int:
+    """Leave this worker no descriptor but those that it has."""
+    own = [int(name) for name in os.listdir("/proc/self/fd")]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(own) - 1, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    return 0
+
+
+def test_a_worker_without_a_descriptor_for_a_job_says_which_limit_it_was(mapping: Callable[..., DAG]) -> None:
+    with shmjet.new_instance(JetConfig(cores=1)) as jet:
+        jet.new_job(mapping(exhaust, range(1))).run(30)
+        wide = mapping(lambda x: x, parallelism=64)  # in an arena of its own, which has a descriptor
+        wanted = r"exited with status 1: .*it needs 1 more, and has as many open as RLIMIT_NOFILE allows \(\d+\); raise"
+        with pytest.raises(WorkerLostError, match=wanted):
+            jet.new_job(wide).run(30)
+        jet.new_job(wide).run(30)
+
+
+def test_user_code_without_a_descriptor_is_told_which_limit_it_was(mapping: Callable[..., DAG]) -> None:
+    with shmjet.new_instance(JetConfig(cores=1)) as jet:
+        with pytest.raises(JobFailedError, match=r"RLIMIT_NOFILE allows \(\d+\); raise that limit"):
+            jet.new_job(mapping(lambda x: (exhaust(x), os.open("/dev/null", os.O_RDONLY)), range(1))).run(30)
 
 
 def test_a_killed_member_fails_its_jobs_and_leaves_nothing(eventually: Callable[..., None]) -> None:

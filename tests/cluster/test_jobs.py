@@ -97,9 +97,7 @@ def _look(ballast: bytes) -> tuple[int, tuple[str, ...]]:
     return len(ballast), tuple(sorted({line.split()[4] for line in lines if "memfd:shmjet-large" in line}))
 
 
-def test_a_large_code_lies_in_one_file_for_all_processes_and_is_forgotten_after_use(
-    jet: JetInstance, out: str
-) -> None:
+def test_a_large_code_lies_in_one_file_for_all_processes_and_is_forgotten_after_use(jet: JetInstance, out: str) -> None:
     witness: Any = Witness(os.urandom(4 << 20))
     dag = DAG()
     source = dag.new_vertex("items", processors.generate(lambda i, n: [i]))

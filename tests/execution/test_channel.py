@@ -106,7 +106,7 @@ def test_descriptors_that_the_kernel_had_to_drop_are_an_error_that_names_the_lim
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))  # fewer than there are: no new one can be had
     try:
-        with pytest.raises(OSError, match=r"RLIMIT_NOFILE allows \(3\)"):
+        with pytest.raises(OSError, match=r"needs 2 more, and has as many open as RLIMIT_NOFILE allows \(3\)"):
             theirs.receive()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
