@@ -176,8 +176,8 @@ class Channel:
         return DescriptorsDropped(
             errno.EMFILE,
             f"process {os.getpid()} could not take descriptors that were sent to it: it needs {wanted} more, and has "
-            f"as many open as RLIMIT_NOFILE allows ({limit}); raise that limit (`ulimit -n {limit + 64}` or more before "
-            "the instance is started), or close files that user code has opened",
+            f"as many open as RLIMIT_NOFILE allows ({limit}); raise that limit (`ulimit -n {limit + 64}` or more, "
+            "before the instance is started), or close files that user code has opened",
         )
 
     def _split(self) -> None:

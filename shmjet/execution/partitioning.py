@@ -168,9 +168,10 @@ class PartitionedRouter:
             return True
         left = []
         for lane, share, pos in self._pending:
-            accepted = lane.push(share, pos)
+            size = len(share)
+            accepted = lane.push(share, pos) if pos else lane.give(share)
             self._moved += accepted
-            if pos + accepted < len(share):
+            if pos + accepted < size:
                 left.append((lane, share, pos + accepted))
         self._pending = left
         return not left

@@ -115,10 +115,18 @@ class UnicastRouter:
 
     def _push(self, lane: LaneWriter, most: int) -> bool:
         items, pos = self._items, self._pos
-        if len(items) - pos > most:
-            accepted = lane.push(items[pos : pos + most])
-        else:
+        left = len(items) - pos
+        if left > most:
+            accepted = lane.give(items[pos : pos + most])
+        elif pos:
             accepted = lane.push(items, pos)
+        else:
+            accepted = lane.give(items)
+            if accepted == left:  # the list is the lane's, and perhaps the consumer's already
+                self.moved += left
+                self._started = None
+                self._items = []
+                return True
         self._pos = pos + accepted
         self.moved += accepted
         self._started = lane if lane.in_fragments else None

@@ -91,14 +91,14 @@ class TransformingProcessor(BulkProcessor):
     """A processor that makes at most one item of each. It takes as many as there is room for."""
 
     def transform(self, items: list[Any]) -> list[Any]:
-        """Return what is to be emitted for a list of items: no more than there are."""
+        """Return what is to be emitted for a list of items, no more than there are, in a list to be given away."""
         raise ProcessorError(f"{type(self).__name__} must override transform(items)")
 
     def process(self, ordinal: int, inbox: Inbox) -> None:
         """Transform what there is room for."""
         items = inbox.take(self.outbox.room())
         if items:
-            self.outbox.offer_all(self.transform(items))
+            self.outbox.give(self.transform(items))
 
 
 class ExpandingProcessor(BulkProcessor):

@@ -39,6 +39,10 @@ class LaneWriter(Protocol):
         """Accept as many of items[start:] as there is room for, in order; returns how many. The list is not kept."""
         ...
 
+    def give(self, items: list[Any]) -> int:
+        """As `push`; if all items were accepted, the list is the lane's from then on."""
+        ...
+
     def push_mark(self, mark: Mark) -> bool:
         """Accept a mark behind the items accepted so far; False when there is no room now."""
         ...

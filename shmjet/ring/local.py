@@ -1,7 +1,8 @@
 """The lane within one worker: a deque, nothing encoded, the objects themselves.
 
-Bounded by items like a ring, so that backpressure is the same on both. One thread uses both ends; the two callbacks let
-its owner mark the tasklet at the other end as runnable.
+Bounded by items like a ring, so that backpressure is the same on both. A list of items that is given away whole is handed
+over itself, so a hop costs the same however long the list is. One thread uses both ends; the two callbacks let its owner
+mark the tasklet at the other end as runnable.
 """
 
 from __future__ import annotations
@@ -71,6 +72,21 @@ class LocalLane:
             if count == 0:
                 return 0
         self._chunks.append(items[start : start + count])
+        self._queued += count
+        if self.on_push is not None:
+            self.on_push()
+        return count
+
+    def give(self, items: list[Any]) -> int:
+        """Accept as many of the items as there is room for; returns how many. If it was all, the list is the lane's.
+
+        An empty lane takes a list of up to twice `queue_size`: what an outbox has gathered then goes on in one piece.
+        """
+        count = len(items)
+        most = self.queue_size - self._queued if self._chunks else 2 * self.queue_size
+        if count > most or not count or isinstance(items[0], Columnar):
+            return self.push(items)
+        self._chunks.append(items)
         self._queued += count
         if self.on_push is not None:
             self.on_push()

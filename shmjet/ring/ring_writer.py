@@ -120,6 +120,10 @@ class RingLaneWriter:
             position += accepted
         return position - start
 
+    def give(self, items: list[Any]) -> int:
+        """As `push`."""
+        return self.push(items)
+
     def push_mark(self, mark: Mark) -> bool:
         """Write a mark; False when there is no room now."""
         if self._fragments.item is not None and not self._fragments.cancel():

@@ -283,9 +283,10 @@ def test_a_worker_without_a_descriptor_for_a_job_says_which_limit_it_was(mapping
 
 
 def test_user_code_without_a_descriptor_is_told_which_limit_it_was(mapping: Callable[..., DAG]) -> None:
-    with shmjet.new_instance(JetConfig(cores=1)) as jet:
-        with pytest.raises(JobFailedError, match=r"RLIMIT_NOFILE allows \(\d+\); raise that limit"):
-            jet.new_job(mapping(lambda x: (exhaust(x), os.open("/dev/null", os.O_RDONLY)), range(1))).run(30)
+    dag = mapping(lambda x: (exhaust(x), os.open("/dev/null", os.O_RDONLY)), range(1))
+    wanted = r"RLIMIT_NOFILE allows \(\d+\); raise that limit"
+    with shmjet.new_instance(JetConfig(cores=1)) as jet, pytest.raises(JobFailedError, match=wanted):
+        jet.new_job(dag).run(30)
 
 
 def test_a_killed_member_fails_its_jobs_and_leaves_nothing(eventually: Callable[..., None]) -> None:

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 
 import pytest
 
-from shmjet.core import DAG, Edge, EdgeConfig, between, partition_id
+from shmjet.core import (
+    DAG,
+    Edge,
+    EdgeConfig,
+    Inbox,
+    Outbox,
+    Processor,
+    ProcessorContext,
+    between,
+    partition_id,
+)
 from shmjet.core.keys import PartitionCount
+from shmjet.processors.emission import Emission
 from tests.execution.harness import LocalRun
 from tests.execution.vertices import Collect, Emit
 
@@ -88,3 +100,44 @@ def test_one_source_feeds_all_workers() -> None:
     counts = Counter(consumer for consumer, _, _ in out)
     assert len(counts) == 3
     assert min(counts.values()) > PER_PRODUCER / 6
+
+
+class GiveLists(Processor):
+    """Gives lists away whole, and remembers them."""
+
+    def init(self, outbox: Outbox, context: ProcessorContext) -> None:
+        super().init(outbox, context)
+        self._emission = Emission(outbox)
+        self._given = context.grid.get_list("given")
+
+    def complete(self) -> bool:
+        while self._emission.flush() and len(self._given) < 40:
+            self._given.append(list(range(2000)))
+            self._emission.put(self._given[-1])
+        return self._emission.idle
+
+
+class TakeLists(Processor):
+    """Remembers the lists that it takes."""
+
+    def process(self, ordinal: int, inbox: Inbox) -> None:
+        self.context.grid.get_list("taken").append(inbox.take())
+
+
+def lists_over(edge: Callable[[Edge], Edge], consumers: int) -> tuple[list[list[int]], list[list[int]]]:
+    dag = DAG()
+    dag.edge(edge(between(dag.new_vertex("give", GiveLists, 1), dag.new_vertex("take", TakeLists, consumers))))
+    lists = LocalRun(dag, 1).run().grid.lists
+    return lists["given"], lists["taken"]
+
+
+def test_a_list_that_is_given_away_reaches_a_consumer_on_the_same_worker_itself() -> None:
+    given, taken = lists_over(lambda edge: edge, 1)
+    assert [item for items in taken for item in items] == [*range(2000)] * 40
+    assert {id(items) for items in taken} & {id(items) for items in given}
+
+
+def test_what_consumers_of_a_broadcast_take_are_lists_of_their_own() -> None:
+    given, taken = lists_over(lambda edge: edge.broadcast(), 2)
+    assert sum(map(len, taken)) == 2 * 40 * 2000
+    assert len({id(items) for items in [*taken, *given]}) == len(taken) + len(given)

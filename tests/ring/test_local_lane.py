@@ -29,6 +29,39 @@ def test_items_are_handed_over_and_the_list_is_not() -> None:
     assert got is not items
 
 
+def test_a_list_that_is_given_away_is_handed_over_itself() -> None:
+    lane, items = LocalLane(10), [1, 2, 3]
+    writer: LaneWriter = lane
+    assert writer.give(items) == 3
+    assert lane.queued_items == 3
+    assert lane.pull() is items
+    assert lane.queued_items == 0
+
+
+def test_an_empty_lane_takes_a_given_list_of_twice_its_size_and_no_more() -> None:
+    lane = LocalLane(3)
+    long, longer = list(range(6)), list(range(7))
+    assert lane.give(longer) == 3
+    assert lane.give(long) == 0
+    assert lane.pull() == [0, 1, 2]
+    assert lane.give(long) == 6
+    assert lane.give([6]) == 0
+    assert lane.push([6]) == 0
+    assert lane.pull() is long
+    lane.push_mark(DONE)
+    assert lane.give([1, 2, 3, 4]) == 3, "behind a mark there is room as usual"
+
+
+def test_nothing_can_be_given_without_a_call() -> None:
+    lane, calls = LocalLane(3), list[str]()
+    lane.on_push = lambda: calls.append("push")
+    assert lane.give([]) == 0
+    assert calls == []
+    lane.give([1])
+    assert calls == ["push"]
+    assert lane.has_data
+
+
 def test_it_is_bounded_by_items_and_marks_need_no_place() -> None:
     lane = LocalLane(3)
     assert lane.push([1, 2, 3, 4, 5], 1) == 3
