@@ -1,8 +1,8 @@
 """The lane within one worker: a deque, nothing encoded, the objects themselves.
 
-Bounded by items like a ring, so that backpressure is the same on both. A list of items that is given away whole is handed
-over itself, so a hop costs the same however long the list is. One thread uses both ends; the two callbacks let its owner
-mark the tasklet at the other end as runnable.
+Bounded by items like a ring, so that backpressure is the same on both. A list of items that is given away whole is
+handed over itself, so a hop costs the same however long the list is. One thread uses both ends; the two callbacks let
+its owner mark the tasklet at the other end as runnable.
 """
 
 from __future__ import annotations
