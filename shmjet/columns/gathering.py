@@ -16,7 +16,8 @@ import numpy as np
 
 from shmjet._native._columns import row_values
 from shmjet.columns.schemas import Kind, fitted, nulls
-from shmjet.ring.batch import Batch, Values, as_column
+from shmjet.ring.batch import Batch
+from shmjet.ring.column import Values, as_column
 from shmjet.ring.errors import BatchError
 from shmjet.ring.text import Mask, Text
 

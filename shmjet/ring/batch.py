@@ -9,17 +9,15 @@ between processes is the business of `shmjet.ring.batch_frames`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias, final, overload
+from typing import Any, Final, final, overload
 
 import numpy as np
 import numpy.typing as npt
 
+from shmjet.ring.column import Values, as_column
 from shmjet.ring.columnar import Columnar
 from shmjet.ring.errors import BatchError
 from shmjet.ring.text import Indices, Mask, Text
-
-Values: TypeAlias = npt.NDArray[Any] | Text
-"""One column."""
 
 _SHOWN_ROWS: Final = 10
 _SHOWN_WIDTH: Final = 100
@@ -185,6 +183,10 @@ class Batch(Columnar):
     def nbytes(self) -> int:
         """Bytes of all columns and masks."""
         return sum(array.nbytes for array in (*self._columns.values(), *self._validity.values()))
+
+    def parts(self) -> tuple[dict[str, Values], dict[str, Mask]]:
+        """Return the columns and the masks of those that have nulls, the batch's own dicts: for reading only."""
+        return self._columns, self._validity
 
     def validity(self, name: str) -> Mask | None:
         """Return the mask of a column, False for nulls; None when nothing in it is null."""
@@ -395,87 +397,3 @@ def _unpickled(columns: dict[str, Values], validity: dict[str, Mask], rows: int)
     batch = object.__new__(Batch)
     batch._set(columns, validity, rows)
     return batch
-
-
-def as_column(name: str, given: Any) -> tuple[Values, Mask | None]:
-    """Return what `Batch` keeps of a column: a read-only, contiguous array in native order or a `Text`; and its mask.
-
-    Raises:
-        BatchError: it cannot be a column.
-    """
-    if isinstance(given, Text):
-        return given, None
-    if isinstance(given, np.ma.MaskedArray):
-        column, _ = as_column(name, np.ma.getdata(given))
-        return column, ~np.ma.getmaskarray(given) if np.ma.is_masked(given) else None
-    if isinstance(given, np.ndarray):
-        return _array_column(name, given), None
-    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
-        raise BatchError(f"column {name!r} must be a one-dimensional array or sequence, got {type(given).__name__}")
-    return _sequence_column(name, list(given))
-
-
-def _array_column(name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    if array.ndim != 1:
-        raise BatchError(f"column {name!r} must be one-dimensional, got an array of shape {array.shape}")
-    if array.dtype.hasobject:
-        raise BatchError(
-            f"column {name!r} has dtype {array.dtype}; for text use Text.of(values), for numbers a dtype of fixed "
-            "width (array.astype(...)), for other objects send items instead of batches"
-        )
-    if array.dtype.itemsize == 0:
-        raise BatchError(f"column {name!r} has dtype {array.dtype}, whose values have no bytes")
-    native = array.dtype.newbyteorder("=")
-    if array.dtype != native:
-        array = array.astype(native)
-    return np.ascontiguousarray(array).view()
-
-
-def _sequence_column(name: str, values: list[Any]) -> tuple[Values, Mask | None]:
-    mask = None
-    if any(value is None for value in values):
-        mask = np.array([value is not None for value in values], np.bool_)
-    present = values if mask is None else [value for value in values if value is not None]
-    if present and all(isinstance(value, str | bytes) for value in present):
-        try:
-            return Text.of(values), mask
-        except BatchError as error:
-            raise BatchError(f"column {name!r}: {error}") from None
-    filled = values
-    if mask is not None:
-        empty = type(present[0])() if present and isinstance(present[0], bool | int | float | complex) else None
-        if present and empty is None:
-            empty = present[0]
-        filled = [(empty if present else 0.0) if value is None else value for value in values]
-    try:
-        array = np.array(filled) if filled else np.zeros(0)
-    except (ValueError, OverflowError) as error:
-        why = _ragged(values) or str(error)
-        raise BatchError(f"column {name!r} cannot be made of its values: {why}") from None
-    if array.dtype.kind in "US":  # numpy turns a mixture of text and numbers into text
-        raise BatchError(f"column {name!r} mixes text with {', '.join(sorted({type(v).__name__ for v in present}))}")
-    if array.dtype == object and array.ndim == 1:
-        array = _of_dates(array, present)
-    return _array_column(name, array), mask
-
-
-def _ragged(values: list[Any]) -> str | None:
-    """Say what numpy says at length of sequences of different length: that there should be none at all."""
-    for row, value in enumerate(values):
-        if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes):
-            return f"expected one value a row, found {type(value).__name__} {value!r:.40} in row {row}"
-    return None
-
-
-def _of_dates(array: npt.NDArray[Any], present: list[Any]) -> npt.NDArray[Any]:
-    """Turn naive datetimes, dates and timedeltas into numpy's; anything else stays as it is."""
-    import datetime
-
-    kinds = {type(value) for value in present}
-    if kinds == {datetime.datetime} and all(value.tzinfo is None for value in present):
-        return array.astype("datetime64[us]")
-    if kinds == {datetime.date}:
-        return array.astype("datetime64[D]")
-    if kinds == {datetime.timedelta}:
-        return array.astype("timedelta64[us]")
-    return array

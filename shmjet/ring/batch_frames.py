@@ -2,7 +2,8 @@
 
 A payload is a head, the schema as text, and then the columns' buffers, each at a multiple of 64 from the start. The
 schema says everything but the number of rows and bytes, so it is parsed once for each kind of batch and then found by
-its bytes. `docs/formats/batch.md` has the offsets. Must not know where a payload comes from or goes to.
+its bytes. Where all columns are arrays without a mask, as many rows of the same columns have the same head: then the
+head is all that is looked up, and it says where the columns lie. `docs/formats/batch.md` has the offsets. Must not know where a payload comes from or goes to.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ import ast
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from numpy import frombuffer
 
 from shmjet._native import RingCorruptError
-from shmjet.ring.batch import Batch, Values
+from shmjet.ring.batch import Batch
+from shmjet.ring.column import Values
 from shmjet.ring.text import Mask, Text
 
 Buffer: TypeAlias = bytes | npt.NDArray[Any]
@@ -30,11 +32,16 @@ ALIGNMENT: Final = 64
 TEXT, BYTES = "text", "bytes"
 """What the schema says instead of a dtype for columns of variable width."""
 
-_KEPT_SCHEMAS: Final = 1024
+_KEPT: Final = 1024
+"""Schemas, and heads of payloads, that are remembered."""
 _ZEROS: Final = bytes(ALIGNMENT)
 _INT64: Final = np.dtype(np.int64)
 _UINT8: Final = np.dtype(np.uint8)
 _BOOL: Final = np.dtype(np.bool_)
+
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +58,31 @@ class BatchCodec:
     def __init__(self) -> None:
         self._encoded: dict[tuple[Any, ...], bytes] = {}
         self._decoded: dict[bytes, _Schema] = {}
+        self._heads: dict[tuple[Any, ...], tuple[bytes, int]] = {}
+        self._layouts: dict[bytes, list[tuple[str, np.dtype[Any], int]]] = {}
 
     def encode(self, batch: Batch) -> tuple[tuple[Buffer, ...], int]:
         """Return the parts of the payload, each of which starts at a multiple of `ALIGNMENT`, and its size in bytes."""
+        columns, validity = batch.parts()
+        if not validity:  # batches of arrays only, one like the other, are what most streams have
+            arrays = tuple(columns.values())
+            like = (batch.num_rows, *columns, *[array.dtype for array in arrays])
+            known = self._heads.get(like)
+            if known is not None:
+                return (known[0], *arrays), known[1]  # type: ignore[return-value]
+            if all(isinstance(array, np.ndarray) and array.dtype.kind not in "mMV" for array in arrays):
+                encoded = self._encode(columns, validity, batch.num_rows)
+                _keep(self._heads, like, (encoded[0][0], encoded[1]))
+                return encoded
+        return self._encode(columns, validity, batch.num_rows)
+
+    def _encode(
+        self, columns: dict[str, Values], validity: dict[str, Mask], rows: int
+    ) -> tuple[tuple[Buffer, ...], int]:
         parts: list[Buffer] = [b""]
         key: list[Any] = []
-        for name, column in batch.items():
-            mask = batch.validity(name)
+        for name, column in columns.items():
+            mask = validity.get(name)
             if isinstance(column, Text):
                 compact = column.compact()
                 parts += (compact.offsets, compact.data)
@@ -71,7 +96,7 @@ class BatchCodec:
             schema = self._encode_schema(key)
         sizes = [part.nbytes for part in parts[1:]]  # type: ignore[union-attr]
         count = len(sizes)
-        head = HEAD.pack(count, len(schema), batch.num_rows) + struct.pack(f"<{count}Q", *sizes) + schema
+        head = HEAD.pack(count, len(schema), rows) + struct.pack(f"<{count}Q", *sizes) + schema
         parts[0] = head
         total = len(head)
         for size in sizes:
@@ -84,9 +109,7 @@ class BatchCodec:
             for name, dtype, masked in zip(key[::3], key[1::3], key[2::3], strict=True)
         ]
         schema = repr(fields).encode("utf-8", "surrogatepass")
-        if len(self._encoded) >= _KEPT_SCHEMAS:
-            self._encoded.clear()
-        self._encoded[tuple(key)] = schema
+        _keep(self._encoded, tuple(key), schema)
         return schema
 
     def decode(self, payload: Any) -> Batch:
@@ -105,9 +128,13 @@ class BatchCodec:
 
     def _decode(self, payload: Any) -> Batch:
         count, schema_size, rows = HEAD.unpack_from(payload)
-        sizes = struct.unpack_from(f"<{count}Q", payload, HEAD.size)
         at = HEAD.size + 8 * count
-        schema = bytes(memoryview(payload)[at : at + schema_size])
+        head = bytes(memoryview(payload)[: at + schema_size])
+        layout = self._layouts.get(head)
+        if layout is not None:
+            return Batch.trusted({name: frombuffer(payload, dtype, rows, at) for name, dtype, at in layout}, {}, rows)
+        sizes = struct.unpack_from(f"<{count}Q", head, HEAD.size)
+        schema = head[at:]
         at += schema_size
         known = self._decoded.get(schema)
         if known is None:
@@ -115,10 +142,13 @@ class BatchCodec:
         columns: dict[str, Values] = {}
         validity: dict[str, Mask] = {}
         if known.is_plain and len(known.fields) == count:
+            layout = []
             for (name, dtype, _), size in zip(known.fields, sizes, strict=True):
                 at = (at + 63) & -64
                 columns[name] = frombuffer(payload, dtype, rows, at)
+                layout.append((name, dtype, at))
                 at += size
+            _keep(self._layouts, head, layout)  # type: ignore[arg-type]
             return Batch.trusted(columns, validity, rows)
         which = 0
         for name, dtype, masked in known.fields:
@@ -152,11 +182,17 @@ class BatchCodec:
                 fields.append((name, BYTES, masked))
             else:
                 fields.append((name, np.lib.format.descr_to_dtype(descr), masked))
-        if len(self._decoded) >= _KEPT_SCHEMAS:
-            self._decoded.clear()
         is_plain = not any(masked or isinstance(dtype, str) for _, dtype, masked in fields)
-        known = self._decoded[schema] = _Schema(fields, is_plain)
+        known = _Schema(fields, is_plain)
+        _keep(self._decoded, schema, known)
         return known
+
+
+def _keep(known: dict[_K, _V], key: _K, value: _V) -> None:
+    """Remember something, but not without a bound: a stream whose batches all differ gains nothing by it."""
+    if len(known) >= _KEPT:
+        known.clear()
+    known[key] = value
 
 
 def padded(parts: Sequence[Buffer]) -> list[Any]:

@@ -22,7 +22,9 @@ MOST_BYTES = 4 << 20
 SMALL_BYTES = 4096
 """Batches of up to so many bytes lie in the ring itself."""
 _LANE_BYTES = 4 << 20
-_SLOT_RECORD = RECORD_HEADER + -(-frames.SLOT.size // 16) * 16
+_SLOT_BYTES = frames.SLOT.size
+_SLOT_RECORD = RECORD_HEADER + -(-_SLOT_BYTES // 16) * 16
+_pack_slot = frames.SLOT.pack
 
 
 @cache
@@ -56,6 +58,8 @@ class BatchWriter:
         self._codec = batch_codec()
         self._small = min(SMALL_BYTES, producer.max_record // 4)
         self._largest = MOST_BYTES if self._slab is None else min(MOST_BYTES, self._slab.largest_slot)
+        self._largest_slot = 0 if self._slab is None else self._slab.largest_slot
+        self._capacity = producer.capacity
         self._share = _LANE_BYTES if self._slab is None else min(_LANE_BYTES, self._slab.size // 8)
         self._cut: _Cut | None = None
         self._piece: tuple[Batch, int, tuple[Any, ...], int] | None = None
@@ -69,26 +73,29 @@ class BatchWriter:
         """Write a batch; False when there was no room for all of it, and the same has to be offered again."""
         cut = self._cut
         if cut is None or cut.batch is not batch:
-            if batch.nbytes <= self._largest or batch.num_rows < 2:
-                return self._push_piece(batch, batch, 0, batch.num_rows)
-            rows = max(1, batch.num_rows * self._largest // (2 * batch.nbytes))
+            piece = self._piece
+            if piece is None or piece[0] is not batch:
+                parts, size = self._codec.encode(batch)
+                piece = (batch, 0, parts, size)
+            if piece[3] <= self._largest or batch.num_rows < 2:
+                self._piece = piece
+                return self._push_piece(batch, 0, batch.num_rows)
+            rows = max(1, batch.num_rows * self._largest // (2 * piece[3]))
             cut = self._cut = _Cut(batch, rows)
         while True:
             stop = min(cut.row + cut.rows, batch.num_rows)
-            if not self._push_piece(batch, None, cut.row, stop):
+            if not self._push_piece(batch, cut.row, stop):
                 return False
             cut.row = stop
             if stop == batch.num_rows:
                 self._cut = None
                 return True
 
-    def _push_piece(self, whole: Batch, piece: Batch | None, row: int, stop: int) -> bool:
+    def _push_piece(self, whole: Batch, row: int, stop: int) -> bool:
         """Write rows [row, stop) of a batch."""
         kept = self._piece
         if kept is None or kept[0] is not whole or kept[1] != row:
-            if piece is None:
-                piece = whole[row:stop]
-            parts, size = self._codec.encode(piece)
+            parts, size = self._codec.encode(whole[row:stop])
             kept = self._piece = (whole, row, parts, size)
         _, _, parts, size = kept
         if self._write(whole, row, parts, size, int(stop == whole.num_rows)):
@@ -105,18 +112,18 @@ class BatchWriter:
         if size <= self._small:
             return producer.push_bytes(frames.KIND_ITEMS, frames.CODEC_BATCH, 0, count, padded(parts))
         slab = self._slab
-        while slab is not None and size <= slab.largest_slot:
-            if not producer.admit(count, frames.SLOT.size):
+        while slab is not None and size <= self._largest_slot:
+            if not producer.admit(count, _SLOT_BYTES):
                 return False
-            queued = (producer.capacity - producer.free_bytes) // _SLOT_RECORD
+            queued = (self._capacity - producer.free_bytes) // _SLOT_RECORD
             if queued < 2 or queued * size <= self._share:
                 offset = slab.put(whole, row, parts, size)
                 if offset >= 0:
-                    place = frames.SLOT.pack(slab.number, 0, offset, size)
+                    place = _pack_slot(slab.number, 0, offset, size)
                     return producer.push_bytes(frames.KIND_ITEMS, frames.CODEC_SLOT, 0, count, (place,))
                 if queued == 0:
                     break  # all slots are taken by others: this lane must not wait for them
-            if producer.leave_mark(frames.SLOT.size):
+            if producer.leave_mark(_SLOT_BYTES):
                 return False
         pieces = [part if isinstance(part, bytes) else part.view("u1") for part in padded(parts)]
         return self._fragments.begin(parts, frames.CODEC_BATCH, pieces, count)
