@@ -3,7 +3,8 @@
 A payload is a head, the schema as text, and then the columns' buffers, each at a multiple of 64 from the start. The
 schema says everything but the number of rows and bytes, so it is parsed once for each kind of batch and then found by
 its bytes. Where all columns are arrays without a mask, as many rows of the same columns have the same head: then the
-head is all that is looked up, and it says where the columns lie. `docs/formats/batch.md` has the offsets. Must not know where a payload comes from or goes to.
+head is all that is looked up, and it says where the columns lie. `docs/formats/batch.md` has the offsets. Must not know
+where a payload comes from or goes to.
 """
 
 from __future__ import annotations
