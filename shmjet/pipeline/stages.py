@@ -61,12 +61,19 @@ class BatchStage(Stage, Generic[T]):
 
     Functions that are given to stages travel to the workers, so they must be picklable, lambdas and closures included.
     A result of None is no item: it is left out.
+
+    Stages run on all workers at once, so the order of items is kept on each of their processors and not between them:
+    `items -> map -> list` gives the results in any order, also where one processor makes the items. `sort` makes an
+    order, which map, filter, flat_map and sinks behind it keep; `set_local_parallelism(1)`, on each stage up to the
+    sink, keeps that of a source with one processor. `explain` says where an order is given up.
     """
 
     # -- item by item -------------------------------------------------------------------------------------------
 
     def map(self, fn: Callable[[T], R | None]) -> BatchStage[R]:
         """Make `fn(item)` of each item; a result of None drops the item.
+
+        The results come in any order when the stage has several processors, as it has by default.
 
         Raises:
             TypeError: `fn` cannot be called, or is a coroutine function.

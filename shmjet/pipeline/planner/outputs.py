@@ -15,6 +15,9 @@ from shmjet.pipeline.planner.keys import KeyIdentity, identity_of
 from shmjet.pipeline.planner.model import GRID_PARTITIONS, Partitioning, PhysicalPlan, PlannedEdge, PlannedVertex
 
 
+KEEPING_ORDER = "set_local_parallelism(1) would keep it"
+
+
 @dataclass(frozen=True)
 class Spread:
     """How the next edge is to spread items.
@@ -104,7 +107,10 @@ class Wires:
         for number, feed in enumerate(output.feeds):
             spread = feed.spread
             if spread is None:
-                self._edge(feed, to, ordinal + number, **properties)
+                why = []
+                if feed.vertex.processors == 1 != to.processors and not properties.get("absorbed"):
+                    why.append(f"dealt to several processors, whose results come in any order: {KEEPING_ORDER}")
+                self._edge(feed, to, ordinal + number, why=why, **properties)
                 found.add(None)
             elif not spread.keyed:
                 why = [f"{spread.stage}: items are dealt to all processors in turn"]

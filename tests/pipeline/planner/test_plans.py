@@ -305,6 +305,19 @@ def test_every_vertex_and_edge_of_the_plan_is_in_the_dag() -> None:
         assert edge.is_distributed == planned_edge.distributed
 
 
+def test_explain_says_where_the_order_of_one_processor_is_lost() -> None:
+    lost = "edge: dealt to several processors, whose results come in any order: set_local_parallelism(1) would keep it"
+    pipeline = Pipeline()
+    pipeline.read_from(items_source("a", [], 1)).map(abs).write_to(list_sink("out"))
+    assert pipeline.explain() == f"out (1)\n└─ map (one per worker)\n   └─ a (1)\n           {lost}\n"
+    kept = Pipeline()
+    kept.read_from(items_source("a", [], 1)).map(abs).set_local_parallelism(1).write_to(list_sink("out"))
+    assert lost not in kept.explain()
+    counted = Pipeline()
+    counted.read_from(items_source("a", [], 1)).aggregate(counting()).write_to(list_sink("out"))
+    assert lost not in counted.explain(), "there is no order in a count"
+
+
 def test_explain_gives_the_tree_with_reasons() -> None:
     pipeline = Pipeline()
     a = pipeline.read_from(items_source("a", [], -1)).map(abs).filter(abs)
