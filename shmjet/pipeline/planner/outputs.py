@@ -14,7 +14,6 @@ from shmjet.core.keys import PartitionCount
 from shmjet.pipeline.planner.keys import KeyIdentity, identity_of
 from shmjet.pipeline.planner.model import GRID_PARTITIONS, Partitioning, PhysicalPlan, PlannedEdge, PlannedVertex
 
-
 KEEPING_ORDER = "set_local_parallelism(1) would keep it"
 
 
