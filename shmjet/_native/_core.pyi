@@ -102,6 +102,27 @@ def sort_numbers(items: list[Any], keys: list[Any], reverse: bool, /) -> bool:
     Returns False, and leaves all as it was, when the keys are not ints of 64 bits or floats without NaN, all alike.
     """
 
+def ascends(keys: list[Any], /) -> bool | None:
+    """Return whether a list of numbers ascends; None when they are not as `sort_numbers` wants them."""
+
+@final
+class NumberSorter:
+    """Ints of 64 bits, or floats, gathered without their objects and given back in order, as equal objects.
+
+    Every call does work for about as many numbers as it takes or gives, or for one block of 65,536.
+    """
+
+    def __new__(cls, reverse: bool = False) -> NumberSorter: ...
+    def __len__(self) -> int:
+        """Numbers that have not been given back."""
+
+    def add(self, items: list[Any], /) -> bool:
+        """Take all items of a list; False, and none is taken, when one is no int of 64 bits (or, where the first was a
+        float, no float, or NaN or -0.0). Raises ValueError after `take`."""
+
+    def take(self, limit: int, /) -> list[Any]:
+        """Return the next numbers in order, about `limit` of them; none at the end."""
+
 def add_up(start: Any, numbers: list[Any], /) -> Any:
     """Return start + numbers[0] + numbers[1] + ..., added from left to right by plain addition."""
 

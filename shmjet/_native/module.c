@@ -69,6 +69,7 @@ static PyMethodDef module_methods[] = {
     FAST("partition_of", routing_partition_of, "partition_of(key, count, fallback) -> int"),
     FAST("add_up", totals_add_up, "add_up(start, numbers) -> start + numbers[0] + numbers[1] + ..."),
     FAST("sort_numbers", ordering_sort_numbers, "sort_numbers(items, keys, reverse) -> bool: whether keys are numbers"),
+    {"ascends", ordering_ascends, METH_O, "ascends(keys) -> bool | None: whether a list of numbers does; None: it has others"},
     FAST("split", routing_split, "split(items, keys, count, table, consumers, fallback) -> list[list | None]"),
     {"clock_ns", module_clock_ns, METH_NOARGS, "clock_ns() -> int: CLOCK_MONOTONIC in nanoseconds"},
     {NULL, NULL, 0, NULL},
@@ -146,19 +147,20 @@ static int module_exec(PyObject *module) {
                                                      "A word in shared memory has a value that no ring writes.",
                                                      PyExc_RuntimeError, NULL);
     if (!state->corrupt_error || PyModule_AddObjectRef(module, "RingCorruptError", state->corrupt_error) < 0) return -1;
-    PyTypeObject *tally, *totals, *slab_writer, *slab_reader, *claims;
+    PyTypeObject *tally, *totals, *slab_writer, *slab_reader, *claims, *number_sorter;
     if (!(state->codec = add_type(module, &codec_spec)) || !(state->doorbell = add_type(module, &doorbell_spec)) ||
         !(state->producer = add_type(module, &producer_spec)) || !(state->consumer = add_type(module, &consumer_spec)) ||
         !(state->poller = add_type(module, &poller_spec)) || !(tally = add_type(module, &tally_spec)) ||
         !(totals = add_type(module, &totals_spec)) || !(state->slot = add_type(module, &slot_spec)) ||
         !(slab_writer = add_type(module, &slab_writer_spec)) || !(slab_reader = add_type(module, &slab_reader_spec)) ||
-        !(claims = add_type(module, &claims_spec)))
+        !(claims = add_type(module, &claims_spec)) || !(number_sorter = add_type(module, &number_sorter_spec)))
         return -1;
     Py_DECREF((PyObject *)tally); /* the module's dict holds these */
     Py_DECREF((PyObject *)totals);
     Py_DECREF((PyObject *)slab_writer);
     Py_DECREF((PyObject *)slab_reader);
     Py_DECREF((PyObject *)claims);
+    Py_DECREF((PyObject *)number_sorter);
     if (PyModule_AddIntConstant(module, "RING_HEADER", RING_HEADER_SIZE) < 0 ||
         PyModule_AddIntConstant(module, "RING_ALIGNMENT", RING_ALIGNMENT) < 0 ||
         PyModule_AddIntConstant(module, "RING_MIN_CAPACITY", RING_MIN_CAPACITY) < 0 ||

@@ -82,9 +82,10 @@ HIDDEN PyObject *native_type(PyObject *module, PyType_Spec *spec);
 HIDDEN int native_map(PyObject *buffer, Py_ssize_t offset, Py_ssize_t size, Py_buffer *view, uint8_t **memory);
 
 extern PyType_Spec doorbell_spec, poller_spec, producer_spec, consumer_spec, codec_spec, tally_spec, totals_spec,
-    slab_writer_spec, slab_reader_spec, slot_spec, claims_spec;
+    slab_writer_spec, slab_reader_spec, slot_spec, claims_spec, number_sorter_spec;
 
 HIDDEN PyObject *ordering_sort_numbers(PyObject *, PyObject *const *, Py_ssize_t);
+HIDDEN PyObject *ordering_ascends(PyObject *, PyObject *);
 HIDDEN PyObject *totals_add_up(PyObject *, PyObject *const *, Py_ssize_t);
 HIDDEN PyObject *routing_index_of_special(PyObject *, PyObject *const *, Py_ssize_t);
 HIDDEN PyObject *routing_murmur3_32(PyObject *, PyObject *const *, Py_ssize_t);

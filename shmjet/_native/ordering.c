@@ -1,26 +1,15 @@
 /* Sorting a list of Python objects by keys that are ints of 64 bits, or floats. */
 #include "native.h"
-#include "radix.h"
+#include "number_key.h"
 
 /* Fills the pairs, 0 when a key is not of the type of the first. */
 static int keys_of(const object_layout_t *layout, PyObject *items, PyObject *keys, Py_ssize_t count, uint64_t flip,
                    radix_pair_t *pairs) {
     PyTypeObject *type = Py_TYPE(layout_get_list(layout, keys, 0));
-    if (type != &PyLong_Type && type != &PyFloat_Type) return 0;
+    if (!is_number_type(type)) return 0;
     for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *key = layout_get_list(layout, keys, i);
         uint64_t word;
-        if (Py_TYPE(key) != type) return 0;
-        if (type == &PyLong_Type) {
-            int overflow;
-            long long number = PyLong_AsLongLongAndOverflow(key, &overflow);
-            if (overflow) return 0;
-            word = radix_of_int(number);
-        } else {
-            double number = PyFloat_AsDouble(key);
-            if (number != number) return 0;
-            word = radix_of_float(number);
-        }
+        if (!word_of(layout_get_list(layout, keys, i), type, &word)) return 0;
         pairs[i] = (radix_pair_t){word ^ flip, layout_get_list(layout, items, i)};
     }
     return 1;
@@ -48,4 +37,23 @@ PyObject *ordering_sort_numbers(PyObject *module, PyObject *const *args, Py_ssiz
     }
     PyMem_Free(pairs);
     return PyBool_FromLong(known);
+}
+
+/* ascends(keys) -> bool | None. */
+PyObject *ordering_ascends(PyObject *module, PyObject *keys) {
+    const object_layout_t *layout = &((native_state_t *)PyModule_GetState(module))->layout;
+    if (!PyList_CheckExact(keys)) return PyErr_SetString(PyExc_TypeError, "ascends(keys: list)"), NULL;
+    Py_ssize_t size = PyList_Size(keys);
+    if (size == 0) Py_RETURN_TRUE;
+    PyTypeObject *type = Py_TYPE(layout_get_list(layout, keys, 0));
+    if (!is_number_type(type)) Py_RETURN_NONE;
+    uint64_t last = 0;
+    int ascends = 1;
+    for (Py_ssize_t i = 0; i < size; i++) {
+        uint64_t word;
+        if (!word_of(layout_get_list(layout, keys, i), type, &word)) Py_RETURN_NONE;
+        ascends &= last <= word;
+        last = word;
+    }
+    return PyBool_FromLong(ascends);
 }

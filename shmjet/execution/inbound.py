@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from shmjet._native import Poller
+from shmjet._native import Poller, ascends, sort_numbers
 from shmjet.core import ShmjetError, WatermarkCoalescer
 from shmjet.ring.columnar import Columnar
 from shmjet.ring.lane import LaneReader, LocalLane, RingLaneReader
@@ -235,6 +235,7 @@ class OrderedInboundEdge(InboundEdge):
     ) -> None:
         super().__init__(ordinal, lanes, priority=priority)
         self._key = key
+        self._numeric = True
         self._heads: list[list[Any]] = [[] for _ in lanes]
         self._last: list[list[Any]] = [[] for _ in lanes]
 
@@ -279,8 +280,12 @@ class OrderedInboundEdge(InboundEdge):
     def _check_order(self, lane: int, items: list[Any]) -> None:
         keys = self._keys(items)
         previous = self._last[lane]
-        # Sorting what is sorted takes one comparison for each, and no step in Python; it gives the same objects.
-        if (previous and keys[0] < previous[0]) or sorted(keys) != keys:
+        in_order = ascends(keys)
+        if in_order is None:  # no numbers
+            self._numeric = False
+            # Sorting what is sorted takes one comparison for each, and no step in Python; it gives the same objects.
+            in_order = sorted(keys) == keys
+        if not in_order or (previous and keys[0] < previous[0]):
             raise ShmjetError(
                 f"an ordered edge (ordinal {self.ordinal}) got items out of order from producer {lane}; "
                 "every producer has to emit in ascending order of the edge's key"
@@ -296,7 +301,8 @@ class OrderedInboundEdge(InboundEdge):
             cut = bisect_right(keys[i], min(live_ends)) if live_ends else len(head)
             merged += head[:cut]
             self._heads[i] = head[cut:]
-        merged.sort(key=self._key)
+        if not (self._numeric and sort_numbers(merged, self._keys(merged), False)):
+            merged.sort(key=self._key)
         self.received += len(merged)
         self.batches += 1
         return merged

@@ -15,7 +15,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from shmjet._native import Codec, sort_numbers
+from shmjet._native import Codec, NumberSorter, sort_numbers
 from shmjet.ring.pickling import Pickling, loads
 
 LEAST_STEP = 64
@@ -109,6 +109,38 @@ class MemoryRun:
         start = self._at
         self._at = bisect(self._items, pivot, start, min(start + limit, len(self._items)), key=rank)
         return self._items[start : self._at]
+
+
+class NumberRun:
+    """All that a `NumberSorter` has, made into numbers block by block.
+
+    Args:
+        sorter: nothing is added to it any more.
+        block: items in a block.
+    """
+
+    __slots__ = ("_block", "_items", "_sorter")
+
+    def __init__(self, sorter: NumberSorter, block: int) -> None:
+        self._sorter = sorter
+        self._items = block
+        self._block = MemoryRun([])
+
+    @property
+    def is_empty(self) -> bool:
+        """As `Run.is_empty`."""
+        if self._block.is_empty:
+            self._block = MemoryRun(self._sorter.take(self._items))
+        return self._block.is_empty
+
+    def ahead(self, step: int) -> tuple[Any, bool]:
+        """As `Run.ahead`."""
+        item, more = self._block.ahead(step)
+        return item, more or len(self._sorter) > 0
+
+    def take(self, limit: int, pivot: Any, rank: Callable[[Any], Any] | None, inclusive: bool) -> list[Any]:
+        """As `Run.take`."""
+        return self._block.take(limit, pivot, rank, inclusive)
 
 
 class FileRun:
@@ -240,5 +272,5 @@ def merge(runs: list[Run], order: Order, slice_items: int) -> Iterator[list[Any]
         piece: list[Any] = []
         for i, run in enumerate(live):
             piece += run.take(slice_items if i == split else step, pivot, rank, i <= split)
-        yield order.sort(piece)
+        yield order.sort(piece) if len(live) > 1 else piece
         live = [run for run in live if not run.is_empty]

@@ -2,8 +2,9 @@
 
 Must not know: how sorted streams of several processors are merged (an `.ordered()` edge does that). Batches are
 sorted as they arrive, and runs of similar length are merged at once, so the work is spread over the calls: a
-log-structured merge tree (O'Neil et al., 1996). Numbers, and items with numbers as keys, are gathered instead until
-they make a long run, since sorting them by digits takes the same time for each, however many they are.
+log-structured merge tree (O'Neil et al., 1996). Items with numbers as keys are gathered instead until they make a long
+run, since sorting them by digits takes the same time for each, however many they are. Numbers that are sorted by
+themselves are not even kept as objects: their 64 bits are, and they are made anew when they leave.
 
 When runs have outgrown their share of memory, all together become one in a file, written bit by bit while further items
 come; many files are merged into one of the next level in the same way. At the end everything is merged once more, on
@@ -16,12 +17,12 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any
 
-from shmjet._native import Codec
+from shmjet._native import Codec, NumberSorter
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.processors.bulk import BulkProcessor, Supply
 from shmjet.processors.footprint import footprint
 from shmjet.processors.keying import KeyFn, plain
-from shmjet.processors.sorted_runs import FileRun, MemoryRun, Order, Run, merge
+from shmjet.processors.sorted_runs import FileRun, MemoryRun, NumberRun, Order, Run, merge
 
 SLICE = 8192
 """Items that are merged in a step."""
@@ -37,6 +38,9 @@ EAGERNESS = 4
 
 SPILL_SHARE = 0.75
 """Part of the memory that is full when runs are written; what comes meanwhile needs the rest."""
+
+_NUMBER = 8
+"""Bytes of a number that is kept without its object."""
 
 _DEFAULT_SHARE = 0.5
 """Part of the memory that is available at the start, for all processors of a vertex on a member."""
@@ -91,6 +95,9 @@ class SortProcessor(BulkProcessor):
         self._order = Order(key_fn, reverse)
         self._limit: float = 0 if memory_limit is None else memory_limit
         self._folder = folder
+        self._numbers: NumberSorter | None = None  # what came first, while there is nothing but numbers
+        self._gathers = key_fn is None
+        self._reverse = reverse
         self._runs: list[list[Any]] = []
         self._fresh: list[Any] = []  # behind them, not sorted yet
         self._bytes = 0  # in all of these
@@ -111,13 +118,23 @@ class SortProcessor(BulkProcessor):
         """Make a run of a list, merge it with runs that are not much longer, and go on with what is to be written."""
         count = len(items)
         size = footprint(items)
-        self._bytes += size
         self._size += (size / count - self._size) / 8
-        self._enter(items)
+        if self._gathers and self._gather(items):
+            self._bytes += _NUMBER * count
+        else:
+            self._gathers = False
+            self._bytes += size
+            self._enter(items)
         if self._spill is not None or self._compaction is not None:
             self._write(EAGERNESS * count)
         if self._bytes > SPILL_SHARE * self._limit:
             self._begin_spill()
+
+    def _gather(self, items: list[Any]) -> bool:
+        """Take items without their objects; False when they are no numbers."""
+        if self._numbers is None:
+            self._numbers = NumberSorter(self._reverse)
+        return self._numbers.add(items)
 
     def _enter(self, items: list[Any]) -> None:
         """Put items into a run: numbers into one that is sorted when it is long, others into sorted ones right away."""
@@ -146,10 +163,17 @@ class SortProcessor(BulkProcessor):
         self._settle()
         if self._spill is not None:  # items have become larger meanwhile
             self._write(1 << 62)
-        self._spill = self._writing([MemoryRun(run) for run in self._runs], 0)
+        self._spill = self._writing(self._take_runs(), 0)
         self._older.append(self._spill)
-        self._runs = []
         self._bytes = 0
+
+    def _take_runs(self) -> list[Run]:
+        """Return what is in memory, and forget it."""
+        numbers, self._numbers = self._numbers, None
+        runs: list[Run] = [NumberRun(numbers, self._items_in(self._limit / 16))] if numbers else []
+        runs += [MemoryRun(run) for run in self._runs]
+        self._runs = []
+        return runs
 
     def _writing(self, runs: list[Run], level: int) -> _Writing:
         self._codec = self._codec or Codec()
@@ -199,8 +223,7 @@ class SortProcessor(BulkProcessor):
         for each in self._older:
             runs += each.runs() if isinstance(each, _Writing) else [each]
         self._settle()
-        runs += [MemoryRun(run) for run in self._runs]
-        self._runs = []
+        runs += self._take_runs()
         return chain.from_iterable(merge(runs, self._order, self._items_in(self._limit / 16)))
 
     def close(self) -> None:

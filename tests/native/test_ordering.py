@@ -1,4 +1,4 @@
-"""`sort_numbers` against `list.sort`, and `radix.h` in C, also under sanitizers."""
+"""`sort_numbers` and `NumberSorter` against `list.sort`, and what is below them in C, also under sanitizers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shmjet._native import sort_numbers
+from shmjet._native import NumberSorter, ascends, sort_numbers
 
 from .test_ring_in_c import COMPILER, run
 
@@ -57,9 +57,71 @@ def test_wrong_arguments_are_refused() -> None:
             sort_numbers(*arguments)
 
 
+@given(keys=st.one_of(ints, floats))
+def test_ascending_numbers_are_told_from_others(keys: list[Any]) -> None:
+    assert ascends(sorted(keys)) is True
+    assert ascends(keys) is (sorted(keys) == keys)
+
+
+@pytest.mark.parametrize("keys", [[1, 2.0], [True], ["a"], [2**63], [1.0, float("nan")], [None]])
+def test_of_other_keys_nothing_is_said(keys: list[Any]) -> None:
+    assert ascends(keys) is None
+
+
+class TestNumberSorter:
+    @given(lists=st.one_of(st.lists(ints), st.lists(st.lists(st.floats(allow_nan=False)))), reverse=st.booleans())
+    def test_numbers_come_back_in_order(self, lists: list[list[Any]], reverse: bool) -> None:
+        sorter, expected = NumberSorter(reverse), []
+        for numbers in lists:
+            if sorter.add(numbers):
+                expected += numbers
+            else:
+                assert any(number == 0 and str(number) == "-0.0" for number in numbers)
+            assert len(sorter) == len(expected)
+        found: list[Any] = []
+        while piece := sorter.take(7):
+            found += piece
+        assert list(map(repr, found)) == list(map(repr, sorted(expected, reverse=reverse)))
+        assert len(sorter) == 0
+
+    def test_many_numbers_come_back_in_slices(self) -> None:
+        sorter = NumberSorter()
+        numbers = [n * 2654435761 % (1 << 40) for n in range(200_000)]
+        for at in range(0, len(numbers), 5000):
+            assert sorter.add(numbers[at : at + 5000])
+        pieces = []
+        while piece := sorter.take(8192):
+            pieces.append(piece)
+        assert max(map(len, pieces)) <= 8192
+        assert [number for piece in pieces for number in piece] == sorted(numbers)
+
+    @pytest.mark.parametrize(
+        "items", [["a"], [True], [1, 2.0], [1, None], [2**63], [1.0, float("nan")], [1.0, -0.0], [1, 2, "c"]]
+    )
+    def test_of_others_none_is_taken(self, items: list[Any]) -> None:
+        sorter = NumberSorter()
+        assert not sorter.add(items)
+        assert len(sorter) == 0
+        assert sorter.add([3, 1])
+        assert not sorter.add([1.0])
+        assert sorter.take(10) == [1, 3]
+
+    def test_wrong_calls_are_refused(self) -> None:
+        sorter = NumberSorter()
+        with pytest.raises(TypeError):
+            sorter.add((1,))
+        with pytest.raises(ValueError, match="at least 1"):
+            sorter.take(0)
+        assert sorter.add([])
+        assert sorter.take(1) == []
+        with pytest.raises(ValueError, match=r"add\(\) after take"):
+            sorter.add([1])
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(COMPILER is None, reason="no C compiler")
 @pytest.mark.parametrize("options", [["-O1"], ["-O3"], ["-O1", "-g", "-fsanitize=address,undefined"]])
-def test_pairs_are_sorted_in_c(tmp_path: Path, options: list[str]) -> None:
-    done = run(tmp_path, "test_radix", *options)
+@pytest.mark.parametrize("name", ["test_radix", "test_numbers"])
+def test_they_are_sorted_in_c(tmp_path: Path, name: str, options: list[str]) -> None:
+    done = run(tmp_path, name, *options)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
