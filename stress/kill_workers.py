@@ -1,7 +1,7 @@
 """Kills workers and carriers of busy instances, at any moment, with several jobs under way.
 
-Each run starts a few random jobs (chains of all routings, writers to lists, processors with a process of their own,
-suppliers that are looked at in a worker first), waits a random moment and kills a random worker or carrier. Every job
+Each run starts a few random jobs (chains of all routings, of items or of batches of columns, writers to lists, processors
+with a process of their own, suppliers that are looked at in a worker first), waits a random moment and kills a random worker or carrier. Every job
 that used it must fail within half a second with `WorkerLostError` naming worker, pid, signal and vertices; every other
 one must go on; the worker must be replaced, and a further job on all workers must give the right result.
 """
@@ -15,12 +15,14 @@ import random
 import signal
 import sys
 import time
+from collections import deque
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from _stress import (
     HANG_S,
     Options,
@@ -41,12 +43,15 @@ import shmjet
 from shmjet import (
     DAG,
     AbstractProcessor,
+    Batch,
     Inbox,
     JetConfig,
     JetInstance,
     Processor,
+    Text,
     WorkerLostError,
     between,
+    column,
     processors,
 )
 
@@ -67,6 +72,30 @@ class Endless(Processor):
         batch = [(self._next + i, "x" * 20) for i in range(64)]
         self._next += self.outbox.offer_all(batch)
         return False
+
+
+class EndlessBatches(Processor):
+    """Emits batches until it is killed: small ones, which lie in the ring, and ones that take a slot of a slab."""
+
+    def __init__(self) -> None:
+        self._small = Batch({"n": np.arange(100), "x": np.arange(100) / 2})
+        self._large = Batch({"n": np.arange(8192), "t": Text.of([f"row {n}" for n in range(8192)])})
+
+    def complete(self) -> bool:
+        while self.outbox.offer(self._small) and self.outbox.offer(self._large):
+            pass
+        return False
+
+
+class Keep(Processor):
+    """Hands batches on, and keeps the last hundred of them: views of slots."""
+
+    def __init__(self) -> None:
+        self._kept: deque[Batch] = deque(maxlen=100)
+
+    def process(self, ordinal: int, inbox: Inbox) -> None:
+        while inbox and self.outbox.offer(inbox.peek()):
+            self._kept.append(inbox.remove())
 
 
 class Blocking(AbstractProcessor):
@@ -125,10 +154,11 @@ def random_job(rng: random.Random, jet: JetInstance) -> Running:
     wide = rng.choice([1, 1, 2, 4, -1])
     # A lambda's manners are unknown, so that a worker is asked first; a class tells them itself.
     endless: Any = Endless if rng.random() < 0.5 else (lambda: Endless(0.001))
-    source = dag.new_vertex("source", endless, rng.choice([1, wide]))
+    batches = rng.random() < 0.4
+    source = dag.new_vertex("source", EndlessBatches if batches else endless, rng.choice([1, wide]))
     stages = [source]
     for number in range(rng.randint(0, 2)):
-        stages.append(dag.new_vertex(f"stage{number}", Pass, wide))
+        stages.append(dag.new_vertex(f"stage{number}", Keep if batches else Pass, wide))
     if carriers:
         stages.append(dag.new_vertex("carried", Blocking, rng.choice([1, 2])))
     stages.append(dag.new_vertex("sink", processors.noop(), wide))
@@ -136,7 +166,7 @@ def random_job(rng: random.Random, jet: JetInstance) -> Running:
         edge = between(above, below)
         match rng.randrange(4):
             case 0:
-                edge.partitioned(lambda item: item[0])
+                edge.partitioned(column("n") if batches else lambda item: item[0])
             case 1:
                 edge.broadcast()
             case 2:

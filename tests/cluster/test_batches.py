@@ -10,6 +10,7 @@ import textwrap
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 import shmjet
@@ -168,6 +169,37 @@ def test_a_child_forked_by_user_code_can_look_at_a_batch(jet: JetInstance) -> No
 
 
 @pytest.mark.slow
+def belongings(pids: list[int]) -> tuple[int, list[int]]:
+    """Bytes that are private to the processes, and how many descriptors each of them has."""
+    processes = [psutil.Process(pid) for pid in pids]
+    return sum(process.memory_full_info().uss for process in processes), [process.num_fds() for process in processes]
+
+
+@pytest.mark.slow
+def test_two_hundred_jobs_with_batches_leave_memory_descriptors_and_shared_memory_as_they_were(out: str) -> None:
+    with shmjet.new_instance(JetConfig(cores=2)) as jet:
+        member = jet.cluster.members[0]
+        pids = [member.pid, *member.workers]
+
+        def jobs(count: int) -> None:
+            for n in range(count):
+                route = column("n") if n % 2 else None
+                jet.new_job(summing(12, keep="all" if n % 5 == 0 else "", route=route, out=out)).run(30)
+                check(jet, 12, out)
+                jet.get_list(out).clear()
+
+        jobs(30)
+        uss, fds = belongings(pids)
+        names = sorted(os.listdir("/dev/shm"))
+        jobs(200)
+        later, fds_later = belongings(pids)
+        assert fds_later == fds
+        assert [name for name in sorted(os.listdir("/dev/shm")) if name.startswith("shmjet")] == [
+            name for name in names if name.startswith("shmjet")
+        ]
+        assert later - uss < 6 << 20, f"{(later - uss) / 200 / 1024:.1f} KiB a job"
+
+
 def test_with_little_memory_batches_go_by_the_ring() -> None:
     with shmjet.new_instance(JetConfig(cores=2, ring_memory=1 << 20)) as jet:
         jet.new_job(summing(100, "", column("n"))).run(60)
