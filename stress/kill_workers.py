@@ -1,9 +1,10 @@
 """Kills workers and carriers of busy instances, at any moment, with several jobs under way.
 
-Each run starts a few random jobs (chains of all routings, of items or of batches of columns, writers to lists, processors
-with a process of their own, suppliers that are looked at in a worker first), waits a random moment and kills a random worker or carrier. Every job
-that used it must fail within half a second with `WorkerLostError` naming worker, pid, signal and vertices; every other
-one must go on; the worker must be replaced, and a further job on all workers must give the right result.
+Each run starts a few random jobs (chains of all routings, of items or of batches of columns, writers to lists,
+processors with a process of their own, suppliers that are looked at in a worker first), waits a random moment and kills
+a random worker or carrier. Every job that used it must fail within half a second with `WorkerLostError` naming worker,
+pid, signal and vertices; every other one must go on; the worker must be replaced, and a further job on all workers must
+give the right result.
 """
 
 from __future__ import annotations
