@@ -6,8 +6,9 @@ its own: a list for each key would take 80 bytes more, and be one more container
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
-from itertools import repeat
+from itertools import islice, repeat
 from typing import Any, Final
 
 
@@ -54,15 +55,24 @@ class MatchTable:
             TypeError: a key cannot be hashed.
         """
         keys = keys if isinstance(keys, list) else list(keys)
+        if len(keys) != len(items):
+            raise ValueError(f"{len(keys)} keys for {len(items)} items")
         first = self._first
-        fresh = dict(zip(keys, items, strict=True))
-        if len(fresh) == len(items) and first.keys().isdisjoint(fresh):
-            first.update(fresh)  # all in C
+        before = len(first)
+        try:
+            deque(map(first.setdefault, keys, items), 0)  # all in C, and each key is looked up once
+        except BaseException:
+            for key in list(islice(reversed(first), len(first) - before)):
+                del first[key]
+            raise
+        entered = len(first) - before
+        if entered == len(items):
             return
+        fresh = set(islice(reversed(first), entered))  # a dict keeps the order in which keys came
         several = self._several
         for key, item in zip(keys, items, strict=True):
-            if key not in first:
-                first[key] = item
+            if key in fresh:
+                fresh.remove(key)  # this is its first item
             elif key in several:
                 several[key].append(item)
             else:
