@@ -6,7 +6,7 @@ from setuptools import Extension, setup
 
 CODEC = ["codec", "codec_encode", "codec_decode"]
 SOURCES = [
-    *("module", "producer", "consumer", "bells", "slab", "claims", "routing", "tally", "totals", "ordering", "numbers"),
+    *("module", "producer", "consumer", "bells", "slab", "claims", "routing", "tally", "totals", "ordering", "text_ordering", "numbers"),
     *CODEC,
 ]
 HEADERS = sorted(glob("shmjet/_native/*.h"))

@@ -35,6 +35,7 @@ from shmjet._native._core import (
     ring_format,
     ring_items,
     sort_numbers,
+    sort_texts,
     split,
 )
 
@@ -68,5 +69,6 @@ __all__ = [
     "ring_format",
     "ring_items",
     "sort_numbers",
+    "sort_texts",
     "split",
 ]

@@ -102,6 +102,9 @@ def sort_numbers(items: list[Any], keys: list[Any], reverse: bool, /) -> bool:
     Returns False, and leaves all as it was, when the keys are not ints of 64 bits or floats without NaN, all alike.
     """
 
+def sort_texts(items: list[Any], keys: list[Any], reverse: bool, /) -> bool:
+    """As `sort_numbers`, by keys that are all str and ASCII."""
+
 def ascends(keys: list[Any], /) -> bool | None:
     """Return whether a list of numbers ascends; None when they are not as `sort_numbers` wants them."""
 

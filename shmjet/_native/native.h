@@ -85,6 +85,7 @@ extern PyType_Spec doorbell_spec, poller_spec, producer_spec, consumer_spec, cod
     slab_writer_spec, slab_reader_spec, slot_spec, claims_spec, number_sorter_spec;
 
 HIDDEN PyObject *ordering_sort_numbers(PyObject *, PyObject *const *, Py_ssize_t);
+HIDDEN PyObject *ordering_sort_texts(PyObject *, PyObject *const *, Py_ssize_t);
 HIDDEN PyObject *ordering_ascends(PyObject *, PyObject *);
 HIDDEN PyObject *totals_add_up(PyObject *, PyObject *const *, Py_ssize_t);
 HIDDEN PyObject *routing_index_of_special(PyObject *, PyObject *const *, Py_ssize_t);

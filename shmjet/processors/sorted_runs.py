@@ -15,7 +15,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from shmjet._native import Codec, NumberSorter, sort_numbers
+from shmjet._native import Codec, NumberSorter, sort_numbers, sort_texts
 from shmjet.ring.pickling import Pickling, loads
 
 LEAST_STEP = 64
@@ -30,26 +30,32 @@ class Order:
         reverse: descending order; equal items keep theirs.
     """
 
-    __slots__ = ("key", "numeric", "rank", "reverse")
+    __slots__ = ("_kernels", "key", "rank", "reverse")
 
     def __init__(self, key: Callable[[Any], Any] | None, reverse: bool) -> None:
         self.key = key
         self.reverse = reverse
         self.rank: Callable[[Any], Any] | None = self._descending if reverse else key
         """Item -> what ascends along a run; None: the item does."""
-        self.numeric = True
-        """Whether all lists until now were sorted as numbers, which takes the same time however long they are."""
+        self._kernels: tuple[Callable[[list[Any], list[Any], bool], bool], ...] = (sort_numbers, sort_texts)
+
+    @property
+    def by_digits(self) -> bool:
+        """Whether all lists until now could be sorted by digits, which takes the same time however long they are."""
+        return bool(self._kernels)
 
     def _descending(self, item: Any) -> Descending:
         return Descending(item if self.key is None else self.key(item))
 
     def sort(self, items: list[Any]) -> list[Any]:
         """Sort a list in place and return it. Stable."""
-        if self.numeric:
+        if self._kernels:
             keys = items if self.key is None else list(map(self.key, items))
-            if sort_numbers(items, keys, self.reverse):
-                return items
-            self.numeric = False
+            for kernel in self._kernels:
+                if kernel(items, keys, self.reverse):
+                    self._kernels = (kernel,)
+                    return items
+            self._kernels = ()
             if keys is not items:  # no key is asked for twice
                 order = sorted(range(len(items)), key=keys.__getitem__, reverse=self.reverse)
                 items[:] = [items[i] for i in order]

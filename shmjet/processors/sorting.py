@@ -2,9 +2,9 @@
 
 Must not know: how sorted streams of several processors are merged (an `.ordered()` edge does that). Batches are
 sorted as they arrive, and runs of similar length are merged at once, so the work is spread over the calls: a
-log-structured merge tree (O'Neil et al., 1996). Items with numbers as keys are gathered instead until they make a long
-run, since sorting them by digits takes the same time for each, however many they are. Numbers that are sorted by
-themselves are not even kept as objects: their 64 bits are, and they are made anew when they leave.
+log-structured merge tree (O'Neil et al., 1996). Items with numbers or ASCII text as keys are gathered instead until
+they make a long run, since sorting them by digits takes the same time for each, however many they are. Numbers that are
+sorted by themselves are not even kept as objects: their 64 bits are, and they are made anew when they leave.
 
 When runs have outgrown their share of memory, all together become one in a file, written bit by bit while further items
 come; many files are merged into one of the next level in the same way. At the end everything is merged once more, on
@@ -137,15 +137,15 @@ class SortProcessor(BulkProcessor):
         return self._numbers.add(items)
 
     def _enter(self, items: list[Any]) -> None:
-        """Put items into a run: numbers into one that is sorted when it is long, others into sorted ones right away."""
+        """Put items into a run: one that is sorted by digits when it is long, or a sorted one right away."""
         runs = self._runs
-        if self._order.numeric and self._fresh:
+        if self._order.by_digits and self._fresh:
             self._fresh += items
             if len(self._fresh) >= self._items_in(self._limit / 16, LONGEST_RUN):  # sorting them takes memory too
                 self._settle()
-        elif self._order.numeric and not runs:
-            self._fresh = self._order.sort(items)  # which shows whether they are numbers
-        elif self._order.numeric:
+        elif self._order.by_digits and not runs:
+            self._fresh = self._order.sort(items)  # which shows whether that works
+        elif self._order.by_digits:
             self._fresh = items
         else:
             self._settle()
@@ -154,7 +154,7 @@ class SortProcessor(BulkProcessor):
             runs.append(self._order.sort(items))
 
     def _settle(self) -> None:
-        """Make a run of the numbers that came last."""
+        """Make a run of the items that came last."""
         if self._fresh:
             self._runs.append(self._order.sort(self._fresh))
             self._fresh = []

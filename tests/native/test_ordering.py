@@ -1,4 +1,4 @@
-"""`sort_numbers` and `NumberSorter` against `list.sort`, and what is below them in C, also under sanitizers."""
+"""`sort_numbers`, `sort_texts` and `NumberSorter` against `list.sort`, and what is below them in C, also sanitized."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shmjet._native import NumberSorter, ascends, sort_numbers
+from shmjet._native import NumberSorter, ascends, sort_numbers, sort_texts
 
 from .test_ring_in_c import COMPILER, run
 
@@ -28,6 +28,49 @@ def test_items_are_sorted_by_numbers_and_stably(keys: list[Any], reverse: bool) 
     assert list(map(repr, given_keys)) == list(map(repr, keys))
     assert sort_numbers(keys, keys, reverse) is True
     assert list(map(repr, keys)) == [repr(key) for key, _ in expected]
+
+
+near = st.text(alphabet="ab\0", max_size=30)
+texts = st.lists(st.one_of(near, st.builds(lambda text: "the same beginning" + text, near)), max_size=200)
+
+
+@given(keys=texts, reverse=st.booleans())
+def test_items_are_sorted_by_text_and_stably(keys: list[str], reverse: bool) -> None:
+    items = list(enumerate(keys))
+    expected = sorted(items, key=lambda item: item[1], reverse=reverse)
+    given_keys = list(keys)
+    assert sort_texts(items, given_keys, reverse) is True
+    assert items == expected
+    assert given_keys == keys
+    assert sort_texts(keys, keys, reverse) is True
+    assert keys == [key for _, key in expected]
+
+
+@pytest.mark.parametrize("length", [0, 1, 7, 8, 20, 3000])
+def test_many_texts_are_sorted_however_late_they_differ(length: int) -> None:
+    beginning = "x" * length
+    keys = [beginning + str(n * 2654435761 % 997) for n in range(3000)]
+    expected = sorted(keys)
+    references = [sys.getrefcount(key) for key in expected]
+    assert sort_texts(keys, keys, False)
+    assert keys == expected
+    assert [sys.getrefcount(key) for key in expected] == references
+    assert sort_texts(keys, keys, True)
+    assert keys == expected[::-1]
+
+
+def test_texts_of_which_each_begins_the_next_are_sorted() -> None:
+    keys = ["a" * n for n in range(2000)]
+    mixed = keys[::3] + keys[1::3] + keys[2::3]
+    assert sort_texts(mixed, mixed, False)
+    assert mixed == keys
+
+
+@pytest.mark.parametrize("keys", [["a", 1], [b"a"], ["a", "ä"], ["\ud800"], [None], [1, 2]])
+def test_what_is_no_ascii_text_is_left_alone(keys: list[Any]) -> None:
+    items = list(range(len(keys)))
+    assert sort_texts(items, keys, True) is False
+    assert items == list(range(len(keys)))
 
 
 def test_many_numbers_are_sorted() -> None:
