@@ -70,7 +70,7 @@ static PyMethodDef module_methods[] = {
     FAST("add_up", totals_add_up, "add_up(start, numbers) -> start + numbers[0] + numbers[1] + ..."),
     FAST("sort_numbers", ordering_sort_numbers, "sort_numbers(items, keys, reverse) -> bool: whether keys are numbers"),
     FAST("sort_texts", ordering_sort_texts, "sort_texts(items, keys, reverse) -> bool: whether keys are ASCII text"),
-    {"ascends", ordering_ascends, METH_O, "ascends(keys) -> bool | None: whether a list of numbers does; None: it has others"},
+    {"ascends", ordering_ascends, METH_O, "ascends(keys) -> bool | None: whether numbers or ASCII text do; None: it has others"},
     FAST("split", routing_split, "split(items, keys, count, table, consumers, fallback) -> list[list | None]"),
     {"clock_ns", module_clock_ns, METH_NOARGS, "clock_ns() -> int: CLOCK_MONOTONIC in nanoseconds"},
     {NULL, NULL, 0, NULL},

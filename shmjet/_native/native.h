@@ -86,6 +86,8 @@ extern PyType_Spec doorbell_spec, poller_spec, producer_spec, consumer_spec, cod
 
 HIDDEN PyObject *ordering_sort_numbers(PyObject *, PyObject *const *, Py_ssize_t);
 HIDDEN PyObject *ordering_sort_texts(PyObject *, PyObject *const *, Py_ssize_t);
+/* Whether a list of ASCII text ascends: 1 or 0; -1 when it has something else. */
+HIDDEN int ordering_texts_ascend(const object_layout_t *, PyObject *);
 HIDDEN PyObject *ordering_ascends(PyObject *, PyObject *);
 HIDDEN PyObject *totals_add_up(PyObject *, PyObject *const *, Py_ssize_t);
 HIDDEN PyObject *routing_index_of_special(PyObject *, PyObject *const *, Py_ssize_t);

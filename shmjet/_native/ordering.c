@@ -1,4 +1,4 @@
-/* Sorting a list of Python objects by keys that are ints of 64 bits, or floats. */
+/* Sorting a list of Python objects by keys that are ints of 64 bits, or floats; whether a list ascends. */
 #include "native.h"
 #include "number_key.h"
 
@@ -46,9 +46,14 @@ PyObject *ordering_ascends(PyObject *module, PyObject *keys) {
     Py_ssize_t size = PyList_Size(keys);
     if (size == 0) Py_RETURN_TRUE;
     PyTypeObject *type = Py_TYPE(layout_get_list(layout, keys, 0));
+    int ascends = 1;
+    if (type == &PyUnicode_Type) {
+        ascends = ordering_texts_ascend(layout, keys);
+        if (ascends < 0) Py_RETURN_NONE;
+        return PyBool_FromLong(ascends);
+    }
     if (!is_number_type(type)) Py_RETURN_NONE;
     uint64_t last = 0;
-    int ascends = 1;
     for (Py_ssize_t i = 0; i < size; i++) {
         uint64_t word;
         if (!word_of(layout_get_list(layout, keys, i), type, &word)) Py_RETURN_NONE;

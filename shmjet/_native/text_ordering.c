@@ -111,6 +111,14 @@ static int are_texts(const object_layout_t *layout, PyObject *keys, Py_ssize_t c
     return 1;
 }
 
+int ordering_texts_ascend(const object_layout_t *layout, PyObject *keys) {
+    Py_ssize_t count = PyList_Size(keys);
+    if (!are_texts(layout, keys, count)) return -1;
+    for (Py_ssize_t i = 1; i < count; i++)
+        if (compare(text_of(layout_get_list(layout, keys, i - 1)), text_of(layout_get_list(layout, keys, i)), 0) > 0) return 0;
+    return 1;
+}
+
 /* sort_texts(items, keys, reverse) -> bool. No Python code runs between reading the references and writing them back. */
 PyObject *ordering_sort_texts(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     const object_layout_t *layout = &((native_state_t *)PyModule_GetState(module))->layout;

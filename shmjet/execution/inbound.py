@@ -281,8 +281,8 @@ class OrderedInboundEdge(InboundEdge):
         keys = self._keys(items)
         previous = self._last[lane]
         in_order = ascends(keys)
-        if in_order is None:  # no numbers
-            self._numeric = False
+        self._numeric = self._numeric and in_order is not None and type(keys[0]) is not str
+        if in_order is None:
             # Sorting what is sorted takes one comparison for each, and no step in Python; it gives the same objects.
             in_order = sorted(keys) == keys
         if not in_order or (previous and keys[0] < previous[0]):
