@@ -20,6 +20,8 @@ from shmjet.ring.marks import DONE, Barrier, Mark, Watermark
 
 _MOST_BATCHES = 8
 """Frames with batches of columns that are taken at once, as each of them may hold a slot of its producer's slab."""
+_HEAD_ITEMS = 2048
+"""Items of a sorted lane that are taken before they are merged with those of other lanes, if there are so many."""
 
 
 class InboundEdge:
@@ -249,14 +251,17 @@ class OrderedInboundEdge(InboundEdge):
     def drain(self, limit: int) -> tuple[list[Any] | None, Mark | None, bool]:
         moved = False
         for i in range(len(self._lanes)):
-            while self._live[i] and not self._heads[i]:
+            while self._live[i] and len(self._heads[i]) < _HEAD_ITEMS:
                 frame = self._pull(i)
                 if frame is None:
                     break
                 moved = True
                 if isinstance(frame, list):
                     self._check_order(i, frame)
-                    self._heads[i] = frame
+                    if self._heads[i]:
+                        self._heads[i] += frame
+                    else:
+                        self._heads[i] = frame
                 elif frame is DONE:
                     self._live[i] = False
                     self._live_count -= 1
