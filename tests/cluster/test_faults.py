@@ -17,7 +17,17 @@ import psutil
 import pytest
 
 import shmjet
-from shmjet import DAG, JetConfig, JetInstance, JobConfig, JobFailedError, MemberLostError, Processor, WorkerLostError
+from shmjet import (
+    DAG,
+    JetConfig,
+    JetInstance,
+    JobConfig,
+    JobFailedError,
+    MemberLostError,
+    Processor,
+    WorkerLostError,
+    processors,
+)
 from shmjet.grid import Grid
 
 
@@ -204,6 +214,8 @@ class NeverCloses(Processor):
 class Unclosable(shmjet.ProcessorSupplier):
     """Its `close` does not come back; a stubborn one swallows what would end it."""
 
+    is_cooperative = True
+
     def __init__(self, stubborn: bool) -> None:
         self.stubborn = stubborn
 
@@ -267,19 +279,21 @@ def test_whoever_waits_behind_a_close_that_swallows_the_interruption_is_told_who
 
 def exhaust(_: int) -> int:
     """Leave this worker no descriptor but those that it has."""
-    own = [int(name) for name in os.listdir("/proc/self/fd")]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(own) - 1, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    free = os.open(os.devnull, os.O_RDONLY)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     return 0
 
 
 def test_a_worker_without_a_descriptor_for_a_job_says_which_limit_it_was(mapping: Callable[..., DAG]) -> None:
     with shmjet.new_instance(JetConfig(cores=1)) as jet:
-        jet.new_job(mapping(exhaust, range(1))).run(30)
-        wide = mapping(lambda x: x, parallelism=64)  # in an arena of its own, which has a descriptor
+        jet.new_job(of_one_vertex(processors.generate(lambda i, n: [exhaust(i)]))).run(30)
+        ballast = os.urandom(4 << 20)
+        large = mapping(lambda x: x + len(ballast))  # its code comes as a descriptor
         wanted = r"exited with status 1: .*it needs 1 more, and has as many open as RLIMIT_NOFILE allows \(\d+\); raise"
         with pytest.raises(WorkerLostError, match=wanted):
-            jet.new_job(wide).run(30)
-        jet.new_job(wide).run(30)
+            jet.new_job(large).run(30)
+        jet.new_job(large).run(30)
 
 
 def test_user_code_without_a_descriptor_is_told_which_limit_it_was(mapping: Callable[..., DAG]) -> None:

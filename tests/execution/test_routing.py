@@ -111,9 +111,10 @@ class GiveLists(Processor):
         self._given = context.grid.get_list("given")
 
     def complete(self) -> bool:
-        while self._emission.flush() and len(self._given) < 40:
+        if self._emission.flush() and len(self._given) < 40:
             self._given.append(list(range(2000)))
             self._emission.put(self._given[-1])
+            return False
         return self._emission.idle
 
 
