@@ -106,7 +106,7 @@ def sort_texts(items: list[Any], keys: list[Any], reverse: bool, /) -> bool:
     """As `sort_numbers`, by keys that are all str and ASCII."""
 
 def ascends(keys: list[Any], /) -> bool | None:
-    """Return whether a list of numbers or text ascends; None when it is not as `sort_numbers` or `sort_texts` want it."""
+    """Return whether a list of numbers or text ascends; None when neither `sort_numbers` nor `sort_texts` is for it."""
 
 @final
 class NumberSorter:

@@ -29,7 +29,8 @@ from shmjet.columns.group_schema import (
     widened,
     widened_key,
 )
-from shmjet.ring.batch import Batch, Values
+from shmjet.ring.batch import Batch
+from shmjet.ring.column import Values
 from shmjet.ring.descriptors import descriptor
 from shmjet.ring.errors import BatchError
 from shmjet.ring.text import Mask, Text

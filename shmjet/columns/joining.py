@@ -16,7 +16,8 @@ from shmjet.columns.join_keys import Kinds, On, check_families, key_columns, key
 from shmjet.columns.piling import Pile
 from shmjet.columns.schemas import nulls, schema_of
 from shmjet.columns.taking import Rows, take_rows, take_rows_or_nulls
-from shmjet.ring.batch import Batch, Values
+from shmjet.ring.batch import Batch
+from shmjet.ring.column import Values
 from shmjet.ring.errors import BatchError
 from shmjet.ring.text import Mask
 

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shmjet.ring.batch import Values
+from shmjet.ring.column import Values
 from shmjet.ring.errors import BatchError
 from shmjet.ring.text import Mask, Text
 

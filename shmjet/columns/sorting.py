@@ -13,7 +13,8 @@ import numpy as np
 
 from shmjet._native import _columns
 from shmjet.columns.taking import Rows, take_rows
-from shmjet.ring.batch import Batch, Values
+from shmjet.ring.batch import Batch
+from shmjet.ring.column import Values
 from shmjet.ring.descriptors import descriptor
 from shmjet.ring.errors import BatchError
 from shmjet.ring.text import Mask, Text

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shmjet.columns.schemas import nulls
-from shmjet.ring.batch import Batch, Values
+from shmjet.ring.batch import Batch
+from shmjet.ring.column import Values
 from shmjet.ring.text import Mask, Text
 
 Rows: TypeAlias = npt.NDArray[np.int64]

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shmjet.processors.csv_format import ColumnType
-from shmjet.ring.batch import Batch, Values
+from shmjet.ring.batch import Batch
+from shmjet.ring.column import Values
 from shmjet.ring.errors import BatchError
 from shmjet.ring.text import Mask, Text
 

@@ -18,7 +18,8 @@ import numpy as np
 from shmjet.core.processor import ProcessorContext
 from shmjet.processors.bulk import BulkProcessor, require_batches
 from shmjet.processors.csv_format import check_csv_encoding, check_dialect
-from shmjet.ring.batch import Batch, Values
+from shmjet.ring.batch import Batch
+from shmjet.ring.column import Values
 from shmjet.ring.errors import BatchError
 from shmjet.ring.text import Text
 

@@ -70,10 +70,12 @@ class BatchCodec:
             like = (batch.num_rows, *columns, *[array.dtype for array in arrays])
             known = self._heads.get(like)
             if known is not None:
-                return (known[0], *arrays), known[1]  # type: ignore[return-value]
+                return (known[0], *arrays), known[1]  # type: ignore[arg-type]
             if all(isinstance(array, np.ndarray) and array.dtype.kind not in "mMV" for array in arrays):
                 encoded = self._encode(columns, validity, batch.num_rows)
-                _keep(self._heads, like, (encoded[0][0], encoded[1]))
+                head = encoded[0][0]
+                assert isinstance(head, bytes)
+                _keep(self._heads, like, (head, encoded[1]))
                 return encoded
         return self._encode(columns, validity, batch.num_rows)
 
@@ -147,9 +149,9 @@ class BatchCodec:
             for (name, dtype, _), size in zip(known.fields, sizes, strict=True):
                 at = (at + 63) & -64
                 columns[name] = frombuffer(payload, dtype, rows, at)
-                layout.append((name, dtype, at))
+                layout.append((name, np.dtype(dtype), at))
                 at += size
-            _keep(self._layouts, head, layout)  # type: ignore[arg-type]
+            _keep(self._layouts, head, layout)
             return Batch.trusted(columns, validity, rows)
         which = 0
         for name, dtype, masked in known.fields:

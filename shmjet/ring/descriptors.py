@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     from shmjet._native._columns import Column
-from shmjet.ring.batch import Batch, Values
+from shmjet.ring.batch import Batch
+from shmjet.ring.column import Values
 from shmjet.ring.text import Mask, Text
 
 

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shmjet._native._columns import assign, scatter
-from shmjet.ring.batch import Batch, Values
+from shmjet.ring.batch import Batch
+from shmjet.ring.column import Values
 from shmjet.ring.column_keys import key_columns
 from shmjet.ring.descriptors import descriptor
 from shmjet.ring.errors import BatchError

@@ -188,6 +188,11 @@ def test_two_hundred_jobs_with_batches_leave_memory_descriptors_and_shared_memor
                 check(jet, 12, out)
                 jet.get_list(out).clear()
 
+        both = DAG()
+        items = both.new_vertex("items", shmjet.processors.generate(lambda i, n: [i]), 2)
+        both.edge(between(items, both.new_vertex("sink", shmjet.processors.write_list(out), 2)).isolated())
+        jet.new_job(both).run(30)  # now each worker has opened the lists
+        jet.get_list(out).clear()
         jobs(30)
         uss, fds = belongings(pids)
         names = sorted(os.listdir("/dev/shm"))
