@@ -6,7 +6,8 @@ from setuptools import Extension, setup
 
 CODEC = ["codec", "codec_encode", "codec_decode"]
 SOURCES = [
-    *("module", "producer", "consumer", "bells", "slab", "claims", "routing", "tally", "totals", "ordering", "text_ordering", "numbers"),
+    *("module", "producer", "consumer", "bells", "slab", "claims", "routing"),
+    *("tally", "totals", "ordering", "text_ordering", "numbers"),
     *CODEC,
 ]
 HEADERS = sorted(glob("shmjet/_native/*.h"))
