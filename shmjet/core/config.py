@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from shmjet.core.checks import check_at_least
+from shmjet.core.checks import check_at_least, check_settings, unknown_setting
 from shmjet.core.errors import ConfigError
 
 _UNSET: Any = type("Unset", (), {"__repr__": lambda self: "UNSET"})()
@@ -71,6 +71,11 @@ class JetConfig:
     scale_up_delay: float = _UNSET
     ring_memory: int = _UNSET
 
+    def __new__(cls, **settings: Any) -> JetConfig:
+        """Make a config whose settings all exist."""
+        check_settings("JetConfig", settings, _FIELDS)
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
         for name, description in _FIELDS.items():
             value, source = getattr(self, name), ""
@@ -111,13 +116,13 @@ class JetConfig:
         settings: dict[str, Any] = {}
         for name, value in read.items():
             if name not in _FIELDS:
-                raise ConfigError(f"{str(path)!r}: {_unknown(name)}")
+                raise ConfigError(f"{str(path)!r}: {unknown_setting(name, _FIELDS)}")
             checked = _FIELDS[name].check(f"{name} in {str(path)!r}", value)
             if _PREFIX + name.upper() not in os.environ:
                 settings[name] = checked
         for name in overrides:
             if name not in _FIELDS:
-                raise ConfigError(f"JetConfig.from_toml(): {_unknown(name)}")
+                raise ConfigError(f"JetConfig.from_toml(): {unknown_setting(name, _FIELDS)}")
         return cls(**{**settings, **overrides})
 
     def __repr__(self) -> str:
@@ -148,14 +153,6 @@ def _from_environment(name: str, description: _Field) -> tuple[Any, str]:
     except ValueError:
         shown = "a value" if name == "secret" else repr(text)
         raise ConfigError(f"JetConfig.{name} (from {variable}): cannot read {shown}") from None
-
-
-def _unknown(name: str) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(name, _FIELDS, n=1)
-    advice = f"did you mean {near[0]!r}?" if near else f"fields: {', '.join(_FIELDS)}"
-    return f"there is no setting {name!r}; {advice}"
 
 
 def _read_list(text: str) -> list[str]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
-from shmjet.core.checks import check_at_least, check_callable, check_int
+from shmjet.core.checks import check_at_least, check_callable, check_int, check_settings
 from shmjet.core.errors import ConfigError, DagError
 from shmjet.core.vertex import Vertex
 
@@ -56,7 +56,7 @@ class EdgeConfig:
         receive_window_multiplier: how many flow-control periods' worth a sender may run ahead; at least 1.
 
     Raises:
-        ConfigError: a value is no integer or below 1.
+        ConfigError: an unknown field, or a value that is no integer or below 1.
 
     Example:
         >>> EdgeConfig(queue_size=64).high_water_mark
@@ -67,6 +67,11 @@ class EdgeConfig:
     queue_size: int = 1024
     packet_size_limit: int = 16384
     receive_window_multiplier: int = 3
+
+    def __new__(cls, *values: Any, **settings: Any) -> EdgeConfig:
+        """Make a config whose settings all exist."""
+        check_settings("EdgeConfig", settings, [field.name for field in fields(cls)])
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -233,6 +238,12 @@ class Edge:
 
     def configure(self, config: EdgeConfig) -> Edge:
         """Set how much may lie on the edge.
+
+        Args:
+            config: see `EdgeConfig`.
+
+        Raises:
+            ConfigError: it is something else.
 
         Example:
             >>> between(numbers, primes).configure(EdgeConfig(queue_size=64))       # doctest: +SKIP

@@ -1,5 +1,6 @@
 """Where the settings of an instance come from, and what they may be."""
 
+import dataclasses
 import os
 import pickle
 
@@ -143,6 +144,12 @@ def test_a_wrong_file_is_named(toml, tmp_path):
 def test_an_unknown_override_is_named(toml):
     with pytest.raises(ConfigError, match="did you mean 'cores'"):
         JetConfig.from_toml(toml, core=1)
+
+
+def test_an_unknown_setting_is_named():
+    with pytest.raises(ConfigError, match=r"JetConfig: there is no setting 'core'; did you mean 'cores'\?"):
+        JetConfig(core=1)
+    assert dataclasses.replace(JetConfig(cores=2), idle_min=0).cores == 2
 
 
 def test_a_config_is_frozen_and_survives_pickling(monkeypatch):

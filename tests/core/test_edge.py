@@ -120,3 +120,8 @@ def test_wrong_arguments_name_the_edge(a, b):
 def test_edge_config_names_the_wrong_field(field, value):
     with pytest.raises(ConfigError, match=f"EdgeConfig.{field} must be"):
         EdgeConfig(**{field: value})
+
+
+def test_an_unknown_setting_is_named():
+    with pytest.raises(ConfigError, match=r"EdgeConfig: there is no setting 'queuesize'; did you mean 'queue_size'"):
+        EdgeConfig(queuesize=1)

@@ -48,6 +48,10 @@ def test_a_wrong_value_names_its_field_when_made_and_when_set(field, value, text
 def test_an_unknown_field_is_named():
     with pytest.raises(ConfigError, match=r"no field 'nmae'; fields: .*name"):
         JobConfig().nmae = "x"
+    with pytest.raises(ConfigError, match=r"JobConfig: there is no setting 'nmae'; did you mean 'name'\?"):
+        JobConfig(nmae="x")
+    with pytest.raises(ConfigError, match=r"no setting 'modules'; fields: auto_scaling, .*suspend_on_failure"):
+        JobConfig(modules=())
 
 
 def test_modules_are_added_once_and_travel_by_name():
