@@ -96,7 +96,7 @@ class TestOutbox(Outbox):
         super().__init__(capacities or (DEFAULT_HIGH_WATER_MARK,))
 
     def drain(self, ordinal: int = 0) -> list[Any]:
-        """Return what a bucket holds and empty it; the next call of the processor may begin."""
+        """Return what the bucket of an ordinal holds and empty it; the next call of the processor may begin."""
         items = self.buckets[ordinal]
         self.buckets[ordinal] = []
         self.begin_callback()
@@ -153,7 +153,14 @@ class TestMap(dict[Any, Any]):
 
 
 class TestGrid:
-    """Maps and lists in plain memory, each made when it is first asked for."""
+    """Maps and lists in plain memory, each made when it is first asked for.
+
+    Example:
+        >>> grid = TestGrid()
+        >>> grid.get_map("counts").put("a", 1)
+        >>> grid.maps
+        {'counts': {'a': 1}}
+    """
 
     __test__ = False
 
@@ -203,7 +210,12 @@ def verify_processor(supplier: VertexSupplier) -> ProcessorCheck:
 
 
 class ProcessorCheck:
-    """What `verify_processor` returns: options that can be chained, and `expect`, which runs the check."""
+    """What `verify_processor` returns: options that can be chained, and `expect`, which runs the check.
+
+    Example:
+        >>> from shmjet.processors import map_
+        >>> verify_processor(map_(str.upper)).inputs("ab", "c").any_order().expect(["A", "B", "C"])
+    """
 
     def __init__(self, supplier: VertexSupplier) -> None:
         self._vertex = Vertex("test", supplier, 1)
@@ -273,7 +285,7 @@ class ProcessorCheck:
         """
         expected = [list(output) for output in outputs]
         for mode in MODES:
-            actual = self._run(mode, len(expected))
+            actual = self._run(mode, [len(output) for output in expected])
             for ordinal, (wanted, got) in enumerate(zip(expected, actual, strict=True)):
                 if not self._checker(wanted, got):
                     raise AssertionError(
@@ -281,7 +293,7 @@ class ProcessorCheck:
                         f"  expected {_shown(wanted)}\n  got      {_shown(got)}"
                     )
 
-    def _run(self, mode: Mode, bucket_count: int) -> list[list[Any]]:
+    def _run(self, mode: Mode, expected: list[int]) -> list[list[Any]]:
         context = TestContext(**self._context)
         shared = {f.name: getattr(context, f.name) for f in fields(SupplierContext)}
         meta = self._vertex.meta_supplier
@@ -293,7 +305,7 @@ class ProcessorCheck:
             supplier.init(SupplierContext(**shared))
             try:
                 processor = make_processors(supplier, context.local_parallelism, "test")[context.local_index]
-                return _Run(self, mode, processor, bucket_count).run(context)
+                return _Run(self, mode, processor, expected).run(context)
             except BaseException as raised:
                 error = raised
                 raise
@@ -304,17 +316,24 @@ class ProcessorCheck:
 
 
 class _Run:
-    """One processor driven through one mode."""
+    """One processor driven through one mode.
+
+    Args:
+        expected: number of items expected on each outbound ordinal.
+    """
 
     _MOST_IDLE_CALLS = 10_000
+    _MOST_SURPLUS = 10_000
+    """Items more than expected that end the run: a processor that offers again what was accepted never stops."""
 
-    def __init__(self, check: ProcessorCheck, mode: Mode, processor: Processor, bucket_count: int) -> None:
+    def __init__(self, check: ProcessorCheck, mode: Mode, processor: Processor, expected: list[int]) -> None:
         self._check = check
         self._mode = mode
         self._processor = processor
+        self._expected = expected
         self._inbox = Inbox()
-        self._outbox = _ModeOutbox(bucket_count, mode.full_at)
-        self._emitted: list[list[Any]] = [[] for _ in range(bucket_count)]
+        self._outbox = _ModeOutbox(len(expected), mode.full_at)
+        self._emitted: list[list[Any]] = [[] for _ in expected]
         self._idle_calls = 0
 
     def run(self, context: ProcessorContext) -> list[list[Any]]:
@@ -413,10 +432,16 @@ class _Run:
     def _drain(self) -> bool:
         """Take what was emitted; True when that was anything."""
         moved = False
-        for emitted, bucket in zip(self._emitted, self._outbox.buckets, strict=True):
+        buckets = zip(self._emitted, self._outbox.buckets, self._expected, strict=True)
+        for ordinal, (emitted, bucket, expected) in enumerate(buckets):
             moved = moved or bool(bucket)
             emitted += bucket
             bucket.clear()
+            if len(emitted) > expected + self._MOST_SURPLUS:
+                self._fail(
+                    f"{len(emitted)} items on ordinal {ordinal} where {expected} are expected, and no end; an item "
+                    "that the outbox has accepted must not be offered again"
+                )
         return moved or (not self._emitted and self._outbox.accepted > 0)
 
     def _fail(self, text: str) -> NoReturn:

@@ -126,6 +126,15 @@ def test_a_processor_that_offers_on_after_a_refusal_fails():
         verify_processor(Pushing).inputs([1, 2, 3]).expect([1, 2, 3])
 
 
+def test_a_processor_that_offers_again_what_was_accepted_fails_and_does_not_go_on_for_ever():
+    class Twice(AbstractProcessor):
+        def try_process0(self, item):
+            return self.try_emit(item) and self.try_emit(item)
+
+    with pytest.raises(AssertionError, match="outbox of one slot, .*on ordinal 0 where 4 are expected, and no end"):
+        verify_processor(Twice).inputs([1, 2]).expect([1, 1, 2, 2])
+
+
 def test_a_processor_that_returns_without_progress_fails():
     class Idle(Processor):
         def process(self, ordinal, inbox):
