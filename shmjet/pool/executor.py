@@ -84,6 +84,7 @@ class PoolExecutor(Executor):
         self._task_timeout = task_timeout
         self._lock = threading.Lock()
         self._engine: Engine | None = None
+        self._abandoning: weakref.finalize[[Engine], PoolExecutor] | None = None
         self._is_shut_down = False
         _executors.add(self)
 
@@ -142,6 +143,8 @@ class PoolExecutor(Executor):
         endless. Dropping the iterator cancels what has not begun.
 
         Args:
+            fn: called with one item of each iterable.
+            iterables: one or several; the shortest ends the map.
             timeout: seconds from this call within which each result must be there.
             chunksize: items that travel together; by default chosen by measuring, for about 4 ms of work.
             buffersize: items that may be ahead of the iterator; by default a few chunks for each worker.
@@ -162,13 +165,29 @@ class PoolExecutor(Executor):
         chunksize: int | None = None,
         buffersize: int | None = None,
     ) -> Iterator[T]:
-        """Do as `map` does, but give each result as soon as it is there, in any order."""
+        """Do as `map` does, but give each result as soon as it is there, in any order.
+
+        Args:
+            fn, iterables, timeout, chunksize, buffersize: as for `map`.
+
+        Raises:
+            ValueError: `chunksize` or `buffersize` is below 1.
+            TimeoutError: from the iterator, when a result is late.
+
+        Example:
+            >>> with PoolExecutor(2) as pool:
+            ...     sorted(pool.imap_unordered(abs, [-1, 2]))
+            [1, 2]
+        """
         from shmjet.pool.mapping import unordered
 
         return unordered(self._running_engine(), fn, iterables, timeout, chunksize, buffersize, self.max_workers)
 
     def kill(self, future: Future[Any]) -> bool:
         """Kill the worker that runs a task, which then raises `BrokenProcessPool`; other tasks are not affected.
+
+        Args:
+            future: what `submit` returned.
 
         Returns False when the task is not with a worker: it has ended, or waits, and can be cancelled.
         """
@@ -186,9 +205,11 @@ class PoolExecutor(Executor):
         """
         with self._lock:
             self._is_shut_down = True
-            engine = self._engine
+            engine, abandoning = self._engine, self._abandoning
         if engine is not None:
             engine.close(cancel_futures)
+            if abandoning is not None:
+                abandoning.detach()  # it would hold the functions, and so perhaps this pool, for ever
             if wait:
                 engine.join()
 
@@ -240,7 +261,8 @@ class PoolExecutor(Executor):
             ended,
         )
         _running[key] = engine
-        weakref.finalize(self, Engine.abandon, engine).atexit = False
+        self._abandoning = weakref.finalize(self, Engine.abandon, engine)
+        self._abandoning.atexit = False
         return engine
 
     def _after_fork(self) -> None:

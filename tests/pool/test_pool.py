@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool, _RemoteTraceback
 from pathlib import Path
@@ -268,6 +269,17 @@ def test_all_workers_can_be_killed(which: str) -> None:
         with pytest.raises((BrokenProcessPool, concurrent.futures.CancelledError)):
             future.result(10)
     executor.shutdown()
+
+
+def test_a_pool_that_has_ended_does_not_keep_the_module_that_it_is_in() -> None:
+    namespace: dict[str, Any] = {"PoolExecutor": PoolExecutor}
+    exec("pool = PoolExecutor(1)\ndef same(x): return x", namespace)
+    with namespace["pool"] as executor:
+        assert executor.submit(namespace["same"], 1).result() == 1
+    found = weakref.ref(executor)
+    del executor, namespace
+    gc.collect()
+    assert found() is None
 
 
 def test_a_dropped_pool_ends_after_its_tasks(eventually: Any) -> None:
