@@ -22,6 +22,8 @@ from joblib.parallel import AutoBatchingMixin, ParallelBackendBase, register_par
 
 from shmjet.pool import PoolExecutor
 
+__all__ = ["ShmjetBackend", "shutdown"]
+
 _lock = threading.Lock()
 _pool: PoolExecutor | None = None
 _owner = 0

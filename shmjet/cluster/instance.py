@@ -52,8 +52,9 @@ _PLAIN_CONFIG: bytes = cloudpickle.dumps(JobConfig())
 class Member:
     """A member of the cluster.
 
-    `address` is "local" for a member without a network; `cores` are the core numbers that its workers run on;
-    `workers` are the pids of its workers.
+    `address` is "local" for a member without a network; `uuid` names it for good, `pid` is its process; `cores` are the
+    core numbers that its workers run on; `workers` are the pids of its workers; `is_local`: this process started it;
+    `is_coordinator`: it is the oldest, which coordinates jobs.
     """
 
     address: str
@@ -73,7 +74,12 @@ class Planned(Protocol):
 
 
 class Cluster:
-    """The members that a client sees."""
+    """The members that a client sees.
+
+    Example:
+        >>> [len(member.workers) for member in jet.cluster.members]             # doctest: +SKIP
+        [4]
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

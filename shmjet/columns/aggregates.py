@@ -92,7 +92,7 @@ def max_(column: str) -> Aggregate:
 
 
 def mean(column: str) -> Aggregate:
-    """Mean of the non-null numbers, as float64.
+    """Mean of the non-null numbers of a column, as float64.
 
     Example:
         >>> mean("price")
@@ -122,7 +122,7 @@ def last(column: str) -> Aggregate:
 
 
 def var(column: str, ddof: int = 1) -> Aggregate:
-    """Variance of the non-null numbers, as float64: squared deviations / (count - ddof), by Welford and Chan.
+    """Variance of a column's non-null numbers, as float64: squared deviations / (count - ddof), by Welford and Chan.
 
     Null for a group with no more than `ddof` values.
 

@@ -57,7 +57,7 @@ class AbstractProcessor(Processor):
         return self.context.logger
 
     def process(self, ordinal: int, inbox: Inbox) -> None:
-        """Hand the items to `try_process<ordinal>` one by one until it returns False."""
+        """Hand the items of the inbox to `try_process<ordinal>` one by one until it returns False."""
         handlers = self._handlers
         if handlers is None:
             handlers = self._handlers = {}
@@ -205,7 +205,15 @@ class AbstractProcessor(Processor):
 
 
 class FlatMapper:
-    """Emits what a function makes of an item, over as many calls as the outbox needs. Made by `flat_mapper`."""
+    """Emits what a function makes of an item, over as many calls as the outbox needs. Made by `flat_mapper`.
+
+    Example:
+        >>> class Halves(AbstractProcessor):
+        ...     def __init__(self):
+        ...         self.mapper = self.flat_mapper(lambda text: text.split("-"))
+        ...     def try_process0(self, item):
+        ...         return self.mapper.try_process(item)
+    """
 
     __slots__ = ("_fn", "_items", "_iterator", "_ordinal", "_owner", "_pos")
 

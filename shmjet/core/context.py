@@ -29,6 +29,7 @@ class DataGrid(Protocol):
 
 
 def _never() -> bool:
+    """Say that nobody has cancelled: where there is no engine."""
     return False
 
 
@@ -92,11 +93,17 @@ class _VertexContext:
 
 
 class MetaSupplierContext(_VertexContext):
-    """Passed to `ProcessorMetaSupplier.init`, once per execution, on the coordinator."""
+    """Passed to `ProcessorMetaSupplier.init`, once per execution, on the coordinator.
+
+    Has the fields of `ProcessorContext` but for those of a single processor.
+    """
 
 
 class SupplierContext(_VertexContext):
-    """Passed to `ProcessorSupplier.init`, in every process that hosts processors of the vertex."""
+    """Passed to `ProcessorSupplier.init`, in every process that hosts processors of the vertex.
+
+    Has the fields of `ProcessorContext` but for those of a single processor.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +111,17 @@ class ProcessorContext(_VertexContext):
     """Passed to `Processor.init`.
 
     Args:
+        vertex_name: the vertex' name.
+        logger: for messages of user code; they reach the member's log.
+        local_parallelism: processors of the vertex on this member.
+        total_parallelism: processors of the vertex on all members.
+        member_index: this member's place among the execution's members, from 0.
+        member_count: members that take part.
+        job_id: the job's id in text form.
+        job_config: the job's settings.
+        partition_count: number of partitions of edges and maps.
+        attached_files: id -> path, as given with `JobConfig.attach_file`, readable here.
+        grid: the member's maps and lists, None where there are none.
         local_index: the processor's place among those of its vertex on this member, from 0.
         global_index: its place among those on all members: `member_index * local_parallelism + local_index`.
         cancelled: says whether the execution is being cancelled; `is_cancelled` calls it.

@@ -42,7 +42,13 @@ class DAG:
         return tuple(self._edges)
 
     def new_vertex(self, name: str, supplier: VertexSupplier, local_parallelism: int = -1) -> Vertex:
-        """Make a vertex; see `Vertex` for the arguments.
+        """Make a vertex.
+
+        Args:
+            name: unique in the DAG.
+            supplier: a `Processor` class, a function without arguments that makes one, a `ProcessorSupplier` or a
+                `ProcessorMetaSupplier`; see `shmjet.processors` for ready-made ones.
+            local_parallelism: processors on each member; -1: what the supplier prefers, else one per worker.
 
         Raises:
             DagError: the name is taken, or an argument is wrong.
@@ -50,7 +56,15 @@ class DAG:
         return self.add_vertex(Vertex(name, supplier, local_parallelism))
 
     def new_unique_vertex(self, prefix: str, supplier: VertexSupplier, local_parallelism: int = -1) -> Vertex:
-        """Make a vertex called `prefix`, or `prefix-2`, `prefix-3`, ... when that is taken."""
+        """Make a vertex called `prefix`, or `prefix-2`, `prefix-3`, ... when that is taken.
+
+        Args:
+            prefix: what the name begins with.
+            supplier, local_parallelism: as for `new_vertex`.
+
+        Raises:
+            DagError: an argument is wrong.
+        """
         name, number = prefix, 1
         while name in self._vertices:
             number += 1
@@ -155,6 +169,9 @@ class DAG:
 
         Args:
             default_parallelism: what to write for vertices without a local parallelism; nothing by default.
+
+        Raises:
+            DagError: as `validate`.
         """
         self.validate()
         from shmjet.core.drawing import to_dot
@@ -162,7 +179,14 @@ class DAG:
         return to_dot(list(self), self._edges, default_parallelism)
 
     def to_svg(self, default_parallelism: int | None = None) -> str:
-        """Return the DAG as a picture: a complete SVG document, drawn without any other program."""
+        """Return the DAG as a picture: a complete SVG document, drawn without any other program.
+
+        Args:
+            default_parallelism: as for `to_dot`.
+
+        Raises:
+            DagError: as `validate`.
+        """
         self.validate()
         from shmjet.core.drawing import to_svg
 

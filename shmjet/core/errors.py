@@ -32,15 +32,36 @@ def locate(error: BaseException, where: str) -> None:
 
 
 class ConfigError(ShmjetError):
-    """A setting has a wrong name, type or range; the text names it, where it came from and what is allowed."""
+    """A setting has a wrong name, type or range; the text names it, where it came from and what is allowed.
+
+    Example:
+        >>> JetConfig(cores=0)                                # doctest: +SKIP
+        Traceback (most recent call last):
+        ...
+        shmjet.core.errors.ConfigError: JetConfig.cores must be at least 1, got 0
+    """
 
 
 class DagError(ShmjetError, ValueError):
-    """A DAG, a vertex or an edge is not well-formed; the text names the vertex, the ordinal and the remedy."""
+    """A DAG, a vertex or an edge is not well-formed; the text names the vertex, the ordinal and the remedy.
+
+    Example:
+        >>> dag.edge(between(a, b)).edge(between(b, a)).validate()                         # doctest: +SKIP
+        Traceback (most recent call last):
+        ...
+        shmjet.core.errors.DagError: the DAG has a cycle: a -> b -> a; take one of these edges out
+    """
 
 
 class PlanError(ShmjetError, ValueError):
-    """A pipeline cannot be planned; the text names the streams that disagree and both their values."""
+    """A pipeline cannot be planned; the text names the stages, and for streams that disagree both their values.
+
+    Example:
+        >>> Pipeline().to_dag()                               # doctest: +SKIP
+        Traceback (most recent call last):
+        ...
+        shmjet.core.errors.PlanError: the pipeline is empty; begin with read_from(source)
+    """
 
 
 class PartitionCountError(ConfigError, PlanError):

@@ -95,7 +95,7 @@ class Inbox:
         return len(items)
 
     def drain_to(self, target: list[Any], limit: int | None = None) -> int:
-        """Move all items, or at most `limit`, to the end of a list; return how many.
+        """Move all items, or at most `limit`, to the end of the list `target`; return how many.
 
         Example:
             >>> inbox, rows = Inbox(), []

@@ -93,7 +93,12 @@ def partition_id(key: Any, count: int = DEFAULT_PARTITION_COUNT) -> int:
 
 
 def default_partitioner(key: Any, partition_count: int) -> int:
-    """The partitioner of edges that name none: `partition_id`."""
+    """The partitioner of edges that name none; the same as `partition_id(key, partition_count)`.
+
+    Example:
+        >>> default_partitioner("a", 271) == partition_id("a")
+        True
+    """
     return partition_of(key, partition_count, canonical_bytes)
 
 

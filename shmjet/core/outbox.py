@@ -119,7 +119,7 @@ class Outbox:
             self._caps[i] = mark if limit is None or size + limit > mark else size + limit
 
     def room(self, ordinal: Ordinals = -1) -> int:
-        """Return how many items would be accepted now for these ordinals.
+        """Return how many items would be accepted now for an ordinal, for several, or for all (-1).
 
         Bulk processors make just so many and are never refused. 0 after a refusal in this callback.
         """
@@ -214,7 +214,9 @@ class Outbox:
         return self._offer_slowly(items, ordinal, start)
 
     def give(self, items: list[Any], ordinal: Ordinals = -1) -> int:
-        """Put a list in as `offer_all` does; the list is the outbox' own from now on, if all of it was accepted.
+        """Put `items` in as `offer_all` does, and return how many fitted into the buckets of `ordinal`.
+
+        The list is the outbox' own from now on, if all of it was accepted.
 
         An empty bucket takes the list itself, so nothing is copied.
         """

@@ -111,6 +111,9 @@ class Processor:
     def complete_edge(self, ordinal: int) -> bool:
         """React to the end of an inbound edge.
 
+        Args:
+            ordinal: of the edge.
+
         Returns:
             False to be called again before anything else.
         """
@@ -137,7 +140,7 @@ class Processor:
         return True
 
     def restore_from_snapshot(self, inbox: Inbox) -> None:
-        """Take `(key, value)` entries of a snapshot back, before anything is processed."""
+        """Take `(key, value)` entries of a snapshot back from the inbox, before anything is processed."""
         raise ProcessorError(f"{type(self).__name__} got saved state but does not implement restore_from_snapshot()")
 
     def finish_snapshot_restore(self) -> bool:
@@ -175,7 +178,7 @@ class ProcessorSupplier:
         return factory if isinstance(factory, ProcessorSupplier) else FactorySupplier(factory)
 
     def init(self, context: SupplierContext) -> None:
-        """Get ready: called once per process, before `get`; may block."""
+        """Get ready: called once per process, before `get`; may block. `context` says where it runs."""
 
     def get(self, count: int) -> Sequence[Processor]:
         """Return exactly `count` processors, those of local index 0, 1, ... on this member."""
@@ -209,6 +212,10 @@ class ProcessorMetaSupplier:
 
     `preferred_local_parallelism` is how many processors per member it would like (-1: no preference); a vertex with a
     local parallelism of its own overrules it.
+
+    Example:
+        >>> ProcessorMetaSupplier.prefer_local_parallelism_one(Processor).preferred_local_parallelism
+        1
     """
 
     preferred_local_parallelism: int = -1
@@ -218,19 +225,24 @@ class ProcessorMetaSupplier:
     def of(
         supplier: SupplierLike | ProcessorMetaSupplier, preferred_local_parallelism: int = -1
     ) -> ProcessorMetaSupplier:
-        """Return a meta-supplier that gives every member a copy of the same supplier."""
+        """Return a meta-supplier that gives every member a copy of the same supplier.
+
+        Args:
+            supplier: any of the three kinds; a meta-supplier is returned as it is.
+            preferred_local_parallelism: processors per member that it would like; -1: no preference.
+        """
         if isinstance(supplier, ProcessorMetaSupplier):
             return supplier
         return _SameEverywhere(ProcessorSupplier.of(supplier), preferred_local_parallelism)
 
     @staticmethod
     def prefer_local_parallelism_one(supplier: SupplierLike) -> ProcessorMetaSupplier:
-        """Return one that prefers a single processor per member."""
+        """Return one that gives every member `supplier`, and prefers a single processor per member."""
         return _SameEverywhere(ProcessorSupplier.of(supplier), 1)
 
     @staticmethod
     def force_total_parallelism_one(supplier: SupplierLike) -> ProcessorMetaSupplier:
-        """Return one that makes a single processor in the whole cluster, on the member of the lowest address.
+        """Return one that lets `supplier` make a single processor in the cluster, on the member of the lowest address.
 
         Other members get a processor that does nothing, so a sink made so needs a distributed all-to-one edge.
         Its `init` raises `ProcessorError` when the vertex asks for a local parallelism other than 1.
@@ -238,10 +250,10 @@ class ProcessorMetaSupplier:
         return _OnlyOne(ProcessorSupplier.of(supplier))
 
     def init(self, context: MetaSupplierContext) -> None:
-        """Get ready: called once per execution, before `get`; may block."""
+        """Get ready: called once per execution, before `get`; may block. `context` says what it belongs to."""
 
     def get(self, addresses: Sequence[str]) -> Mapping[str, ProcessorSupplier] | Callable[[str], ProcessorSupplier]:
-        """Return the supplier for each member's address, as a mapping or a function; they are pickled."""
+        """Return the supplier for each of the members' `addresses`, as a mapping or a function; they are pickled."""
         raise ProcessorError(f"{type(self).__name__} does not implement get(addresses)")
 
     def commit(self) -> None:
@@ -290,7 +302,12 @@ class _Idle(Processor):
 
 
 def supplier_for_all(supplier: SupplierLike | ProcessorMetaSupplier) -> SupplierLike | None:
-    """Return what every member gets of this supplier; None when it is a meta-supplier that has to be asked first."""
+    """Return what every member gets of this supplier; None when it is a meta-supplier that has to be asked first.
+
+    Example:
+        >>> supplier_for_all(Processor) is Processor
+        True
+    """
     if type(supplier) is _SameEverywhere:
         return supplier.supplier
     return None if isinstance(supplier, ProcessorMetaSupplier) else supplier
@@ -299,8 +316,17 @@ def supplier_for_all(supplier: SupplierLike | ProcessorMetaSupplier) -> Supplier
 def make_processors(supplier: ProcessorSupplier, count: int, vertex_name: str) -> list[Processor]:
     """Return the processors of a vertex, after checking what the supplier gave.
 
+    Args:
+        supplier: its `get` is called.
+        count: how many it has to make.
+        vertex_name: for messages.
+
     Raises:
         ProcessorError: not exactly `count`, or something that is no processor; the text names the vertex.
+
+    Example:
+        >>> len(make_processors(ProcessorSupplier.of(Processor), 3, "words"))
+        3
     """
     made = supplier.get(count)
     if not isinstance(made, Sequence) or len(made) != count:

@@ -53,14 +53,14 @@ class WatermarkCoalescer:
         return None if self._top == _LOWEST else Watermark(self._top)
 
     def observe_event(self, index: int) -> None:
-        """Note that an item came on an input, which is thereby active. O(1)."""
+        """Note that an item came on input `index`, which is thereby active. O(1)."""
         if self._all_idle or self._idle[index]:
             self._idle[index] = False
             self._all_idle = False
             self._idle_pending = False
 
     def observe_watermark(self, index: int, watermark: Watermark) -> Watermark | None:
-        """Note a watermark that came on an input. O(inputs).
+        """Note a watermark that came on input `index`. O(inputs).
 
         Returns:
             the watermark to pass on, or None.
@@ -83,7 +83,7 @@ class WatermarkCoalescer:
         return self._check()
 
     def input_done(self, index: int) -> Watermark | None:
-        """Note that an input has ended; it holds nobody back from now on. O(inputs).
+        """Note that input `index` has ended; it holds nobody back from now on. O(inputs).
 
         Returns:
             the watermark to pass on, or None; always None when this was the last input.

@@ -205,7 +205,7 @@ class IMap(MutableMapping[K, V]):
             self._put_portion(portion)
 
     def update(self, other: Any = (), /, **more: Any) -> None:
-        """As `dict.update`, by way of `put_all`."""
+        """Put all entries of `other` (a mapping, or pairs) and of `more` in, as `dict.update`, through `put_all`."""
         if not isinstance(other, Mapping) and hasattr(other, "keys"):
             other = [(key, other[key]) for key in other.keys()]  # noqa: SIM118 - this is what dict.update() asks for
         self.put_all(other)

@@ -62,7 +62,7 @@ class HashJoinBuilder(Generic[T]):
         self._inner: list[bool] = []
 
     def add(self, stage: BatchStage[R], on: On) -> Tag[R | None]:
-        """Add a side and return its tag; items without a match on it have None for it.
+        """Add `stage` as a side, joined as `on` says, and return its tag; items without a match have None for it.
 
         Raises:
             TypeError: an argument is wrong.
@@ -70,7 +70,7 @@ class HashJoinBuilder(Generic[T]):
         return self._add("add", stage, on, False)
 
     def add_inner(self, stage: BatchStage[R], on: On) -> Tag[R]:
-        """Add a side and return its tag; items without a match on it are left out.
+        """Add `stage` as a side, joined as `on` says, and return its tag; items without a match are left out.
 
         Raises:
             TypeError: an argument is wrong.

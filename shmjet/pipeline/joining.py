@@ -46,7 +46,11 @@ def join_map_entries(left_key: KeyFn) -> JoinClause:
     """Return how a side of `(key, value)` items is joined: by their keys, and what is joined is the value.
 
     Args:
-        left_key: key of an item of the stream.
+        left_key: key of an item of the stream; None: the item itself.
+
+    Example:
+        >>> join_map_entries(lambda trade: trade[0])            # doctest: +ELLIPSIS
+        JoinClause(...)
     """
     return JoinClause(checked_key("join_map_entries", left_key), _first, _second)
 

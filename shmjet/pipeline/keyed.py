@@ -34,6 +34,9 @@ class KeyedBatchStage(Generic[T, K]):
     Args:
         stage: the stage.
         key_fn: key of an item.
+
+    Example:
+        >>> trades.grouping_key(lambda trade: trade.user).aggregate(aggregate_ops.counting())        # doctest: +SKIP
     """
 
     stage: BatchStage[T]
@@ -41,6 +44,9 @@ class KeyedBatchStage(Generic[T, K]):
 
     def aggregate(self, op: AggregateOperation[T, A, R]) -> BatchStage[tuple[K, R]]:
         """Fold the items of each key into one result; `(key, result)` is emitted at the end.
+
+        Args:
+            op: from `shmjet.aggregate_ops`, with one input.
 
         Example:
             >>> words.grouping_key(lambda word: word).aggregate(aggregate_ops.counting())        # doctest: +SKIP
@@ -51,14 +57,26 @@ class KeyedBatchStage(Generic[T, K]):
     def aggregate2(self, *arguments: Any) -> BatchStage[Any]:
         """Aggregate this and another keyed stage together, for each key: `(key, result)`.
 
-        Either `aggregate2(keyed1, op)` with an operation of two inputs, or `aggregate2(op0, keyed1, op1)`, whose result
-        is the pair of both.
+        Args:
+            arguments: either `keyed1, op` with an operation of two inputs, or `op0, keyed1, op1`, whose result is the
+                pair of both.
+
+        Raises:
+            TypeError: they are something else.
         """
         stages, op = co_aggregation("aggregate2", arguments, 2, KeyedBatchStage)
         return self._together("aggregate2_by_key", op, stages)
 
     def aggregate3(self, *arguments: Any) -> BatchStage[Any]:
-        """Aggregate this and two other keyed stages together; see `aggregate2`."""
+        """Aggregate this and two other keyed stages together, for each key: `(key, result)`.
+
+        Args:
+            arguments: either `keyed1, keyed2, op` with an operation of three inputs, or `op0, keyed1, op1, keyed2,
+                op2`, whose result is the triple of all.
+
+        Raises:
+            TypeError: they are something else.
+        """
         stages, op = co_aggregation("aggregate3", arguments, 3, KeyedBatchStage)
         return self._together("aggregate3_by_key", op, stages)
 
@@ -71,7 +89,7 @@ class KeyedBatchStage(Generic[T, K]):
         return self.stage._then(name, t.Aggregate(op, keys), *(other.stage for other in others))
 
     def rolling_aggregate(self, op: AggregateOperation[T, A, R]) -> BatchStage[tuple[K, R]]:
-        """Emit `(key, result so far)` after each item."""
+        """Emit `(key, result so far)` after each item; `op` is an operation with one input."""
         transform = t.RollingAggregate(checked_operation("rolling_aggregate", op, 1), self.key_fn, True)
         return self.stage._then("rolling_aggregate_by_key", transform)
 
@@ -80,27 +98,43 @@ class KeyedBatchStage(Generic[T, K]):
         return self.stage.distinct(self.key_fn)
 
     def map_stateful(self, create: Callable[[], St], fn: Callable[[St, K, T], R | None]) -> BatchStage[R]:
-        """Map with a state for each key: `fn(state, key, item)`, which may change the state; None drops the item."""
+        """Map with a state for each key.
+
+        Args:
+            create: makes the state of a key, which is mutable.
+            fn: `fn(state, key, item)`; it may change the state, and a result of None drops the item.
+
+        Example:
+            >>> def number(state, key, item):
+            ...     state.append(item)
+            ...     return key, len(state), item
+            >>> items.grouping_key(by_user).map_stateful(list, number)        # doctest: +SKIP
+        """
         return self.stage._stateful("map_stateful_by_key", t.MapStateful, create, fn, self.key_fn, True)
 
     def filter_stateful(self, create: Callable[[], St], fn: Callable[[St, K, T], Any]) -> BatchStage[T]:
-        """Keep the items for which `fn(state, key, item)` is true."""
+        """Keep the items for which `fn(state, key, item)` is true; `create()` makes the state of a key."""
         return self.stage._stateful("filter_stateful_by_key", t.FilterStateful, create, fn, self.key_fn, True)
 
     def flat_map_stateful(self, create: Callable[[], St], fn: Callable[[St, K, T], Iterable[R]]) -> BatchStage[R]:
-        """Make all items of the iterable `fn(state, key, item)`."""
+        """Make all items of the iterable `fn(state, key, item)`; `create()` makes the state of a key."""
         return self.stage._stateful("flat_map_stateful_by_key", t.FlatMapStateful, create, fn, self.key_fn, True)
 
     def map_using_service(self, factory: ServiceLike[S], fn: Callable[[S, K, T], R | None]) -> BatchStage[R]:
-        """Make `fn(service, key, item)` of each item; items of one key meet the same service."""
+        """Make `fn(service, key, item)` of each item; items of one key meet the same service.
+
+        Args:
+            factory: a `ServiceFactory`, or a function that makes a service in each worker.
+            fn: a result of None drops the item.
+        """
         return self.stage._using("map", factory, fn, self.key_fn, True)
 
     def filter_using_service(self, factory: ServiceLike[S], fn: Callable[[S, K, T], Any]) -> BatchStage[T]:
-        """Keep the items for which `fn(service, key, item)` is true."""
+        """Keep the items for which `fn(service, key, item)` is true; `factory` is that of `map_using_service`."""
         return self.stage._using("filter", factory, fn, self.key_fn, True)
 
     def flat_map_using_service(self, factory: ServiceLike[S], fn: Callable[[S, K, T], Iterable[R]]) -> BatchStage[R]:
-        """Make all items of the iterable `fn(service, key, item)`."""
+        """Make all items of the iterable `fn(service, key, item)`; `factory` is that of `map_using_service`."""
         return self.stage._using("flat_map", factory, fn, self.key_fn, True)
 
     def map_using_service_async(
@@ -110,7 +144,12 @@ class KeyedBatchStage(Generic[T, K]):
         max_concurrent_ops: int = 4,
         preserve_order: bool = True,
     ) -> BatchStage[R]:
-        """Make `await fn(service, key, item)` of each item; see `BatchStage.map_using_service_async`."""
+        """Make `await fn(service, key, item)` of each item.
+
+        Args:
+            factory, max_concurrent_ops, preserve_order: as for `BatchStage.map_using_service_async`.
+            fn: a coroutine function.
+        """
         return self.stage._using_async("map", factory, fn, max_concurrent_ops, preserve_order, self.key_fn, True)
 
     def filter_using_service_async(
@@ -120,7 +159,12 @@ class KeyedBatchStage(Generic[T, K]):
         max_concurrent_ops: int = 4,
         preserve_order: bool = True,
     ) -> BatchStage[T]:
-        """Keep the items for which `await fn(service, key, item)` is true."""
+        """Keep the items for which `await fn(service, key, item)` is true.
+
+        Args:
+            factory, max_concurrent_ops, preserve_order: as for `BatchStage.map_using_service_async`.
+            fn: a coroutine function.
+        """
         return self.stage._using_async("filter", factory, fn, max_concurrent_ops, preserve_order, self.key_fn, True)
 
     def flat_map_using_service_async(
@@ -130,7 +174,12 @@ class KeyedBatchStage(Generic[T, K]):
         max_concurrent_ops: int = 4,
         preserve_order: bool = True,
     ) -> BatchStage[R]:
-        """Make all items of the iterable `await fn(service, key, item)`."""
+        """Make all items of the iterable `await fn(service, key, item)`.
+
+        Args:
+            factory, max_concurrent_ops, preserve_order: as for `BatchStage.map_using_service_async`.
+            fn: a coroutine function.
+        """
         return self.stage._using_async("flat_map", factory, fn, max_concurrent_ops, preserve_order, self.key_fn, True)
 
     def join_table(self, table: Table, fn: Callable[[T, Any], R | None]) -> BatchStage[R]:

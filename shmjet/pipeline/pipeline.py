@@ -132,6 +132,9 @@ class Pipeline:
     def plan(self, config: JobConfig | None = None) -> Plan:
         """Plan the pipeline: choose vertices and edges, each with its reason.
 
+        Args:
+            config: of the job; `intermediate_partitions` has a say in the plan.
+
         Raises:
             PlanError: the pipeline is empty, a stage has nothing attached to it, or streams that are joined do not
                 agree in their partitions; the text names them.
@@ -149,7 +152,11 @@ class Pipeline:
         return self.plan(config).to_dag()
 
     def explain(self, config: JobConfig | None = None) -> str:
-        """Return the plan as a tree, from sinks to sources, with the reason of each choice."""
+        """Return the plan as a tree, from sinks to sources, with the reason of each choice.
+
+        Args:
+            config: as for `plan`, which also says what is raised.
+        """
         return self.plan(config).explain()
 
     def to_dot(self) -> str:

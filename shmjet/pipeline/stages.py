@@ -66,6 +66,9 @@ class BatchStage(Stage, Generic[T]):
     `items -> map -> list` gives the results in any order, also where one processor makes the items. `sort` makes an
     order, which map, filter, flat_map and sinks behind it keep; `set_local_parallelism(1)`, on each stage up to the
     sink, keeps that of a source with one processor. `explain` says where an order is given up.
+
+    Example:
+        >>> lines.flat_map(str.split).filter(str.isalpha).write_to(sinks.list("words"))        # doctest: +SKIP
     """
 
     # -- item by item -------------------------------------------------------------------------------------------
@@ -84,7 +87,14 @@ class BatchStage(Stage, Generic[T]):
         return self._then("map", t.Map(checked_fn("map", "a function of one item", fn)))
 
     def filter(self, predicate: Callable[[T], Any]) -> BatchStage[T]:
-        """Keep the items for which `predicate(item)` is true."""
+        """Keep the items for which `predicate(item)` is true.
+
+        Raises:
+            TypeError: `predicate` cannot be called, or is a coroutine function.
+
+        Example:
+            >>> numbers.filter(lambda n: n % 2)        # doctest: +SKIP
+        """
         return self._then("filter", t.Filter(checked_fn("filter", "a function of one item", predicate)))
 
     def flat_map(self, fn: Callable[[T], Iterable[R]]) -> BatchStage[R]:
@@ -143,15 +153,22 @@ class BatchStage(Stage, Generic[T]):
         return self._stateful("map_stateful", t.MapStateful, create, fn, None, False)
 
     def filter_stateful(self, create: Callable[[], St], fn: Callable[[St, T], Any]) -> BatchStage[T]:
-        """Keep the items for which `fn(state, item)` is true, with one state for the whole stage."""
+        """Keep the items for which `fn(state, item)` is true, with one state, made by `create()`, for the stage."""
         return self._stateful("filter_stateful", t.FilterStateful, create, fn, None, False)
 
     def flat_map_stateful(self, create: Callable[[], St], fn: Callable[[St, T], Iterable[R]]) -> BatchStage[R]:
-        """Make all items of the iterable `fn(state, item)`, with one state for the whole stage."""
+        """Make all items of the iterable `fn(state, item)`, with one state, made by `create()`, for the stage."""
         return self._stateful("flat_map_stateful", t.FlatMapStateful, create, fn, None, False)
 
     def rolling_aggregate(self, op: AggregateOperation[T, A, R]) -> BatchStage[R]:
-        """Emit the result of the aggregation so far after each item; on a single processor."""
+        """Emit the result of the aggregation so far after each item; on a single processor.
+
+        Args:
+            op: from `shmjet.aggregate_ops`, with one input.
+
+        Example:
+            >>> payments.rolling_aggregate(aggregate_ops.summing())        # doctest: +SKIP
+        """
         return self._then(
             "rolling_aggregate", t.RollingAggregate(checked_operation("rolling_aggregate", op, 1), None, False)
         )
@@ -172,11 +189,11 @@ class BatchStage(Stage, Generic[T]):
         return self._using("map", factory, fn, None, False)
 
     def filter_using_service(self, factory: ServiceLike[S], fn: Callable[[S, T], Any]) -> BatchStage[T]:
-        """Keep the items for which `fn(service, item)` is true."""
+        """Keep the items for which `fn(service, item)` is true; `factory` is that of `map_using_service`."""
         return self._using("filter", factory, fn, None, False)
 
     def flat_map_using_service(self, factory: ServiceLike[S], fn: Callable[[S, T], Iterable[R]]) -> BatchStage[R]:
-        """Make all items of the iterable `fn(service, item)` of each item."""
+        """Make all items of the iterable `fn(service, item)`; `factory` is that of `map_using_service`."""
         return self._using("flat_map", factory, fn, None, False)
 
     def map_using_service_async(
@@ -209,7 +226,12 @@ class BatchStage(Stage, Generic[T]):
         max_concurrent_ops: int = 4,
         preserve_order: bool = True,
     ) -> BatchStage[T]:
-        """Keep the items for which `await fn(service, item)` is true; see `map_using_service_async`."""
+        """Keep the items for which `await fn(service, item)` is true.
+
+        Args:
+            factory, max_concurrent_ops, preserve_order: as for `map_using_service_async`.
+            fn: a coroutine function.
+        """
         return self._using_async("filter", factory, fn, max_concurrent_ops, preserve_order, None, False)
 
     def flat_map_using_service_async(
@@ -219,7 +241,12 @@ class BatchStage(Stage, Generic[T]):
         max_concurrent_ops: int = 4,
         preserve_order: bool = True,
     ) -> BatchStage[R]:
-        """Make all items of the iterable `await fn(service, item)`; see `map_using_service_async`."""
+        """Make all items of the iterable `await fn(service, item)`.
+
+        Args:
+            factory, max_concurrent_ops, preserve_order: as for `map_using_service_async`.
+            fn: a coroutine function whose result is an iterable.
+        """
         return self._using_async("flat_map", factory, fn, max_concurrent_ops, preserve_order, None, False)
 
     # -- several streams ----------------------------------------------------------------------------------------
@@ -306,11 +333,14 @@ class BatchStage(Stage, Generic[T]):
     @overload
     def inner_hash_join(self, *sides: Any, fn: Callable[..., R | None]) -> BatchStage[R]: ...
     def inner_hash_join(self, *sides: Any, fn: Callable[..., Any] | None = None) -> BatchStage[Any]:
-        """Join as `hash_join` does, but leave out items without a match on any of the sides."""
+        """Join as `hash_join` does, with the same `sides` and `fn`, but leave out items without a match on any side."""
         return self._hash_join("inner_hash_join", sides, fn, inner=True)
 
     def hash_join_builder(self) -> HashJoinBuilder[T]:
-        """Return a builder for a hash join with any number of sides, whose function gets the matches by tag."""
+        """Return a builder for a hash join with any number of sides, whose function gets the matches by tag.
+
+        See `HashJoinBuilder`.
+        """
         from shmjet.pipeline.building import HashJoinBuilder
 
         return HashJoinBuilder(self)
@@ -409,11 +439,18 @@ class BatchStage(Stage, Generic[T]):
 
         It pays behind a source that gives most items to few processors. An aggregation that follows a rebalancing by
         its own key has one stage only.
+
+        Args:
+            key_fn: key of an item; items of equal keys go to the same processor.
         """
         return self._then("rebalance", t.Rebalance(checked_key("rebalance", key_fn), key_fn is not None))
 
     def partition_by(self, key_fn: KeyFn) -> BatchStage[T]:
-        """Make an intermediate stream that is partitioned by a key; the planner chooses its partition count."""
+        """Make an intermediate stream that is partitioned by a key; the planner chooses its partition count.
+
+        Args:
+            key_fn: key of an item; None: the item itself.
+        """
         return self._then("partition_by", t.PartitionBy(checked_key("partition_by", key_fn)))
 
     # -- all items ----------------------------------------------------------------------------------------------
@@ -428,7 +465,11 @@ class BatchStage(Stage, Generic[T]):
         return self._then("sort", t.Sort(checked_key("sort", key), bool(reverse)))
 
     def distinct(self, key: Callable[[T], Any] | None = None) -> BatchStage[T]:
-        """Keep one item of each value, or of each `key(item)`."""
+        """Keep one item of each value, or of each `key(item)`; which one of several is not defined.
+
+        Args:
+            key: what has to differ; None: the items themselves.
+        """
         return self._then("distinct", t.Distinct(checked_key("distinct", key)))
 
     def aggregate(self, op: AggregateOperation[T, A, R]) -> BatchStage[R]:
@@ -445,20 +486,37 @@ class BatchStage(Stage, Generic[T]):
     def aggregate2(self, *arguments: Any) -> BatchStage[Any]:
         """Aggregate this stage and another one together.
 
-        Either `aggregate2(stage1, op)` with an operation of two inputs, or `aggregate2(op0, stage1, op1)`, which gives
-        the pair of both results.
+        Args:
+            arguments: either `stage1, op` with an operation of two inputs, or `op0, stage1, op1`, which gives the pair
+                of both results.
+
+        Raises:
+            TypeError: they are something else.
+
+        Example:
+            >>> views.aggregate2(counting(), payments, summing(amount))        # doctest: +SKIP
         """
         stages, op = co_aggregation("aggregate2", arguments, 2, BatchStage)
         return self._then("aggregate2", t.Aggregate(op, None), *stages)
 
     def aggregate3(self, *arguments: Any) -> BatchStage[Any]:
-        """Aggregate this stage and two others together: `aggregate3(stage1, stage2, op)` with an operation of three
-        inputs, or `aggregate3(op0, stage1, op1, stage2, op2)`, which gives the triple of all results."""
+        """Aggregate this stage and two others together.
+
+        Args:
+            arguments: either `stage1, stage2, op` with an operation of three inputs, or `op0, stage1, op1, stage2,
+                op2`, which gives the triple of all results.
+
+        Raises:
+            TypeError: they are something else.
+        """
         stages, op = co_aggregation("aggregate3", arguments, 3, BatchStage)
         return self._then("aggregate3", t.Aggregate(op, None), *stages)
 
     def aggregate_builder(self, op: AggregateOperation[T, Any, R]) -> AggregateBuilder[R]:
-        """Return a builder that aggregates this stage by `op` and any number of others, each by its own."""
+        """Return a builder that aggregates this stage by `op` and any number of others, each by its own.
+
+        See `AggregateBuilder`.
+        """
         from shmjet.pipeline.building import AggregateBuilder
 
         return AggregateBuilder(self, op)

@@ -87,6 +87,10 @@ def accumulate_by_key(
 
     The edge into it may be local and unpartitioned: fewer items then cross to another core, one per key and processor.
 
+    Args:
+        key_fns: as for `aggregate_by_key`.
+        op: an operation with `combine`.
+
     Raises:
         TypeError: when an argument has the wrong type.
         ValueError: when `op` has no `combine` function, or more inputs than there are functions.

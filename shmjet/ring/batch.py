@@ -88,7 +88,15 @@ class Batch(Columnar):
 
     @classmethod
     def trusted(cls, columns: dict[str, Values], validity: dict[str, Mask], rows: int) -> Batch:
-        """Make a batch of columns that are known to be right and read-only; the dicts become the batch's own."""
+        """Make a batch of columns that are known to be right and read-only; the dicts become the batch's own.
+
+        For the engine: nothing is checked.
+
+        Args:
+            columns: arrays and texts by name, all of `rows` values.
+            validity: masks of the columns that have nulls, False at these.
+            rows: their number.
+        """
         self = _new(cls)
         _set_columns(self, columns)
         _set_validity(self, validity)
@@ -129,7 +137,10 @@ class Batch(Columnar):
 
     @classmethod
     def concat(cls, batches: Iterable[Batch]) -> Batch:
-        """Return the rows of all, in order.
+        """Return the rows of all batches, in order.
+
+        Args:
+            batches: at least one; of equal names, order and dtypes.
 
         Raises:
             BatchError: the columns differ in name, order or dtype, or there is no batch at all.
@@ -189,7 +200,14 @@ class Batch(Columnar):
         return self._columns, self._validity
 
     def validity(self, name: str) -> Mask | None:
-        """Return the mask of a column, False for nulls; None when nothing in it is null."""
+        """Return the mask of a column, False for nulls; None when nothing in it is null.
+
+        Args:
+            name: of the column.
+
+        Raises:
+            BatchError: there is no such column.
+        """
         self._column(name)
         return self._validity.get(name)
 
@@ -239,14 +257,26 @@ class Batch(Columnar):
     # -- other batches from it -----------------------------------------------------------------------------------------
 
     def select(self, *names: str | Sequence[str]) -> Batch:
-        """Return a batch of only these columns, in this order; also takes one sequence of names."""
+        """Return a batch of only these columns, in this order; also takes one sequence of names.
+
+        Raises:
+            BatchError: there is no such column.
+        """
         chosen: Sequence[Any] = names[0] if len(names) == 1 and not isinstance(names[0], str) else names
         columns = {name: self._column(name) for name in chosen}
         validity = {name: self._validity[name] for name in columns if name in self._validity}
         return Batch.trusted(columns, validity, self._num_rows if columns else 0)
 
     def with_columns(self, columns: Mapping[str, Any], validity: Mapping[str, Any] | None = None) -> Batch:
-        """Return a batch with these columns added, or put in place of those of the same name."""
+        """Return a batch with these columns added, or put in place of those of the same name.
+
+        Args:
+            columns: as for `Batch`.
+            validity: masks of new columns that have nulls, as for `Batch`.
+
+        Raises:
+            BatchError: they do not fit; the text names the column.
+        """
         kept = {name: mask for name, mask in self._validity.items() if name not in columns}
         return Batch({**self._columns, **columns}, {**kept, **(validity or {})})
 
@@ -307,6 +337,9 @@ class Batch(Columnar):
 
     def values(self, name: str) -> list[Any]:
         """Return one column as a list of plain Python values, None for nulls.
+
+        Args:
+            name: of the column.
 
         Raises:
             BatchError: there is no such column, or its text is not valid UTF-8.

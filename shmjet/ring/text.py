@@ -70,7 +70,10 @@ class Text:
 
     @classmethod
     def trusted(cls, offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], is_bytes: bool = False) -> Text:
-        """Make a Text of arrays known to be right: contiguous int64 and uint8, offsets ascending in the data."""
+        """Make a Text of arrays known to be right: contiguous int64 and uint8, offsets ascending in the data.
+
+        For the engine: nothing is checked. `is_bytes` says that the values are bytes and not text.
+        """
         self = object.__new__(cls)
         self._set(offsets, data, is_bytes)
         return self
@@ -98,7 +101,11 @@ class Text:
 
     @classmethod
     def concat(cls, texts: Sequence[Text]) -> Text:
-        """Return the values of all, in order. Raises BatchError when text and bytes are mixed or there is nothing."""
+        """Return the values of all texts, in order.
+
+        Raises:
+            BatchError: text and bytes are mixed, or there is nothing.
+        """
         if not texts:
             raise BatchError("Text.concat() needs at least one Text")
         if len(texts) == 1:

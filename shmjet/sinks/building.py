@@ -18,7 +18,7 @@ C = TypeVar("C")
 
 @dataclass(frozen=True)
 class SinkBuilder(Generic[C]):
-    """Builds a sink; each method returns a new builder. Made by `sinks.builder`.
+    """Builds a sink; each method returns a new builder. Made by `sinks.builder`, which has an example.
 
     The functions run in a process of their own and may block. What they raise fails the job.
     """
@@ -44,6 +44,9 @@ class SinkBuilder(Generic[C]):
 
     def preferred_local_parallelism(self, parallelism: int) -> SinkBuilder[C]:
         """Set how many processors a member has, each with an object of its own; 1 unless set.
+
+        Args:
+            parallelism: at least 1.
 
         Raises:
             ShmjetError: it is below 1.

@@ -96,6 +96,9 @@ def json(
 
     Dataclasses, named tuples, dates, UUIDs and numpy's numbers are written too; NaN becomes null.
 
+    Args:
+        folder, compression, storage_options: as for `files`.
+
     Example:
         >>> stage.write_to(sinks.json("out"))              # doctest: +SKIP
     """
@@ -114,7 +117,13 @@ def csv(
     null: str = "",
     storage_options: Mapping[str, Any] | None = None,
 ) -> SinkDef[Any]:
-    """Write CSV files of dicts, tuples, dataclasses or batches; `files(format="csv")`, which see for the arguments.
+    """Write CSV files of dicts, tuples, dataclasses or batches; `files(format="csv")`.
+
+    Args:
+        folder, columns, charset, compression, delimiter, quote, header, null, storage_options: as for `files`.
+
+    Raises:
+        TypeError, ValueError, LookupError: for arguments that make no sense.
 
     Example:
         >>> stage.write_to(sinks.csv("out", ["carrier", "delay"]))        # doctest: +SKIP

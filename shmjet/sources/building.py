@@ -18,7 +18,7 @@ C = TypeVar("C")
 
 @dataclass(frozen=True)
 class SourceBuilder(Generic[C]):
-    """Builds a source; each method returns a new builder. Made by `sources.builder`.
+    """Builds a source; each method returns a new builder. Made by `sources.builder`, which has an example.
 
     The functions run in a process of their own and may block. What they raise fails the job.
     """
@@ -53,9 +53,12 @@ class SourceBuilder(Generic[C]):
         return replace(self, _restore_snapshot=_function("restore_snapshot_fn", fn))
 
     def distributed(self, preferred_local_parallelism: int) -> SourceBuilder[C]:
-        """Have so many processors on each member, each with an object of its own, instead of one in all.
+        """Have several processors on each member, each with an object of its own, instead of one in all.
 
         They tell their shares apart by `context.global_index` and `context.total_parallelism`.
+
+        Args:
+            preferred_local_parallelism: how many on each member.
 
         Raises:
             ShmjetError: it is below 1.

@@ -156,10 +156,15 @@ def csv(
     batch_rows: int = _BATCH_ROWS,
     storage_options: Mapping[str, Any] | None = None,
 ) -> SourceDef[Any]:
-    """Read CSV files: a dict for each record, or with `as_=Batch` batches of columns; `files(format="csv")`, which see.
+    """Read CSV files: a dict for each record, or with `as_=Batch` batches of columns; `files(format="csv")`.
 
     Args:
         schema: type by column, as numpy names it, or "text" or "bytes"; None: infer it.
+        paths, columns, as_, charset, errors, with_path, batch_rows, storage_options: as for `files`.
+        delimiter, quote, header, nulls, on_bad_line: as for `files`.
+
+    Raises:
+        ValueError, TypeError, LookupError, BatchError: for arguments that make no sense.
 
     Example:
         >>> p.read_from(sources.csv("flights.csv", {"carrier": "text", "dep_delay": "float64"}))  # doctest: +SKIP
