@@ -21,6 +21,7 @@ VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(VERSION)
 PEERS := $(VENV)/.peers-$(VERSION)
+DOCS := $(VENV)/.docs-$(VERSION)
 NATIVE := shmjet/_native/_core.abi3.so
 SOURCES := $(wildcard shmjet/_native/*.c shmjet/_native/*.h)
 # A test that hangs shows where all its threads are, and ends the run.
@@ -39,7 +40,7 @@ os.execv(sys.argv[1], ["shmjet", "wordcount", *(found for found in globs if glob
 endef
 export DEMO
 
-.PHONY: help setup demo test test-quick bench scaling stress model check format clean distclean
+.PHONY: help setup demo test test-quick docs bench scaling stress model check format clean distclean
 
 help: ## list the targets
 	@echo 'make TARGET, where TARGET is one of'
@@ -56,6 +57,9 @@ test: setup ## run all tests (under 10 minutes on 2 cores)
 
 test-quick: setup ## run the tests that take milliseconds
 	$(BIN)/python -m pytest $(PYTEST_LIMITS) -q -m 'not slow'
+
+docs: setup $(DOCS) ## build the documentation into docs/_build/html; a warning is an error
+	$(BIN)/python -m sphinx -W --keep-going -q -j auto docs docs/_build/html
 
 bench: setup $(PEERS) ## measure shmjet and its peers, and write bench/RESULTS.md (QUICK=1 for the short form)
 	$(BIN)/python bench/run_all.py $(if $(QUICK),--quick) --output bench/RESULTS.md
@@ -82,7 +86,7 @@ format: setup ## let ruff put the sources into shape
 	$(BIN)/ruff format .
 
 clean: ## remove what was built and cached; the virtual environment stays
-	rm -rf build dist out *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis bench/data
+	rm -rf build dist out docs/_build *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis bench/data
 	rm -f shmjet/_native/*.so
 	find shmjet tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -102,6 +106,11 @@ $(STAMP): setup.cfg pyproject.toml
 $(NATIVE): $(SOURCES) setup.py | $(STAMP)
 	@$(MAKE) --no-print-directory .needs
 	$(BIN)/python setup.py --quiet build_ext --inplace
+	@touch $@
+
+$(DOCS): setup.cfg | $(STAMP)
+	@echo 'Installing what builds the documentation'
+	@$(PIP) --no-build-isolation --editable '.[docs]'
 	@touch $@
 
 # The peers one by one, so that one that cannot be built here does not keep the others away; a bench names it as skipped.

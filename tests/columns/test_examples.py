@@ -5,7 +5,6 @@ from __future__ import annotations
 import doctest
 import importlib
 import pkgutil
-from pathlib import Path
 
 import pytest
 
@@ -20,10 +19,3 @@ MODULES = [
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_of(name: str) -> None:
     assert doctest.testmod(importlib.import_module(name)).failed == 0
-
-
-def test_the_page_for_users_is_true() -> None:
-    page = Path(__file__).resolve().parents[2] / "docs" / "columns.md"
-    found = doctest.testfile(str(page), module_relative=False, optionflags=doctest.ELLIPSIS)
-    assert found.attempted > 20
-    assert found.failed == 0

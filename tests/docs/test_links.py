@@ -1,0 +1,67 @@
+"""Links of the pages lead somewhere, and pages name what they have to."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import typer
+
+from shmjet import core, processors
+from shmjet.cli.app import app
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = [*ROOT.glob("*.md"), *(page for page in DOCS.rglob("*.md") if "_build" not in page.parts)]
+
+
+def anchor_of(heading: str) -> str:
+    """Return the anchor that a heading has on the code host and in Sphinx' output."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        found = page.parent / path if path else page
+        assert found.exists(), target
+        if anchor:
+            assert anchor in map(anchor_of, re.findall(r"^#+ (.*)$", found.read_text(), re.M)), target
+
+
+def test_every_page_is_in_a_table_of_contents() -> None:
+    listed = {DOCS / "index.md"}
+    for page in DOCS.rglob("*.md"):
+        for body in re.findall(r"```\{toctree\}\n(.*?)```", page.read_text(), re.S):
+            for line in body.splitlines():
+                if line and not line.startswith(":"):
+                    listed |= set(page.parent.glob(f"{line}.md"))
+    assert {page for page in PAGES if DOCS in page.parents} - listed == set()
+
+
+def test_the_page_on_columns_names_all_processors_on_batches() -> None:
+    text = (DOCS / "columns.md").read_text() + (DOCS / "columns-files.md").read_text()
+    on_batches = [name for name in processors.__all__ if re.search("batch|npy|npz|group_by|to_rows", name)]
+    assert len(on_batches) > 7
+    for name in (*on_batches, "Batch", "Text", "column", "columns"):
+        assert f"{name}(" in text or f"`{name}`" in text, name
+
+
+def test_the_page_on_errors_names_all_of_them() -> None:
+    text = (DOCS / "errors.md").read_text()
+    errors = [name for name in core.__all__ if name.endswith("Error")]
+    assert len(errors) > 10
+    assert [name for name in errors if f"`{name}`" not in text] == []
+
+
+def test_the_page_on_the_command_line_names_all_commands() -> None:
+    text = (DOCS / "command-line.md").read_text()
+    group = typer.main.get_command(app)
+    commands = [name for name, command in group.commands.items() if not command.hidden]  # type: ignore[attr-defined]
+    assert len(commands) > 3
+    assert [name for name in commands if f"`shmjet {name}" not in text] == []

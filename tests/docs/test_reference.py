@@ -1,0 +1,93 @@
+"""Every public name has a docstring, and a place in the reference."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import shmjet
+
+REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
+MODULES = (
+    "shmjet",
+    "shmjet.aggregate_ops",
+    "shmjet.columns",
+    "shmjet.core",
+    "shmjet.grid",
+    "shmjet.pipeline",
+    "shmjet.pool",
+    "shmjet.processors",
+    "shmjet.sinks",
+    "shmjet.sources",
+    "shmjet.testing",
+)
+INTERNAL = {"Grid"}
+"""In an `__all__` for the engine, and not for users."""
+
+
+def public_names() -> list[tuple[str, str]]:
+    return [(name, public) for name in MODULES for public in importlib.import_module(name).__all__]
+
+
+def methods_of(kind: type) -> Iterator[tuple[str, Any]]:
+    """Yield the public methods and properties that a class defines itself."""
+    for name, value in vars(kind).items():
+        found = value.__func__ if isinstance(value, classmethod | staticmethod) else value
+        if not name.startswith("_") and (inspect.isfunction(found) or isinstance(found, property)):
+            yield name, found
+
+
+def referenced() -> set[int]:
+    """Return the identities of all objects that a page of the reference documents."""
+    found: list[Any] = []
+    for page in REFERENCE.glob("*.md"):
+        module = ""
+        for directive, name in re.findall(r"^\.\. (\w+):: ([\w.]+)$", page.read_text(), re.M):
+            if name == "shmjet.joblib" and importlib.util.find_spec("joblib") is None:
+                break  # all that is below it on the page
+            if directive == "currentmodule":
+                module = name
+            elif directive == "automodule":
+                loaded = importlib.import_module(name)
+                found += [loaded, *(getattr(loaded, public) for public in loaded.__all__)]
+            elif directive.startswith("auto"):
+                found.append(getattr(importlib.import_module(module), name))
+    return set(map(id, found))
+
+
+@pytest.mark.parametrize(("module", "name"), public_names())
+def test_a_public_name_has_a_docstring(module: str, name: str) -> None:
+    value = getattr(importlib.import_module(module), name)
+    if not isinstance(value, type | ModuleType) and not callable(value):
+        return  # a constant; its docstring is no part of it
+    assert inspect.getdoc(value), f"{module}.{name}"
+    if isinstance(value, type):
+        assert vars(value).get("__doc__"), f"{module}.{name} has its base class' docstring"
+        bare = [member for member, found in methods_of(value) if not inspect.getdoc(found)]
+        assert bare == []
+
+
+def test_all_public_names_are_in_the_reference() -> None:
+    known = referenced()
+    values = {f"{module}.{name}": getattr(importlib.import_module(module), name) for module, name in public_names()}
+    missing = [
+        path
+        for path, value in values.items()
+        if id(value) not in known and not isinstance(value, ModuleType) and path.rpartition(".")[2] not in INTERNAL
+    ]
+    assert missing == [], "add them to a page of docs/reference"
+
+
+def test_every_public_module_is_in_the_reference() -> None:
+    text = "\n".join(page.read_text() for page in REFERENCE.glob("*.md"))
+    modules = [name for name in shmjet.__all__ if isinstance(getattr(shmjet, name), ModuleType)]
+    assert len(modules) > 4
+    assert [name for name in modules if f"shmjet.{name}\n" not in text] == []
