@@ -131,7 +131,7 @@ def test_a_processor_that_offers_again_what_was_accepted_fails_and_does_not_go_o
         def try_process0(self, item):
             return self.try_emit(item) and self.try_emit(item)
 
-    with pytest.raises(AssertionError, match="outbox of one slot, .*on ordinal 0 where 4 are expected, and no end"):
+    with pytest.raises(AssertionError, match=r"outbox of one slot, .*on ordinal 0 where 4 are expected, and no end"):
         verify_processor(Twice).inputs([1, 2]).expect([1, 1, 2, 2])
 
 
