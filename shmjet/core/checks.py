@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import Any
+from collections.abc import Callable, Collection
+from dataclasses import fields
+from functools import wraps
+from typing import Any, TypeVar
 
 from shmjet.core.errors import ConfigError, DagError, ShmjetError
+
+T = TypeVar("T")
 
 
 def check_int(name: str, value: Any, error: type[ShmjetError] = ConfigError) -> int:
@@ -38,14 +42,20 @@ def unknown_setting(name: str, known: Collection[str]) -> str:
     return f"there is no setting {name!r}; {advice}"
 
 
-def check_settings(owner: str, given: Iterable[str], known: Collection[str]) -> None:
-    """Check the names of the keyword arguments of a config.
+def with_known_settings(config: type[T]) -> type[T]:
+    """Decorate a dataclass so that an unknown keyword argument is a `ConfigError` that names the nearest field.
 
-    A dataclass would raise a TypeError of its own, so this is called by `__new__`.
-
-    Raises:
-        ConfigError: one of them is unknown; the text names the nearest one.
+    A dataclass by itself raises a TypeError.
     """
-    for name in given:
-        if name not in known:
-            raise ConfigError(f"{owner}: {unknown_setting(name, known)}")
+    known = [field.name for field in fields(config) if field.init]  # type: ignore[arg-type]
+    init: Callable[..., None] = config.__init__
+
+    @wraps(init)
+    def checked(self: Any, *values: Any, **settings: Any) -> None:
+        for name in settings:
+            if name not in known:
+                raise ConfigError(f"{config.__name__}: {unknown_setting(name, known)}")
+        init(self, *values, **settings)
+
+    config.__init__ = checked  # type: ignore[method-assign]
+    return config

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from shmjet.core.checks import check_at_least, check_settings, unknown_setting
+from shmjet.core.checks import check_at_least, unknown_setting, with_known_settings
 from shmjet.core.errors import ConfigError
 
 _UNSET: Any = type("Unset", (), {"__repr__": lambda self: "UNSET"})()
@@ -20,6 +20,7 @@ _PREFIX = "SHMJET_"
 MOST_PARTITIONS = 65535
 
 
+@with_known_settings
 @dataclass(frozen=True, kw_only=True)
 class JetConfig:
     """Settings of a member; frozen and checked.
@@ -70,11 +71,6 @@ class JetConfig:
     work_stealing: bool = _UNSET
     scale_up_delay: float = _UNSET
     ring_memory: int = _UNSET
-
-    def __new__(cls, **settings: Any) -> JetConfig:
-        """Make a config whose settings all exist."""
-        check_settings("JetConfig", settings, _FIELDS)
-        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         for name, description in _FIELDS.items():

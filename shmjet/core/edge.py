@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
-from shmjet.core.checks import check_at_least, check_callable, check_int, check_settings
+from shmjet.core.checks import check_at_least, check_callable, check_int, with_known_settings
 from shmjet.core.errors import ConfigError, DagError
 from shmjet.core.vertex import Vertex
 
@@ -45,6 +45,7 @@ class Routing(enum.Enum):
     """To one processor of each member, round robin among its processors."""
 
 
+@with_known_settings
 @dataclass(frozen=True)
 class EdgeConfig:
     """How much may lie on an edge.
@@ -67,11 +68,6 @@ class EdgeConfig:
     queue_size: int = 1024
     packet_size_limit: int = 16384
     receive_window_multiplier: int = 3
-
-    def __new__(cls, *values: Any, **settings: Any) -> EdgeConfig:
-        """Make a config whose settings all exist."""
-        check_settings("EdgeConfig", settings, [field.name for field in fields(cls)])
-        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from shmjet.core.checks import check_at_least, check_settings
+from shmjet.core.checks import check_at_least, with_known_settings
 from shmjet.core.config import MOST_PARTITIONS
 from shmjet.core.errors import ConfigError, PartitionCountError
 
@@ -47,6 +47,7 @@ class JobStatus(enum.Enum):
         return self in (JobStatus.FAILED, JobStatus.COMPLETED)
 
 
+@with_known_settings
 @dataclass
 class JobConfig:
     """Settings of one job; not frozen, and checked whenever a field is set.
@@ -88,11 +89,6 @@ class JobConfig:
     """The names of these modules; they do travel."""
     attached_files: dict[str, Path] = field(default_factory=dict, init=False)
     """id -> absolute path on the client; add with `attach_file`."""
-
-    def __new__(cls, *values: Any, **settings: Any) -> JobConfig:
-        """Make a config whose settings all exist."""
-        check_settings("JobConfig", settings, sorted(_FIELD_NAMES - _ADDED))
-        return super().__new__(cls)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in _FIELD_NAMES:

@@ -50,7 +50,7 @@ def test_an_unknown_field_is_named():
         JobConfig().nmae = "x"
     with pytest.raises(ConfigError, match=r"JobConfig: there is no setting 'nmae'; did you mean 'name'\?"):
         JobConfig(nmae="x")
-    with pytest.raises(ConfigError, match=r"no setting 'modules'; fields: auto_scaling, .*suspend_on_failure"):
+    with pytest.raises(ConfigError, match=r"no setting 'modules'; fields: name, .*suspend_on_failure"):
         JobConfig(modules=())
 
 
