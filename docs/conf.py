@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
+
+from sphinx.application import Sphinx
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -42,3 +45,45 @@ html_title = f"shmjet {release}"
 html_copy_source = False
 html_show_sphinx = False
 html_theme_options = {"source_repository": "", "navigation_with_keys": True}
+
+MADE_BY_SHMJET = {
+    *("JetInstance", "Cluster", "Member", "Job", "Execution", "Metrics", "IMap", "IList", "Outbox", "FlatMapper"),
+    *("BatchStage", "KeyedBatchStage", "SinkStage", "HashJoinBuilder", "AggregateBuilder", "SourceBuilder"),
+    *("SinkBuilder", "VertexMetrics", "ProcessorMetrics", "EdgeMetrics", "WorkerMetrics", "ProcessorCheck", "Tag"),
+    *("ItemsByTag", "OperationBuilder", "Results"),
+}
+"""Classes whose constructors are nobody's business."""
+
+FOR_THE_ENGINE = re.compile(r"[;:,.] ?for the (engine|instance)\b|^For the engine|; what `\w+\.\w+` calls", re.I | re.M)
+
+
+def _for_napoleon(app: object, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Bring a docstring into the form that napoleon reads, before it does.
+
+    An attribute's text would be taken for `type: text` where it has a colon, so that it must not be the first line. And
+    of errors on one line, as in "TypeError: this. ValueError: that.", each needs a line of its own.
+    """
+    if what in ("attribute", "data", "property"):
+        lines.insert(0, "")
+    for place in reversed(range(len(lines))):
+        parts = re.split(r"(?<=\.) (?=\w+(?:Error|, \w+Error): )", lines[place])
+        if len(parts) > 1:
+            indent = lines[place][: len(lines[place]) - len(lines[place].lstrip())]
+            lines[place : place + 1] = [parts[0], *(indent + part for part in parts[1:])]
+
+
+def _without_constructor(app: object, what: str, name: str, *rest: object) -> tuple[str, str] | None:
+    return ("", "") if what == "class" and name.rpartition(".")[2] in MADE_BY_SHMJET else None
+
+
+def _is_internal(app: object, what: str, name: str, obj: object, skip: bool, options: object) -> bool | None:
+    """Leave out members that say that they are for the engine; None leaves the choice to Sphinx."""
+    text = getattr(obj, "__doc__", None)
+    return True if what == "class" and isinstance(text, str) and FOR_THE_ENGINE.search(text) else None
+
+
+def setup(app: Sphinx) -> None:
+    """Called by Sphinx."""
+    app.connect("autodoc-process-docstring", _for_napoleon, priority=400)
+    app.connect("autodoc-process-signature", _without_constructor)
+    app.connect("autodoc-skip-member", _is_internal)
