@@ -54,22 +54,29 @@ MADE_BY_SHMJET = {
 }
 """Classes whose constructors are nobody's business."""
 
+COLON = "\ue000"
+"""Stands for a colon while napoleon reads."""
+
 FOR_THE_ENGINE = re.compile(r"[;:,.] ?for the (engine|instance)\b|^For the engine|; what `\w+\.\w+` calls", re.I | re.M)
 
 
 def _for_napoleon(app: object, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
     """Bring a docstring into the form that napoleon reads, before it does.
 
-    An attribute's text would be taken for `type: text` where it has a colon, so that it must not be the first line. And
-    of errors on one line, as in "TypeError: this. ValueError: that.", each needs a line of its own.
+    An attribute's text would be taken for `type: text` where it has a colon, which is hidden therefore. And of errors on
+    one line, as in "TypeError: this. ValueError: that.", each needs a line of its own.
     """
-    if what in ("attribute", "data", "property"):
-        lines.insert(0, "")
+    if what in ("attribute", "data", "property") and lines:
+        lines[0] = lines[0].replace(":", COLON)
     for place in reversed(range(len(lines))):
         parts = re.split(r"(?<=\.) (?=\w+(?:Error|, \w+Error): )", lines[place])
         if len(parts) > 1:
             indent = lines[place][: len(lines[place]) - len(lines[place].lstrip())]
             lines[place : place + 1] = [parts[0], *(indent + part for part in parts[1:])]
+
+
+def _after_napoleon(app: object, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    lines[:] = [line.replace(COLON, ":") for line in lines]
 
 
 def _without_constructor(app: object, what: str, name: str, *rest: object) -> tuple[str, str] | None:
@@ -85,5 +92,6 @@ def _is_internal(app: object, what: str, name: str, obj: object, skip: bool, opt
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.connect("autodoc-process-docstring", _for_napoleon, priority=400)
+    app.connect("autodoc-process-docstring", _after_napoleon, priority=600)
     app.connect("autodoc-process-signature", _without_constructor)
     app.connect("autodoc-skip-member", _is_internal)
