@@ -63,8 +63,8 @@ FOR_THE_ENGINE = re.compile(r"[;:,.] ?for the (engine|instance)\b|^For the engin
 def _for_napoleon(app: object, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
     """Bring a docstring into the form that napoleon reads, before it does.
 
-    An attribute's text would be taken for `type: text` where it has a colon, which is hidden therefore. And of errors on
-    one line, as in "TypeError: this. ValueError: that.", each needs a line of its own.
+    An attribute's text would be taken for `type: text` where it has a colon, which is hidden therefore. And of errors
+    on one line, as in "TypeError: this. ValueError: that.", each needs a line of its own.
     """
     if what in ("attribute", "data", "property") and lines:
         lines[0] = lines[0].replace(":", COLON)

@@ -34,12 +34,25 @@ class JobStatus(enum.Enum):
     """Where a job is in its life."""
 
     NOT_RUNNING = "not_running"
+    """Not executed yet."""
+
     STARTING = "starting"
+    """Processors are being made and initialised."""
+
     RUNNING = "running"
+    """Items flow."""
+
     SUSPENDED = "suspended"
+    """Stopped for now; it goes on where it was when it is resumed."""
+
     COMPLETING = "completing"
+    """The processors have ended; it is being cleaned up, or results are being made visible."""
+
     FAILED = "failed"
+    """Ended with an error, or cancelled."""
+
     COMPLETED = "completed"
+    """Ended well."""
 
     @property
     def is_terminal(self) -> bool:

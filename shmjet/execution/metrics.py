@@ -91,6 +91,9 @@ class WorkerMetrics(msgspec.Struct, frozen=True):
 class Metrics(msgspec.Struct, frozen=True):
     """A job's metrics at one moment.
 
+    `vertices` by name, `edges` and `workers` of the member; `execution_start_time` and `execution_completion_time` in
+    seconds since the epoch, None when it has not started or ended.
+
     Example:
         >>> metrics = job.metrics()                      # doctest: +SKIP
         >>> metrics.vertices["map"].received_count             # doctest: +SKIP

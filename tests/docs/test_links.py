@@ -21,6 +21,13 @@ def anchor_of(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
 
 
+def rows_of(page: Path, columns: int) -> list[list[str]]:
+    """Return the cells of all rows of tables with so many columns."""
+    lines = [line for line in page.read_text().splitlines() if line.startswith("|")]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [row for row in rows if len(row) == columns]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
@@ -42,6 +49,18 @@ def test_every_page_is_in_a_table_of_contents() -> None:
                 if line and not line.startswith(":"):
                     listed |= set(page.parent.glob(f"{line}.md"))
     assert {page for page in PAGES if DOCS in page.parents} - listed == set()
+
+
+def test_the_figures_of_the_readme_are_those_of_the_benches() -> None:
+    """They are rounded, and benches differ from machine to machine; what is held is that nobody is misled."""
+    measured = {(cells[0], cells[3]): cells[5] for cells in rows_of(ROOT / "bench" / "RESULTS.md", 6)}
+    figures = [cells for cells in rows_of(ROOT / "README.md", 4) if cells[3].replace(".", "").isdigit()]
+    assert len(figures) > 10
+    bench = ""
+    for _, named, peer, ratio in figures:
+        bench = named.strip("`") or bench
+        found = float(measured[bench, peer.split("`")[1]])
+        assert found / 2 < float(ratio) < found * 2, (bench, peer)
 
 
 def test_the_page_on_columns_names_all_processors_on_batches() -> None:
