@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from shmjet.execution.metrics import Metrics, WorkerMetrics
+from shmjet.observe.table import busy_text
 
-SHADES = " ▁▂▃▄▅▆▇█"
-"""A worker's busy share in one character, from asleep to busy all the time."""
+__all__ = ["Amount", "BusyShares", "ProgressBar", "busy_text"]
 
 
 class Amount(Protocol):
@@ -93,17 +93,3 @@ class BusyShares:
             spent, rested = worker.busy_ns - busy, worker.idle_ns - idle
             shares.append(min(max(spent / (spent + rested), 0.0), 1.0) if spent + rested > 0 else worker.busy)
         return shares
-
-
-def busy_text(shares: list[float]) -> str:
-    """Say how busy workers are: in per cent when they are few, else in a character each.
-
-    Example:
-        >>> busy_text([0.5, 1.0])
-        'busy 50% 100%'
-        >>> busy_text([0.0, 1.0] * 8)
-        'busy [ █ █ █ █ █ █ █ █]'
-    """
-    if len(shares) <= 8:
-        return "busy " + " ".join(f"{share:.0%}" for share in shares)
-    return "busy [" + "".join(SHADES[round(share * (len(SHADES) - 1))] for share in shares) + "]"

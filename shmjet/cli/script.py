@@ -6,6 +6,7 @@ at the script's own first frame.
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 import types
@@ -39,10 +40,19 @@ def execute(path: Path, arguments: Sequence[str]) -> dict[str, Any]:
     return module.__dict__
 
 
-def run_script(path: Path, arguments: Sequence[str]) -> int:
-    """Run the script and return its exit status: what it gives to `sys.exit`, or 1 for an error, which is printed."""
+def run_script(path: Path, arguments: Sequence[str], *, progress: bool = False) -> int:
+    """Run the script and return its exit status: what it gives to `sys.exit`, or 1 for an error, which is printed.
+
+    Args:
+        path: the script; `arguments` become its `sys.argv[1:]`.
+        progress: let every `Job.run` show its progress.
+    """
     from shmjet import JobFailedError
 
+    if progress:
+        from shmjet.cluster.job import PROGRESS_VARIABLE
+
+        os.environ[PROGRESS_VARIABLE] = "1"
     try:
         execute(path, arguments)
     except SystemExit as request:

@@ -115,7 +115,14 @@ def wordcount_dag(paths: Sequence[str]) -> DAG:
 
 
 def wordcount(
-    paths: Sequence[str], *, top: int, cores: int | None, as_json: bool, output: Path | None, columns: bool
+    paths: Sequence[str],
+    *,
+    top: int,
+    cores: int | None,
+    as_json: bool,
+    output: Path | None,
+    columns: bool,
+    progress: bool = True,
 ) -> int:
     """Count the words of files, folders and globs, print the result and return the exit status.
 
@@ -126,6 +133,7 @@ def wordcount(
         as_json: print one JSON object instead of the list and the summary.
         output: a file for all words, `word<TAB>count`, most frequent first.
         columns: count in native code; otherwise by Python functions on lines. The counts are the same.
+        progress: show how far it is, if standard error is a terminal.
     """
     total = _bytes_of(paths)
     with ExitStack() as stack:
@@ -135,7 +143,7 @@ def wordcount(
         start = time.perf_counter()
         dag = columns_dag(paths, COUNTS, READING) if columns else wordcount_dag(paths)
         execution = jet.new_job(dag, JobConfig(name="wordcount")).execute()
-        _watch(jet, execution, total)
+        _watch(jet, execution, total, progress)
         execution.result()
         tally = _tally(jet, start, top, file, columns)
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
@@ -178,9 +186,9 @@ def _bytes_of(paths: Sequence[str]) -> int:
         raise CommandError(f"{error.filename}: {error.strerror}") from None
 
 
-def _watch(jet: Any, execution: Any, total: int) -> None:
-    """Wait for the end of the job, with a progress bar when standard error is a terminal."""
-    if not sys.stderr.isatty():
+def _watch(jet: Any, execution: Any, total: int, progress: bool) -> None:
+    """Wait for the end of the job, with a progress bar when one is wanted and standard error is a terminal."""
+    if not progress or not sys.stderr.isatty():
         wait([execution])
         return
     from shmjet.cli.progress import ProgressBar

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
+
 from shmjet.execution.channel import Channel, ChannelClosed
+
+
+logger = logging.getLogger("shmjet.member")
 
 
 class LoopChannel:
@@ -96,6 +102,10 @@ class LoopChannel:
         try:
             messages = self._channel.poll()
         except ChannelClosed:
+            self._gone()
+            return
+        except msgspec.DecodeError as error:  # of another version, or no client of ours at all
+            logger.warning("sent away a client that said what nobody here understands: %s", error)
             self._gone()
             return
         for message, fds in messages:

@@ -344,6 +344,16 @@ class MasterExecution:
 
     # -- looking ------------------------------------------------------------------------------------------------
 
+    @property
+    def plan(self) -> JobPlan | None:
+        """How it is laid out, as long as it has its arena."""
+        return None if self._site is None or self._site.arena is None else self._site.plan
+
+    @property
+    def arena(self) -> PooledArena | None:
+        """Its arena, while it has one."""
+        return None if self._site is None else self._site.arena
+
     def metrics(self) -> Metrics:
         """Return the metrics as they are now, or as they were at the end."""
         reading = self._final or self._reading()

@@ -36,6 +36,27 @@ def _prefix() -> str:
     return f"shmjet-{os.getuid()}-"
 
 
+def running_folders() -> list[Path]:
+    """Return the folders of all members of this user that run, the oldest first."""
+    import tempfile
+
+    bases = dict.fromkeys((Path("/dev/shm"), Path(tempfile.gettempdir())))
+    found = [folder for base in bases for folder in base.glob(_prefix() + "*") if is_locked(folder)]
+    return sorted(found, key=lambda folder: folder.stat().st_mtime)
+
+
+def is_locked(folder: Path) -> bool:
+    """Say whether a member holds the lock of its folder, which it does as long as it lives."""
+    try:
+        with (folder / _LOCK).open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def sweep(base: Path) -> list[Path]:
     """Remove the folders of members that are gone; return them."""
     swept = []

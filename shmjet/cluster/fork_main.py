@@ -6,6 +6,7 @@ Here the floors meet: workers (floor 3) get the maps and lists (floor 5) without
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import mmap
 import os
@@ -16,12 +17,13 @@ from typing import Any
 
 import msgspec
 
-from shmjet.cluster.logs import log_to_stderr
 from shmjet.execution.channel import Channel
 from shmjet.execution.child import pin
 from shmjet.execution.control import BLOCK_SIZE, WorkerControl
 from shmjet.execution.forkserver import serve
+from shmjet.execution.logs import send_logs
 from shmjet.execution.messages import Command, Fork, WorkerSettings
+from shmjet.execution.stacks import offer_stacks
 from shmjet.execution.worker import Worker
 from shmjet.grid import Grid
 
@@ -29,10 +31,16 @@ PRELOADED = ("psutil",)
 """Imported here once, so that all children share its pages."""
 
 
-def run_child(request: Fork, fds: list[int]) -> None:
-    """Be a worker, or, with an arena in the request, a carrier, until the member lets go."""
-    log_to_stderr()
+def run_child(request: Fork, fds: list[int], logs: socket.socket, levels: Sequence[int]) -> None:
+    """Be a worker, or, with an arena in the request, a carrier, until the member lets go.
+
+    Args:
+        fds: of its channel to the member, the control segment and the arena.
+        logs: where its log records go, of at least these levels.
+    """
+    send_logs(logs, request.index, *levels)
     settings = msgspec.msgpack.decode(request.settings, type=WorkerSettings)
+    offer_stacks(Path(settings.folder))
     pin(request.core)
     control = _mapped(fds[1], request.control_size)
     if request.arena_size:
@@ -56,10 +64,12 @@ def _mapped(fd: int, size: int) -> memoryview:
     return memoryview(mapping)
 
 
-def main(sock: socket.socket, preload: Sequence[str]) -> None:
+def main(sock: socket.socket, logs: int, levels: Sequence[int], preload: Sequence[str]) -> None:
     """Serve fork requests that come in on this socket.
 
     Args:
+        logs: descriptor of the socket for log records.
+        levels: those from which they are sent.
         preload: modules that users' functions will probably need; imported as those in `PRELOADED`, if they can be.
     """
     for name in PRELOADED:
@@ -70,4 +80,4 @@ def main(sock: socket.socket, preload: Sequence[str]) -> None:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    serve(sock, run_child)
+    serve(sock, functools.partial(run_child, logs=socket.socket(fileno=logs), levels=levels))

@@ -23,6 +23,7 @@ from shmjet.cluster.availability import check_job
 from shmjet.cluster.connection import Connection
 from shmjet.cluster.job import Execution, Job
 from shmjet.cluster.launch import StartingMember
+from shmjet.cluster.logs import LogReceiver
 from shmjet.cluster.protocol import (
     CancelExecution,
     Describe,
@@ -130,6 +131,7 @@ class JetInstance:
         self._process, self._started = member.process, member.wait()
         self._folder = Path(self._started.folder)
         self._connection = Connection(str(self._folder / SOCKET_NAME), self._changed, self._member_lost)
+        self._logs = LogReceiver(member.logs, member.log_level)
         self._grid: Grid | None = None
         atexit.register(self._at_exit)
 
@@ -175,7 +177,7 @@ class JetInstance:
             attachments=self._copy_attachments(job_id, config),
             import_paths=[os.path.abspath(path) for path in sys.path],
         )
-        job = Job(self, job_id, config, submission, _listeners(dag))
+        job = Job(self, job_id, config, submission, _listeners(dag), (list(dag), list(dag.edges)))
         self._jobs[job_id] = job
         return job
 
@@ -272,6 +274,7 @@ class JetInstance:
             error = to_exception(change.failure, member="local", job=name)
         status = JobStatus(change.status)
         if status.is_terminal:
+            self._logs.drain()  # what its processors have logged has been sent before they ended
             self._forget_oldest(change.execution_id)
         execution.changed(status, change.cancelled, error)
 
@@ -335,6 +338,7 @@ class JetInstance:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._logs.close()
 
     def _at_exit(self) -> None:
         if os.getpid() == self._pid:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from typing import Any, Protocol
 
-from shmjet.core import JobConfig, JobStatus, MemberLostError
+from shmjet.core import Edge, JobConfig, JobStatus, MemberLostError, Vertex
 from shmjet.execution.metrics import NO_METRICS, Metrics
+
+PROGRESS_VARIABLE = "SHMJET_PROGRESS"
+"""The environment variable that makes every `Job.run` show its progress."""
 
 
 class JobRunner(Protocol):
@@ -121,7 +126,9 @@ class Job:
         config: JobConfig,
         submission: Any = None,
         listeners: tuple[Callable[[Execution], None], ...] = (),
+        graph: tuple[list[Vertex], list[Edge]] | None = None,
     ) -> None:
+        self._graph = graph
         self.listeners = listeners
         """Told of each execution before it starts; for the instance."""
         self._runner = runner
@@ -174,11 +181,13 @@ class Job:
         """Take an execution that somebody else started as the latest; for the instance."""
         self._latest = execution
 
-    def run(self, timeout: float | None = None) -> None:
+    def run(self, timeout: float | None = None, progress: bool = False) -> None:
         """Execute the job and wait for its end.
 
         Args:
             timeout: seconds; the job is cancelled when they are over.
+            progress: show on standard error, if that is a terminal, or in a notebook's cell, what each vertex does, which
+                edge is full, and how far sources are. `shmjet run --progress` asks for it too.
 
         Raises:
             JobFailedError: a processor or supplier raised; the text ends with the user's own traceback.
@@ -186,9 +195,15 @@ class Job:
             TimeoutError: `timeout` is over.
             concurrent.futures.CancelledError: it was cancelled.
         """
-        execution = self._execute(patient=True)
+        progress = progress or _always_shows()
+        execution = self._execute(patient=not progress)
+        deadline = None if timeout is None else time.monotonic() + timeout
         try:
-            execution.result(timeout)
+            if progress:
+                from shmjet.observe.live import follow
+
+                follow(execution, execution.metrics, self.name or f"job {self.id}", timeout)
+            execution.result(None if deadline is None else max(0.0, deadline - time.monotonic()))
         except (TimeoutError, KeyboardInterrupt):
             if not execution.done():
                 execution.cancel()
@@ -202,9 +217,26 @@ class Job:
         """Return the metrics of the latest execution; empty before the first."""
         return NO_METRICS if self._latest is None else self._latest.metrics()
 
+    def _repr_svg_(self) -> str | None:
+        """Show the DAG with what has gone through it so far, in a notebook."""
+        if self._graph is None:
+            return None
+        from shmjet.observe.picture import job_svg
+
+        try:
+            metrics = self.metrics()
+        except MemberLostError:
+            metrics = NO_METRICS
+        return job_svg(*self._graph, metrics)
+
     def __repr__(self) -> str:
         name = f" {self.name!r}" if self.name else ""
         return f"<Job {self._id}{name} {self.status.name}>"
+
+
+def _always_shows() -> bool:
+    """Whether progress is shown though nobody asks for it in code (`shmjet run --progress`)."""
+    return os.environ.get(PROGRESS_VARIABLE, "") not in ("", "0")
 
 
 __all__ = ["CancelledError", "Execution", "Job", "JobRunner"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import socket
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shmjet.cluster.availability import check_instance
+from shmjet.cluster.log_levels import levels
 from shmjet.cluster.placement import place
 from shmjet.cluster.topology import read_topology
 from shmjet.core import JetConfig, ShmjetError
@@ -48,6 +50,7 @@ def member_settings(config: JetConfig) -> dict[str, Any]:
         "steal_margin": int(os.environ.get("SHMJET_STEAL_MARGIN", _STEAL_MARGIN)) if config.work_stealing else None,
         "force_rings": os.environ.get("SHMJET_FORCE_RINGS", "") not in ("", "0"),
         "client_pid": os.getpid(),
+        "log_levels": list(levels()),
     }
 
 
@@ -61,25 +64,30 @@ class StartingMember:
 
     def __init__(self, config: JetConfig) -> None:
         settings = member_settings(config)
+        self.log_level: int = settings["log_levels"][0]
         self._reader, writer = os.pipe()
+        self.logs, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        """On which the records of all its processes will arrive; whoever waits for the member takes it."""
         preload = [name for name in _SHARED if name in sys.modules]
         program = (
             f"import sys; sys.path.insert(0, {_ROOT!r})\n"
             "from shmjet.cluster.member_main import main\n"
-            f"main({settings!r}, {writer}, {settings['allowed']!r}, {preload!r})"
+            f"main({settings!r}, {writer}, {theirs.fileno()}, {settings['allowed']!r}, {preload!r})"
         )
         try:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-c", program],
                 stdin=subprocess.DEVNULL,
-                pass_fds=[writer],
+                pass_fds=[writer, theirs.fileno()],
                 process_group=0,
             )
         except BaseException:
             os.close(self._reader)
+            self.logs.close()
             raise
         finally:
             os.close(writer)
+            theirs.close()
 
     def wait(self) -> Started:
         """Wait until it serves; called once.
@@ -99,6 +107,7 @@ class StartingMember:
         """End it for good."""
         self.process.kill()
         self.process.wait()
+        self.logs.close()
 
 
 def _read_answer(reader: int, process: subprocess.Popen[bytes]) -> Started:

@@ -1,18 +1,135 @@
-"""Logging of member and workers: records of `shmjet` loggers go to stderr, which they share with the user's process."""
+"""The user's end of the logs: records of member and workers go to this process' own handlers, as if made here.
+
+Each has `job`, `job_id`, `vertex` and `worker`, so that a formatter or a filter may use them. Where nobody has configured
+logging they go to standard error from level INFO on, as those of most servers do.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import select
+import socket
 import sys
+import threading
+
+import msgspec
+
+from shmjet.execution.logs import MEMBER, SentRecord
+
+_MOST = 256 << 10
 
 
-def log_to_stderr() -> None:
-    """Send records of level INFO (`SHMJET_LOG_LEVEL`) and above to stderr, with the process they come from."""
-    root = logging.getLogger("shmjet")
-    root.setLevel(os.environ.get("SHMJET_LOG_LEVEL", "INFO").upper())
-    if not root.handlers:
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s [%(process)d] %(message)s"))
-        root.addHandler(handler)
-        root.propagate = False
+class LogReceiver:
+    """Takes records of an instance's processes and hands them to the loggers of this one.
+
+    Args:
+        sock: the reading end; owned by this object.
+        level: records of shmjet's loggers go to standard error from this level on where nobody has a handler.
+    """
+
+    def __init__(self, sock: socket.socket, level: int) -> None:
+        self._sock = sock
+        self._sock.setblocking(False)
+        self._level = level
+        self._lock = threading.RLock()
+        self._decoder = msgspec.msgpack.Decoder(SentRecord)
+        self._fallback: logging.Handler | None = None
+        self._closed = False
+        self._thread = threading.Thread(target=self._read, name="shmjet-logs", daemon=True)
+        self._thread.start()
+
+    def drain(self) -> None:
+        """Hand over all that has been sent so far, in the caller's thread."""
+        with self._lock:
+            while not self._closed and self._take():
+                pass
+
+    def _take(self) -> bool:
+        """Hand over one record; False when there is none now."""
+        try:
+            data = self._sock.recv(_MOST)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self._closed = True
+            return False
+        with contextlib.suppress(msgspec.DecodeError):
+            self._deliver(self._decoder.decode(data))
+        return True
+
+    def _read(self) -> None:
+        poller = select.poll()
+        poller.register(self._sock, select.POLLIN)
+        while not self._closed:
+            poller.poll()
+            self.drain()
+
+    def _deliver(self, sent: SentRecord) -> None:
+        record = as_record(sent)
+        logger = logging.getLogger(sent.name)
+        if logger.hasHandlers():
+            if logger.isEnabledFor(sent.level):
+                logger.handle(record)
+        elif sent.level >= (self._level if sent.name.split(".", 1)[0] == "shmjet" else logging.WARNING):
+            self._to_stderr(record)
+
+    def _to_stderr(self, record: logging.LogRecord) -> None:
+        if self._fallback is None:
+            self._fallback = logging.StreamHandler()
+            self._fallback.setFormatter(_PlaceFormatter("%(asctime)s %(levelname)s %(name)s [%(place)s] %(message)s"))
+        self._fallback.setStream(sys.stderr)  # type: ignore[attr-defined]
+        self._fallback.handle(record)
+
+    def close(self) -> None:
+        """Hand over what is left and let go of the socket; all writers should have ended. May be called twice."""
+        self.drain()
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+        self._sock.close()
+
+
+class _PlaceFormatter(logging.Formatter):
+    """Knows a field `place`: which process, and for which job."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        record.place = record.processName + (f" {record.job}" if getattr(record, "job", "") else "")
+        return super().format(record)
+
+
+def as_record(sent: SentRecord) -> logging.LogRecord:
+    """Make a record as it would have been in the process that sent it."""
+    process = "shmjet-member" if sent.worker == MEMBER else f"shmjet-w{sent.worker}"
+    name = os.path.basename(sent.path)
+    return logging.makeLogRecord(
+        {
+            **sent.extra,
+            "name": sent.name,
+            "levelno": sent.level,
+            "levelname": logging.getLevelName(sent.level),
+            "msg": sent.text,
+            "args": (),
+            "created": sent.created,
+            "msecs": sent.created % 1 * 1000,
+            "process": sent.pid,
+            "processName": process,
+            "thread": 0,
+            "threadName": sent.thread,
+            "pathname": sent.path,
+            "filename": name,
+            "module": os.path.splitext(name)[0],
+            "lineno": sent.line,
+            "funcName": sent.function,
+            "exc_text": sent.error,
+            "stack_info": sent.stack,
+            "worker": sent.worker,
+            "job": sent.job,
+            "job_id": sent.job_id,
+            "vertex": sent.vertex,
+        }
+    )

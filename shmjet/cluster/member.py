@@ -15,6 +15,7 @@ import signal
 import socket
 import struct
 import sys
+import time
 import uuid
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
@@ -26,25 +27,31 @@ from shmjet.cluster.arenas import ArenaPool
 from shmjet.cluster.channels import LoopChannel
 from shmjet.cluster.executions import MasterExecution, Phase
 from shmjet.cluster.folder import InstanceFolder, base_folder, sweep
-from shmjet.cluster.logs import log_to_stderr
 from shmjet.cluster.memory_policy import prefer_nodes
 from shmjet.cluster.protocol import (
+    ArenaTaken,
+    Attach,
+    Attached,
     CancelExecution,
     Describe,
     Done,
     Execute,
     Executing,
     ExecutionChanged,
+    ExecutionRow,
     GetMetrics,
     JobRow,
     JobsReply,
     ListJobs,
+    Look,
+    Looked,
     MemberReply,
     MetricsReply,
     Refused,
     Request,
     Shutdown,
     Submission,
+    TakeArena,
 )
 from shmjet.cluster.settings import KEPT_CODES, KEPT_RESULTS, SOCKET_NAME, MemberSettings, Started, StartFailed
 from shmjet.cluster.site import MemberServices
@@ -53,8 +60,10 @@ from shmjet.core import JobStatus
 from shmjet.execution import control
 from shmjet.execution.child import name_process
 from shmjet.execution.large import Large
+from shmjet.execution.logs import MEMBER, send_logs
 from shmjet.execution.messages import WorkerSettings
 from shmjet.execution.metrics import NO_METRICS, Metrics
+from shmjet.execution.stacks import offer_stacks
 from shmjet.grid import Grid
 
 _STOP_S = 0.5
@@ -111,7 +120,11 @@ class Member:
             settings.force_rings,
             settings.steal_margin is not None,
             self._name_of,
+            self._note_change,
         )
+        self._started_at = time.time()
+        self._words = control.control_words(self.workers.control.memory, len(settings.cores) * control.BLOCK_SIZE)
+        self._words[control.PID] = os.getpid()
         self._grid_folder = self.folder.path / "grid"
         Grid.create(self._grid_folder, settings.partition_count)
         self._jobs: dict[str, JobRecord] = {}
@@ -132,6 +145,7 @@ class Member:
         Args:
             ready: descriptor on which to say that the member is up; closed then.
         """
+        offer_stacks(self.folder.path)
         loop = asyncio.get_running_loop()
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(str(self.folder.path / SOCKET_NAME))
@@ -162,6 +176,7 @@ class Member:
         for execution in list(self._active):
             execution.cancel()
         await self.workers.close(_STOP_S)
+        self._words.release()
         for channel, request in self._stopped_by:
             channel.send(Done(request))
         self._services.arenas.close()
@@ -210,6 +225,12 @@ class Member:
                     channel.send(JobsReply(request.request, self._rows()))
                 case Describe():
                     self._start_task(self._describe(channel, request.request))
+                case Attach():
+                    self._start_task(self._attach(channel, request.request))
+                case Look():
+                    channel.send(Looked(request.request, self._words[control.CHANGES], self._execution_rows()))
+                case TakeArena():
+                    self._send_arena(channel, request)
                 case Shutdown():
                     self._stopped_by.append((channel, request.request))
                     self._stop.set()
@@ -314,6 +335,62 @@ class Member:
         pids = await self.workers.pids()
         channel.send(MemberReply(request, self.uuid, self.address, os.getpid(), cores, pids))
 
+    # -- watchers -----------------------------------------------------------------------------------------------
+
+    def _note_change(self) -> None:
+        self._words[control.CHANGES] += 1
+
+    async def _attach(self, channel: LoopChannel, request: int) -> None:
+        """Say who this is to somebody who wants to watch, and hand out the control segment, to be read only."""
+        from shmjet import __version__  # slow to find out, and needed by few
+
+        pids = await self.workers.pids()
+        reply = Attached(
+            request,
+            __version__,
+            self.uuid,
+            os.getpid(),
+            self.settings.client_pid,
+            self._started_at,
+            msgspec.to_builtins(self.settings),
+            pids,
+            self.workers.control.size,
+        )
+        fd = _read_only(self.workers.control.fd)
+        channel.send(reply, [fd])
+        channel.when_flushed([fd])
+
+    def _execution_rows(self) -> list[ExecutionRow]:
+        rows = []
+        for execution in self._executions.values():
+            arena, failure = execution.arena, execution.failure
+            error = None if failure is None else f"{failure.type_name}: {failure.text}".split("\n", 1)[0]
+            rows.append(
+                ExecutionRow(
+                    execution.id,
+                    execution.job.job_id,
+                    execution.job.name,
+                    execution.status.value,
+                    execution.cancelled,
+                    execution.started_at,
+                    execution.completed_at,
+                    error,
+                    execution.plan,
+                    None if arena is None else arena.id,
+                )
+            )
+        return rows
+
+    def _send_arena(self, channel: LoopChannel, request: TakeArena) -> None:
+        execution = self._executions.get(request.execution_id)
+        pooled = None if execution is None else execution.arena
+        if pooled is None:
+            channel.send(ArenaTaken(request.request, 0))
+            return
+        fd = _read_only(pooled.arena.fd)
+        channel.send(ArenaTaken(request.request, pooled.arena.reserved), [fd])
+        channel.when_flushed([fd])
+
     def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
@@ -334,17 +411,23 @@ class Member:
             execution.child_lost(child)
 
 
-def main(settings: dict[str, Any], ready: int, server_pid: int, server: socket.socket) -> None:
+def _read_only(fd: int) -> int:
+    """Open what is behind a descriptor once more, without the right to write."""
+    return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def main(settings: dict[str, Any], ready: int, logs: int, server_pid: int, server: socket.socket) -> None:
     """Be a member until it is asked to end.
 
     Args:
         settings: the fields of `MemberSettings`.
         ready: descriptor on which to say that the member is up, or why not.
+        logs: descriptor of the socket for log records.
         server_pid: of its fork server, a child of this process.
         server: leads to it.
     """
     name_process("shmjet-member")
-    log_to_stderr()
+    send_logs(socket.socket(fileno=logs), MEMBER, *settings["log_levels"])
     try:
         converted = msgspec.convert(settings, MemberSettings)
         prefer_nodes(converted.memory_nodes)

@@ -23,16 +23,18 @@ _BOTH = ("shmjet.execution.messages", "shmjet.execution.plan", "shmjet.grid")
 _BLAS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
-def main(settings: dict[str, Any], ready: int, cores: Sequence[int], preload: Sequence[str]) -> None:
+def main(settings: dict[str, Any], ready: int, logs: int, cores: Sequence[int], preload: Sequence[str]) -> None:
     """Be a member, or in the forked child its fork server.
 
     Args:
         settings: the fields of `MemberSettings`.
         ready: descriptor on which the member says that it is up.
+        logs: of the socket on which all processes send their log records.
         cores: those that any of its processes may run on; empty for all.
         preload: modules that the fork server imports, so that all workers share them.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.set_inheritable(logs, False)
     for name in _BOTH:
         importlib.import_module(name)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -51,7 +53,7 @@ def main(settings: dict[str, Any], ready: int, cores: Sequence[int], preload: Se
         die_with_parent(member)
         from shmjet.cluster import fork_main
 
-        fork_main.main(theirs, preload)
+        fork_main.main(theirs, logs, settings["log_levels"], preload)
     else:
         theirs.close()
         sys.modules["ssl"] = None  # type: ignore[assignment]  # asyncio does without it, as does a member: 5 ms
@@ -60,4 +62,4 @@ def main(settings: dict[str, Any], ready: int, cores: Sequence[int], preload: Se
         del sys.modules["ssl"]
         from shmjet.cluster import member as program
 
-        program.main(settings, ready, server, ours)
+        program.main(settings, ready, logs, server, ours)

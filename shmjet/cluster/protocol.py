@@ -5,9 +5,11 @@ Every request carries a number that its reply repeats; `ExecutionChanged` comes 
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
-from shmjet.execution.messages import Failure, JobShape
+from shmjet.execution.messages import Failure, JobPlan, JobShape
 from shmjet.execution.metrics import Metrics
 
 
@@ -72,7 +74,26 @@ class Shutdown(msgspec.Struct, frozen=True, tag=True, array_like=True):
     request: int
 
 
-Request = Execute | CancelExecution | GetMetrics | ListJobs | Describe | Shutdown
+class Attach(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Ask for the member's settings and its control segment, to watch it from outside."""
+
+    request: int
+
+
+class Look(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Ask which executions there are."""
+
+    request: int
+
+
+class TakeArena(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Ask for the arena of an execution, to read its counters and rings."""
+
+    request: int
+    execution_id: int
+
+
+Request = Execute | CancelExecution | GetMetrics | ListJobs | Describe | Shutdown | Attach | Look | TakeArena
 
 
 class Done(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -131,6 +152,53 @@ class MemberReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
     workers: list[int]
 
 
+class Attached(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The answer to `Attach`; the control segment travels with it, to be read only.
+
+    `settings` are those that the member was started with; no secret is among them. Times are in seconds since 1970.
+    """
+
+    request: int
+    version: str
+    uuid: str
+    pid: int
+    client_pid: int
+    started_at: float
+    settings: dict[str, Any]
+    workers: list[int]
+    control_size: int
+
+
+class ExecutionRow(msgspec.Struct, frozen=True, array_like=True):
+    """One execution. `plan` and `arena_id` are there while it has an arena; `error` is the first line of a failure."""
+
+    id: int
+    job_id: str
+    job_name: str | None
+    status: str
+    cancelled: bool
+    started_at: float
+    completed_at: float | None
+    error: str | None
+    plan: JobPlan | None
+    arena_id: int | None
+
+
+class Looked(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The answer to `Look`, oldest first; `changes` is the word of the control segment when it was given."""
+
+    request: int
+    changes: int
+    executions: list[ExecutionRow]
+
+
+class ArenaTaken(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The answer to `TakeArena`; the arena travels with it, to be read only. Size 0: it has none any more."""
+
+    request: int
+    size: int
+
+
 class ExecutionChanged(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """An execution's new status (a value of `JobStatus`); `failure` with FAILED, unless it was cancelled."""
 
@@ -140,4 +208,15 @@ class ExecutionChanged(msgspec.Struct, frozen=True, tag=True, array_like=True):
     failure: Failure | None = None
 
 
-Reply = Done | Executing | Refused | MetricsReply | JobsReply | MemberReply | ExecutionChanged
+Reply = (
+    Done
+    | Executing
+    | Refused
+    | MetricsReply
+    | JobsReply
+    | MemberReply
+    | Attached
+    | Looked
+    | ArenaTaken
+    | ExecutionChanged
+)

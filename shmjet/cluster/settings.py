@@ -20,6 +20,7 @@ class MemberSettings(msgspec.Struct, frozen=True):
     `cores` has one entry per worker: the core it is pinned to, None for none. `allowed` are the cores that any of its
     processes may run on, `memory_nodes` the NUMA nodes of its shared memory (none: no matter). `spin`: idle workers may
     spin before they sleep. `note` goes to the log. `client_pid` is watched: the member ends when that process does.
+    `log_levels`: from which on records of shmjet's loggers, and of others, are sent to it.
     """
 
     cluster_name: str
@@ -35,6 +36,7 @@ class MemberSettings(msgspec.Struct, frozen=True):
     force_rings: bool
     steal_margin: int | None
     client_pid: int
+    log_levels: list[int]
 
 
 class Started(msgspec.Struct, frozen=True, tag=True):

@@ -34,6 +34,8 @@ class MemberServices:
     stealing: bool
     name_of: Callable[[int], str | None]
     """How the job of an execution is called in messages, by the execution's number."""
+    note_change: Callable[[], None]
+    """Called when an execution has got its arena, and before it gives it back, for those who watch."""
 
 
 def probe_of(execution_id: int, job: Submission, code: Large, services: MemberServices) -> Probe | None:
@@ -112,6 +114,12 @@ class Site:
         pooled = self._pooled = services.arenas.acquire(self._layout.size, f"job-{self._id}", later)
         format_arena(plan, self._layout, pooled.arena.memory)
         self._readiness = Readiness(pooled.arena.memory, self._layout)
+        services.note_change()
+
+    @property
+    def arena(self) -> PooledArena | None:
+        """The arena, while there is one."""
+        return self._pooled
 
     def child_at(self, endpoint: int) -> Child:
         """Return the worker at an endpoint, or fork the carrier. Raises OSError when that cannot be."""
@@ -188,6 +196,8 @@ class Site:
         """Give the arena back, when no carrier is left that writes its words in there."""
         if self._readiness is not None:
             self._readiness.release()
+        if self._pooled is not None:
+            self._services.note_change()
         pooled, self._pooled = self._pooled, None
         if pooled is not None and carriers:
             self._releasing = asyncio.ensure_future(self._give_back_after(carriers, pooled))

@@ -192,6 +192,12 @@ class DAG:
 
         return to_svg(list(self), self._edges, default_parallelism)
 
+    def _repr_svg_(self) -> str | None:
+        try:
+            return self.to_svg() if self._vertices else None
+        except DagError:  # half built: its text is the better picture
+            return None
+
     def __repr__(self) -> str:
         lines = [f"    {vertex!r}" for vertex in self._vertices.values()]
         lines += [f"    {edge!r}" for edge in self._edges]

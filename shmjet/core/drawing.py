@@ -7,7 +7,7 @@ over a few sweeps; edges are smooth curves. Pure functions of names and edges.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import pairwise
@@ -59,9 +59,23 @@ def to_dot(vertices: Sequence[Vertex], edges: Sequence[Edge], default_parallelis
     return "\n".join([*lines, "}", ""])
 
 
-def to_svg(vertices: Sequence[Vertex], edges: Sequence[Edge], default_parallelism: int | None = None) -> str:
-    """Return the graph as an SVG document; `dag.to_svg()` calls it."""
-    layout = _Layout(vertices, edges, default_parallelism)
+def to_svg(
+    vertices: Sequence[Vertex],
+    edges: Sequence[Edge],
+    default_parallelism: int | None = None,
+    notes: Mapping[str, str] | None = None,
+    edge_notes: Mapping[tuple[str, int], str] | None = None,
+) -> str:
+    """Return the graph as an SVG document; `dag.to_svg()` calls it.
+
+    Args:
+        vertices: in topological order.
+        edges: between them.
+        default_parallelism: what to write for vertices without a local parallelism; nothing by default.
+        notes: the second line of vertices, by name, in place of what makes their processors.
+        edge_notes: the first line of edges, by the source's name and ordinal.
+    """
+    layout = _Layout(vertices, edges, default_parallelism, notes or {}, edge_notes or {})
     width, height = layout.place()
     body = [layout.draw_edge(edge, bends) for edge, bends in layout.paths]
     body += [layout.draw_box(vertex) for vertex in vertices]
@@ -104,11 +118,20 @@ class _Layout:
     Boxes are on even layers; labels, and the bends of edges beside them, are on odd ones between.
     """
 
-    def __init__(self, vertices: Sequence[Vertex], edges: Sequence[Edge], default_parallelism: int | None) -> None:
+    def __init__(
+        self,
+        vertices: Sequence[Vertex],
+        edges: Sequence[Edge],
+        default_parallelism: int | None,
+        notes: Mapping[str, str],
+        edge_notes: Mapping[tuple[str, int], str],
+    ) -> None:
+        self._edge_notes = edge_notes
         self._nodes: dict[str, _Node] = {}
         self.paths: list[tuple[Edge, list[_Node]]] = []
         for vertex in vertices:
-            lines = [vertex.name, f"{vertex.describe_supplier()}{_parallelism(vertex, default_parallelism)}"]
+            plain = f"{vertex.describe_supplier()}{_parallelism(vertex, default_parallelism)}"
+            lines = [vertex.name, notes.get(vertex.name, plain)]
             width = max(len(lines[0]) * _CHARACTER * 1.08, len(lines[1]) * _SMALL_CHARACTER) + 28
             self._nodes[vertex.name] = _Node(0, max(width, 80.0), _BOX_HEIGHT, lines)
         for vertex in vertices:  # in topological order: what feeds a vertex is placed before it
@@ -121,7 +144,7 @@ class _Layout:
         ]
         for node in self._nodes.values():
             self._layers[node.layer].append(node)
-        labelled = {self._nodes[edge.source.name].layer + 1 for edge in edges if _edge_label(edge)}
+        labelled = {self._nodes[edge.source.name].layer + 1 for edge in edges if self._label(edge)}
         for edge in edges:
             self._add_path(edge, labelled)
 
@@ -131,7 +154,7 @@ class _Layout:
         for layer in range(source.layer + 1, target.layer):
             if layer % 2 == 1 and layer not in labelled:
                 continue
-            lines = _edge_label(edge) if layer == source.layer + 1 else []
+            lines = self._label(edge) if layer == source.layer + 1 else []
             width = _BEND_WIDTH + max((len(line) * _SMALL_CHARACTER for line in lines), default=0.0)
             bend = _Node(layer, width, len(lines) * _LABEL_LINE, lines, is_bend=True)
             self._layers[layer].append(bend)
@@ -141,6 +164,10 @@ class _Layout:
             upper.below.append(lower)
             lower.above.append(upper)
         self.paths.append((edge, path))
+
+    def _label(self, edge: Edge) -> list[str]:
+        note = self._edge_notes.get((edge.source.name, edge.source_ordinal))
+        return _edge_label(edge) if note is None else [note, *_edge_label(edge)]
 
     def place(self) -> tuple[float, float]:
         """Give every node its place; return width and height of the whole."""

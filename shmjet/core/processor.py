@@ -57,6 +57,9 @@ class Processor:
     """Whether an overridden `try_process` must be called again though no item came. A processor that has nothing in
     hand may set this to False for that time, and its worker can sleep until items arrive."""
 
+    work_unit: str = "items"
+    """What a source's `progress` counts: "items" or "bytes"; settled when `init` ends."""
+
     outbox: Outbox
     """Set by `init`."""
 
@@ -126,6 +129,15 @@ class Processor:
             True when there is nothing left; nothing but `close` is called after that. False to be called again.
         """
         return True
+
+    def progress(self) -> tuple[int, int]:
+        """Say how much of its work a source has done, and of how much; for those who watch. Asked after each call.
+
+        Returns:
+            (done, total) in `work_unit`; a total of 0 is not known. Of a total that processors share, one has all and
+            the others have 0.
+        """
+        return 0, 0
 
     def save_to_snapshot(self) -> bool:
         """Save state to a snapshot; False to be called again."""

@@ -9,15 +9,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from time import perf_counter_ns
 
 from shmjet._native import RING_HEADER, ring_items
 from shmjet.execution import control
 from shmjet.execution import counters as words
 from shmjet.execution.control import control_words
 from shmjet.execution.counters import ProcessorCounters
-from shmjet.execution.layout import ArenaLayout
-from shmjet.execution.messages import JobPlan
+from shmjet.execution.layout import ArenaLayout, lane_pairs
+from shmjet.execution.messages import EdgePlan, JobPlan, VertexPlan
 from shmjet.execution.metrics import EdgeMetrics, Metrics, ProcessorMetrics, VertexMetrics, WorkerMetrics
+from shmjet.execution.state import State
 
 RING_TAIL = 128
 """Where a ring's control block has the end of what was ever written into it (`docs/formats/ring.md`)."""
@@ -35,6 +37,7 @@ class Reading:
         written: bytes ever written into the rings of each edge.
         control: bytes of the control segment.
         cores: of the workers.
+        taken_ns: when that was, by `perf_counter_ns`.
     """
 
     plan: JobPlan
@@ -44,6 +47,7 @@ class Reading:
     written: list[int]
     control: bytes
     cores: Sequence[int | None]
+    taken_ns: int
 
     @classmethod
     def take(
@@ -61,7 +65,8 @@ class Reading:
             queued[e] += ring_items(header)
             written[e] += int.from_bytes(header[RING_TAIL : RING_TAIL + 8], sys.byteorder)
             header.release()
-        return cls(plan, layout, bytes(arena[: layout.counters_end]), queued, written, bytes(control_memory), cores)
+        words = bytes(arena[: layout.counters_end])
+        return cls(plan, layout, words, queued, written, bytes(control_memory), cores, perf_counter_ns())
 
     def metrics(self, started_at: float, completed_at: float | None) -> Metrics:
         """Return the metrics.
@@ -73,10 +78,39 @@ class Reading:
         memory = memoryview(self.arena)
         return Metrics(
             vertices=_vertex_metrics(self.plan, self.layout, memory),
-            edges=_edge_metrics(self.plan, self.layout, memory, self.queued, self.written),
-            workers=[_worker_metrics(i, core, self.control) for i, core in enumerate(self.cores)],
+            edges=[self._edge(e, edge, memory) for e, edge in enumerate(self.plan.edges)],
+            workers=[worker_metrics(i, core, self.control) for i, core in enumerate(self.cores)],
             execution_start_time=started_at,
             execution_completion_time=completed_at,
+            taken_ns=self.taken_ns,
+        )
+
+    def _edge(self, e: int, edge: EdgePlan, memory: memoryview) -> EdgeMetrics:
+        source, destination = self.plan.vertices[edge.source], self.plan.vertices[edge.destination]
+        emitted = received = waited = 0
+        queued = self.queued[e]
+        for p in range(source.parallelism):
+            block = _counters(self.layout, memory, edge.source, p, source)
+            at = block.emitted_at(edge.source_ordinal)
+            emitted += block.words[at + words.EMITTED_ITEMS]
+            queued += block.words[at + words.QUEUED_LOCALLY]
+            waited += block.waited_ns(edge.source_ordinal, self.taken_ns)
+            block.release()
+        for p in range(destination.parallelism):
+            block = _counters(self.layout, memory, edge.destination, p, destination)
+            received += block.words[block.received_at(edge.destination_ordinal)]
+            block.release()
+        return EdgeMetrics(
+            source=source.name,
+            source_ordinal=edge.source_ordinal,
+            destination=destination.name,
+            destination_ordinal=edge.destination_ordinal,
+            emitted_count=emitted,
+            received_count=received,
+            queues_size=queued,
+            queues_capacity=len(lane_pairs(self.plan, edge)) * edge.queue_size,
+            ring_bytes=self.written[e],
+            waited_ns=waited,
         )
 
 
@@ -85,7 +119,7 @@ def _vertex_metrics(plan: JobPlan, layout: ArenaLayout, memory: memoryview) -> d
     for v, vertex in enumerate(plan.vertices):
         processors = []
         for p in range(vertex.parallelism):
-            block = ProcessorCounters(memory, layout.counters[v, p], vertex.inbound, vertex.outbound)
+            block = _counters(layout, memory, v, p, vertex)
             at = block.words
             owner = layout.owners[v, p]
             processors.append(
@@ -102,6 +136,10 @@ def _vertex_metrics(plan: JobPlan, layout: ArenaLayout, memory: memoryview) -> d
                     coalesced_wm=block.watermark(words.COALESCED_WATERMARK),
                     last_forwarded_wm=block.watermark(words.LAST_FORWARDED_WATERMARK),
                     blocked_count=at[words.BLOCKED],
+                    work_done=at[words.WORK_DONE],
+                    work_total=at[words.WORK_TOTAL],
+                    work_unit=words.WORK_UNITS[at[words.WORK_UNIT]],
+                    state=State(at[words.STATE]).name.lower(),
                 )
             )
             block.release()
@@ -109,42 +147,18 @@ def _vertex_metrics(plan: JobPlan, layout: ArenaLayout, memory: memoryview) -> d
     return result
 
 
-def _edge_metrics(
-    plan: JobPlan, layout: ArenaLayout, memory: memoryview, queued: Sequence[int], written: Sequence[int]
-) -> list[EdgeMetrics]:
-    rings = [0] * len(plan.edges)
-    for e, _, _ in layout.rings:
-        rings[e] += 1
-    result = []
-    for e, edge in enumerate(plan.edges):
-        source, destination = plan.vertices[edge.source], plan.vertices[edge.destination]
-        emitted = received = 0
-        for p in range(source.parallelism):
-            block = ProcessorCounters(memory, layout.counters[edge.source, p], source.inbound, source.outbound)
-            emitted += block.words[block.emitted_at(edge.source_ordinal)]
-            block.release()
-        for p in range(destination.parallelism):
-            at = layout.counters[edge.destination, p]
-            block = ProcessorCounters(memory, at, destination.inbound, destination.outbound)
-            received += block.words[block.received_at(edge.destination_ordinal)]
-            block.release()
-        result.append(
-            EdgeMetrics(
-                source=source.name,
-                source_ordinal=edge.source_ordinal,
-                destination=destination.name,
-                destination_ordinal=edge.destination_ordinal,
-                emitted_count=emitted,
-                received_count=received,
-                queues_size=queued[e],
-                queues_capacity=rings[e] * edge.queue_size,
-                ring_bytes=written[e],
-            )
-        )
-    return result
+def _counters(layout: ArenaLayout, memory: memoryview, v: int, p: int, vertex: VertexPlan) -> ProcessorCounters:
+    return ProcessorCounters(memory, layout.counters[v, p], vertex.inbound, vertex.outbound)
 
 
-def _worker_metrics(index: int, core: int | None, memory: bytes) -> WorkerMetrics:
+def worker_metrics(index: int, core: int | None, memory: bytes | memoryview) -> WorkerMetrics:
+    """Return what a worker has done so far.
+
+    Args:
+        index: of the worker.
+        core: that it is pinned to.
+        memory: the control segment.
+    """
     at = control_words(memoryview(memory), index * control.BLOCK_SIZE)
     busy, idle = at[control.BUSY_NS], at[control.IDLE_NS]
     return WorkerMetrics(

@@ -1,4 +1,4 @@
-"""The control segment: shared memory of a member for as long as it lives, one block per worker.
+"""The control segment: shared memory of a member for as long as it lives, one block per worker, then the member's own.
 
 A block holds the worker's doorbell and the words that anyone may read without asking: heartbeat, time spent
 working, number of tasklets. Only the worker writes its words, except the doorbell and the thief's mark.
@@ -26,13 +26,15 @@ STOLEN = 9
 """Tasklets that others have taken from this worker."""
 SLAB_BYTES = 11
 """Bytes of batches that this worker has put into slabs for others, of executions that have ended."""
+CHANGES = 12
+"""In the member's block: how often an execution has got its arena or given it back, so that who watches looks again."""
 THIEF = 8
 """1 + the index of a worker that asks for a tasklet, 0 when none does."""
 
 
 def control_size(workers: int) -> int:
     """Return the bytes that a control segment for this many workers takes."""
-    return -(-workers * BLOCK_SIZE // 4096) * 4096
+    return -(-(workers + 1) * BLOCK_SIZE // 4096) * 4096
 
 
 def control_words(memory: memoryview, start: int) -> memoryview:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 
-from shmjet.execution.layout import COUNTERS, counters_size
+from shmjet.execution.layout import COUNTERS, INBOUND_COUNTERS, OUTBOUND_COUNTERS, counters_size
 
 CALLS = 0
 SLOW_CALLS = 1
@@ -21,6 +21,19 @@ COALESCED_WATERMARK = 7
 LAST_FORWARDED_WATERMARK = 8
 STATE = 9
 BLOCKED = 10
+WORK_DONE = 11
+WORK_TOTAL = 12
+"""How much of its work a source has done, and of how much if it knows that; else 0."""
+WORK_UNIT = 13
+"""What these two count: an index into `WORK_UNITS`."""
+
+WORK_UNITS = ("items", "bytes")
+
+EMITTED_ITEMS = 0
+WAITED_NS = 1
+WAITING_SINCE = 2
+QUEUED_LOCALLY = 3
+"""The words of an outbound ordinal."""
 
 NO_WATERMARK = -(2**63)
 
@@ -50,11 +63,27 @@ class ProcessorCounters:
 
     def received_at(self, ordinal: int) -> int:
         """Return the index of an inbound ordinal's item counter; its batches are in the next word."""
-        return COUNTERS + 2 * ordinal
+        return COUNTERS + INBOUND_COUNTERS * ordinal
 
     def emitted_at(self, ordinal: int) -> int:
-        """Return the index of an outbound ordinal's item counter."""
-        return COUNTERS + 2 * self.inbound + ordinal
+        """Return the index of an outbound ordinal's words, of which the first counts items."""
+        return COUNTERS + INBOUND_COUNTERS * self.inbound + OUTBOUND_COUNTERS * ordinal
+
+    def note_waiting(self, ordinal: int, since_ns: int) -> None:
+        """Say that an outbound ordinal waits for room since then (by `perf_counter_ns`)."""
+        self.words[self.emitted_at(ordinal) + WAITING_SINCE] = since_ns
+
+    def note_room(self, ordinal: int, now_ns: int) -> None:
+        """Say that an outbound ordinal waits no longer, and add the time up."""
+        at, to = self.emitted_at(ordinal), self.words
+        to[at + WAITED_NS] += now_ns - to[at + WAITING_SINCE]
+        to[at + WAITING_SINCE] = 0
+
+    def waited_ns(self, ordinal: int, now_ns: int) -> int:
+        """Return how long an outbound ordinal has waited for room so far, the present wait included."""
+        at, words = self.emitted_at(ordinal), self.words
+        waited, since = words[at + WAITED_NS], words[at + WAITING_SINCE]
+        return int(waited + max(0, now_ns - since) if since else waited)
 
     def watermark(self, index: int) -> int | None:
         """Return a watermark word, None where none was seen."""

@@ -27,6 +27,7 @@ from shmjet.execution.handover import pack, unpack
 from shmjet.execution.interrupts import Interrupts
 from shmjet.execution.large import MOST_INLINE, Large
 from shmjet.execution.layout import CANCELLED_OFFSET, lay_out
+from shmjet.execution.logs import about, speaker
 from shmjet.execution.messages import Adopt, Deploy, HandOver
 from shmjet.execution.readiness import READY, STARTED, Readiness
 from shmjet.execution.shared_memory import SharedMemory
@@ -130,7 +131,9 @@ class Deployment:
             supplier = pickle.loads(self._deploy.suppliers[v])
         mine = [p for p, endpoint in enumerate(vertex.endpoints) if endpoint == self._endpoint]
         if isinstance(supplier, ProcessorSupplier):
-            supplier.init(SupplierContext(**self._vertex_context(vertex.name, vertex.parallelism)))
+            context = SupplierContext(**self._vertex_context(vertex.name, vertex.parallelism))
+            speaker.about = about(context)
+            supplier.init(context)
             if getattr(supplier.close, "__func__", None) is not ProcessorSupplier.close:
                 self._suppliers.append((vertex.name, supplier))
             made = make_processors(supplier, vertex.parallelism, vertex.name)

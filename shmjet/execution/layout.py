@@ -22,6 +22,9 @@ CANCELLED_OFFSET = 0
 
 COUNTERS = 16
 """64-bit counters of one processor before its per-ordinal ones."""
+INBOUND_COUNTERS = 2
+OUTBOUND_COUNTERS = 4
+"""64-bit counters of each ordinal."""
 MIN_RING = 4096
 MAX_RING = 1 << 20
 """Data bytes of a ring lie between these, powers of two. Lanes of items are as fast with 64 KiB as with 4 MiB, and each
@@ -99,8 +102,8 @@ class ArenaLayout:
 
 
 def counters_size(inbound: int, outbound: int) -> int:
-    """Return the bytes of a processor's counter block: its own, two per inbound and one per outbound ordinal."""
-    return -(-(COUNTERS + 2 * inbound + outbound) * 8 // 64) * 64
+    """Return the bytes of a processor's counter block: its own, and those of its ordinals."""
+    return -(-(COUNTERS + INBOUND_COUNTERS * inbound + OUTBOUND_COUNTERS * outbound) * 8 // 64) * 64
 
 
 def ring_capacity(ring_memory: int, count: int) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -12,7 +14,9 @@ class ProcessorMetrics(msgspec.Struct, frozen=True):
 
     `received_count`, `emitted_count`: items; `received_batches`: lists of items taken from lanes; `calls`: callbacks,
     of which `slow_calls` took more than 5 ms; `busy_ns`: nanoseconds spent in them; watermarks are None until one came;
-    `blocked_count`: how often what it had emitted found a lane full and had to wait.
+    `blocked_count`: how often what it had emitted found a lane full and had to wait. `work_done` and `work_total`: how
+    far a source is, in `work_unit` ("items" or "bytes"); a total of 0 is not known. `state` is the name of a
+    `shmjet.execution.tasklet.State`.
     """
 
     index: int
@@ -27,6 +31,10 @@ class ProcessorMetrics(msgspec.Struct, frozen=True):
     coalesced_wm: int | None
     last_forwarded_wm: int | None
     blocked_count: int
+    work_done: int = 0
+    work_total: int = 0
+    work_unit: str = "items"
+    state: str = ""
 
 
 class VertexMetrics(msgspec.Struct, frozen=True):
@@ -46,15 +54,50 @@ class VertexMetrics(msgspec.Struct, frozen=True):
         return sum(p.emitted_count for p in self.processors)
 
     @property
+    def received_batches(self) -> int:
+        """Lists of items taken from lanes by all processors."""
+        return sum(p.received_batches for p in self.processors)
+
+    @property
     def blocked_count(self) -> int:
         """How often what a processor had emitted found a lane full and had to wait, over all processors."""
         return sum(p.blocked_count for p in self.processors)
 
+    @property
+    def busy_ns(self) -> int:
+        """Nanoseconds that all processors together have spent in callbacks."""
+        return sum(p.busy_ns for p in self.processors)
+
+    @property
+    def top_observed_wm(self) -> int | None:
+        """The highest watermark that any processor has seen on a lane."""
+        return max((p.top_observed_wm for p in self.processors if p.top_observed_wm is not None), default=None)
+
+    @property
+    def coalesced_wm(self) -> int | None:
+        """The lowest of the processors' coalesced watermarks: how far the whole vertex is."""
+        return _least(p.coalesced_wm for p in self.processors)
+
+    @property
+    def last_forwarded_wm(self) -> int | None:
+        """The lowest of the watermarks that the processors have passed on."""
+        return _least(p.last_forwarded_wm for p in self.processors)
+
+    def last_forwarded_wm_latency(self, now_ms: float | None = None) -> float | None:
+        """Return by how many milliseconds the watermark passed on is behind the clock; None before the first.
+
+        Args:
+            now_ms: milliseconds since 1970, as the timestamps are supposed to be; by default the time of the call.
+        """
+        watermark = self.last_forwarded_wm
+        return None if watermark is None else (time.time() * 1000 if now_ms is None else now_ms) - watermark
+
 
 class EdgeMetrics(msgspec.Struct, frozen=True):
-    """One edge: items that entered and left it, and how full its rings are (items; local lanes are not counted).
+    """One edge: items that entered and left it, those under way and how many may be.
 
     `ring_bytes`: bytes written into its rings so far, with headers and padding; what stays on a worker is not in it.
+    `waited_ns`: how long its producers have waited for room in it, all together.
     """
 
     source: str
@@ -66,6 +109,7 @@ class EdgeMetrics(msgspec.Struct, frozen=True):
     queues_size: int
     queues_capacity: int
     ring_bytes: int
+    waited_ns: int = 0
 
 
 class WorkerMetrics(msgspec.Struct, frozen=True):
@@ -106,10 +150,25 @@ class Metrics(msgspec.Struct, frozen=True):
     execution_start_time: float | None = None
     execution_completion_time: float | None = None
 
+    taken_ns: int = 0
+    """When these numbers were read, by `time.perf_counter_ns`, which all processes of a host share."""
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain dicts, lists and numbers, fit for JSON."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
         return plain
 
+    def __repr__(self) -> str:
+        counts = ", ".join(
+            f"{v.name}: {v.received_count:,} in, {v.emitted_count:,} out" for v in self.vertices.values()
+        )
+        return f"<Metrics {counts or 'of no vertex'}>"
+
 
 NO_METRICS = Metrics({}, [], [])
+
+
+def _least(watermarks: Iterable[int | None]) -> int | None:
+    """Return the lowest, None when one is missing or there are none."""
+    known = list(watermarks)
+    return None if None in known else min((w for w in known if w is not None), default=None)

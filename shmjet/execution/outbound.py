@@ -26,7 +26,7 @@ class Outbound:
         router: spreads the items over these lanes.
     """
 
-    __slots__ = ("_lanes", "_mark", "_mark_lanes", "_marked", "_queue", "_router", "emitted")
+    __slots__ = ("_lanes", "_mark", "_mark_lanes", "_marked", "_queue", "_router", "emitted", "is_waiting")
 
     def __init__(self, lanes: Sequence[LaneWriter], router: Router) -> None:
         self._lanes = list(lanes)
@@ -36,6 +36,8 @@ class Outbound:
         self._mark_lanes: list[LaneWriter] = []
         self._marked = 0
         self.emitted = 0
+        self.is_waiting = False
+        """Whether the last `flush` found no room; for whoever measures how long."""
 
     @property
     def moved(self) -> int:

@@ -24,6 +24,7 @@ from shmjet.execution.code import load_code
 from shmjet.execution.deployment import LazyGrid, checked_processor, extend_import_path
 from shmjet.execution.interrupts import Interrupts
 from shmjet.execution.large import Large
+from shmjet.execution.logs import about, speaker
 from shmjet.execution.messages import Probe, Probed, VertexShape
 from shmjet.execution.plan import effective_parallelism
 
@@ -93,7 +94,9 @@ class Probing:
 
     def _supplier_of(self, meta: ProcessorMetaSupplier, vertex: VertexShape, config: Any) -> ProcessorSupplier:
         self._metas.append((vertex.name, meta))
-        meta.init(MetaSupplierContext(**self._context(vertex, config)))
+        context = MetaSupplierContext(**self._context(vertex, config))
+        speaker.about = about(context)
+        meta.init(context)
         address = self._command.member_address
         given = meta.get([address])
         supplier = given(address) if callable(given) else given[address]
@@ -110,7 +113,9 @@ class Probing:
             return declared
         if not isinstance(supplier, ProcessorSupplier):
             return _ask(checked_processor(supplier(), vertex.name))
-        supplier.init(SupplierContext(**self._context(vertex, config)))
+        context = SupplierContext(**self._context(vertex, config))
+        speaker.about = about(context)
+        supplier.init(context)
         try:
             count = effective_parallelism(vertex, self._command.default_parallelism)
             cooperative = [_ask(processor) for processor in make_processors(supplier, count, vertex.name)]

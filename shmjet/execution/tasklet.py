@@ -10,7 +10,6 @@ It must not know processes: lanes, counters and the wake-up of neighbours come i
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from typing import Any
@@ -20,8 +19,11 @@ from shmjet.core import Inbox, Outbox, Processor, ProcessorContext, Watermark, W
 from shmjet.execution import counters as words
 from shmjet.execution.counters import NO_WATERMARK, ProcessorCounters
 from shmjet.execution.inbound import InboundEdge
+from shmjet.execution.layout import COUNTERS, INBOUND_COUNTERS
+from shmjet.execution.logs import about, speaker
 from shmjet.execution.outbound import Outbound
 from shmjet.execution.pacing import MAX_BATCH, PATIENCE_NS, SLOW_NS, AdaptiveLimit
+from shmjet.execution.state import State
 from shmjet.ring.lane import LaneReader, LaneWriter
 from shmjet.ring.marks import DONE, IDLE, Barrier, Mark
 
@@ -46,19 +48,6 @@ _MOVING = (
     "state",
 )
 """Fields that move as they are."""
-
-
-class State(enum.IntEnum):
-    """Where a tasklet is in its life; names are Jet's."""
-
-    PROCESS_WATERMARK = 0
-    NULLARY_PROCESS = 1
-    PROCESS_INBOX = 2
-    COMPLETE_EDGE = 3
-    COMPLETE = 4
-    EMIT_BARRIER = 5
-    EMIT_DONE_ITEM = 6
-    END = 7
 
 
 class ProcessorTasklet:
@@ -86,6 +75,7 @@ class ProcessorTasklet:
     ) -> None:
         self.processor = processor
         self.context = context
+        self._about = about(context)
         self.counters = counters
         self.dirty = True
         self.polling = False
@@ -121,6 +111,7 @@ class ProcessorTasklet:
         self._calls = self._slow_calls = self._busy_ns = self._blocked = 0
         self._received = self._received_batches = 0
         kind = type(processor)
+        self._emitted_at = [counters.emitted_at(ordinal) for ordinal in range(len(self._outbound))]
         self._has_nullary = kind.try_process is not Processor.try_process
         self._steps = {
             State.PROCESS_WATERMARK: self._process_watermark,
@@ -144,8 +135,10 @@ class ProcessorTasklet:
 
     def init(self) -> None:
         """Call the processor's `init`; what it emits there is flushed by the first call."""
+        speaker.about = self._about
         self._outbox.begin_callback()
         self.processor.init(self._outbox, self.context)
+        self.counters.words[words.WORK_UNIT] = words.WORK_UNITS.index(self.processor.work_unit)
         self._unflushed = True
 
     @property
@@ -162,6 +155,7 @@ class ProcessorTasklet:
         if self._closed:
             return
         self._closed = True
+        speaker.about = self._about
         try:
             self.processor.close()
         except Exception:
@@ -184,6 +178,7 @@ class ProcessorTasklet:
         """
         self._progress = False
         self.polling = False
+        speaker.about = self._about
         for edge in self._buffered:
             if edge.soak():
                 self._progress = True
@@ -286,6 +281,12 @@ class ProcessorTasklet:
             before = out.moved
             if not out.flush():
                 complete = False
+                if not out.is_waiting:
+                    out.is_waiting = True
+                    self.counters.note_waiting(ordinal, self._clock())
+            elif out.is_waiting:
+                out.is_waiting = False
+                self.counters.note_room(ordinal, self._clock())
             if out.moved != before:
                 self._progress = True
         self._unflushed = not complete
@@ -539,9 +540,11 @@ class ProcessorTasklet:
         to[words.RECEIVED_BATCHES] = self._received_batches
         to[words.STATE] = self.state
         to[words.BLOCKED] = self._blocked
+        if not self._edges:
+            to[words.WORK_DONE], to[words.WORK_TOTAL] = self.processor.progress()
         top = NO_WATERMARK
         for edge in self._edges:
-            at = self.counters.received_at(edge.ordinal)
+            at = COUNTERS + INBOUND_COUNTERS * edge.ordinal
             to[at] = edge.received
             to[at + 1] = edge.batches
             if edge.top_watermark is not None:
@@ -549,7 +552,7 @@ class ProcessorTasklet:
         to[words.TOP_OBSERVED_WATERMARK] = top
         emitted = 0
         for ordinal, out in enumerate(self._outbound):
-            to[self.counters.emitted_at(ordinal)] = out.emitted
+            to[self._emitted_at[ordinal]] = out.emitted
             emitted += out.emitted
         to[words.EMITTED] = emitted
 

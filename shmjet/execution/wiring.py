@@ -18,7 +18,7 @@ from shmjet.core.arrangement import local_table
 from shmjet.core.keys import PartitionCount, partition_id
 from shmjet.execution.code import EdgeCode
 from shmjet.execution.control import BLOCK_SIZE
-from shmjet.execution.counters import ProcessorCounters
+from shmjet.execution.counters import QUEUED_LOCALLY, ProcessorCounters
 from shmjet.execution.inbound import InboundEdge, OrderedInboundEdge
 from shmjet.execution.layout import (
     ArenaLayout,
@@ -116,6 +116,8 @@ class Wiring:
             edge = self._plan.edges[e]
             lane.on_pull = self.present[edge.source, p].wake
             lane.on_push = self.present[edge.destination, c].wake
+            counters = self.present[edge.source, p].counters
+            lane.publish_level(counters.words, counters.emitted_at(edge.source_ordinal) + QUEUED_LOCALLY)
 
     def remove(self, place: Place) -> None:
         """Take a tasklet out that has been packed for another worker: its neighbours here go on by rings."""
@@ -126,12 +128,14 @@ class Wiring:
                 for q in lane_producers(plan, edge, p):
                     lane = self._local.pop((e, q, p), None)
                     if lane is not None:
+                        lane.publish_level(None)
                         producer = self.present[edge.source, q]
                         producer.relink_output(edge.source_ordinal, lane, self._ring_writer((e, q, p)))
             if edge.source == v:
                 for c in lane_consumers(plan, edge, p):
                     lane = self._local.pop((e, p, c), None)
                     if lane is not None:
+                        lane.publish_level(None)
                         consumer = self.present[edge.destination, c]
                         index = lane_producers(plan, edge, c).index(p)
                         consumer.relink_input(edge.destination_ordinal, index, self._ring_reader((e, p, c)))
@@ -152,11 +156,12 @@ class Wiring:
 
     def release(self) -> IncomingSlabs:
         """Let go of the arena; return the slabs of it, parts of which may be looked at for longer."""
+        for lane in self._local.values():
+            lane.on_pull = lane.on_push = None
+            lane.publish_level(None)
         for counters in self._counters:
             counters.release()
         self._counters.clear()
-        for lane in self._local.values():
-            lane.on_pull = lane.on_push = None
         for tasklet in self.present.values():
             tasklet.release()
         self.present.clear()

@@ -60,6 +60,7 @@ class PeekProcessor(Processor):
         """Pass on."""
         super().init(outbox, context)
         self._watched("init", outbox, context)
+        self.work_unit = self._wrapped.work_unit
 
     def process(self, ordinal: int, inbox: Inbox) -> None:
         """Log what is new in the inbox, then pass on."""
@@ -83,6 +84,10 @@ class PeekProcessor(Processor):
     def complete(self) -> bool:
         """Pass on."""
         return bool(self._watched("complete"))
+
+    def progress(self) -> tuple[int, int]:
+        """Pass on."""
+        return self._wrapped.progress()
 
     def save_to_snapshot(self) -> bool:
         """Pass on."""

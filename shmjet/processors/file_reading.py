@@ -41,6 +41,8 @@ class FileReading:
     stats: str | None
     batches: Format | None
     """None: lines as items."""
+    unit: str = "bytes"
+    """What segments count, "bytes" or (rows of arrays) "items"."""
 
 
 class Reader(Protocol):
@@ -111,12 +113,18 @@ class FileProcessor(BulkProcessor):
         self._seams = seams
         self._claims: Claims | None = None
         self._next_report = 0.0
+        self._done = self._total = 0
+        self.work_unit = reading.unit
 
     def start(self, context: ProcessorContext) -> None:
         """Open the counter of claims."""
         self._reader = self._make_reader()
         if self._address is not None:
             self._claims = Claims(self._address)
+        mine: Sequence[Unit] = self._units if context.global_index == 0 else ()
+        if self._claims is None:
+            mine = self._units[context.global_index :: context.total_parallelism]
+        self._total = sum(segment.end - segment.start for unit in mine for segment in unit)
         self._pieces = self._read()
 
     def complete(self) -> bool:
@@ -145,6 +153,10 @@ class FileProcessor(BulkProcessor):
         if reader is not None:
             reader.close()
 
+    def progress(self) -> tuple[int, int]:
+        """Return the size of the segments that are read, and of all; the first processor has that of shared ones."""
+        return self._done, max(self._total, 0)
+
     def _numbers(self) -> Iterator[int]:
         if self._claims is not None:
             while True:
@@ -172,6 +184,7 @@ class FileProcessor(BulkProcessor):
                 except (OSError, UnicodeError) as error:
                     error.add_note(f"while reading {segment.path}, bytes {segment.start} to {segment.end}")
                     raise
+                self._done += max(segment.end - segment.start, 0)
                 yield []
         yield reader.rest()
         if (warning := reader.warning()) is not None:

@@ -24,6 +24,10 @@ class ItemsProcessor(BulkProcessor):
         size = len(self._items)
         return self._items[size * index // count : size * (index + 1) // count]
 
+    def progress(self) -> tuple[int, int]:
+        """Return the items emitted, and their number; the first processor has that of all."""
+        return self.emission.drawn, len(self._items) if self.context.global_index == 0 else 0
+
 
 class GenerateProcessor(BulkProcessor):
     """Emits what a function of (index, count) yields."""

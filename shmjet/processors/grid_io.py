@@ -47,12 +47,21 @@ class ReadMapProcessor(BulkProcessor):
         entries: Iterable[Any] = grid_of(context).get_map(self._name).items_of(share)
         return entries
 
+    def start(self, context: ProcessorContext) -> None:
+        """Ask for the size of the map, once for all processors."""
+        self._total = len(grid_of(context).get_map(self._name)) if context.global_index == 0 else 0
+
+    def progress(self) -> tuple[int, int]:
+        """Return the entries emitted, and how many there are; the first processor has the number of all."""
+        return self.emission.drawn, self._total
+
 
 class ReadListProcessor(BulkProcessor):
     """Emits its share of a list: pages `index`, `index + parallelism`, ..."""
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self._total = 0
 
     def results(self) -> Iterable[Any]:
         """Return the items, lazily; what is appended meanwhile is not read."""
@@ -60,8 +69,13 @@ class ReadListProcessor(BulkProcessor):
 
     def _pages(self, items: Any) -> Iterator[list[Any]]:
         first = self.context.global_index * LIST_PAGE
+        self._total = len(items) if first == 0 else 0
         for at in range(first, len(items), self.context.total_parallelism * LIST_PAGE):
             yield items[at : at + LIST_PAGE]
+
+    def progress(self) -> tuple[int, int]:
+        """Return the items emitted, and how many there are; the first processor has the number of all."""
+        return self.emission.drawn, self._total
 
 
 class WriteProcessor(BulkProcessor):

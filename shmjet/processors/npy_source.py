@@ -32,7 +32,7 @@ class ArrayMetaSupplier(ProcessorMetaSupplier):
     is_cooperative = True
 
     def __init__(self, patterns: tuple[str, ...], suffix: str, batches: NpyFormat | NpzFormat) -> None:
-        self._reading = FileReading(patterns, "utf-8", "strict", False, False, 0, None, batches)
+        self._reading = FileReading(patterns, "utf-8", "strict", False, False, 0, None, batches, "items")
         self._suffix = suffix
         self._batch_rows = batches.batch_rows
         self._units: list[Unit] = []

@@ -85,6 +85,8 @@ class CountWordsProcessor(BulkProcessor):
         claims: where to claim numbers of units; None: take a fixed share by the processor's global index.
     """
 
+    work_unit = "bytes"
+
     def __init__(self, counting: WordCounting, plan: _Plan, claims: str | None) -> None:
         self._counting = counting
         self._plan = plan
@@ -93,6 +95,7 @@ class CountWordsProcessor(BulkProcessor):
         self._reader: WordReader | None = None
         self._next_report = 0.0
         self._done = False
+        self._read_bytes = self._all_bytes = 0
 
     def start(self, context: ProcessorContext) -> None:
         """Open the counter of claims."""
@@ -100,6 +103,10 @@ class CountWordsProcessor(BulkProcessor):
         self._reader = WordReader(self._counter, self._counting.skip_binary)
         if self._address is not None:
             self._claims = Claims(self._address)
+        mine: Sequence[Unit] = self._plan.units if context.global_index == 0 else ()
+        if self._claims is None:
+            mine = self._plan.units[context.global_index :: context.total_parallelism]
+        self._all_bytes = sum(segment.end - segment.start for unit in mine for segment in unit)
         self._steps = self._count(self._reader)
         self._emit = _emitter(self._counting.batches)
 
@@ -127,6 +134,10 @@ class CountWordsProcessor(BulkProcessor):
         if self._reader is not None:
             self._reader.close()
 
+    def progress(self) -> tuple[int, int]:
+        """Return the bytes that are read, and all; the first processor has those of shared units."""
+        return self._read_bytes, self._all_bytes
+
     def _numbers(self) -> Iterator[int]:
         if self._claims is not None:
             while True:
@@ -147,6 +158,7 @@ class CountWordsProcessor(BulkProcessor):
                 except OSError as error:
                     error.add_note(f"while reading {segment.path}, bytes {segment.start} to {segment.end}")
                     raise
+                self._read_bytes += segment.end - segment.start
                 yield
         while not self._counter.settle():
             yield

@@ -30,7 +30,7 @@ class LocalLane:
         (4, [1, 2, 3, 4], False)
     """
 
-    __slots__ = ("_bytes", "_chunks", "_queued", "on_pull", "on_push", "queue_size")
+    __slots__ = ("_bytes", "_chunks", "_level", "_level_at", "_queued", "on_pull", "on_push", "queue_size")
 
     is_local = True
     in_fragments = False
@@ -46,6 +46,16 @@ class LocalLane:
         self._chunks: deque[list[Any] | Mark] = deque()
         self._queued = 0
         self._bytes = 0
+        self._level: memoryview | None = None
+        self._level_at = 0
+
+    def publish_level(self, words: memoryview | None, at: int = 0) -> None:
+        """Add the number of items in the lane to a word from now on, in which others may see it; None: no longer."""
+        if self._level is not None:
+            self._level[self._level_at] -= self._queued
+        self._level, self._level_at = words, at
+        if words is not None:
+            words[at] += self._queued
 
     @property
     def queued_items(self) -> int:
@@ -73,6 +83,8 @@ class LocalLane:
                 return 0
         self._chunks.append(items[start : start + count])
         self._queued += count
+        if self._level is not None:
+            self._level[self._level_at] += count
         if self.on_push is not None:
             self.on_push()
         return count
@@ -121,6 +133,8 @@ class LocalLane:
         if isinstance(chunk, _MARKS):
             return chunk
         self._queued -= len(chunk)
+        if self._level is not None:
+            self._level[self._level_at] -= len(chunk)
         if isinstance(chunk[0], Columnar):  # then all of them are
             self._bytes -= sum(item.nbytes for item in chunk)
         if self.on_pull is not None:

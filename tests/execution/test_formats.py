@@ -7,7 +7,15 @@ from pathlib import Path
 
 from shmjet._native import DOORBELL_SIZE
 from shmjet.execution import control, counters
-from shmjet.execution.layout import CANCELLED_OFFSET, COUNTERS, HEADER_SIZE, MAX_RING, MIN_RING
+from shmjet.execution.layout import (
+    CANCELLED_OFFSET,
+    COUNTERS,
+    HEADER_SIZE,
+    INBOUND_COUNTERS,
+    MAX_RING,
+    MIN_RING,
+    OUTBOUND_COUNTERS,
+)
 from shmjet.execution.readiness import PREPARING, READY, STARTED
 
 FORMATS = Path(__file__).parents[2] / "docs" / "formats"
@@ -33,6 +41,7 @@ def test_the_page_of_the_control_segment_has_its_offsets() -> None:
         (control.SLEEPS, "sleeps"),
         (control.CURRENT_EXECUTION, "the execution"),
         (control.SLAB_BYTES, "put into slabs"),
+        (control.CHANGES, "has got its arena"),
     ]:
         assert text in table[str(DOORBELL_SIZE + 8 * word)]
 
@@ -56,6 +65,17 @@ def test_the_page_of_the_arena_has_its_offsets() -> None:
         (counters.LAST_FORWARDED_WATERMARK, "dealt with"),
         (counters.STATE, "state"),
         (counters.BLOCKED, "had to wait"),
+        (counters.WORK_DONE, "it has done"),
+        (counters.WORK_TOTAL, "of how much"),
+        (counters.WORK_UNIT, " items, 1 ".join(("0", "bytes"))),
     ]:
         assert text in table[str(word)]
-    assert f"{COUNTERS} + 2 i" in table
+    assert counters.WORK_UNITS == ("items", "bytes")
+    assert f"{COUNTERS} + {INBOUND_COUNTERS} i" in table
+    for word, text in [
+        (counters.EMITTED_ITEMS, "items emitted"),
+        (counters.WAITED_NS, "has waited for room"),
+        (counters.WAITING_SINCE, "since when it waits"),
+        (counters.QUEUED_LOCALLY, "stay in this process"),
+    ]:
+        assert text in table[f"{COUNTERS + word} + {INBOUND_COUNTERS} n + {OUTBOUND_COUNTERS} o"]

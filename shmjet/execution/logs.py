@@ -1,0 +1,147 @@
+"""Log records of member and workers on their way to the process that started them.
+
+All processes of an instance hold one end of a socket, the user's process holds the other. A record is one datagram,
+sent when it is made, so that it is there before the job has ended; where the reader is slow its writers wait, as they
+would for a pipe. What user code says through any logger of `logging` comes along, with job, vertex and worker.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+from typing import Any, NamedTuple
+
+import msgspec
+
+from shmjet.core.context import MetaSupplierContext, ProcessorContext, SupplierContext
+
+MEMBER = -1
+"""The worker's number in records of the member itself."""
+
+_MOST_TEXT = 32 << 10
+"""Characters of a text in a record; a datagram has its limits."""
+_PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_SIMPLE = (str, int, float, bool, type(None))
+
+
+class SentRecord(msgspec.Struct, frozen=True, array_like=True):
+    """A log record. `extra` has what was given as `extra=`, as far as it is plain."""
+
+    name: str
+    level: int
+    text: str
+    created: float
+    pid: int
+    thread: str
+    path: str
+    line: int
+    function: str
+    error: str | None
+    stack: str | None
+    worker: int
+    job: str
+    job_id: str
+    vertex: str
+    extra: dict[str, Any]
+
+
+class About(NamedTuple):
+    """What a record is about: a job, by name or else id, and one of its vertices. It keeps nothing else alive."""
+
+    job: str = ""
+    job_id: str = ""
+    vertex: str = ""
+
+
+def about(context: ProcessorContext | SupplierContext | MetaSupplierContext) -> About:
+    """Return what records of whoever has this context are about."""
+    return About(context.job_config.name or context.job_id, context.job_id, context.vertex_name)
+
+
+class Speaker:
+    """Whose code runs in this process, or ran last."""
+
+    about = About()
+    """Set before each call of user code."""
+
+
+speaker = Speaker()
+
+
+class SendingHandler(logging.Handler):
+    """Sends each record to the user's process; to standard error where that is gone.
+
+    Args:
+        sock: leads there.
+        worker: this process' number.
+        waits: wait for the reader; otherwise a record for which there is no room is dropped, and counted.
+    """
+
+    def __init__(self, sock: socket.socket, worker: int, *, waits: bool) -> None:
+        super().__init__()
+        self._sock = sock
+        self._worker = worker
+        self._flags = 0 if waits else socket.MSG_DONTWAIT
+        self._dropped = 0
+        self._encoder = msgspec.msgpack.Encoder()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            if self._dropped:
+                dropped, self._dropped = self._dropped, 0
+                text = f"{dropped} records were dropped before this one"
+                self._send(logging.makeLogRecord({**vars(record), "msg": text, "args": ()}))
+            self._send(record)
+        except BlockingIOError:
+            self._dropped += 1
+        except OSError:  # the user's process is gone, and soon this one will be
+            print(self.format(record), file=sys.stderr)
+        except Exception:
+            self.handleError(record)
+
+    def _send(self, record: logging.LogRecord) -> None:
+        subject = About() if record.name in ("shmjet.worker", "shmjet.member") else speaker.about
+        error = record.exc_text
+        if record.exc_info and not error:
+            error = _formatter.formatException(record.exc_info)
+        sent = SentRecord(
+            record.name,
+            record.levelno,
+            _cut(record.getMessage()),
+            record.created,
+            os.getpid(),
+            record.threadName or "",
+            record.pathname,
+            record.lineno,
+            record.funcName or "",
+            None if error is None else _cut(error),
+            None if record.stack_info is None else _cut(record.stack_info),
+            self._worker,
+            *subject,
+            {key: value for key, value in vars(record).items() if key not in _PLAIN and isinstance(value, _SIMPLE)},
+        )
+        self._sock.send(self._encoder.encode(sent), self._flags)
+
+
+_formatter = logging.Formatter()
+
+
+def send_logs(sock: socket.socket, worker: int, level: int, root_level: int) -> None:
+    """Send the records of this process from now on.
+
+    Args:
+        sock: to the user's process.
+        worker: this process' number, or `MEMBER`.
+        level: of records of shmjet's own loggers, those of processors among them.
+        root_level: of all others.
+    """
+    root = logging.getLogger()
+    root.handlers[:] = [SendingHandler(sock, worker, waits=worker != MEMBER)]
+    root.setLevel(root_level)
+    logging.getLogger("shmjet").setLevel(level)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]} … ({len(text) - _MOST_TEXT:,} more characters)"

@@ -1,0 +1,111 @@
+"""From counters to rates, shares and the bottleneck, by hand-made numbers and a hand-driven clock."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from shmjet.execution.metrics import NO_METRICS, WorkerMetrics
+from shmjet.observe.flow import FlowMeter, Work
+from tests.observe.numbers import chain, edge, metrics, vertex
+
+SECOND = 1_000_000_000
+
+
+def test_rates_are_of_the_time_since_the_last_look() -> None:
+    meter = FlowMeter()
+    meter.take(chain(received=100), 110.0)
+    flow = meter.take(chain(received=400, now=True), 111.0)
+    by_name = {each.name: each for each in flow.vertices}
+    assert (by_name["map"].received_rate, by_name["map"].emitted_rate, by_name["source"].emitted_rate) == (
+        300,
+        300,
+        300,
+    )
+    assert [each.rate for each in flow.edges] == [300, 300]
+    assert flow.seconds == 11
+
+
+def test_the_first_look_is_of_the_time_since_the_start() -> None:
+    flow = FlowMeter().take(chain(received=400), 104.0)
+    assert [each.rate for each in flow.edges] == [100, 100]
+
+
+def test_looks_in_quick_succession_are_compared_over_a_second() -> None:
+    meter = FlowMeter()
+    for tenth in range(30):
+        flow = meter.take(chain(received=100 * tenth), 110 + tenth / 10)
+    assert flow.edges[0].rate == pytest.approx(1000)
+    assert len(meter._past) <= 12
+
+
+def test_busy_is_the_share_of_time_in_callbacks_mean_and_most() -> None:
+    meter = FlowMeter()
+    meter.take(chain(), 110.0)
+    flow = meter.take(chain(now=True), 111.0)
+    by_name = {each.name: each for each in flow.vertices}
+    assert (by_name["map"].busy, by_name["map"].busiest, by_name["map"].processors) == (0.75, 1.0, 2)
+    assert (by_name["source"].busy, by_name["sink"].busy) == (0.1, 0.0)
+    assert flow.workers[0].busy == 1.0
+
+
+def test_the_bottleneck_is_the_last_full_edge_of_a_row() -> None:
+    meter = FlowMeter()
+    meter.take(chain(), 110.0)
+    flow = meter.take(chain(waited_ns=(9 * SECOND // 10, SECOND)), 111.0)  # map has two processors: half of their time
+    assert [each.waiting for each in flow.edges] == [0.9, 0.5]
+    assert flow.bottleneck is not None
+    assert flow.bottleneck.text == "map → sink"
+
+
+def test_an_edge_is_full_by_its_queues_or_by_who_waits() -> None:
+    flow = FlowMeter().take(chain(), 110.0)
+    assert [(each.fill, each.is_full) for each in flow.edges] == [(0.9, True), (0.1, False)]
+    assert flow.bottleneck is not None
+    assert flow.bottleneck.text == "source → map"
+
+
+def test_nothing_is_full_when_nobody_waits_or_all_is_over() -> None:
+    idle = metrics(vertex("a", 0), vertex("b", 0), edge("a", "b"))
+    assert FlowMeter().take(idle, 110.0).bottleneck is None
+    over = metrics(vertex("a", 0), vertex("b", 0), edge("a", "b", waited_ns=9 * SECOND), end=109.0)
+    flow = FlowMeter().take(over, 200.0)
+    assert (flow.bottleneck, flow.seconds) == (None, 9)
+
+
+def test_time_to_go_follows_from_what_a_source_has_done() -> None:
+    flow = FlowMeter().take(chain(received=250), 110.0)
+    assert flow.vertices[0].work == Work(250, 1000, "bytes", pytest.approx(30.0))
+    assert (flow.share, flow.eta) == (0.25, pytest.approx(30.0))
+    assert FlowMeter().take(chain(received=0), 110.0).eta is None
+
+
+def test_one_source_that_does_not_know_how_much_there_is_spoils_the_forecast() -> None:
+    known = vertex("known", 0, work_done=1, work_total=2)
+    flow = FlowMeter().take(metrics(known, vertex("endless", 0), vertex("sink", 0), edge("known", "sink")), 110.0)
+    assert (flow.share, flow.eta) == (None, None)
+
+
+def test_a_vertex_has_ended_when_all_its_processors_have() -> None:
+    flow = FlowMeter().take(metrics(vertex("a", 0, 0, state="end"), vertex("b", 0, 0, state="complete")), 110.0)
+    assert [each.has_ended for each in flow.vertices] == [True, False]
+
+
+def test_an_execution_without_a_plan_yet_is_an_empty_flow() -> None:
+    flow = FlowMeter().take(NO_METRICS, 110.0)
+    assert (flow.vertices, flow.edges, flow.seconds, flow.share) == ((), (), 0.0, None)
+
+
+def test_a_new_worker_in_an_old_place_is_not_compared_with_the_dead_one() -> None:
+    meter = FlowMeter()
+    meter.take(metrics(vertex("a", 0), WorkerMetrics(0, 11, 0, 0.9, 9 * SECOND, SECOND, 3)), 110.0)
+    flow = meter.take(metrics(vertex("a", 0), WorkerMetrics(0, 12, 0, 0.25, SECOND, 3 * SECOND, 3)), 111.0)
+    assert flow.workers[0].busy == 0.25
+
+
+def test_a_flow_is_fit_for_json() -> None:
+    plain = json.loads(json.dumps(FlowMeter().take(chain(received=250), 110.0).to_dict()))
+    assert plain["bottleneck"] == "source → map"
+    assert plain["edges"][0]["fill"] == 0.9
+    assert plain["vertices"][0]["work"]["unit"] == "bytes"
