@@ -7,6 +7,7 @@ returns what is to be done, so that it is done outside of typer, which has its o
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from shmjet import __version__
+from shmjet.cli.completion import VARIABLE
 from shmjet.cli.outcome import CommandError, Outcome
 
 app = typer.Typer(
@@ -61,20 +63,28 @@ def wordcount(
     columns: Annotated[
         bool, typer.Option("--columns/--objects", help="Count in native code, or by Python functions on lines.")
     ] = True,
+    progress: Annotated[
+        bool, typer.Option("--progress/--no-progress", help="Show how far it is, if standard error is a terminal.")
+    ] = True,
 ) -> Task:
     """Count the words of text files. A word is what line.lower().split() gives; binary files are skipped."""
-    return _later(
-        "wordcount", "wordcount", paths, top=top, cores=cores, as_json=as_json, output=output, columns=columns
-    )
+    options = {"top": top, "cores": cores, "as_json": as_json, "output": output, "columns": columns}
+    return _later("wordcount", "wordcount", paths, **options, progress=progress)
 
 
 @app.command(context_settings=_PASS_ON)
 def run(
     context: typer.Context,
     script: Annotated[Path, typer.Argument(metavar="SCRIPT [ARGS]...", help="A Python script and its arguments.")],
+    progress: Annotated[
+        bool, typer.Option("--progress", help="Show what each job does while it runs, if standard error is a terminal.")
+    ] = False,
 ) -> Task:
-    """Run a script as Python would; a job that fails is reported without the engine's own frames."""
-    return _later("script", "run_script", script, context.args)
+    """Run a script as Python would; a job that fails is reported without the engine's own frames.
+
+    Options for shmjet come before the script, everything behind it is the script's.
+    """
+    return _later("script", "run_script", script, context.args, progress=progress)
 
 
 @app.command(context_settings=_PASS_ON)
@@ -94,6 +104,74 @@ def dag(
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False) -> Task:
     """Look at this machine: cores, NUMA, limits, /dev/shm, Java, Spark: what is fine, what is not, how to mend it."""
     return _later("doctor", "examine", as_json=as_json)
+
+
+_PID = Annotated[
+    int | None,
+    typer.Option(
+        "--pid", metavar="PID", help="Of the member, of the process that started it or of a worker; else all."
+    ),
+]
+
+
+@app.command()
+def top(
+    pid: _PID = None,
+    once: Annotated[bool, typer.Option("--once", help="Print one picture; so it is too where nobody looks.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one picture as a JSON list.")] = False,
+    interval: Annotated[float, typer.Option(min=0.05, metavar="S", help="Seconds between two pictures.")] = 1.0,
+) -> Task:
+    """Watch your running members: workers, and of each job what its vertices do and which edge is full.
+
+    It reads shared memory only and takes no time from the jobs. Ctrl-C ends it.
+    """
+    return _later("top", "top", pid=pid, once=once, as_json=as_json, interval=interval)
+
+
+@app.command()
+def jobs(
+    everything: Annotated[bool, typer.Option("-a", "--all", help="Those that have ended too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
+) -> Task:
+    """List the jobs of your running members on this host."""
+    return _later("members", "show_jobs", everything=everything, as_json=as_json)
+
+
+@app.command()
+def cancel(job: Annotated[str, typer.Argument(metavar="JOB", help="Name or id; the first digits will do.")]) -> Task:
+    """Cancel a running job of one of your members on this host."""
+    return _later("members", "cancel_job", job)
+
+
+@app.command()
+def cluster(as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False) -> Task:
+    """List your running members on this host: workers, cores, who started them."""
+    return _later("members", "show_cluster", as_json=as_json)
+
+
+@app.command()
+def dump(
+    pid: _PID = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to FILE.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object.")] = False,
+) -> Task:
+    """Write what an engineer needs for a report: versions, machine, settings, plans, states, rings, Python stacks.
+
+    No data of yours is in it and no secret; names of vertices and of files of code are.
+    """
+    return _later("dump", "dump", pid=pid, output=output, as_json=as_json)
+
+
+@app.command()
+def completion(
+    shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish; by default the one you use.")] = "",
+) -> Task:
+    """Print what makes your shell complete commands and options.
+
+    Put `eval "$(shmjet completion bash)"` into ~/.bashrc (zsh: ~/.zshrc), or for fish
+    `shmjet completion fish > ~/.config/fish/completions/shmjet.fish`.
+    """
+    return _later("completion", "show", shell)
 
 
 def _later(module: str, function: str, *arguments: Any, **options: Any) -> Task:
@@ -127,6 +205,10 @@ def _split_output(arguments: list[str], output: Path | None) -> tuple[list[str],
 
 def run_application(arguments: list[str]) -> int:
     """Parse `arguments`, run the command that they name and return its exit status; usage errors are explained."""
+    if VARIABLE in os.environ:
+        from typer.completion import completion_init
+
+        completion_init()  # or typer's own scripts would get the answers of another protocol
     command = typer.main.get_command(app)
     try:
         asked = command.main(args=arguments, prog_name="shmjet", standalone_mode=False)

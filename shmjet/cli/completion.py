@@ -1,0 +1,31 @@
+"""`shmjet completion`: the script that makes a shell complete commands, options and files."""
+
+from __future__ import annotations
+
+import os
+
+from shmjet.cli.outcome import CommandError, Outcome
+
+SHELLS = ("bash", "zsh", "fish")
+
+VARIABLE = "_SHMJET_COMPLETE"
+"""By this variable the shell's script asks `shmjet` for completions; the name is click's rule."""
+
+
+def show(shell: str) -> int:
+    """Print the script for a shell.
+
+    Args:
+        shell: one of `SHELLS`; empty for the one that the user has.
+
+    Raises:
+        CommandError: there is none for it.
+    """
+    from typer.completion import get_completion_script
+
+    chosen = shell or os.path.basename(os.environ.get("SHELL", ""))
+    if chosen not in SHELLS:
+        named = f"{chosen!r}" if chosen else "your shell, which $SHELL does not tell"
+        raise CommandError(f"no completion for {named}; say one of {', '.join(SHELLS)}: shmjet completion bash")
+    print(get_completion_script(prog_name="shmjet", complete_var=VARIABLE, shell=chosen))
+    return Outcome.OK
