@@ -48,7 +48,7 @@ class _Combining:
         return self._combine(accumulator, self._get(item))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class AggregateOperation(Generic[T, A, R]):
     """The primitives of one aggregation.
 
@@ -152,6 +152,14 @@ class AggregateOperation(Generic[T, A, R]):
         return self.combine
 
     # -- other operations made of this one -----------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        primitives = ("create", "accumulate", *_PRIMITIVES)
+        given = {name: getattr(self, name) for name in dict.fromkeys(primitives)}
+        if self.inputs > 1:
+            given["accumulate"] = self.accumulates
+        shown = [f"{name}={_name_of(value)}" for name, value in given.items() if value is not None]
+        return f"AggregateOperation({', '.join(shown)})"
 
     def with_identity_finish(self) -> AggregateOperation[T, A, A]:
         """Return the same operation with the accumulator as its result.
@@ -325,6 +333,13 @@ class AggregateOperation(Generic[T, A, R]):
         for key in keys:
             if key not in table:
                 table[key] = create()
+
+
+def _name_of(value: Any) -> str:
+    """Return how a function is called; several in brackets."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_name_of, value))})"
+    return getattr(value, "__name__", None) or type(value).__name__
 
 
 def _itself(value: Any) -> Any:

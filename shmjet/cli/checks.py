@@ -23,6 +23,9 @@ SMALL_SHM = 1 << 30
 TINY_SHM = 32 << 20
 """Bytes below which shmjet does not use /dev/shm at all."""
 
+FAST_CLOCKS = ("tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter")
+"""Clocks of the kernel that the C library reads by itself."""
+
 FEW_FILES = 1024
 FEW_PROCESSES = 1024
 JAVA_NEEDED = 17
@@ -189,8 +192,8 @@ def check_memory(total: int, available: int, limits: Limits) -> Finding:
     return Finding("memory", State.OK, text)
 
 
-def check_shm(space: tuple[int, int] | None) -> Finding:
-    """/dev/shm is there and large enough for rings and maps."""
+def check_shm(space: tuple[int, int] | None, limits: Limits | None = None) -> Finding:
+    """/dev/shm is there and large enough for rings and maps, and the memory for it may be had."""
     remedy = (
         "enlarge it: mount -o remount,size=50% /dev/shm (docker: --shm-size=8g, kubernetes: emptyDir of medium Memory)"
     )
@@ -202,6 +205,9 @@ def check_shm(space: tuple[int, int] | None) -> Finding:
         return Finding("/dev/shm", State.WARNING, text + ": too little; maps go to the temporary folder", remedy)
     if free < SMALL_SHM:
         return Finding("/dev/shm", State.WARNING, text + ": large maps will not fit", remedy)
+    memory = None if limits is None else limits.memory
+    if memory is not None and free > memory:
+        text += f"; what is in it counts as memory, which the control group limits to {_size(memory)}"
     return Finding("/dev/shm", State.OK, text)
 
 
@@ -222,6 +228,28 @@ def check_processes(soft: int, hard: int, cores: int) -> Finding:
         return Finding("RLIMIT_NPROC", State.OK, text)
     state = State.WARNING if _at_least(soft, 4 * cores) else State.ERROR
     return Finding("RLIMIT_NPROC", state, text, f"ulimit -u {max(FEW_PROCESSES, 4 * cores)} (docker: --pids-limit)")
+
+
+def check_process_limit(limits: Limits, cores: int) -> Finding:
+    """The control group allows as many processes (and threads) as there are workers and carriers."""
+    if limits.processes is None:
+        return Finding("pids limit", State.OK, "none")
+    text = f"{limits.processes:,} processes and threads (control groups version {limits.version})"
+    if limits.processes >= max(256, 4 * cores):
+        return Finding("pids limit", State.OK, text)
+    state = State.WARNING if limits.processes >= 4 * cores else State.ERROR
+    return Finding("pids limit", state, text, f"docker: --pids-limit {max(FEW_PROCESSES, 4 * cores)}")
+
+
+def check_clock(source: str) -> Finding:
+    """The clock can be read without a system call: processors are timed with every call."""
+    if not source:
+        return Finding("clock", State.OK, "not told")
+    if source in FAST_CLOCKS:
+        return Finding("clock", State.OK, source)
+    text = f"{source}: each look at the clock is a system call"
+    remedy = "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource, if it is among those available"
+    return Finding("clock", State.WARNING, text, remedy)
 
 
 def check_locked_memory(soft: int) -> Finding:

@@ -9,7 +9,7 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
-from shmjet.cluster.kernel_files import Root
+from shmjet.cluster.kernel_files import Root, read_text
 
 
 def shared_memory(root: Root = "/") -> tuple[int, int] | None:
@@ -19,6 +19,11 @@ def shared_memory(root: Root = "/") -> tuple[int, int] | None:
         return None
     status = os.statvfs(folder)
     return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
+
+
+def clock_source(root: Root = "/") -> str:
+    """Return the name of the clock that the kernel uses; empty when it does not tell."""
+    return read_text(str(Path(root, "sys/devices/system/clocksource/clocksource0/current_clocksource")))
 
 
 def java_version() -> tuple[str, int] | None:

@@ -1,4 +1,4 @@
-"""Watching a running member from outside: its counters are read where they are, in shared memory, and nothing is written.
+"""Watching a running member from outside: its counters are read where they are, and nothing is written there.
 
 The member is found by its folder and asked over its socket, by this user's processes only, for descriptors of its
 control segment and of the arenas of executions, without the right to write. After that it is asked again only when

@@ -13,7 +13,6 @@ import msgspec
 
 from shmjet.execution.channel import Channel, ChannelClosed
 
-
 logger = logging.getLogger("shmjet.member")
 
 

@@ -24,7 +24,7 @@ class Limits(msgspec.Struct, frozen=True):
     """A control group's limits, each None where there is none.
 
     `version` of the control groups, `cpus` as a number (may be a fraction), `memory` in bytes, `cores` and `nodes` that
-    the cpuset leaves: of the latter, memory may be had.
+    the cpuset leaves: of the latter, memory may be had. `processes`: how many there may be, threads included.
     """
 
     version: int | None = None
@@ -32,6 +32,7 @@ class Limits(msgspec.Struct, frozen=True):
     memory: int | None = None
     cores: frozenset[int] | None = None
     nodes: frozenset[int] | None = None
+    processes: int | None = None
 
 
 def control_group(root: Root = "/") -> Limits:
@@ -50,6 +51,7 @@ def control_group(root: Root = "/") -> Limits:
             _least(read_number(f"{folder}/memory.max") for folder in folders),
             _nearest(folders, "cpuset.cpus.effective"),
             _nearest(folders, "cpuset.mems.effective"),
+            _least(read_number(f"{folder}/pids.max") for folder in folders),
         )
     if not groups:
         return Limits()
@@ -63,6 +65,7 @@ def control_group(root: Root = "/") -> Limits:
         None if memory is not None and memory >= _NO_LIMIT_V1 else memory,
         _nearest(cpuset, "cpuset.effective_cpus", "cpuset.cpus"),
         _nearest(cpuset, "cpuset.effective_mems", "cpuset.mems"),
+        _least(read_number(f"{f}/pids.max") for f in _upwards(f"{mount}/pids", groups.get("pids", "/"))),
     )
 
 

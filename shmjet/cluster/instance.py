@@ -106,6 +106,13 @@ class Cluster:
         )
 
 
+    def __repr__(self) -> str:
+        try:
+            return f"<Cluster of {', '.join(f'{member.address} (pid {member.pid})' for member in self.members)}>"
+        except ShmjetError:
+            return "<Cluster that is gone>"
+
+
 class JetInstance:
     """A running member with its workers, and the way to use it; made by `new_instance`.
 

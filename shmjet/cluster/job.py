@@ -186,8 +186,8 @@ class Job:
 
         Args:
             timeout: seconds; the job is cancelled when they are over.
-            progress: show on standard error, if that is a terminal, or in a notebook's cell, what each vertex does, which
-                edge is full, and how far sources are. `shmjet run --progress` asks for it too.
+            progress: show on standard error, if that is a terminal, or in a notebook's cell, what each vertex does,
+                which edge is full, and how far sources are. `shmjet run --progress` asks for it too.
 
         Raises:
             JobFailedError: a processor or supplier raised; the text ends with the user's own traceback.

@@ -1,7 +1,7 @@
 """The user's end of the logs: records of member and workers go to this process' own handlers, as if made here.
 
-Each has `job`, `job_id`, `vertex` and `worker`, so that a formatter or a filter may use them. Where nobody has configured
-logging they go to standard error from level INFO on, as those of most servers do.
+Each has `job`, `job_id`, `vertex` and `worker`, so that a formatter or a filter may use them. Where nobody has
+configured logging they go to standard error from level INFO on, as those of most servers do.
 """
 
 from __future__ import annotations

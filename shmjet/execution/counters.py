@@ -6,9 +6,13 @@ right by itself, sums across numbers may be a call apart. `docs/formats/arena.md
 
 from __future__ import annotations
 
+import os
 from array import array
 
 from shmjet.execution.layout import COUNTERS, INBOUND_COUNTERS, OUTBOUND_COUNTERS, counters_size
+
+COUNTS = os.environ.get("SHMJET_METRICS", "") != "0"
+"""False with SHMJET_METRICS=0: processors publish no numbers. `bench/overhead.py` measures so what they cost."""
 
 CALLS = 0
 SLOW_CALLS = 1

@@ -17,7 +17,7 @@ from typing import Any
 from shmjet._native import Poller
 from shmjet.core import Inbox, Outbox, Processor, ProcessorContext, Watermark, WatermarkCoalescer
 from shmjet.execution import counters as words
-from shmjet.execution.counters import NO_WATERMARK, ProcessorCounters
+from shmjet.execution.counters import COUNTS, NO_WATERMARK, ProcessorCounters
 from shmjet.execution.inbound import InboundEdge
 from shmjet.execution.layout import COUNTERS, INBOUND_COUNTERS
 from shmjet.execution.logs import about, speaker
@@ -189,7 +189,7 @@ class ProcessorTasklet:
         if not self._progress:
             self.settle()
         self.poller.inputs = bool(self._buffered) or self._wants_input()
-        if self._progress or self.polling:
+        if (self._progress or self.polling) and COUNTS:
             self._count()
         return self._progress
 

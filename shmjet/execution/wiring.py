@@ -18,7 +18,7 @@ from shmjet.core.arrangement import local_table
 from shmjet.core.keys import PartitionCount, partition_id
 from shmjet.execution.code import EdgeCode
 from shmjet.execution.control import BLOCK_SIZE
-from shmjet.execution.counters import QUEUED_LOCALLY, ProcessorCounters
+from shmjet.execution.counters import COUNTS, QUEUED_LOCALLY, ProcessorCounters
 from shmjet.execution.inbound import InboundEdge, OrderedInboundEdge
 from shmjet.execution.layout import (
     ArenaLayout,
@@ -116,6 +116,8 @@ class Wiring:
             edge = self._plan.edges[e]
             lane.on_pull = self.present[edge.source, p].wake
             lane.on_push = self.present[edge.destination, c].wake
+            if not COUNTS:
+                continue
             counters = self.present[edge.source, p].counters
             lane.publish_level(counters.words, counters.emitted_at(edge.source_ordinal) + QUEUED_LOCALLY)
 

@@ -26,7 +26,7 @@ FULL_FILL = 0.9
 
 @dataclass(frozen=True)
 class Work:
-    """How far a source is: `done` of `total` `unit` ("items" or "bytes"); `eta` in seconds, None when nobody can say."""
+    """How far a source is: `done` of `total` `unit` ("items" or "bytes"); `eta` in seconds, None: nobody can say."""
 
     done: int
     total: int

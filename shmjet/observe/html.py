@@ -24,7 +24,8 @@ def flow_html(flow: Flow, title: str) -> str:
         )
     return (
         f'<div class="shmjet-flow" style="font-size:90%">{_headline(flow, title)}'
-        f'<table style="border-collapse:collapse"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{held}</div>'
+        f'<table style="border-collapse:collapse"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
+        f"{held}</div>"
     )
 
 
@@ -47,7 +48,7 @@ def _headline(flow: Flow, title: str) -> str:
 def _row(flow: Flow, vertex: VertexFlow) -> str:
     inbound = [edge for edge in flow.edges if edge.destination == vertex.name]
     fullest = max(inbound, key=lambda edge: (edge.waiting, edge.fill), default=None)
-    name = escape(vertex.name) + (f" ×{vertex.processors}" if vertex.processors > 1 else "")
+    name = escape(vertex.name) + (f" \u00d7{vertex.processors}" if vertex.processors > 1 else "")
     cells = [
         ("✓ " if vertex.has_ended else "") + name,
         count_text(vertex.received) if inbound else "",

@@ -23,7 +23,7 @@ def job_svg(vertices: Sequence[Vertex], edges: Sequence[Edge], metrics: Metrics)
     for name, vertex in metrics.vertices.items():
         is_fed = any(edge.destination.name == name for edge in edges)
         received = f"{count_text(vertex.received_count)} in, " if is_fed else ""
-        notes[name] = f"× {len(vertex.processors)}: {received}{count_text(vertex.emitted_count)} out"
+        notes[name] = f"\u00d7 {len(vertex.processors)}: {received}{count_text(vertex.emitted_count)} out"
     counts = {
         (edge.source, edge.source_ordinal): count_text(edge.received_count)
         for edge in metrics.edges

@@ -61,7 +61,7 @@ def vertex_table(flow: Flow) -> Table:
 
 
 def _row(vertex: VertexFlow, inbound: Sequence[EdgeFlow], bottleneck: EdgeFlow | None) -> Iterable[RenderableType]:
-    times = f" [dim]×{vertex.processors}[/]" if vertex.processors > 1 else ""
+    times = f" [dim]\u00d7{vertex.processors}[/]" if vertex.processors > 1 else ""
     mark = "[green]✓[/] " if vertex.has_ended else ""
     yield f"{mark}{escape(vertex.name)}{times}"
     has_inputs = bool(inbound)

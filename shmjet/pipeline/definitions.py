@@ -48,6 +48,9 @@ class SourceDef(Generic[T_co]):
     columnar: bool = False
     expand: Expansion | None = None
 
+    def __repr__(self) -> str:
+        return f"<source {self.name!r}>"
+
 
 @dataclass(frozen=True)
 class SinkDef(Generic[T_contra]):
@@ -72,3 +75,6 @@ class SinkDef(Generic[T_contra]):
     parallelism: int = -1
     expand: Expansion | None = None
     partitions: int | None = None
+
+    def __repr__(self) -> str:
+        return f"<sink {self.name!r}>"

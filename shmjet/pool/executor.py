@@ -194,6 +194,15 @@ class PoolExecutor(Executor):
         engine = self._engine
         return engine is not None and engine.kill(future)
 
+    def __repr__(self) -> str:
+        if self._is_shut_down:
+            state = "shut down"
+        elif not self.is_usable:
+            state = "broken"
+        else:
+            state = f"{len(self.worker_pids)} started"
+        return f"<PoolExecutor of {self.max_workers} workers, {state}>"
+
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""`shmjet jobs`, `cluster`, `cancel`, `top` and `dump` beside an instance of this process with a job that stands still."""
+"""`shmjet jobs`, `cluster`, `cancel`, `top` and `dump` beside an instance with a job that stands still."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_cancel_by_name_ends_a_job(held: Execution, said: Callable[..., str]) ->
 
 
 def test_cancel_of_nothing_says_so_in_a_line(held: Execution) -> None:
-    with pytest.raises(CommandError, match="no running job is called 'nonsense'.*`shmjet jobs`"):
+    with pytest.raises(CommandError, match=r"no running job is called 'nonsense'.*`shmjet jobs`"):
         run(["cancel", "nonsense"])
     with pytest.raises(CommandError, match="no running job"):
         run(["cancel", ""])

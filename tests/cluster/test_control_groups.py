@@ -25,9 +25,11 @@ def test_the_tightest_group_of_version_2_counts(tmp_path: Path) -> None:
             "sys/fs/cgroup/slice/unit/cpu.max": "max 100000\n",
             "sys/fs/cgroup/slice/unit/memory.max": "1073741824\n",
             "sys/fs/cgroup/slice/unit/cpuset.cpus.effective": "\n",
+            "sys/fs/cgroup/slice/pids.max": "500\n",
+            "sys/fs/cgroup/slice/unit/pids.max": "max\n",
         },
     )
-    assert control_group(tmp_path) == Limits(2, 1.5, 1 << 30, frozenset({2, 3, 4, 5}), frozenset({1}))
+    assert control_group(tmp_path) == Limits(2, 1.5, 1 << 30, frozenset({2, 3, 4, 5}), frozenset({1}), 500)
 
 
 def test_in_a_container_the_path_is_the_hosts_and_the_mount_is_ours(tmp_path: Path) -> None:
@@ -47,7 +49,8 @@ def test_version_1_has_its_own_files_and_its_own_infinity(tmp_path: Path) -> Non
     write(
         tmp_path,
         {
-            "proc/self/cgroup": "5:cpuset:/a\n4:cpu,cpuacct:/a\n3:memory:/a\n1:name=systemd:/\n",
+            "proc/self/cgroup": "5:cpuset:/a\n4:cpu,cpuacct:/a\n3:memory:/a\n2:pids:/a\n1:name=systemd:/\n",
+            "sys/fs/cgroup/pids/a/pids.max": "99\n",
             "sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_quota_us": "50000\n",
             "sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_period_us": "100000\n",
             "sys/fs/cgroup/memory/a/memory.limit_in_bytes": "9223372036854771712\n",
@@ -55,7 +58,7 @@ def test_version_1_has_its_own_files_and_its_own_infinity(tmp_path: Path) -> Non
             "sys/fs/cgroup/cpuset/a/cpuset.mems": "0-1\n",
         },
     )
-    assert control_group(tmp_path) == Limits(1, 0.5, None, frozenset({0, 2}), frozenset({0, 1}))
+    assert control_group(tmp_path) == Limits(1, 0.5, None, frozenset({0, 2}), frozenset({0, 1}), 99)
     write(
         tmp_path,
         {
@@ -64,7 +67,7 @@ def test_version_1_has_its_own_files_and_its_own_infinity(tmp_path: Path) -> Non
             "sys/fs/cgroup/cpuset/a/cpuset.effective_cpus": "2\n",
         },
     )
-    assert control_group(tmp_path) == Limits(1, None, 1 << 20, frozenset({2}), frozenset({0, 1}))
+    assert control_group(tmp_path) == Limits(1, None, 1 << 20, frozenset({2}), frozenset({0, 1}), 99)
 
 
 def test_this_process_has_limits_that_can_be_read() -> None:
