@@ -54,7 +54,9 @@ class Contender:
         watched: while somebody looks.
     """
 
-    def __init__(self, make: Any, options: Options, bench: Bench, *, counts: bool = True, watched: bool = False) -> None:
+    def __init__(
+        self, make: Any, options: Options, bench: Bench, *, counts: bool = True, watched: bool = False
+    ) -> None:
         import shmjet
 
         os.environ["SHMJET_METRICS"] = "1" if counts else "0"

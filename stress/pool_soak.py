@@ -128,7 +128,9 @@ class Soak:
         if draw < 0.87:
             big = np.full(700_000, number)
             return Job(
-                "big array", lambda: pool.submit(changed, seconds, big), lambda f: bool((f.result() == number + 1).all())
+                "big array",
+                lambda: pool.submit(changed, seconds, big),
+                lambda f: bool((f.result() == number + 1).all()),
             )
         if draw < 0.88:
             return Job("map", lambda: mapped(pool, number), lambda f: f.result() == [number + i for i in range(50)])
@@ -180,7 +182,7 @@ class Soak:
         return total * os.sysconf("SC_PAGE_SIZE") / 1e6
 
     def check_memory(self, seconds: float) -> None:
-        """Fit a line through the samples after the warm-up; workers that were replaced begin anew, so use the median."""
+        """Fit a line through the samples after the warm-up; replaced workers begin anew, so by the median."""
         late = [(at, size) for at, size in self.memory if at > WARM_UP * seconds and size]
         slope = theil_sen(late) * 60 if len(late) > 10 else 0.0
         limit = SLOPE * self.options.slack * max(1.0, 60 / seconds)

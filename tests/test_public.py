@@ -1,6 +1,6 @@
 """The public surface stays as it is written down in `public_surface.txt`: names, methods and their arguments.
 
-Whoever changes it on purpose writes it down anew with `python -m tests.test_public`, and the change shows in the commit.
+Whoever changes it on purpose writes it down anew with `python -m tests.test_public`, and the commit shows the change.
 """
 
 from __future__ import annotations
@@ -103,7 +103,8 @@ def _default(value: Any) -> Any:
 
 def test_the_public_surface_is_the_one_written_down() -> None:
     now, written = list(surface()), WRITTEN.read_text().splitlines()
-    changes = [line for line in difflib.unified_diff(written, now, lineterm="", n=0) if line[:2] not in ("--", "++", "@@")]
+    lines = difflib.unified_diff(written, now, lineterm="", n=0)
+    changes = [line for line in lines if line[:2] not in ("--", "++", "@@")]
     assert not changes, "\n".join([f"the public surface has moved; {HINT}", *changes])
 
 

@@ -206,9 +206,9 @@ def _split_output(arguments: list[str], output: Path | None) -> tuple[list[str],
 def run_application(arguments: list[str]) -> int:
     """Parse `arguments`, run the command that they name and return its exit status; usage errors are explained."""
     if VARIABLE in os.environ:
-        from typer.completion import completion_init
+        from typer import completion
 
-        completion_init()  # or typer's own scripts would get the answers of another protocol
+        vars(completion)["completion_init"]()  # or its scripts would get the answers of another protocol
     command = typer.main.get_command(app)
     try:
         asked = command.main(args=arguments, prog_name="shmjet", standalone_mode=False)

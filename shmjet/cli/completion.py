@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from shmjet.cli.outcome import CommandError, Outcome
 
@@ -21,11 +22,12 @@ def show(shell: str) -> int:
     Raises:
         CommandError: there is none for it.
     """
-    from typer.completion import get_completion_script
+    from typer import completion  # not by name: whence it has that is its own business
 
     chosen = shell or os.path.basename(os.environ.get("SHELL", ""))
     if chosen not in SHELLS:
         named = f"{chosen!r}" if chosen else "your shell, which $SHELL does not tell"
         raise CommandError(f"no completion for {named}; say one of {', '.join(SHELLS)}: shmjet completion bash")
-    print(get_completion_script(prog_name="shmjet", complete_var=VARIABLE, shell=chosen))
+    make: Callable[..., str] = vars(completion)["get_completion_script"]
+    print(make(prog_name="shmjet", complete_var=VARIABLE, shell=chosen))
     return Outcome.OK

@@ -105,7 +105,6 @@ class Cluster:
             ),
         )
 
-
     def __repr__(self) -> str:
         try:
             return f"<Cluster of {', '.join(f'{member.address} (pid {member.pid})' for member in self.members)}>"

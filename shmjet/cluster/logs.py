@@ -98,7 +98,8 @@ class _PlaceFormatter(logging.Formatter):
     """Knows a field `place`: which process, and for which job."""
 
     def format(self, record: logging.LogRecord) -> str:
-        record.place = record.processName + (f" {record.job}" if getattr(record, "job", "") else "")
+        job = getattr(record, "job", "")
+        record.place = f"{record.processName} {job}" if job else record.processName
         return super().format(record)
 
 

@@ -342,12 +342,10 @@ class Member:
 
     async def _attach(self, channel: LoopChannel, request: int) -> None:
         """Say who this is to somebody who wants to watch, and hand out the control segment, to be read only."""
-        from shmjet import __version__  # slow to find out, and needed by few
-
         pids = await self.workers.pids()
         reply = Attached(
             request,
-            __version__,
+            _version(),
             self.uuid,
             os.getpid(),
             self.settings.client_pid,
@@ -409,6 +407,15 @@ class Member:
         self._services.arenas.worker_gone(child.index)
         for execution in list(self._active):
             execution.child_lost(child)
+
+
+def _version() -> str:
+    from importlib import metadata  # takes long, and few ask
+
+    try:
+        return metadata.version("shmjet")
+    except metadata.PackageNotFoundError:  # run from a source tree
+        return "unknown"
 
 
 def _read_only(fd: int) -> int:
