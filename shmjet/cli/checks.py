@@ -248,9 +248,7 @@ def check_clock(source: str) -> Finding:
     if source in FAST_CLOCKS:
         return Finding("clock", State.OK, source)
     text = f"{source}: each look at the clock is a system call"
-    remedy = (
-        "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource, if it is among those available"
-    )
+    remedy = "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource, if that can be had"
     return Finding("clock", State.WARNING, text, remedy)
 
 

@@ -36,10 +36,24 @@ MOST_FILES: Final = 2
 class Task:
     """One call on its way: what is called, with what, and for whom.
 
-    `columns` is set for a chunk of `map`, whose `items` it has. `parts` is the pickled payload while it waits for room.
+    `columns` is set for a chunk of `map`, whose `items` it has. `parts` is the payload while it waits for room,
+    `is_columnar` says that it is not pickled.
     """
 
-    __slots__ = ("args", "begun", "columns", "cost", "fn", "function", "future", "in_file", "items", "kwargs", "parts")
+    __slots__ = (
+        "args",
+        "begun",
+        "columns",
+        "cost",
+        "fn",
+        "function",
+        "future",
+        "in_file",
+        "is_columnar",
+        "items",
+        "kwargs",
+        "parts",
+    )
 
     def __init__(self, future: Any, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.future = future
@@ -52,6 +66,7 @@ class Task:
         self.parts: list[Buffer] | None = None
         self.begun = False
         self.in_file = False
+        self.is_columnar = False
         self.cost = 0.0
 
 
@@ -121,18 +136,31 @@ class Crewman:
                 if accepted >= 0:
                     return accepted == 1 and self._sent(number, task)
         if task.parts is None:
-            task.parts = _pickled(task)
+            items = self._as_columns(task)
+            task.is_columnar = items is not None
+            task.parts = _pickled(task) if items is None else [items]
             if task.columns is not None:
                 function.item_bytes = max(0.75 * function.item_bytes, size_of(task.parts) / task.items)
         self.claims.put(number)
-        kind = records.KIND_CALL if task.columns is None else records.KIND_CHUNK
-        sent = self._put(kind, number, function.number, task.parts)
+        if task.is_columnar:
+            sent = self._put(records.KIND_ITEMS, number, function.number, task.parts, task.items)
+        else:
+            kind = records.KIND_CALL if task.columns is None else records.KIND_CHUNK
+            sent = self._put(kind, number, function.number, task.parts)
         if not sent:
             return False
         task.in_file = sent == 2
         self.files += task.in_file
         task.parts = None
         return self._sent(number, task)
+
+    def _as_columns(self, task: Task) -> bytes | None:
+        """Return the items of a task of `map` in the codec's form; None when they are not plain, or too many for it."""
+        assert task.function is not None
+        if task.columns is None or len(task.columns) != 1 or not task.function.number:
+            return None
+        found = self._codec.encode(task.columns[0], 0, task.items)
+        return found if found is not None and HEAD.size + len(found) <= self.tasks.max_record else None
 
     def _sent(self, number: int, task: Task) -> bool:
         self.next = number + 1
@@ -152,11 +180,11 @@ class Crewman:
             self.path = list(sys.path)
         return True
 
-    def _put(self, kind: int, number: int, function: int, parts: list[Buffer]) -> int:
+    def _put(self, kind: int, number: int, function: int, parts: list[Buffer], items: int = 0) -> int:
         """Write a record: 1 when it is in the ring, 2 when its payload is in a file, 0 when there is no room now."""
         size = size_of(parts)
         if HEAD.size + size <= self.tasks.max_record:
-            return int(self.tasks.push_bytes(kind, 0, 0, 1, [HEAD.pack(number, function, 0, 0), *parts]))
+            return int(self.tasks.push_bytes(kind, 0, 0, 1, [HEAD.pack(number, function, items, 0), *parts]))
         if self.files >= MOST_FILES or not self.tasks.admit(1, HEAD.size):
             return 0
         fd = to_file(parts)

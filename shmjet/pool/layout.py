@@ -40,8 +40,14 @@ KIND_NOT_UP: Final = 25
 KIND_RETIRED: Final = 26
 """`HEAD`: the worker has run as many tasks as it may, and ends."""
 
+KIND_ITEMS: Final = 27
+"""A task of `map` over one iterable of plain items: `HEAD` with their number, then the items as columns."""
+KIND_RESULTS: Final = 28
+"""`HEAD`, then the results of a task of `map` as columns; there are as many as the task has items."""
+
 HEAD: Final = struct.Struct("=QQqQ")
-"""Number of the task; number of the function; ns that it took; bytes of the payload when it lies in a file, else 0."""
+"""Number of the task; number of the function; ns that it took, or the items of `KIND_ITEMS`; bytes of the payload when
+it lies in a file, else 0."""
 
 _ALIGNMENT: Final = 128
 _MOST_MEMORY: Final = 64 << 20

@@ -126,7 +126,7 @@ class PoolWorker:
     def _run_record(self, record: Any) -> None:
         """Run a task whose arguments came pickled, or take in a function."""
         kind, _, _, _, payload = record
-        number, function, _, size = HEAD.unpack_from(payload)
+        number, function, count, size = HEAD.unpack_from(payload)
         if kind == records.KIND_FORGET:
             self._give_back(payload)
             self._functions.pop(function, None)
@@ -144,7 +144,12 @@ class PoolWorker:
                     os.close(fd)
             else:
                 with payload[HEAD.size :] as body:
-                    content = loads(body) if is_mine else None
+                    if not is_mine:
+                        content = None
+                    elif kind == records.KIND_ITEMS:
+                        content = None, (self._codec.decode(body, count),)
+                    else:
+                        content = loads(body)
         except BaseException as error:
             bad = error
         if not size:
@@ -160,7 +165,7 @@ class PoolWorker:
             return
         del payload, record
         try:
-            if kind == records.KIND_CHUNK:
+            if kind in (records.KIND_CHUNK, records.KIND_ITEMS):
                 self._run_chunk(number, function, content)
                 return
             arguments, keywords = content
@@ -192,7 +197,15 @@ class PoolWorker:
                 self._fail(number, unpicklable)
             return
         del columns
-        self._answer(number, results)
+        self._answer_chunk(number, results)
+
+    def _answer_chunk(self, number: int, results: list[Any]) -> None:
+        """Send a chunk's results, in columns if they are plain."""
+        encoded = self._out_codec.encode(results, 0, len(results))
+        if encoded is None or HEAD.size + len(encoded) > self._results.max_record:
+            self._answer(number, results)
+        else:
+            self._put(records.KIND_RESULTS, number, self._claims.done(), [encoded])
 
     def _function(self, number: int) -> Callable[..., Any]:
         found = self._functions[number]

@@ -62,7 +62,7 @@ def test_every_kind_of_record_is_on_the_page() -> None:
     kinds = tables()[-1]
     named = {name: value for name, value in vars(layout).items() if name.startswith("KIND_")}
     assert {str(value) for value in named.values()} == set(kinds)
-    to = {"CALL": "worker", "CHUNK": "worker", "FUNCTION": "worker", "FORGET": "worker"}
+    to = dict.fromkeys(("CALL", "CHUNK", "FUNCTION", "FORGET", "ITEMS"), "worker")
     for name, value in named.items():
         assert kinds[str(value)][0] == to.get(name.removeprefix("KIND_"), "client")
     assert f"at most {('no', 'one', 'two')[crew.MOST_FILES]} such payloads" in PAGE

@@ -1,0 +1,204 @@
+"""Which task goes to which worker, and how far ahead. Knows tasks and crewmen; must not know futures' fates or processes.
+
+How many tasks are with one worker follows from what they cost: one, as long as that is not known or more than
+`AHEAD_NS`; else as many as that time holds. What is there and has not begun can be taken back (`claims.h`), and is
+when its worker dies or hangs while another has nothing to do; so being ahead never makes a task wait for a stuck one.
+
+Nothing in here is safe for two threads: the engine holds its lock around every call.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from shmjet.pool.crew import MOST_FILES, Crewman, Task
+from shmjet.pool.functions import Function
+from shmjet.pool.layout import CELLS
+
+AHEAD_NS: Final = 2e6
+_OVERHEAD_NS: Final = 4e3
+"""Added to what a task costs, so that tasks of no cost are not without number."""
+_TINY_NS: Final = 15e3
+_TINY_AHEAD_NS: Final = 4e5
+"""So much of tasks that take less than waking somebody is given to a worker that is awake, even if another is idle."""
+_UNKNOWN_NS: Final = 1e12
+_MOST_AHEAD: Final = CELLS // 2
+STUCK_NS: Final = 2 * 10**6
+"""A worker that ends nothing for so long, while another is idle, gets its waiting tasks taken back."""
+
+Failed = list[tuple[Task, BaseException]]
+"""Tasks that will never run, each with the reason; their futures are told without the lock."""
+
+
+class Dispatcher:
+    """The tasks that wait, and the workers that there are.
+
+    Args:
+        most: workers that there may be.
+        hire: has one more worker forked; returns None when that cannot be done now.
+        function_of: returns what is known of a function; raises when it cannot be pickled.
+    """
+
+    def __init__(self, most: int, hire: Callable[[], Crewman | None], function_of: Callable[[Any], Function]) -> None:
+        self.pending: deque[Task] = deque()
+        self.crew: dict[int, Crewman] = {}
+        self._most = most
+        self._hire = hire
+        self._function_of = function_of
+        self._idle: dict[Crewman, None] = {}
+        self._open: deque[Crewman] = deque()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether any task waits or is with a worker."""
+        return bool(self.pending) or any(man.inflight for man in self.crew.values())
+
+    def submit(self, task: Task, failed: Failed) -> None:
+        """Take a task on, and give it away at once if somebody can have it."""
+        self.pending.append(task)
+        if len(self.pending) == 1 or self._idle:
+            self.dispatch(failed)
+
+    def dispatch(self, failed: Failed) -> None:
+        """Give pending tasks to workers as long as one has room."""
+        pending = self.pending
+        while pending:
+            task = pending[0]
+            function = task.function
+            if function is None:
+                try:
+                    function = task.function = self._function_of(task.fn)
+                except BaseException as error:
+                    pending.popleft()
+                    if task.begun or task.future.set_running_or_notify_cancel():
+                        failed.append((task, error))
+                    continue
+            estimate = function.estimate
+            cost = _UNKNOWN_NS if estimate is None else estimate * task.items + _OVERHEAD_NS
+            man = self._pick(cost)
+            if man is None:
+                return
+            pending.popleft()
+            if not task.begun:
+                if not task.future.set_running_or_notify_cancel():
+                    self._put_back(man)
+                    continue
+                task.begun = True
+            try:
+                sent = man.push(task)
+            except BaseException as error:
+                failed.append((task, error))
+                self._put_back(man)
+                continue
+            if not sent:
+                pending.appendleft(task)
+                if not man.inflight:  # only a worker that is dead can be empty and have no room
+                    return
+                continue
+            task.cost = cost
+            man.load += cost
+            if man.load < AHEAD_NS and len(man.inflight) < _MOST_AHEAD:
+                self._open.append(man)
+                man.is_open = True
+
+    def _pick(self, cost: float) -> Crewman | None:
+        """Return a worker for a task of this cost: an idle one, a new one, or one with little to do."""
+        if cost < _TINY_NS and self._open:  # waking another worker would cost more than it saves
+            man = self._open[0]
+            if man.inflight and man.load < _TINY_AHEAD_NS and not man.suspect and not man.retired:
+                self._open.popleft()
+                man.is_open = False
+                return man
+        if self._idle:
+            return self._idle.popitem()[0]
+        if len(self.crew) < self._most:
+            return self._hire()
+        while self._open:
+            man = self._open[0]
+            if not man.inflight or man.load >= AHEAD_NS or man.suspect or man.retired:
+                self._open.popleft()
+                man.is_open = False
+                continue
+            if man.load + cost > AHEAD_NS or man.files >= MOST_FILES:
+                return None
+            self._open.popleft()
+            man.is_open = False
+            return man
+        return None
+
+    def _put_back(self, man: Crewman) -> None:
+        if not man.inflight:
+            self._idle[man] = None
+        elif not man.is_open:
+            self._open.append(man)
+            man.is_open = True
+
+    def settle(self, man: Crewman, task: Task) -> None:
+        """Take a task off a worker's account; it is no longer in flight."""
+        man.load = man.load - task.cost if man.inflight else 0.0
+        man.files -= task.in_file
+        task.in_file = False
+
+    def has_read(self, man: Crewman) -> None:
+        """See whether a worker whose results have been read may have more."""
+        if not man.inflight and not man.retired:
+            self._idle[man] = None
+        elif man.load < AHEAD_NS and not man.is_open and man.inflight:
+            self._open.append(man)
+            man.is_open = True
+
+    def take_back(self, man: Crewman) -> list[Task]:
+        """Revoke what a worker has not begun; in order."""
+        taken = []
+        for number in [n for n in man.inflight if man.claims.revoke(n)]:
+            task = man.inflight.pop(number)
+            self.settle(man, task)
+            taken.append(task)
+        return taken
+
+    def requeue(self, tasks: Iterable[Task]) -> None:
+        """Put tasks in front of those that wait, in their order."""
+        self.pending.extendleft(reversed(list(tasks)))
+
+    def rescue(self, man: Crewman) -> bool:
+        """Take waiting tasks back from a worker that has ended nothing since this was asked last, if another is idle."""
+        if not self._idle or len(man.inflight) <= 1:
+            return False
+        if man.progress == man.progress_seen:
+            man.suspect = True
+            self.requeue(self.take_back(man))
+            return True
+        man.progress_seen = man.progress
+        return False
+
+    @property
+    def has_idle(self) -> bool:
+        """Whether a worker has nothing to do."""
+        return bool(self._idle)
+
+    def remove(self, man: Crewman) -> None:
+        """Forget a worker that is gone."""
+        del self.crew[man.index]
+        self._idle.pop(man, None)
+        if man.is_open:
+            self._open.remove(man)
+
+    def cancel(self) -> list[Task]:
+        """Drop the tasks that wait and have never begun; return them."""
+        dropped = [task for task in self.pending if not task.begun]
+        self.pending = deque(task for task in self.pending if task.begun)
+        return dropped
+
+    def drop_all(self) -> list[Task]:
+        """Drop the tasks that wait; return them, and those that are with workers."""
+        left = [*self.pending, *(task for man in self.crew.values() for task in man.inflight.values())]
+        self.pending.clear()
+        return left
+
+    def clear(self) -> None:
+        """Forget all workers."""
+        self.crew.clear()
+        self._idle.clear()
+        self._open.clear()

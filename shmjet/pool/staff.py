@@ -1,0 +1,178 @@
+"""The workers of a pool as processes: hired when there is work for them, replaced when they die, given up when they
+cannot start.
+
+Nothing in here is safe for two threads: the engine holds its lock around every call.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from typing import Final
+
+from shmjet._native import Codec, Doorbell
+from shmjet.pool.crew import ChannelClosed, Crewman, Exited, Forked, Server
+from shmjet.pool.dispatching import Dispatcher, Failed
+from shmjet.pool.layout import Layout
+from shmjet.pool.results import Done, Results
+from shmjet.ring.arena import Arena
+
+LOOK_NS: Final = 10**9
+"""How long the collector sleeps at most while tasks run: a worker that is killed while it rings could lose a bell."""
+_END_S: Final = 5.0
+
+
+class Staff:
+    """All worker processes of a pool, and the fork server that makes them.
+
+    Args:
+        cores: the core of each worker, None for one that is not pinned; their number is the most there will be.
+        arena, layout: the pool's.
+        bell: the client's doorbell.
+        settings: pickled `PoolSettings`.
+        most_stillborn: workers that may die one after the other before they are ready.
+        dispatcher: has those that work.
+        results: reads what a dead one has left.
+        ring: wakes the collector.
+    """
+
+    def __init__(
+        self,
+        cores: Sequence[int | None],
+        arena: Arena,
+        layout: Layout,
+        bell: Doorbell,
+        settings: bytes,
+        most_stillborn: int,
+        dispatcher: Dispatcher,
+        results: Results,
+        ring: Callable[[], None],
+    ) -> None:
+        self._cores = cores
+        self._arena = arena
+        self._layout = layout
+        self._bell = bell
+        self._settings = settings
+        self._most_stillborn = most_stillborn
+        self._dispatcher = dispatcher
+        self._results = results
+        self._ring = ring
+        self._codec = Codec()
+        self._tokens = itertools.count(1)
+        self._stillborn = 0
+        self.broken: str | None = None
+        """Why no task can run any more."""
+        self._server: Server | None = Server(arena)
+
+    def hire(self) -> Crewman | None:
+        """Have one more worker forked; None when the fork server is dead, which the collector then finds."""
+        crew = self._dispatcher.crew
+        index = next(i for i in range(len(self._cores)) if i not in crew)
+        man = Crewman(index, next(self._tokens), self._arena, self._layout, self._codec, self._bell)
+        try:
+            if self._server is None:
+                self._server = Server(self._arena)
+            self._server.fork(man, self._cores[index], self._settings)
+        except ChannelClosed:
+            man.close()
+            self._ring()
+            return None
+        except BaseException:
+            man.close()
+            raise
+        man.pid_deadline = time.monotonic() + LOOK_NS / 1e9
+        crew[index] = man
+        return man
+
+    def hear_news(self, done: Done, failed: Failed) -> None:
+        """Take what the fork server says: who was forked, who has died."""
+        if self._server is None:
+            return
+        crew = self._dispatcher.crew
+        try:
+            news = self._server.news()
+        except ChannelClosed:
+            self._server.close()
+            self._server = None
+            for man in list(crew.values()):
+                self._bury(man, "the pool's fork server was killed", done, failed)
+            return
+        for message in news:
+            if isinstance(message, Forked):
+                for man in crew.values():
+                    if man.token == message.token:
+                        man.pid = message.pid
+            else:
+                for man in list(crew.values()):
+                    if man.pid == message.pid:
+                        self._bury(man, _how(message), done, failed)
+        for man in list(crew.values()):
+            if not man.pid and time.monotonic() > man.pid_deadline and _is_closed(man):
+                self._bury(man, "it could not be forked", done, failed)
+
+    def _bury(self, man: Crewman, how: str, done: Done, failed: Failed) -> None:
+        """Settle what a dead worker leaves: results that it wrote count, tasks that it had not begun go to others."""
+        dispatcher = self._dispatcher
+        self._results.read(man, done)
+        dispatcher.remove(man)
+        back = dispatcher.take_back(man)
+        for number, task in man.inflight.items():
+            error = man.excuses.get(number) or BrokenProcessPool(
+                f"A process in the process pool was terminated abruptly while the future was running: {how}"
+            )
+            failed.append((task, error))
+        man.inflight.clear()
+        dispatcher.requeue(back)
+        self._stillborn = 0 if man.up else self._stillborn + 1
+        if self._stillborn >= self._most_stillborn and not man.retired and self.broken is None:
+            self.give_up(f"A process in the process pool ended before it was ready: {how}")
+        man.close()
+        if self.broken is not None:
+            failed += [(task, BrokenProcessPool(self.broken)) for task in back]
+            dispatcher.pending.clear()
+
+    def give_up(self, why: str) -> None:
+        """Take no more tasks, because workers cannot start, and kill those that there are."""
+        self.broken = why
+        for man in self._dispatcher.crew.values():
+            man.kill()
+
+    def dismiss(self) -> None:
+        """End the workers, then the server."""
+        crew = self._dispatcher.crew
+        for man in crew.values():
+            man.end()
+        deadline = time.monotonic() + _END_S
+        while crew and self._server is not None and time.monotonic() < deadline:
+            seen = self._bell.commands
+            self.hear_news([], [])
+            if crew:
+                self._bell.wait([], seen, 0, LOOK_NS // 10)
+        for man in crew.values():
+            man.close()
+        if self._server is not None:
+            self._server.close()
+
+    def leave(self) -> None:
+        """Forget all of them in a forked child, which has no part in them."""
+        if self._server is not None:
+            self._server.leave()
+        for man in self._dispatcher.crew.values():
+            man.sock.close()
+            man.other.close()
+
+
+def _how(message: Exited) -> str:
+    return f"killed by signal {-message.status}" if message.status < 0 else f"exit status {message.status}"
+
+
+def _is_closed(man: Crewman) -> bool:
+    """Whether the other end of a worker's socket is closed, though it was never said to have been forked."""
+    try:
+        return not man.sock.recv(1, 0x42)  # MSG_PEEK | MSG_DONTWAIT
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
