@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from shmjet.cluster.arenas import PooledArena
 from shmjet.cluster.protocol import Submission
 from shmjet.cluster.site import MemberServices, Site, probe_of
 from shmjet.cluster.stopping import Stopping
@@ -34,6 +35,7 @@ from shmjet.execution.messages import (
     Finish,
     Finished,
     HandOver,
+    JobPlan,
     Probed,
     Ready,
     Start,

@@ -1,4 +1,4 @@
-"""Which task goes to which worker, and how far ahead. Knows tasks and crewmen; must not know futures' fates or processes.
+"""Which task goes to which worker, and how far ahead. Knows tasks and crewmen; must not know processes.
 
 How many tasks are with one worker follows from what they cost: one, as long as that is not known or more than
 `AHEAD_NS`; else as many as that time holds. What is there and has not begun can be taken back (`claims.h`), and is
@@ -163,7 +163,7 @@ class Dispatcher:
         self.pending.extendleft(reversed(list(tasks)))
 
     def rescue(self, man: Crewman) -> bool:
-        """Take waiting tasks back from a worker that has ended nothing since this was asked last, if another is idle."""
+        """Take tasks back from a worker that has ended nothing since this was asked last, if another is idle."""
         if not self._idle or len(man.inflight) <= 1:
             return False
         if man.progress == man.progress_seen:

@@ -100,6 +100,8 @@ class LocalLane:
             return self.push(items)
         self._chunks.append(items)
         self._queued += count
+        if self._level is not None:
+            self._level[self._level_at] += count
         if self.on_push is not None:
             self.on_push()
         return count

@@ -96,3 +96,23 @@ def test_it_is_hungry_while_empty() -> None:
 def test_a_queue_size_below_one_is_an_error() -> None:
     with pytest.raises(ValueError, match="queue_size"):
         LocalLane(0)
+
+
+def test_a_word_follows_what_is_in_the_lane() -> None:
+    words = memoryview(bytearray(16)).cast("q")
+    lane = LocalLane(4)
+    lane.push([1, 2])
+    lane.publish_level(words, 1)
+    assert words.tolist() == [0, 2]
+    lane.push([3, 4, 5])
+    lane.give([6])
+    assert words.tolist() == [0, 4]
+    lane.push_mark(DONE)
+    while lane.has_data:
+        lane.pull()
+    assert words.tolist() == [0, 0]
+    lane.give([7, 8, 9, 10, 11])
+    assert words.tolist() == [0, 5]
+    lane.publish_level(None)
+    lane.pull()
+    assert words.tolist() == [0, 0]
