@@ -68,7 +68,7 @@ def test_flights_are_those_of_the_csv_module(tmp_path: Path) -> None:
 
 
 def test_tpch_lines_come_back_after_writing(tmp_path: Path) -> None:
-    places = [os.environ["PATH"], *(f"{folder}/bin" for folder in sys.path)]
+    places = [str(Path(sys.executable).parent), os.environ["PATH"], *(f"{folder}/bin" for folder in sys.path)]
     program = shutil.which("tpchgen-cli", path=os.pathsep.join(places))
     if program is None:
         pytest.skip("tpchgen-cli is not installed")
