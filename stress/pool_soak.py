@@ -104,6 +104,7 @@ class Soak:
                 next_kill = now + min(KILL_EVERY_S, seconds / 4)
             if now > next_sample:
                 self.memory.append((now - start, self.megabytes()))
+                self.options.say(f"{now - start:.1f} s: {self.memory[-1][1]:.1f} MB {self.each()}")
                 next_sample = now + 0.5
             while self.under_way and (self.under_way[0].future.done() or len(self.under_way) > WINDOW):
                 self.judge(self.under_way.popleft())
@@ -180,6 +181,17 @@ class Soak:
         if len(pids) <= self.pool.max_workers:  # one is being replaced
             return self.memory[-1][1] if self.memory else 0.0
         return total * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+    def each(self) -> list[int]:
+        """Resident megabytes of this process and each worker, for those who look closer."""
+        found = []
+        for pid in (os.getpid(), *self.pool.worker_pids):
+            try:
+                pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+            except OSError:
+                pages = 0
+            found.append(pages * os.sysconf("SC_PAGE_SIZE") // 10**6)
+        return found
 
     def check_memory(self, seconds: float) -> None:
         """Fit a line through the samples after the warm-up; replaced workers begin anew, so by the median."""
