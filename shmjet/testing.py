@@ -228,12 +228,20 @@ class ProcessorCheck:
         self._context: dict[str, Any] = {}
 
     def inputs(self, *edges: Iterable[Any]) -> ProcessorCheck:
-        """Set the items of each inbound edge, ordinal 0 first; `Watermark` objects may lie among them."""
+        """Set the items of each inbound edge.
+
+        Args:
+            edges: an iterable for each, that of ordinal 0 first; `Watermark` objects may lie among the items.
+        """
         self._inputs = [list(edge) for edge in edges]
         return self
 
     def priorities(self, *priorities: int) -> ProcessorCheck:
-        """Set the priority of each inbound edge; by default they are equal and take turns, batch by batch."""
+        """Set the priority of each inbound edge; by default they are equal and take turns, batch by batch.
+
+        Args:
+            priorities: one for each edge; edges of a lower one are read to their end first.
+        """
         self._priorities = list(priorities)
         return self
 
@@ -261,12 +269,20 @@ class ProcessorCheck:
         return self
 
     def cooperative_timeout(self, seconds: float) -> ProcessorCheck:
-        """Set how long a call of a cooperative processor may take (default 1.0); in the engine aim at 1 ms."""
+        """Set how long a call of a cooperative processor may take; in the engine aim at 1 ms.
+
+        Args:
+            seconds: 1.0 unless set.
+        """
         self._timeout = seconds
         return self
 
     def context(self, **settings: Any) -> ProcessorCheck:
-        """Set fields of the `TestContext`; each run has a fresh one, but shares the values given here."""
+        """Set fields of the `TestContext`; each run has a fresh one, but shares the values given here.
+
+        Args:
+            settings: the fields, by name.
+        """
         self._context = settings
         return self
 

@@ -261,6 +261,13 @@ def aggregate_operation3(
 ) -> AggregateOperation[Any, Any, Any]:
     """Aggregate three inputs together; as `aggregate_operation2`.
 
+    Args:
+        op0, op1, op2: the operations, each with one input; input i is aggregated by op i.
+        finish: `finish(result0, result1, result2)`; by default the tuple of all.
+
+    Raises:
+        TypeError: when one is no operation, or `finish` is not callable. ValueError: when one has several inputs.
+
     Example:
         >>> from shmjet.aggregate_ops import counting
         >>> op = aggregate_operation3(counting(), counting(), counting(), lambda a, b, c: a * b * c)
@@ -272,7 +279,11 @@ def aggregate_operation3(
 
 @dataclass(frozen=True)
 class Tag(Generic[R]):
-    """The place of one operation's result among several; what a builder's `add` returned."""
+    """The place of one operation's result among several; what a builder's `add` returned.
+
+    Args:
+        index: the place, from 0.
+    """
 
     index: int
 
@@ -322,7 +333,10 @@ class _Tagged:
 
 
 class OperationBuilder:
-    """Puts any number of operations together; made by `all_of_builder` and `co_aggregate_operation_builder`."""
+    """Puts any number of operations together; made by `all_of_builder` and `co_aggregate_operation_builder`.
+
+    Both have an example.
+    """
 
     def __init__(self, name: str, co_aggregates: bool) -> None:
         self._name = name
@@ -331,6 +345,9 @@ class OperationBuilder:
 
     def add(self, op: AggregateOperation[Any, Any, R]) -> Tag[R]:
         """Add an operation; the n-th one added to a co-aggregation is that of input n.
+
+        Args:
+            op: with one input.
 
         Returns:
             The tag of its result.

@@ -271,7 +271,7 @@ class AggregateOperation(Generic[T, A, R]):
         return accumulator
 
     def merge(self, accumulator: A, others: Iterable[A]) -> A:
-        """Combine accumulators into the first one and return it."""
+        """Combine `others` into an accumulator and return it."""
         combine = self.combiner()
         for other in others:
             changed = combine(accumulator, other)
@@ -325,7 +325,7 @@ class AggregateOperation(Generic[T, A, R]):
                 table[key] = changed
 
     def touch(self, table: Any, keys: Iterable[Any]) -> None:
-        """Give each key that has none a fresh accumulator."""
+        """Give each of `keys` that has none in the table a fresh accumulator."""
         if isinstance(table, KeyedTable):
             table.touch(keys)
             return

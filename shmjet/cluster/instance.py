@@ -201,11 +201,23 @@ class JetInstance:
         return copies
 
     def jobs(self) -> list[Job]:
-        """Return all jobs that have been executed, the oldest first."""
+        """Return all jobs that have been executed, the oldest first.
+
+        Raises:
+            MemberLostError: the member is gone.
+        """
         return [self._job_of(row) for row in self._connection.ask(ListJobs).jobs]
 
     def job(self, name: str | None = None, id: str | None = None) -> Job | None:  # noqa: A002
-        """Return a job by name (one that runs, else the latest of that name) or by id; None when there is none."""
+        """Return a job, or None when there is none.
+
+        Args:
+            name: its name; one that runs is preferred, then the latest.
+            id: its id, 16 hexadecimal digits.
+
+        Raises:
+            MemberLostError: the member is gone.
+        """
         found = [job for job in self.jobs() if (id is None or job.id == id) and (name is None or job.name == name)]
         best = [job for job in found if not job.status.is_terminal] or found
         return best[-1] if best else None
@@ -316,11 +328,25 @@ class JetInstance:
             return self._grid
 
     def get_map(self, name: str) -> IMap[Any, Any]:
-        """Return the map of that name; it comes into being when it is first written to."""
+        """Return the map of that name; it comes into being when it is first written to.
+
+        Args:
+            name: the same name gives the same map, in every process.
+
+        Raises:
+            ShmjetError: the instance has been shut down.
+        """
         return self._open_grid().get_map(name)
 
     def get_list(self, name: str) -> IList[Any]:
-        """Return the list of that name; it comes into being when it is first written to."""
+        """Return the list of that name; it comes into being when it is first written to.
+
+        Args:
+            name: the same name gives the same list, in every process.
+
+        Raises:
+            ShmjetError: the instance has been shut down.
+        """
         return self._open_grid().get_list(name)
 
     # -- end ----------------------------------------------------------------------------------------------------

@@ -172,12 +172,12 @@ class AbstractProcessor(Processor):
         return FlatMapper(self, fn, ordinal)
 
     def restore_from_snapshot(self, inbox: Inbox) -> None:
-        """Hand saved entries to `restore` one by one."""
+        """Hand the saved entries in the inbox to `restore` one by one."""
         for key, value in inbox.take():
             self.restore(key, value)
 
     def restore(self, key: Any, value: Any) -> None:
-        """Take one saved entry back."""
+        """Take one saved entry back: the key and the value that were saved."""
         raise ProcessorError(f"{type(self).__name__} got saved state but does not implement restore(key, value)")
 
     def _handler_of(self, ordinal: int) -> TryProcess:
