@@ -24,7 +24,12 @@ DEFAULT_TO_ONE_KEY = "shmjet.all_to_one"
 
 
 class Routing(enum.Enum):
-    """To which processors of the destination an item goes."""
+    """To which processors of the destination an item goes.
+
+    Example:
+        >>> between(words, counts).partitioned().routing       # doctest: +SKIP
+        <Routing.PARTITIONED: 'partitioned'>
+    """
 
     UNICAST = "unicast"
     """To any one processor: the one on the same worker while it has room, else round robin over those with room."""

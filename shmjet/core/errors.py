@@ -69,7 +69,14 @@ class PartitionCountError(ConfigError, PlanError):
 
 
 class ProcessorError(ShmjetError):
-    """A processor or a supplier broke its contract; the text names it, the callback and what was expected."""
+    """A processor or a supplier broke its contract; the text names it, the callback and what was expected.
+
+    Example:
+        >>> Processor().process(0, inbox)                     # doctest: +SKIP
+        Traceback (most recent call last):
+        ...
+        shmjet.core.errors.ProcessorError: Processor got items on inbound ordinal 0 but does not implement ...
+    """
 
 
 class OutboxError(ProcessorError):
@@ -100,7 +107,7 @@ class AuthenticationError(ShmjetError):
 
 
 class JobAlreadyExistsError(ShmjetError):
-    """A job of the same name has not ended yet."""
+    """A job of the same name has not ended yet; names are those of `JobConfig.name`."""
 
 
 class JobNotFoundError(ShmjetError):
@@ -166,6 +173,12 @@ class WorkerLostError(ShmjetError):
         pid: process id of the lost process.
         signal: number of the signal that ended it, None when it exited by itself.
         vertices: names of the vertices of which it ran processors.
+
+    Example:
+        >>> try:
+        ...     job.run()                                    # doctest: +SKIP
+        ... except WorkerLostError as error:
+        ...     print(error.signal, error.vertices)
     """
 
     def __init__(

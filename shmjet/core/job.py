@@ -18,7 +18,12 @@ from shmjet.core.errors import ConfigError, PartitionCountError
 
 
 class ProcessingGuarantee(enum.Enum):
-    """What a fault may do to the items that were under way."""
+    """What a fault may do to the items that were under way.
+
+    Example:
+        >>> JobConfig(processing_guarantee=ProcessingGuarantee.AT_LEAST_ONCE).processing_guarantee.value
+        'at_least_once'
+    """
 
     NONE = "none"
     """No snapshots are taken; after a fault the job fails."""
@@ -31,7 +36,12 @@ class ProcessingGuarantee(enum.Enum):
 
 
 class JobStatus(enum.Enum):
-    """Where a job is in its life."""
+    """Where a job is in its life.
+
+    Example:
+        >>> JobStatus.RUNNING.is_terminal, JobStatus.FAILED.is_terminal
+        (False, True)
+    """
 
     NOT_RUNNING = "not_running"
     """Not executed yet."""

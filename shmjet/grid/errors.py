@@ -10,7 +10,10 @@ from shmjet.core.errors import ShmjetError
 
 
 class GridError(ShmjetError):
-    """A store is missing, closed, of another version or used in the wrong process; the text names its folder."""
+    """A store is missing, closed, of another version or used in the wrong process; the text names its folder.
+
+    Importable from `shmjet.grid`.
+    """
 
 
 class GridFullError(GridError):

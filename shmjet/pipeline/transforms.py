@@ -125,6 +125,11 @@ class JoinClause:
         left_key: key of an item of the stream.
         right_key: key of an item of the joined side.
         projection: what of a joined item is handed on; None: all of it.
+
+    Example:
+        >>> from operator import itemgetter
+        >>> JoinClause(itemgetter(1), itemgetter(0)).projecting(itemgetter(2)).projection((1, 2, 3))
+        3
     """
 
     left_key: KeyFn

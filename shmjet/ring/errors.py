@@ -19,4 +19,10 @@ class BatchError(ShmjetError):
     """The columns of a batch do not fit together, or an operation does not fit a column.
 
     The text names the column (and, from a processor, the vertex), what was expected and what was found.
+
+    Example:
+        >>> Batch({"a": [1, 2], "b": [1]})                    # doctest: +SKIP
+        Traceback (most recent call last):
+        ...
+        shmjet.ring.errors.BatchError: column 'b' has 1 rows, 'a' has 2
     """

@@ -61,6 +61,7 @@ def evaluate(document: Document) -> None:
                 value.shutdown()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default:::dask", "default:::sklearn", "default:::joblib")
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
