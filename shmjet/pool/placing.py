@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from shmjet.cluster.placement import place
-from shmjet.cluster.topology import read_topology
+from shmjet.cluster.topology import Topology, read_topology
 
 _lock = threading.Lock()
 _taken: Counter[int] = Counter()
@@ -27,18 +27,25 @@ def choose_cores(wanted: int | None, cores: Sequence[int] | None) -> tuple[tuple
     if cores is not None:
         placement = place(list(cores), topology)
         count = len(cores) if wanted is None else wanted
-        return tuple(cores[i % len(cores)] for i in range(count)), placement.spin and count <= len(cores)
+        spin = placement.spin and count <= len(cores) and _leaves_room(count, topology)
+        return tuple(cores[i % len(cores)] for i in range(count)), spin
     placement = place(wanted, topology)
+    spin = placement.spin and _leaves_room(len(placement.cores), topology)
     if None in placement.cores:
-        return placement.cores, placement.spin
+        return placement.cores, spin
     everything = [core for core in place(None, topology).cores if core is not None]
     if len(placement.cores) >= len(everything):
-        return placement.cores, placement.spin
+        return placement.cores, spin
     with _lock:
         free = sorted(everything, key=lambda core: (_taken[core], everything.index(core)))
         chosen = tuple(free[: len(placement.cores)])
         _taken.update(chosen)
-    return chosen, placement.spin
+    return chosen, spin
+
+
+def _leaves_room(workers: int, topology: Topology) -> bool:
+    """Whether the client has cores for itself beside spinning workers: its own thread, and the one that collects."""
+    return workers + 2 <= len(topology.allowed)
 
 
 def give_back(cores: Sequence[int | None]) -> None:
