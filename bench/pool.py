@@ -1,4 +1,4 @@
-"""shmjet.PoolExecutor beside ProcessPoolExecutor, multiprocessing.Pool, loky and joblib: rates, latency, arrays, start.
+"""shmjet.PoolExecutor beside ProcessPoolExecutor, multiprocessing.Pool, loky and joblib: rates, latency, memory, start.
 
 Every pool has the same number of workers and lives through all rounds of its bench, except in `pool_start`. The
 functions are in this module, so that peers can pickle them by name.
@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import multiprocessing
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, ProcessPoolExecutor
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +23,31 @@ from _harness import Bench, Options, Report, elapsed, installed, parse_options, 
 
 import shmjet
 
-BENCHES = ["pool_submit", "pool_roundtrip", "pool_map", "pool_map_1MB", "pool_100MB", "pool_start"]
+BENCHES = ["pool_submit", "pool_roundtrip", "pool_map", "pool_map_1MB", "pool_100MB", "pool_memory", "pool_start"]
+
+_MEMORY = """
+import os, resource, sys
+sys.path.insert(0, {here!r})
+import shmjet
+from concurrent.futures import ProcessPoolExecutor
+from pool import same
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+with {make} as pool:
+    list(pool.map(same, range(1000), chunksize=100))
+    before = resident()
+    seen = 0
+    early = None
+    for _ in pool.map(same, range({count}), chunksize=1000):
+        seen += 1
+        if seen == {count} // 10:
+            early = resident()
+    assert seen == {count}
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3 - before, resident() - early)
+"""
 
 
 def same(value: Any) -> Any:
@@ -102,7 +129,7 @@ def mapping(options: Options, report: Report) -> None:
     count = 100_000
 
     def consume(pool: Executor, chunk: dict[str, int]) -> None:
-        assert sum(1 for _ in pool.map(same, range(count), **chunk)) == count
+        assert len(list(pool.map(same, range(count), **chunk))) == count
 
     with Bench("pool_map", "tasks/s") as bench:
         bench.facts["chunks"] = "shmjet and multiprocessing.Pool choose, the others have 100 items"
@@ -152,6 +179,27 @@ def arrays(options: Options, report: Report, name: str, count: int, size: int) -
         report.add(bench.measure(rounds=options.rounds))
 
 
+def memory(options: Options, report: Report) -> None:
+    """Megabytes by which the client grows while it maps over ten million items, and takes each result as it comes."""
+    count = 1_000_000 if options.quick else 10_000_000
+    growth: dict[str, float] = {}
+
+    def peak(name: str, make: str) -> float:
+        program = _MEMORY.format(here=str(Path(__file__).parent), make=make, count=count)
+        answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        most, growth[name] = map(float, answer.stdout.split())
+        return most
+
+    with Bench("pool_memory", "MB") as bench:
+        bench.ours(lambda: peak("shmjet", f"shmjet.PoolExecutor({options.workers})"))
+        if options.wants_peer("ProcessPoolExecutor"):
+            make = f"ProcessPoolExecutor({options.workers})"
+            bench.peer("ProcessPoolExecutor", lambda: peak("ProcessPoolExecutor", make))
+        result = bench.measure(rounds=1, warm_up=0)
+        bench.facts["growth from a tenth of the items to the last"] = f"{growth['shmjet']:.1f} MB"
+        report.add(replace(result, facts=bench.facts))
+
+
 def start(options: Options, report: Report) -> None:
     """Seconds from making a pool to its first result and its end. ProcessPoolExecutor forks this very process."""
 
@@ -185,6 +233,8 @@ def main() -> int:
         arrays(options, report, "pool_map_1MB", 200 if options.quick else 1000, 10**6)
     if options.wants("pool_100MB"):
         arrays(options, report, "pool_100MB", 3, 10**8)
+    if options.wants("pool_memory"):
+        memory(options, report)
     if options.wants("pool_start"):
         start(options, report)
     return report.finish()

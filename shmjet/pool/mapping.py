@@ -20,6 +20,8 @@ from shmjet.pool.engine import Engine
 from shmjet.pool.results import PartialChunk
 
 _CHUNK_NS: Final = 4e6
+_LEAST_NS: Final = 3e5
+"""Work for less than this is not split for the sake of balance: a chunk costs about 50 microseconds by itself."""
 _CHUNK_BYTES: Final = 256 << 10
 _MOST_ITEMS: Final = 16384
 _FASTER: Final = 4
@@ -102,7 +104,8 @@ class _Feed:
         if size is None:
             size = self._measured_size()
             if self._left is not None:
-                size = max(1, min(size, self._left // (_AHEAD * self._workers)))
+                fair = self._left // (_AHEAD * self._workers)
+                size = max(1, min(size, max(fair, self._items_in(_LEAST_NS))))
             self._last = size
         if self._buffersize is not None:
             size = max(1, min(size, self._buffersize - self._ahead_items))
@@ -111,13 +114,15 @@ class _Feed:
         return size
 
     def _measured_size(self) -> int:
-        item_ns = self._function.estimate
-        if item_ns is None:
-            return 1
-        size = min(_CHUNK_NS / max(item_ns, 100.0), _FASTER * self._last, _MOST_ITEMS)
+        size = min(self._items_in(_CHUNK_NS), _FASTER * self._last, _MOST_ITEMS)
         if self._function.item_bytes:
-            size = min(size, _CHUNK_BYTES / self._function.item_bytes)
-        return max(1, int(size))
+            size = min(size, int(_CHUNK_BYTES / self._function.item_bytes))
+        return max(1, size)
+
+    def _items_in(self, nanoseconds: float) -> int:
+        """Return how many items take so long; 1 when that is not known."""
+        item_ns = self._function.estimate
+        return 1 if item_ns is None else int(nanoseconds / max(item_ns, 100.0))
 
 
 def _results(future: Future[Any], deadline: float | None) -> tuple[list[Any], BaseException | None]:
