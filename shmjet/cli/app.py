@@ -16,7 +16,7 @@ import typer
 
 from shmjet import __version__
 from shmjet.cli.completion import VARIABLE
-from shmjet.cli.outcome import CommandError, Outcome
+from shmjet.cli.outcome import CommandError, Outcome, complain
 
 app = typer.Typer(
     name="shmjet",
@@ -219,10 +219,20 @@ def run_application(arguments: list[str]) -> int:
     except Exception as error:
         if not hasattr(error, "show") or not hasattr(error, "exit_code"):
             raise
-        error.show()  # a usage error of typer's own
+        _explain(error)
         return int(error.exit_code)
     if callable(asked):
         return int(asked())
     if asked == Outcome.INTERRUPTED:  # what newer versions of typer make of Ctrl-C
         raise KeyboardInterrupt
     return asked if isinstance(asked, int) else Outcome.OK
+
+
+def _explain(error: Any) -> None:
+    """Say what is wrong with a command line in one line, and where to read on; without any arguments, show the help."""
+    if type(error).__name__ == "NoArgsIsHelpError" or not hasattr(error, "format_message"):
+        error.show()
+        return
+    path = getattr(getattr(error, "ctx", None), "command_path", "shmjet")
+    text = " ".join(error.format_message().split()).rstrip(".")
+    complain(f"{text[:1].lower()}{text[1:]}; see `{path} --help`")

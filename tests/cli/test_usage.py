@@ -59,4 +59,6 @@ def test_wrong_usage_is_status_2_and_names_what_is_wrong(shmjet: Shmjet, argumen
     answer = shmjet(*arguments)
     assert answer.returncode == 2
     assert named in answer.stderr
-    assert "Traceback" not in answer.stderr
+    assert len(answer.stderr.splitlines()) == 1
+    assert answer.stderr.startswith("shmjet: ")
+    assert "--help`" in answer.stderr
