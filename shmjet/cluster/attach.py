@@ -25,7 +25,9 @@ from shmjet.cluster.protocol import (
     Attached,
     CancelExecution,
     ExecutionRow,
+    GetJob,
     GetMetrics,
+    JobReply,
     Look,
     Looked,
     MetricsReply,
@@ -166,6 +168,17 @@ class AttachedMember:
     def is_current(self) -> bool:
         """Whether all executions have kept their arenas since they were last looked for."""
         return self._looked is not None and self._words[control.CHANGES] == self._looked.changes
+
+    def job(self, job_id: str) -> JobReply:
+        """Return a job's DAG, and why its newest execution failed if it did.
+
+        Raises:
+            ShmjetError: the member does not know the job (any more).
+            MemberLostError: the member is gone.
+        """
+        reply, _ = self._ask(lambda number: GetJob(number, job_id))
+        assert isinstance(reply, JobReply)
+        return reply
 
     def cancel(self, execution: ExecutionRow) -> None:
         """Ask the member to end an execution."""

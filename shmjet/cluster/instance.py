@@ -147,6 +147,11 @@ class JetInstance:
         return self._config
 
     @property
+    def folder(self) -> Path:
+        """Where its member's socket and maps are; for an `Observer`."""
+        return self._folder
+
+    @property
     def cluster(self) -> Cluster:
         """The cluster: one member, unless it joined others."""
         return Cluster(self._connection)

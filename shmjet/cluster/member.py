@@ -39,7 +39,9 @@ from shmjet.cluster.protocol import (
     Executing,
     ExecutionChanged,
     ExecutionRow,
+    GetJob,
     GetMetrics,
+    JobReply,
     JobRow,
     JobsReply,
     ListJobs,
@@ -225,6 +227,8 @@ class Member:
                     channel.send(JobsReply(request.request, self._rows()))
                 case Describe():
                     self._start_task(self._describe(channel, request.request))
+                case GetJob():
+                    channel.send(self._job_reply(request))
                 case Attach():
                     self._start_task(self._attach(channel, request.request))
                 case Look():
@@ -357,6 +361,16 @@ class Member:
         fd = _read_only(self.workers.control.fd)
         channel.send(reply, [fd])
         channel.when_flushed([fd])
+
+    def _job_reply(self, request: GetJob) -> JobReply | Refused:
+        record = self._jobs.get(request.job_id)
+        if record is None:
+            return Refused(request.request, "JobNotFoundError", f"there is no job {request.job_id!r}")
+        newest = record.executions[-1] if record.executions else None
+        failure = None if newest is None or newest.cancelled else newest.failure
+        if failure is not None:
+            failure = msgspec.structs.replace(failure, exception=None)
+        return JobReply(request.request, record.submission.shape, failure)
 
     def _execution_rows(self) -> list[ExecutionRow]:
         rows = []

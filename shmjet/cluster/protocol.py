@@ -74,6 +74,13 @@ class Shutdown(msgspec.Struct, frozen=True, tag=True, array_like=True):
     request: int
 
 
+class GetJob(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Ask for one job's DAG, and why its newest execution failed if it did."""
+
+    request: int
+    job_id: str
+
+
 class Attach(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Ask for the member's settings and its control segment, to watch it from outside."""
 
@@ -93,7 +100,7 @@ class TakeArena(msgspec.Struct, frozen=True, tag=True, array_like=True):
     execution_id: int
 
 
-Request = Execute | CancelExecution | GetMetrics | ListJobs | Describe | Shutdown | Attach | Look | TakeArena
+Request = Execute | CancelExecution | GetMetrics | ListJobs | Describe | GetJob | Shutdown | Attach | Look | TakeArena
 
 
 class Done(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -150,6 +157,14 @@ class MemberReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
     pid: int
     cores: list[int]
     workers: list[int]
+
+
+class JobReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The answer to `GetJob`; `failure` comes without the exception itself, so that nobody has to unpickle it."""
+
+    request: int
+    shape: JobShape
+    failure: Failure | None
 
 
 class Attached(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -215,6 +230,7 @@ Reply = (
     | MetricsReply
     | JobsReply
     | MemberReply
+    | JobReply
     | Attached
     | Looked
     | ArenaTaken

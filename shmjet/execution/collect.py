@@ -140,6 +140,9 @@ def _vertex_metrics(plan: JobPlan, layout: ArenaLayout, memory: memoryview) -> d
                     work_total=at[words.WORK_TOTAL],
                     work_unit=words.WORK_UNITS[at[words.WORK_UNIT]],
                     state=State(at[words.STATE]).name.lower(),
+                    received_by_ordinal=[at[block.received_at(i)] for i in range(vertex.inbound)],
+                    received_batches_by_ordinal=[at[block.received_at(i) + 1] for i in range(vertex.inbound)],
+                    emitted_by_ordinal=[at[block.emitted_at(i) + words.EMITTED_ITEMS] for i in range(vertex.outbound)],
                 )
             )
             block.release()

@@ -16,7 +16,7 @@ class ProcessorMetrics(msgspec.Struct, frozen=True):
     of which `slow_calls` took more than 5 ms; `busy_ns`: nanoseconds spent in them; watermarks are None until one came;
     `blocked_count`: how often what it had emitted found a lane full and had to wait. `work_done` and `work_total`: how
     far a source is, in `work_unit` ("items" or "bytes"); a total of 0 is not known. `state` is the name of a
-    `shmjet.execution.tasklet.State`.
+    `shmjet.execution.tasklet.State`. `..._by_ordinal`: the counts of each inbound or outbound edge.
     """
 
     index: int
@@ -35,6 +35,9 @@ class ProcessorMetrics(msgspec.Struct, frozen=True):
     work_total: int = 0
     work_unit: str = "items"
     state: str = ""
+    received_by_ordinal: list[int] = []
+    received_batches_by_ordinal: list[int] = []
+    emitted_by_ordinal: list[int] = []
 
 
 class VertexMetrics(msgspec.Struct, frozen=True):
