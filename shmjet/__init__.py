@@ -94,7 +94,7 @@ _PLACES = {
     "Batch": "shmjet.ring.batch",
     "Text": "shmjet.ring.text",
 }
-_MODULES = ("aggregate_ops", "columns", "pipeline", "processors", "sinks", "sources", "testing")
+_MODULES = ("aggregate_ops", "columns", "console", "pipeline", "processors", "sinks", "sources", "testing")
 
 __version__: str
 

@@ -163,6 +163,34 @@ def dump(
 
 
 @app.command()
+def console(
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Listen here; others than this host need the token.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="0: any that is free.")] = 8080,
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Holds the token that changes need; made if it is missing.")
+    ] = None,
+    private: Annotated[bool, typer.Option("--private", help="Ask for the token before showing anything.")] = False,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Answer to this name too (a proxy's). May be repeated.")
+    ] = None,
+    pid: _PID = None,
+) -> Task:
+    """Show running members in the browser: jobs, where they are held up, workers; and /metrics for Prometheus."""
+    return _later(
+        "console",
+        "console",
+        host=host,
+        port=port,
+        token_file=token_file,
+        private=private,
+        allow_hosts=allow_host or [],
+        pid=pid,
+    )
+
+
+@app.command()
 def completion(
     shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish; by default the one you use.")] = "",
 ) -> Task:

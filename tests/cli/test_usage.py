@@ -16,7 +16,7 @@ def test_version_is_one_line(shmjet: Shmjet) -> None:
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, f"shmjet {package.__version__}\n", "")
 
 
-@pytest.mark.parametrize("command", ["wordcount", "run", "dag", "doctor"])
+@pytest.mark.parametrize("command", ["wordcount", "run", "dag", "doctor", "console"])
 def test_every_command_explains_itself(shmjet: Shmjet, command: str) -> None:
     answer = shmjet(command, "--help")
     assert answer.returncode == 0
@@ -53,6 +53,7 @@ def test_version_and_help_import_neither_numpy_nor_the_engine(environment: dict[
         (["wordcount", "--cores", "0", "."], "--cores"),
         (["run"], "SCRIPT"),
         (["doctor", "--nonsense"], "--nonsense"),
+        (["console", "--port", "99999"], "--port"),
     ],
 )
 def test_wrong_usage_is_status_2_and_names_what_is_wrong(shmjet: Shmjet, arguments: list[str], named: str) -> None:

@@ -1,0 +1,266 @@
+"""One member as the console watches it: what was read of it last, and minutes of its use of the machine.
+
+Its counters are read where they are, in shared memory; it is asked only when executions have come or gone. As an answer
+may be long in coming, all that is done with a member is done in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+
+from shmjet.cluster.attach import AttachedMember
+from shmjet.cluster.protocol import Attached, ExecutionRow
+from shmjet.console.history import History
+from shmjet.console.processes import ProcessMeter, Usage
+from shmjet.console.snapshot import MemberCard, WorkerCard
+from shmjet.console.tracking import JobTrack
+from shmjet.core import JobStatus, MemberLostError, ShmjetError
+from shmjet.execution.collect import worker_metrics
+from shmjet.execution.metrics import NO_METRICS, Metrics, WorkerMetrics
+
+MOST_JOBS = 100
+"""Jobs that have ended and are listed, for each member."""
+
+T = TypeVar("T")
+
+
+class ExecutionTotals:
+    """Counts executions and how they ended, also those that the member has forgotten since.
+
+    Ends that the member had forgotten before they were seen are not in it: it remembers a thousand.
+    """
+
+    def __init__(self) -> None:
+        self.started = 0
+        self.ended: Counter[str] = Counter()
+        self._open: set[int] = set()
+
+    def take(self, rows: Iterable[ExecutionRow]) -> None:
+        """Take all executions that the member remembers."""
+        highest = self.started
+        for row in rows:
+            if row.id <= self.started and row.id not in self._open:
+                continue
+            highest = max(highest, row.id)
+            if JobStatus(row.status).is_terminal:
+                self._open.discard(row.id)
+                self.ended["cancelled" if row.cancelled else row.status] += 1
+            else:
+                self._open.add(row.id)
+        self.started = highest
+
+
+class WatchedMember:
+    """A member that is, or was, watched.
+
+    Args:
+        folder: of the member.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.totals = ExecutionTotals()
+        self.tracks: dict[str, JobTrack] = {}
+        self.workers: list[WorkerMetrics] = []
+        self.usage: dict[int, Usage] = {}
+        """What its processes used when it was last looked at, by pid."""
+        self.ended = False
+        self.asked_at: float | None = None
+        """Since when it has not answered, by the monotonic clock; None when it has."""
+        self._attached: AttachedMember | None = None
+        self._about: Attached | None = None
+        self._program = ""
+        self._meter = ProcessMeter()
+        self._busy: dict[int, float] = {}
+        self._history = History(("cpu", "busy", "memory"))
+        self._thread = ThreadPoolExecutor(1, f"shmjet-console-{folder.name[-4:]}")
+
+    @property
+    def about(self) -> Attached | None:
+        """Who it is; None before the first answer."""
+        return self._about
+
+    def is_of(self, pid: int) -> bool:
+        """Whether this is the pid of the member, of the process that started it, or of a worker."""
+        about = self._about
+        return about is not None and pid in (about.pid, about.client_pid, *about.workers)
+
+    # -- in the event loop ------------------------------------------------------------------------------------------
+
+    async def sample(self) -> None:
+        """Look at it once; one that is gone is marked so."""
+        await self._in_thread(self._look)
+
+    async def describe(self, track: JobTrack) -> None:
+        """Learn what is not known yet of a job that is looked at: its DAG, and, once it has ended, how."""
+        if not self.ended and not (track.is_described and (track.is_final or track.is_followed)):
+            with contextlib.suppress(ShmjetError):
+                await self._in_thread(lambda: self._describe(track))
+
+    async def cancel(self, track: JobTrack) -> None:
+        """Ask for the end of a job.
+
+        Raises:
+            MemberLostError: the member is gone, or does not answer.
+        """
+        await self._in_thread(lambda: self._connection().cancel(track.row))
+
+    async def readings(self) -> list[tuple[JobTrack, Metrics]]:
+        """Return the metrics of all jobs that run, read now, and of those that have ended as they are known."""
+        if not self.ended:
+            await self.sample()
+        return [(track, track.metrics) for track in self.tracks.values() if track.metrics is not NO_METRICS]
+
+    async def close(self) -> None:
+        """Leave it; it goes on without being watched. May be called twice."""
+        with contextlib.suppress(RuntimeError):  # it has been left
+            await self._in_thread(self._detach)
+        self._thread.shutdown(wait=False)
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    # -- in its thread ----------------------------------------------------------------------------------------------
+
+    def _connection(self) -> AttachedMember:
+        if self._attached is None:
+            self._attached = AttachedMember(self.folder)
+            self._about = self._attached.about
+            self._program = _program(self._about.client_pid)
+        return self._attached
+
+    def _detach(self) -> None:
+        if self._attached is not None:
+            self._attached.close()
+            self._attached = None
+
+    def _look(self) -> None:
+        self.asked_at = time.monotonic()
+        try:
+            attached = self._connection()
+            if not _lives(attached.pid):
+                raise MemberLostError(f"the member (pid {attached.pid}) has ended")
+            rows = attached.executions()
+            self._follow(rows)
+            for track in list(self.tracks.values()):
+                if track.is_followed:
+                    track.read(attached.metrics(track.row), time.time())
+            self._look_at_processes(attached)
+        except MemberLostError:
+            self._lose()
+        self.asked_at = None
+
+    def _lose(self) -> None:
+        about = self._about
+        if about is None or not _lives(about.pid):  # else it is only slow: the next look asks anew
+            self.ended = True
+            self.usage, self._busy = {}, {}
+            for track in self.tracks.values():
+                track.lose(time.time())
+        self._detach()
+
+    def _follow(self, rows: list[ExecutionRow]) -> None:
+        self.totals.take(rows)
+        newest = {row.job_id: row for row in rows}
+        counts = Counter(row.job_id for row in rows)
+        living = [job_id for job_id, row in newest.items() if not JobStatus(row.status).is_terminal]
+        ended = [job_id for job_id, row in newest.items() if JobStatus(row.status).is_terminal]
+        assert self._about is not None
+        before, tracks = self.tracks, {}
+        for job_id in sorted([*ended[-MOST_JOBS:], *living], key=lambda job_id: newest[job_id].id):
+            track = before.get(job_id)
+            if track is None:
+                track = JobTrack(self._about.uuid, newest[job_id], counts[job_id])
+            else:
+                track.follow(newest[job_id], counts[job_id])
+            tracks[job_id] = track
+        self.tracks = tracks
+
+    def _describe(self, track: JobTrack) -> None:
+        attached = self._connection()
+        if not track.is_described:
+            track.describe(attached.job(track.row.job_id))
+        if not track.is_running and not track.is_final:
+            track.read(attached.metrics(track.row), time.time())
+
+    def _look_at_processes(self, attached: AttachedMember) -> None:
+        before = {worker.index: worker for worker in self.workers}
+        self.workers = [worker_metrics(i, core, attached.control) for i, core in enumerate(attached.cores)]
+        self._busy = {worker.index: _busy_share(worker, before.get(worker.index)) for worker in self.workers}
+        self.usage = self._meter.look([attached.pid, *(worker.pid for worker in self.workers if worker.pid)])
+        if not before:  # shares since the member started would look like a peak just now
+            return
+        busy = sum(self._busy.values()) / max(1, len(self._busy))
+        self._history.add(time.time(), self._cpu(), busy, self._memory())
+
+    def _cpu(self) -> float:
+        return sum(usage.cpu for usage in self.usage.values())
+
+    def _memory(self) -> int:
+        return sum(usage.resident for usage in self.usage.values())
+
+    # -- for the page -----------------------------------------------------------------------------------------------
+
+    def card(self, patience: float) -> MemberCard | None:
+        """Return what the page shows of it; None before the first answer.
+
+        Args:
+            patience: seconds after which a member that does not answer is called silent.
+        """
+        about, asked_at = self._about, self.asked_at
+        if about is None:
+            return None
+        return MemberCard(
+            about.uuid,
+            about.pid,
+            str(about.settings["cluster_name"]),
+            self._program,
+            about.started_at,
+            self.ended,
+            asked_at is not None and time.monotonic() - asked_at > patience,
+            self._cpu(),
+            self._memory(),
+            [self._worker_card(worker) for worker in self.workers],
+            self._history.series(),
+            self.totals.started,
+            self.totals.ended["failed"],
+        )
+
+    def _worker_card(self, worker: WorkerMetrics) -> WorkerCard:
+        usage = self.usage.get(worker.pid, Usage(0.0, 0.0, 0))
+        busy = round(self._busy.get(worker.index, 0.0), 4)
+        return WorkerCard(worker.index, worker.pid, worker.core, busy, usage.cpu, usage.resident, worker.tasklets)
+
+
+def _busy_share(now: WorkerMetrics, before: WorkerMetrics | None) -> float:
+    if before is None or before.pid != now.pid:
+        return now.busy
+    busy, idle = now.busy_ns - before.busy_ns, now.idle_ns - before.idle_ns
+    return min(1.0, max(0.0, busy / (busy + idle))) if busy + idle > 0 else now.busy
+
+
+def _lives(pid: int) -> bool:
+    """Say whether a process runs; one that was killed and not waited for does not, though it has its pid still."""
+    try:
+        return psutil.Process(pid).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.Error:
+        return False
+
+
+def _program(pid: int) -> str:
+    """Say what the process that started a member is, as its command line does."""
+    try:
+        words = psutil.Process(pid).cmdline()
+    except psutil.Error:
+        words = []
+    text = " ".join([Path(words[0]).name, *words[1:]]) if words else f"process {pid}"
+    return text if len(text) <= 120 else text[:119] + "…"

@@ -1,0 +1,118 @@
+"""What the page shows, as plain data: the JSON of `/api/state` and of each event. Times are seconds since 1970."""
+
+from __future__ import annotations
+
+import msgspec
+
+from shmjet.console.history import Series
+from shmjet.console.layers import Place
+from shmjet.observe.flow import EdgeFlow, VertexFlow
+
+
+class WorkerCard(msgspec.Struct, frozen=True):
+    """One worker: `busy` is the share of the last second that it did not sleep, `cpu` that of a core that it used."""
+
+    index: int
+    pid: int
+    core: int | None
+    busy: float
+    cpu: float
+    memory: int
+    tasklets: int
+
+
+class MemberCard(msgspec.Struct, frozen=True):
+    """One member; `cpu` (in cores) and `memory` are those of all its processes. `program` is what started it."""
+
+    id: str
+    pid: int
+    cluster: str
+    program: str
+    started_at: float
+    ended: bool
+    silent: bool
+    cpu: float
+    memory: int
+    workers: list[WorkerCard]
+    history: Series
+    executions: int
+    failed: int
+
+
+class JobCard(msgspec.Struct, frozen=True):
+    """One job in the list; `rate`: items that its sources emit in a second.
+
+    `status` is one of Jet's, or "cancelling", "cancelled", "lost".
+    """
+
+    id: str
+    member: str
+    name: str
+    status: str
+    execution: int
+    executions: int
+    started_at: float
+    completed_at: float | None
+    rate: float
+
+
+class VertexCard(msgspec.Struct, frozen=True):
+    """A vertex: what it does, which share of the time it waits for room behind it, and where it lies in the picture."""
+
+    flow: VertexFlow
+    waiting: float
+    place: Place
+
+
+class EdgeCard(msgspec.Struct, frozen=True):
+    """An edge: what it does, how full it is, how it sends, and through which bends it passes."""
+
+    flow: EdgeFlow
+    fill: float
+    is_full: bool
+    routing: str
+    distributed: bool
+    bends: list[Place]
+
+
+class FailureCard(msgspec.Struct, frozen=True):
+    """Why a job failed; `text` ends with the traceback of the user's own code."""
+
+    error: str
+    vertex: str | None
+    processor: int
+    worker: int
+    text: str
+
+
+class JobDetail(msgspec.Struct, frozen=True):
+    """The job that is looked at.
+
+    `averaged`: rates and shares are those of the whole execution, which has ended; `bottleneck`: the vertex that the
+    others wait for; `share` and `eta`: how much of the sources' work is done, 0 to 1, and the seconds left, if known.
+    """
+
+    card: JobCard
+    vertices: list[VertexCard]
+    edges: list[EdgeCard]
+    layers: int
+    breadth: float
+    source_rate: float
+    sink_rate: float
+    bottleneck: str | None
+    averaged: bool
+    share: float | None
+    eta: float | None
+    failure: FailureCard | None
+    history: Series
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """Everything at one moment; `selected` is the job asked for, else the newest that runs, else the newest."""
+
+    time: float
+    version: str
+    changes: bool
+    members: list[MemberCard]
+    jobs: list[JobCard]
+    selected: JobDetail | None

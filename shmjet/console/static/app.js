@@ -1,0 +1,145 @@
+// The page: takes each state from the console and shows it; sends what the buttons ask for.
+
+import { byId, setAttribute, setText } from "./dom.js";
+import { JobList, JobView, isLiving, statusText } from "./jobs.js";
+import { showMembers } from "./members.js";
+import { Events, cancelJob, token, unlock } from "./session.js";
+
+const STATUS = { connecting: "Connecting", live: "Live", lost: "Connection lost, trying again", locked: "Locked: needs the token" };
+
+let latest = null;
+const statuses = new Map();
+
+const events = new Events(show, showConnection);
+const list = new JobList(select);
+const view = new JobView();
+
+function select(id) {
+  history.replaceState(null, "", `#job=${id}`);
+  events.watch(id);
+}
+
+function selected() {
+  return new URLSearchParams(location.hash.slice(1)).get("job");
+}
+
+function show(state) {
+  announceChanges(state);
+  latest = state;
+  const wanted = selected();
+  list.update(state);
+  view.update(state);
+  showMembers(state);
+  showEmpty(state);
+  const button = byId("unlock");
+  button.hidden = !state.changes || token() !== null;
+  const card = state.selected?.card;
+  const cancel = byId("cancel");
+  cancel.disabled = !state.changes || card === undefined || !isLiving(card) || card.status === "cancelling";
+  setAttribute(cancel, "title", state.changes ? null : "Read-only: the console was started without a token");
+  document.title = card ? `${card.name} · ${statusText(card.status)} · shmjet` : "shmjet console";
+  if (wanted !== null && card?.id !== wanted && state.jobs.length) history.replaceState(null, "", location.pathname);
+}
+
+function showEmpty(state) {
+  const living = state.members.filter((member) => !member.ended);
+  byId("empty").hidden = state.jobs.length > 0;
+  if (living.length > 0) {
+    setText(byId("empty-title"), "Nothing has run yet");
+    setText(byId("empty-text"), "The engine is idle. A job appears here as soon as it is submitted.");
+  }
+}
+
+function showConnection(name) {
+  setAttribute(byId("connection"), "data-state", name);
+  setText(byId("connection-text"), STATUS[name]);
+  if (name === "locked") {
+    byId("unlock").hidden = false;
+    setText(byId("unlock"), "Enter the token");
+  }
+}
+
+/** Say aloud when a job starts or ends; not what was so when the page was opened. */
+function announceChanges(state) {
+  for (const card of state.jobs) {
+    const before = statuses.get(card.id);
+    const now = `${card.execution} ${card.status}`;
+    if (latest !== null && before !== now) announce(`${card.name}: ${statusText(card.status)}`);
+    statuses.set(card.id, now);
+  }
+}
+
+let hiding = 0;
+
+function announce(text) {
+  setText(byId("announce"), text);
+  byId("announce").classList.add("is-shown");
+  clearTimeout(hiding);
+  hiding = setTimeout(() => byId("announce").classList.remove("is-shown"), 5000);
+}
+
+// -- the token --------------------------------------------------------------------------------------------------------
+
+let afterUnlock = null;
+
+function askForToken(then) {
+  afterUnlock = then;
+  byId("token-input").value = "";
+  setText(byId("token-wrong"), "");
+  byId("token-dialog").showModal();
+  byId("token-input").focus();
+}
+
+async function sendToken() {
+  const given = byId("token-input").value.trim();
+  let right = false;
+  try {
+    right = given !== "" && (await unlock(given));
+  } catch {
+    // as if it were wrong: it can be tried again
+  }
+  if (!right) {
+    setText(byId("token-wrong"), "That is not the token of this console.");
+    byId("token-input").select();
+    return;
+  }
+  byId("token-dialog").close();
+  byId("unlock").hidden = true;
+  announce("Changes are unlocked");
+  events.watch(selected());
+  afterUnlock?.();
+}
+
+byId("unlock").addEventListener("click", () => askForToken(null));
+byId("token-send").addEventListener("click", sendToken);
+byId("token-close").addEventListener("click", () => byId("token-dialog").close());
+byId("token-input").addEventListener("keydown", (event) => {
+  if (event.key === "Enter") sendToken();
+});
+
+// -- changes ----------------------------------------------------------------------------------------------------------
+
+let toCancel = null;
+
+function askToCancel() {
+  if (token() === null) {
+    askForToken(askToCancel);
+    return;
+  }
+  toCancel = latest?.selected?.card ?? null;
+  if (toCancel === null) return;
+  setText(byId("cancel-text"), `“${toCancel.name}” ends; what it has not written by then is lost.`);
+  byId("cancel-dialog").showModal();
+  byId("cancel-no").focus();
+}
+
+byId("cancel").addEventListener("click", askToCancel);
+byId("cancel-no").addEventListener("click", () => byId("cancel-dialog").close());
+byId("cancel-yes").addEventListener("click", async () => {
+  byId("cancel-dialog").close();
+  const refused = await cancelJob(toCancel.id);
+  announce(refused ? `Not cancelled: ${refused}` : `Cancelling ${toCancel.name}`);
+});
+
+window.addEventListener("hashchange", () => events.watch(selected()));
+events.watch(selected());
