@@ -29,6 +29,8 @@ from shmjet.execution.metrics import NO_METRICS, Metrics, WorkerMetrics
 
 MOST_JOBS = 100
 """Jobs that have ended and are listed, for each member."""
+SHOWN_WITHOUT_S = 1.0
+"""How long a page waits for what a member has not told yet, in seconds, before it is shown without."""
 
 T = TypeVar("T")
 
@@ -82,6 +84,7 @@ class WatchedMember:
         self._meter = ProcessMeter()
         self._busy: dict[int, float] = {}
         self._history = History(("cpu", "busy", "memory"))
+        self._describing: dict[str, asyncio.Future[None]] = {}
         self._thread = ThreadPoolExecutor(1, f"shmjet-console-{folder.name[-4:]}")
 
     @property
@@ -101,10 +104,18 @@ class WatchedMember:
         await self._in_thread(self._look)
 
     async def describe(self, track: JobTrack) -> None:
-        """Learn what is not known yet of a job that is looked at: its DAG, and, once it has ended, how."""
-        if not self.ended and not (track.is_described and (track.is_final or track.is_followed)):
-            with contextlib.suppress(ShmjetError):
-                await self._in_thread(lambda: self._describe(track))
+        """Learn what is not known yet of a job that is looked at: its DAG, and, once it has ended, how.
+
+        When that takes long the page is shown without it; it will be there another time.
+        """
+        if self.ended or (track.is_described and (track.is_final or track.is_followed)):
+            return
+        job_id = track.row.job_id
+        if job_id not in self._describing:
+            self._describing[job_id] = asyncio.ensure_future(self._in_thread(lambda: self._describe(track)))
+        await asyncio.wait([self._describing[job_id]], timeout=SHOWN_WITHOUT_S)
+        if job_id in self._describing and self._describing[job_id].done():
+            del self._describing[job_id]
 
     async def cancel(self, track: JobTrack) -> None:
         """Ask for the end of a job.
@@ -112,16 +123,18 @@ class WatchedMember:
         Raises:
             MemberLostError: the member is gone, or does not answer.
         """
-        await self._in_thread(lambda: self._connection().cancel(track.row))
+        await self._in_thread(lambda: self._with(lambda attached: attached.cancel(track.row)))
 
     async def readings(self) -> list[tuple[JobTrack, Metrics]]:
         """Return the metrics of all jobs that run, read now, and of those that have ended as they are known."""
         if not self.ended:
-            await self.sample()
+            await asyncio.wait([asyncio.ensure_future(self.sample())], timeout=SHOWN_WITHOUT_S)
         return [(track, track.metrics) for track in self.tracks.values() if track.metrics is not NO_METRICS]
 
     async def close(self) -> None:
         """Leave it; it goes on without being watched. May be called twice."""
+        for describing in self._describing.values():
+            describing.cancel()
         with contextlib.suppress(RuntimeError):  # it has been left
             await self._in_thread(self._detach)
         self._thread.shutdown(wait=False)
@@ -137,6 +150,14 @@ class WatchedMember:
             self._about = self._attached.about
             self._program = _program(self._about.client_pid)
         return self._attached
+
+    def _with(self, work: Callable[[AttachedMember], T]) -> T:
+        """Do something with the connection; one that brought no answer is given up, for that may come too late."""
+        try:
+            return work(self._connection())
+        except MemberLostError:
+            self._detach()
+            raise
 
     def _detach(self) -> None:
         if self._attached is not None:
@@ -186,11 +207,11 @@ class WatchedMember:
         self.tracks = tracks
 
     def _describe(self, track: JobTrack) -> None:
-        attached = self._connection()
-        if not track.is_described:
-            track.describe(attached.job(track.row.job_id))
-        if not track.is_running and not track.is_final:
-            track.read(attached.metrics(track.row), time.time())
+        with contextlib.suppress(ShmjetError):  # it is gone, silent, or has forgotten the job
+            if not track.is_described:
+                track.describe(self._with(lambda attached: attached.job(track.row.job_id)))
+            if not track.is_running and not track.is_final:
+                track.read(self._with(lambda attached: attached.metrics(track.row)), time.time())
 
     def _look_at_processes(self, attached: AttachedMember) -> None:
         before = {worker.index: worker for worker in self.workers}

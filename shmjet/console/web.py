@@ -88,7 +88,8 @@ class _Pages:
             self._streams -= 1
 
     async def metrics(self, _request: Request) -> Response:
-        readings = [(member, await member.readings()) for member in self._watch.members if not member.ended]
+        members = [member for member in self._watch.members if not member.ended]
+        readings = zip(members, await asyncio.gather(*(member.readings() for member in members)), strict=True)
         return Response(exposition(readings), headers={"content-type": CONTENT_TYPE})
 
     async def token(self, _request: Request) -> Response:

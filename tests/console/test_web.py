@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,8 @@ testclient = pytest.importorskip("starlette.testclient", reason="starlette or ht
 
 from prometheus_client.parser import text_string_to_metric_families  # noqa: E402
 
-from shmjet import JetInstance, JobConfig, JobStatus  # noqa: E402
+import shmjet  # noqa: E402
+from shmjet import JetConfig, JetInstance, JobConfig, JobStatus  # noqa: E402
 from shmjet.console.access import make_access  # noqa: E402
 from shmjet.console.watching import Watch  # noqa: E402
 from shmjet.console.web import STATIC, make_app  # noqa: E402
@@ -102,6 +105,51 @@ def test_a_job_that_runs_again_is_one_job(jet: JetInstance, client: Any, eventua
     card = state(client, job.id)["selected"]["card"]
     assert (card["name"], card["status"]) == ("twice", "completed")
     assert job.status is JobStatus.COMPLETED
+
+
+@pytest.fixture
+def own(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[JetInstance, Any]]:
+    """An instance that a test may harm, and a console that loses patience with it soon."""
+    monkeypatch.setattr("shmjet.cluster.attach._PATIENCE_S", 0.5)
+    with shmjet.new_instance(JetConfig(cores=1)) as jet:
+        watch = Watch(lambda: [jet.folder], changes=True, period=0.1)
+        with testclient.TestClient(make_app(watch, make_access("127.0.0.1", token=TOKEN)), base_url=BASE) as client:
+            yield jet, client
+
+
+def test_a_member_that_is_killed_stays_to_be_read(own: tuple[JetInstance, Any], eventually: Wait) -> None:
+    jet, client = own
+    execution = jet.new_job(endless_dag(), JobConfig(name="lost one")).execute()
+    eventually(lambda: (state(client)["selected"] or {}).get("sink_rate", 0) > 0)
+    os.kill(jet.cluster.members[0].pid, signal.SIGKILL)
+    with pytest.raises(shmjet.MemberLostError):
+        execution.result(30)
+    eventually(lambda: state(client)["members"][0]["ended"])
+    shown = state(client)
+    assert (shown["selected"]["card"]["name"], shown["selected"]["card"]["status"]) == ("lost one", "lost")
+    assert shown["selected"]["vertices"][3]["flow"]["received"] > 0
+    assert client.post(f"/api/jobs/{shown['selected']['card']['id']}/cancel", headers=AUTHORIZED).status_code == 503
+    assert "shmjet_member_info{" not in client.get("/metrics").text
+
+
+def test_a_member_that_does_not_answer_holds_nobody_up(own: tuple[JetInstance, Any], eventually: Wait) -> None:
+    jet, client = own
+    jobs = [jet.new_job(failing_dag(), JobConfig(name=name)) for name in ("first", "second")]
+    for job in jobs:
+        with pytest.raises(shmjet.JobFailedError):
+            job.run(30)
+    eventually(lambda: [card["status"] for card in state(client, jobs[0].id)["jobs"]] == ["failed", "failed"])
+    eventually(lambda: state(client, jobs[0].id)["selected"]["failure"] is not None)
+    pid = jet.cluster.members[0].pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        shown = state(client, jobs[1].id)["selected"]
+        assert (shown["card"]["name"], shown["failure"]) == ("second", None)
+        assert state(client, jobs[0].id)["selected"]["failure"]["error"] == "ValueError"
+        assert client.get("/metrics").status_code == 200
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    eventually(lambda: state(client, jobs[1].id)["selected"]["failure"] is not None)
 
 
 def test_an_unknown_job_is_not_found(client: Any) -> None:

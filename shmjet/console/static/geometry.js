@@ -1,18 +1,18 @@
 // From the layers that the server has laid out to pixels: left to right where there is width, else top to bottom. Pure.
 
-export const WIDTH = 142;
+export const WIDTH = 132;
 export const HEIGHT = 54;
 /** How much larger a vertex is that is busy all the time. */
 export const GROWTH = 0.24;
 
 const MARGIN = 18;
 const ACROSS_GAP = 22;
-const SMALLEST = 0.72;
+const SMALLEST = 0.7;
 
 function plan(detail, lying) {
   const long = lying ? WIDTH : HEIGHT;
   const broad = lying ? HEIGHT : WIDTH;
-  const gap = lying ? 90 : 62;
+  const gap = lying ? 84 : 62;
   const pitch = { along: long * (1 + GROWTH) + gap, across: broad * (1 + GROWTH) + ACROSS_GAP };
   const along = (detail.layers - 1) * pitch.along + long * (1 + GROWTH) + 2 * MARGIN;
   const across = Math.max(1, detail.breadth) * pitch.across + 2 * MARGIN;

@@ -139,16 +139,19 @@ function makeEdge(edge) {
   return parts;
 }
 
-/** Where beside the middle of its vertex an edge starts or ends, if it shares the vertex with others. */
+/** Where beside the middle of its vertex an edge starts or ends: side by side, in the order of the other ends. */
 function shift(detail, edge, side) {
-  const sharing = detail.edges.filter((other) => other.flow[side] === edge.flow[side]);
+  const places = new Map(detail.vertices.map((vertex) => [vertex.flow.name, vertex.place]));
+  const towards = (other) => (side === "source" ? other.bends[0] ?? places.get(other.flow.destination) : other.bends.at(-1) ?? places.get(other.flow.source))[1];
+  const sharing = detail.edges.filter((other) => other.flow[side] === edge.flow[side]).sort((a, b) => towards(a) - towards(b));
   return (sharing.indexOf(edge) - (sharing.length - 1) / 2) * Math.min(16, 36 / sharing.length);
 }
 
-/** Give an element the two stages of its heat: from cool to warm up to a half, from warm to hot beyond. */
+/** Give an element its heat: cool up to a quarter, warm at six tenths, hot at the whole. */
 export function warm(element, share) {
-  setProperty(element, "--warm", `${Math.round(Math.min(1, 2 * share) * 100)}%`);
-  setProperty(element, "--hot", `${Math.round(Math.max(0, 2 * share - 1) * 100)}%`);
+  const part = (from, to) => `${Math.round(Math.min(1, Math.max(0, (share - from) / (to - from))) * 100)}%`;
+  setProperty(element, "--warm", part(0.25, 0.6));
+  setProperty(element, "--hot", part(0.6, 1));
 }
 
 function shorten(text, most) {

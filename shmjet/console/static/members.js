@@ -68,7 +68,7 @@ function makeWorker() {
 function showWorker(element, worker) {
   const [name, bar, facts] = element.children;
   setText(name.children[0], `Worker ${worker.index}`);
-  setText(name.children[1], worker.core === null ? "not pinned" : `core ${worker.core}`);
+  setText(name.children[1], `${worker.core === null ? "not pinned" : `core ${worker.core}`} · ${worker.tasklets} tasklet${worker.tasklets === 1 ? "" : "s"}`);
   showBar(bar, worker.busy, percent(worker.busy), `busy, of the last second; pid ${worker.pid}`);
-  setText(facts, `CPU ${percent(worker.cpu)} · ${bytes(worker.memory)} · ${worker.tasklets} tasklet${worker.tasklets === 1 ? "" : "s"}`);
+  setText(facts, `CPU ${percent(worker.cpu)} of a core · ${bytes(worker.memory)}`);
 }
