@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -278,10 +278,30 @@ def _lives(pid: int) -> bool:
 
 
 def _program(pid: int) -> str:
-    """Say what the process that started a member is, as its command line does."""
+    """Say what the process that started a member is."""
     try:
-        words = psutil.Process(pid).cmdline()
+        return program_name(psutil.Process(pid).cmdline()) or f"process {pid}"
     except psutil.Error:
-        words = []
-    text = " ".join([Path(words[0]).name, *words[1:]]) if words else f"process {pid}"
-    return text if len(text) <= 120 else text[:119] + "…"
+        return f"process {pid}"
+
+
+def program_name(words: Sequence[str]) -> str:
+    """Return a command line up to the name of the script: what follows may be a secret.
+
+    Example:
+        >>> program_name(["/usr/bin/python3", "-u", "jobs/import.py", "--password=x"])
+        'python3 import.py'
+        >>> program_name(["python", "-m", "pytest", "-q"]), program_name(["python", "-c", "print()"])
+        ('python -m pytest', 'python -c')
+    """
+    if not words:
+        return ""
+    name = Path(words[0]).name
+    for place, word in enumerate(words[1:], 1):
+        if word == "-c":
+            return f"{name} -c"
+        if word == "-m":
+            return " ".join([name, word, *words[place + 1 : place + 2]])
+        if not word.startswith("-"):
+            return f"{name} {Path(word).name}"
+    return name

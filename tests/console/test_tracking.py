@@ -8,7 +8,7 @@ import msgspec
 
 from shmjet.cluster.protocol import ExecutionRow, JobReply
 from shmjet.console.history import History
-from shmjet.console.membership import ExecutionTotals
+from shmjet.console.membership import ExecutionTotals, program_name
 from shmjet.console.tracking import JobTrack
 from shmjet.execution.messages import EdgePlan, Failure, Frame, JobShape, VertexShape
 from shmjet.execution.metrics import EdgeMetrics, Metrics, ProcessorMetrics, VertexMetrics
@@ -122,6 +122,13 @@ def test_totals_count_each_execution_once_also_when_it_is_forgotten() -> None:
     totals.take([row(4), row(5, "completed")])
     assert totals.started == 5
     assert totals.ended == {"completed": 2, "failed": 1, "cancelled": 1}
+
+
+def test_a_program_is_named_without_its_arguments() -> None:
+    assert program_name(["/opt/py/bin/python", "jobs/job.py", "--password", "x"]) == "python job.py"
+    assert program_name(["python", "-u", "-m", "pytest", "secret"]) == "python -m pytest"
+    assert program_name(["python", "-c", "secret"]) == "python -c"
+    assert (program_name(["jupyter"]), program_name([])) == ("jupyter", "")
 
 
 def test_history_forgets_what_is_too_old() -> None:

@@ -38,6 +38,8 @@ export class Graph {
     const most = Math.max(1, ...detail.edges.map((edge) => edge.flow.rate));
     detail.edges.forEach((edge, i) => this.showEdge(this.edges[i], edge, nodes, layout, most, detail));
     setAttribute(this.svg, "aria-label", describe(detail));
+    const scrolls = this.container.scrollWidth > this.container.clientWidth;
+    setAttribute(this.container, "tabindex", scrolls ? 0 : null); // so that arrow keys can move it
   }
 
   build(detail, _layout) {
@@ -154,8 +156,11 @@ export function warm(element, share) {
   setProperty(element, "--hot", part(0.6, 1));
 }
 
+/** Leave the middle of a long name out: what tells similar names apart is mostly at an end. */
 function shorten(text, most) {
-  return text.length <= most ? text : `${text.slice(0, Math.max(1, most - 1))}…`;
+  if (text.length <= most) return text;
+  const tail = Math.floor((most - 1) * 0.45);
+  return `${text.slice(0, most - 1 - tail)}…${text.slice(text.length - tail)}`;
 }
 
 function describe(detail) {

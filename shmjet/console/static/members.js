@@ -6,6 +6,8 @@ import { bytes, count, duration, percent } from "./format.js";
 import { showBar } from "./jobs.js";
 
 const MIB = 2 ** 20;
+/** More workers than this are shown in little. */
+const MANY = 12;
 const charts = new WeakMap();
 
 /** Show all members. */
@@ -53,6 +55,7 @@ function update(element, member, now) {
   cpu.update(member.history, end);
   busy.update(member.history, end);
   memory.update({ times, values: { memory: member.history.values.memory.map((value) => value / MIB) } }, end);
+  workers.classList.toggle("is-dense", member.workers.length > MANY);
   follow(workers, member.ended ? [] : member.workers, (worker) => worker.index, makeWorker, showWorker);
 }
 
@@ -68,7 +71,7 @@ function makeWorker() {
 function showWorker(element, worker) {
   const [name, bar, facts] = element.children;
   setText(name.children[0], `Worker ${worker.index}`);
-  setText(name.children[1], `${worker.core === null ? "not pinned" : `core ${worker.core}`} · ${worker.tasklets} tasklet${worker.tasklets === 1 ? "" : "s"}`);
-  showBar(bar, worker.busy, percent(worker.busy), `busy, of the last second; pid ${worker.pid}`);
-  setText(facts, `CPU ${percent(worker.cpu)} of a core · ${bytes(worker.memory)}`);
+  setText(name.children[1], worker.core === null ? "not pinned" : `core ${worker.core}`);
+  showBar(bar, worker.busy, percent(worker.busy), `busy in the last second; pid ${worker.pid}`);
+  setText(facts, `CPU ${percent(worker.cpu)} · ${bytes(worker.memory)} · ${worker.tasklets} tasklet${worker.tasklets === 1 ? "" : "s"}`);
 }
