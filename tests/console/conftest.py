@@ -30,8 +30,8 @@ class Endless(AbstractProcessor):
 
 
 def slowly(item: int) -> int:
-    """Keep a core busy for some 20 microseconds."""
-    return sum(range(item % 7 + 1500)) + item
+    """Keep a core busy for some 100 microseconds."""
+    return sum(range(item % 7 + 6000)) + item
 
 
 def endless_dag(stop: Path | None = None) -> DAG:
