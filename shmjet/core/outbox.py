@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from shmjet._native import index_of_special
 from shmjet.core.errors import OutboxError
 from shmjet.ring.columnar import Columnar
+from shmjet.ring.marks import Watermark
 
 DEFAULT_HIGH_WATER_MARK = 2048
 """Items a bucket takes before it refuses; also the bound per call of a processor without outbound edges."""
@@ -50,8 +51,9 @@ class Outbox:
         "_caps",
         "_item",
         "_marks",
-        "_offered",
         "_ordinal",
+        "_plain",
+        "_plain_count",
         "_sink",
         "_state",
         "buckets",
@@ -80,7 +82,8 @@ class Outbox:
         self._state = _OPEN
         self._item: Any = None
         self._ordinal: Ordinals = -1
-        self._offered = 0
+        self._plain: list[Any] | None = None
+        self._plain_count = 0
 
     @property
     def high_water_marks(self) -> Sequence[int]:
@@ -227,11 +230,17 @@ class Outbox:
             and not buckets[0]
             and ordinal in (-1, 0)
             and len(items) <= self._caps[0]
-            and index_of_special(items, 0, NoneType) < 0
+            and index_of_special(items, 0, Watermark) < 0
         ):
-            buckets[0] = items
-            return len(items)
+            buckets[0] = self._plain = items
+            self._plain_count = len(items)
+            return self._plain_count
         return self.offer_all(items, ordinal)
+
+    def is_plain(self, bucket: list[Any]) -> bool:
+        """Say, for the engine, whether a bucket that is drained now is known to have no watermark."""
+        plain, self._plain = self._plain, None
+        return bucket is plain and len(bucket) == self._plain_count
 
     def _offer_slowly(self, items: Sequence[Any], ordinal: Ordinals, start: int) -> int:
         """As `offer_all`, for every case: several buckets, no room, a refusal before."""

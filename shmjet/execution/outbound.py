@@ -55,9 +55,12 @@ class Outbound:
         self._mark_lanes = replaced(self._mark_lanes, old, new)
         self._router.replace(old, new)
 
-    def add(self, items: list[Any]) -> None:
-        """Queue a bucket; the list is now the router's."""
+    def add(self, items: list[Any], is_plain: bool = False) -> None:
+        """Queue a bucket, which may be known to have no watermark; the list is now the router's."""
         self.emitted += len(items)
+        if is_plain:
+            self._queue.append(items)
+            return
         start = 0
         at = index_of_special(items, 0, Watermark)
         while at >= 0:

@@ -27,6 +27,11 @@ from shmjet.execution.state import State
 from shmjet.ring.lane import LaneReader, LaneWriter
 from shmjet.ring.marks import DONE, IDLE, Barrier, Mark
 
+_PUBLISH_NS = 200_000
+"""How long a processor works between two publications of its numbers, which take two microseconds."""
+_ALWAYS_PUBLISHED = 16
+"""Calls after each of which they are published: what a job does first should be seen, also when it is stuck then."""
+
 _MOVING = (
     "_aligned",
     "_barrier",
@@ -110,6 +115,8 @@ class ProcessorTasklet:
         self._begun_ns = 0
         self._calls = self._slow_calls = self._busy_ns = self._blocked = 0
         self._received = self._received_batches = 0
+        self._publish_ns = 0
+        self._is_stale = False
         kind = type(processor)
         self._emitted_at = [counters.emitted_at(ordinal) for ordinal in range(len(self._outbound))]
         self._has_nullary = kind.try_process is not Processor.try_process
@@ -189,7 +196,9 @@ class ProcessorTasklet:
         if not self._progress:
             self.settle()
         self.poller.inputs = bool(self._buffered) or self._wants_input()
-        if (self._progress or self.polling) and COUNTS:
+        if self._progress and self._busy_ns < self._publish_ns and self.state is not State.END:
+            self._is_stale = True
+        elif (self._progress or self.polling or self._is_stale) and COUNTS:
             self._count()
         return self._progress
 
@@ -275,8 +284,9 @@ class ProcessorTasklet:
         buckets = self._outbox.buckets
         complete = True
         for ordinal, out in enumerate(self._outbound):
-            if buckets[ordinal]:
-                out.add(buckets[ordinal])
+            bucket = buckets[ordinal]
+            if bucket:
+                out.add(bucket, self._outbox.is_plain(bucket))
                 buckets[ordinal] = []
             before = out.moved
             if not out.flush():
@@ -531,7 +541,9 @@ class ProcessorTasklet:
             self._progress = True
 
     def _count(self) -> None:
-        """Publish the numbers."""
+        """Publish the numbers: after the first calls, when nothing goes on, and now and then between."""
+        self._is_stale = False
+        self._publish_ns = self._busy_ns + _PUBLISH_NS if self._calls > _ALWAYS_PUBLISHED else 0
         to = self.counters.words
         to[words.CALLS] = self._calls
         to[words.SLOW_CALLS] = self._slow_calls
