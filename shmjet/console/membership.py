@@ -216,8 +216,14 @@ class WatchedMember:
     def _look_at_processes(self, attached: AttachedMember) -> None:
         before = {worker.index: worker for worker in self.workers}
         self.workers = [worker_metrics(i, core, attached.control) for i, core in enumerate(attached.cores)]
-        self._busy = {worker.index: _busy_share(worker, before.get(worker.index)) for worker in self.workers}
-        self.usage = self._meter.look([attached.pid, *(worker.pid for worker in self.workers if worker.pid)])
+        usage = self._meter.look([attached.pid, *(worker.pid for worker in self.workers if worker.pid)])
+        self._busy = {
+            worker.index: busy_share(
+                worker, before.get(worker.index), usage[worker.pid].cpu if worker.pid in usage else 0.0
+            )
+            for worker in self.workers
+        }
+        self.usage = usage
         if not before:  # shares since the member started would look like a peak just now
             return
         busy = sum(self._busy.values()) / max(1, len(self._busy))
@@ -262,11 +268,20 @@ class WatchedMember:
         return WorkerCard(worker.index, worker.pid, worker.core, busy, usage.cpu, usage.resident, worker.tasklets)
 
 
-def _busy_share(now: WorkerMetrics, before: WorkerMetrics | None) -> float:
-    if before is None or before.pid != now.pid:
-        return now.busy
-    busy, idle = now.busy_ns - before.busy_ns, now.idle_ns - before.idle_ns
-    return min(1.0, max(0.0, busy / (busy + idle))) if busy + idle > 0 else now.busy
+def busy_share(now: WorkerMetrics, before: WorkerMetrics | None, cpu: float) -> float:
+    """Return the share of the time since `before` that a worker did not sleep.
+
+    Args:
+        now: what it has counted.
+        before: what it had counted then; None when that is not known.
+        cpu: the share of a core that it used since. A worker counts when it wakes up and between calls; one that has
+            counted nothing has slept all the time, or is in a long call: that this tells.
+    """
+    if before is not None and before.pid == now.pid:
+        busy, idle = now.busy_ns - before.busy_ns, now.idle_ns - before.idle_ns
+        if busy + idle > 0:
+            return min(1.0, max(0.0, busy / (busy + idle)))
+    return min(1.0, cpu)
 
 
 def _lives(pid: int) -> bool:

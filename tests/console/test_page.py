@@ -279,6 +279,27 @@ def test_numbers_are_told_as_people_read_them(open_page: Callable[..., Any]) -> 
     ]  # fmt: skip
 
 
+def test_a_private_console_shows_nothing_before_it_has_the_token(browser: Any, jet: JetInstance) -> None:
+    with shmjet.console.serve(jet, token=TOKEN, private=True) as console:
+        context = browser.new_context(viewport=DESKTOP)
+        try:
+            page = context.new_page()
+            page.goto(console.url)
+            page.wait_for_selector("#connection[data-state=locked]")
+            assert page.locator(".worker").count() == 0
+            assert text(page, "#empty-title") == "This console is private"
+            assert page.locator("#members-section").is_hidden()
+            picture(page, "locked")
+            page.click("#unlock")
+            page.fill("#token-input", TOKEN)
+            page.click("#token-send")
+            page.wait_for_selector(".worker")
+            assert page.get_attribute("#connection", "data-state") == "live"
+            assert page.locator("#unlock").is_hidden()
+        finally:
+            context.close()
+
+
 def test_the_page_says_when_it_has_lost_the_console_and_finds_it_again(browser: Any, jet: JetInstance) -> None:
     console = shmjet.console.serve(jet)
     context = browser.new_context(viewport=DESKTOP)

@@ -8,10 +8,10 @@ import msgspec
 
 from shmjet.cluster.protocol import ExecutionRow, JobReply
 from shmjet.console.history import History
-from shmjet.console.membership import ExecutionTotals, program_name
+from shmjet.console.membership import ExecutionTotals, busy_share, program_name
 from shmjet.console.tracking import JobTrack
 from shmjet.execution.messages import EdgePlan, Failure, Frame, JobShape, VertexShape
-from shmjet.execution.metrics import EdgeMetrics, Metrics, ProcessorMetrics, VertexMetrics
+from shmjet.execution.metrics import EdgeMetrics, Metrics, ProcessorMetrics, VertexMetrics, WorkerMetrics
 
 SHAPE = JobShape(
     [VertexShape(name, 1, -1, True, False, None) for name in ("source", "sink")],
@@ -122,6 +122,14 @@ def test_totals_count_each_execution_once_also_when_it_is_forgotten() -> None:
     totals.take([row(4), row(5, "completed")])
     assert totals.started == 5
     assert totals.ended == {"completed": 2, "failed": 1, "cancelled": 1}
+
+
+def test_a_worker_that_has_counted_nothing_sleeps_unless_it_uses_its_core() -> None:
+    before, later = WorkerMetrics(0, 7, 0, 0.5, 1000, 1000, 0), WorkerMetrics(0, 7, 0, 0.4, 1300, 1900, 0)
+    assert busy_share(later, before, 0.9) == 0.25
+    assert busy_share(before, before, 0.0) == 0.0
+    assert busy_share(before, before, 1.02) == 1.0
+    assert busy_share(later, msgspec.structs.replace(before, pid=6), 0.3) == 0.3
 
 
 def test_a_program_is_named_without_its_arguments() -> None:

@@ -156,6 +156,11 @@ def test_an_unknown_job_is_not_found(client: Any) -> None:
     assert client.post("/api/jobs/nosuch/cancel", headers=AUTHORIZED).status_code == 404
 
 
+def test_only_so_many_pages_can_be_open(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shmjet.console.web.MOST_STREAMS", 0)
+    assert client.get("/api/events").status_code == 503
+
+
 def test_the_token_can_be_tried(client: Any) -> None:
     assert client.post("/api/token").status_code == 401
     assert client.post("/api/token", headers={"Authorization": "Bearer wrong"}).headers["www-authenticate"] == "Bearer"

@@ -41,13 +41,23 @@ function show(state) {
   if (wanted !== null && card?.id !== wanted && state.jobs.length) history.replaceState(null, "", location.pathname);
 }
 
+const EMPTY = {
+  alone: ["No member is running", "Start a program that calls shmjet.new_instance(); it appears here by itself."],
+  idle: ["Nothing has run yet", "The engine is idle. A job appears here as soon as it is submitted."],
+  locked: ["This console is private", "Enter its token to see what runs."],
+};
+
 function showEmpty(state) {
-  const living = state.members.filter((member) => !member.ended);
+  const lives = state.members.some((member) => !member.ended);
   byId("empty").hidden = state.jobs.length > 0;
-  if (living.length > 0) {
-    setText(byId("empty-title"), "Nothing has run yet");
-    setText(byId("empty-text"), "The engine is idle. A job appears here as soon as it is submitted.");
-  }
+  byId("members-section").hidden = state.members.length === 0;
+  tellEmpty(lives ? "idle" : "alone");
+}
+
+function tellEmpty(kind) {
+  const [title, text] = EMPTY[kind];
+  setText(byId("empty-title"), title);
+  setText(byId("empty-text"), text);
 }
 
 function showConnection(name) {
@@ -56,6 +66,10 @@ function showConnection(name) {
   if (name === "locked") {
     byId("unlock").hidden = false;
     setText(byId("unlock"), "Enter the token");
+    if (latest === null) {
+      tellEmpty("locked");
+      byId("empty").hidden = false;
+    }
   }
 }
 
