@@ -72,7 +72,7 @@ export class JobView {
     setText(byId("job-title"), card.name);
     setText(byId("job-status"), statusText(card.status));
     setAttribute(byId("job-status"), "data-status", card.status);
-    const times = card.executions > 1 ? `, run ${card.executions} times` : "";
+    const times = card.executions > 1 ? `, the last of ${count(card.executions)} that are remembered` : "";
     setText(byId("job-facts"), `id ${card.id} · started ${clock(card.started_at)} · ${isLiving(card) ? "running for" : "ran"} ${ran(card, state.time)} · execution ${card.execution}${times}`);
     this.showFailure(detail);
     this.showTiles(detail, state.time);
