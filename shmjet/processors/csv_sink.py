@@ -7,8 +7,6 @@ from.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -18,6 +16,7 @@ import numpy as np
 from shmjet.core.processor import ProcessorContext
 from shmjet.processors.bulk import BulkProcessor, require_batches
 from shmjet.processors.csv_format import check_csv_encoding, check_dialect
+from shmjet.processors.new_file import NewFile
 from shmjet.ring.batch import Batch
 from shmjet.ring.column import Values
 from shmjet.ring.errors import BatchError
@@ -176,14 +175,13 @@ class WriteCsvProcessor(BulkProcessor):
     def __init__(self, folder: str, style: CsvStyle) -> None:
         self._folder = Path(folder)
         self._writer = CsvWriter(style)
+        self._new: NewFile | None = None
         self._file: IO[bytes] | None = None
 
     def start(self, context: ProcessorContext) -> None:
         """Create the folder and this processor's file."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._path = self._folder / f"{context.global_index}.csv"
-        self._unfinished = self._folder / f".{context.global_index}.csv.unfinished"
-        self._file = open(self._unfinished, "wb")  # noqa: SIM115
+        self._new = NewFile(self._folder, f"{context.global_index}.csv")
+        self._file = self._new.open()
 
     def absorb(self, ordinal: int, items: list[Any]) -> None:
         """Write a list of batches."""
@@ -194,16 +192,11 @@ class WriteCsvProcessor(BulkProcessor):
 
     def finish(self) -> bool:
         """Give the file its name."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-            os.replace(self._unfinished, self._path)
+        if self._new is not None:
+            self._new.keep()
         return True
 
     def close(self) -> None:
         """Remove what is unfinished."""
-        if self._file is not None:
-            with contextlib.suppress(OSError):
-                self._unfinished.unlink()
-            self._file.close()
-            self._file = None
+        if self._new is not None:
+            self._new.drop()

@@ -6,16 +6,15 @@ sees `FOLDER/INDEX` sees all of it. After Jet's `writeFileP`.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable
-from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.processors.bulk import BulkProcessor, Supply
 from shmjet.processors.line_blocks import check_encoding
+from shmjet.processors.new_file import NewFile
 
 
 class WriteFileProcessor(BulkProcessor):
@@ -25,14 +24,13 @@ class WriteFileProcessor(BulkProcessor):
         self._folder = Path(folder)
         self._to_line = to_line
         self._encoding = encoding
-        self._file: TextIOWrapper | None = None
+        self._new: NewFile | None = None
+        self._file: IO[str] | None = None
 
     def start(self, context: ProcessorContext) -> None:
         """Create the folder and this processor's file."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._path = self._folder / str(context.global_index)
-        self._unfinished = self._folder / f".{context.global_index}.unfinished"
-        self._file = open(self._unfinished, "w", encoding=self._encoding, newline="\n")  # noqa: SIM115
+        self._new = NewFile(self._folder, str(context.global_index))
+        self._file = self._new.open("w", encoding=self._encoding, newline="\n")
 
     def absorb(self, ordinal: int, items: list[Any]) -> None:
         """Write a list."""
@@ -41,19 +39,14 @@ class WriteFileProcessor(BulkProcessor):
 
     def finish(self) -> bool:
         """Give the file its name."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-            os.replace(self._unfinished, self._path)
+        if self._new is not None:
+            self._new.keep()
         return True
 
     def close(self) -> None:
         """Remove what is unfinished."""
-        if self._file is not None:
-            with contextlib.suppress(OSError):
-                self._unfinished.unlink()
-            self._file.close()
-            self._file = None
+        if self._new is not None:
+            self._new.drop()
 
 
 def write_files(

@@ -5,7 +5,6 @@ Must not know: where batches come from. A file has a temporary name until the pr
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.processors.bulk import BulkProcessor, Supply, require_batches
+from shmjet.processors.new_file import NewFile
 from shmjet.ring.errors import BatchError
 
 if TYPE_CHECKING:
@@ -26,15 +26,14 @@ class WriteNpyProcessor(BulkProcessor):
 
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
+        self._new: NewFile | None = None
         self._file: IO[bytes] | None = None
         self._dtype: np.dtype[Any] | None = None
         self._rows = 0
 
     def start(self, context: ProcessorContext) -> None:
-        """Create the folder."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._path = self._folder / f"{context.global_index}.npy"
-        self._unfinished = self._folder / f".{context.global_index}.npy.unfinished"
+        """Create the folder; there is no file without a batch."""
+        self._new = NewFile(self._folder, f"{context.global_index}.npy")
 
     def absorb(self, ordinal: int, items: list[Any]) -> None:
         """Write batches.
@@ -58,21 +57,19 @@ class WriteNpyProcessor(BulkProcessor):
         from shmjet.processors.npy_format import make_header
 
         if self._file is not None:
+            assert self._new is not None
             assert self._dtype is not None
             self._file.seek(0)
             self._file.write(make_header(self._dtype, self._rows))
-            self._file.close()
             self._file = None
-            os.replace(self._unfinished, self._path)
+            self._new.keep()
         return True
 
     def close(self) -> None:
         """Remove what is unfinished."""
-        if self._file is not None:
-            with contextlib.suppress(OSError):
-                self._unfinished.unlink()
-            self._file.close()
-            self._file = None
+        self._file = None
+        if self._new is not None:
+            self._new.drop()
 
     def _record_type(self, batch: Batch) -> np.dtype[Any]:
         from shmjet.processors.npy_format import make_header
@@ -80,7 +77,8 @@ class WriteNpyProcessor(BulkProcessor):
         dtype = _record_type(batch)
         if self._dtype is None:
             self._dtype = dtype
-            self._file = open(self._unfinished, "wb")  # noqa: SIM115
+            assert self._new is not None
+            self._file = self._new.open()
             self._file.write(make_header(dtype, 0))
         elif dtype != self._dtype:
             raise BatchError(f"write_npy: a file has the columns of its first batch, {self._dtype}; then came {dtype}")
