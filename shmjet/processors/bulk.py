@@ -132,9 +132,13 @@ class ExpandingProcessor(BulkProcessor):
         last = items[-1]
         self._taken = len(items)
         emission.drawn = 0
-        emission.start(self.expand(ordinal, items))
+        self.begin(ordinal, items)
         if not self._flush():
             self.hold(inbox, last)
+
+    def begin(self, ordinal: int, items: list[Any]) -> None:
+        """Hand what a list of items makes to the emission, which is idle."""
+        self.emission.start(self.expand(ordinal, items))
 
     def _flush(self) -> bool:
         if not self.emission.flush():

@@ -225,41 +225,27 @@ class FusedExpandingProcessor(ExpandingProcessor):
         self._chain.bind(context)
 
     def process(self, ordinal: int, inbox: Inbox) -> None:
-        """Emit what is left, then do the chain for about as many items as will fill the room."""
+        """As `ExpandingProcessor`; an error is noted to come from its stage."""
         try:
-            self._process(inbox)
+            super().process(ordinal, inbox)
         except Exception as error:
             self._chain.blame(error)
             raise
 
-    def _process(self, inbox: Inbox) -> None:
+    def begin(self, ordinal: int, items: list[Any]) -> None:
+        """Do the chain in loops, and lazily what is behind a long result, and for a while after one."""
         emission = self.emission
-        if not emission.idle:
-            if not self._flush():
-                return
-            self.release(inbox)
-        room = self.outbox.room()
-        if not inbox or not room:
-            return
-        items = inbox.take(max(1, int(room / self._ratio)))
-        last = items[-1]
-        self._taken = len(items)
-        emission.drawn = 0
-        rest: Iterator[Any] | None
         if self._lazy_calls:
             self._lazy_calls -= 1
-            rest = self._chain.run_lazily(items)
-        else:
-            out: list[Any] = []
-            rest = self._chain.run_loops(iter(items), out)
-            emission.drawn = len(out)
-            emission.put(out)
-            if rest is not None:
-                self._lazy_calls = _LAZY_CALLS
+            emission.start(self._chain.run_lazily(items))
+            return
+        out: list[Any] = []
+        rest = self._chain.run_loops(iter(items), out)
+        emission.drawn = len(out)
+        emission.put(out)
         if rest is not None:
+            self._lazy_calls = _LAZY_CALLS
             emission.start(rest)
-        if not self._flush():
-            self.hold(inbox, last)
 
 
 class PassingProcessor(TransformingProcessor):
