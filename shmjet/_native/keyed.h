@@ -245,4 +245,53 @@ static inline PyObject *keyed_key(const keyed_entry_t *entry) {
     return entry->key;
 }
 
+/* What a table tells of an entry, as a new reference. */
+typedef PyObject *(*keyed_value_t)(const void *owner, const keyed_entry_t *entry);
+
+static inline PyObject *keyed_pair(const object_layout_t *layout, PyObject *key, PyObject *value) {
+    PyObject *pair = key && value ? PyTuple_New(2) : NULL;
+    if (!pair) {
+        Py_XDECREF(key);
+        Py_XDECREF(value);
+        return NULL;
+    }
+    layout_set_tuple(layout, pair, 0, key);
+    layout_set_tuple(layout, pair, 1, value);
+    return pair;
+}
+
+/* The method chunk(position, limit) -> (list of (key, value), next position or -1). */
+static inline PyObject *keyed_chunk(const keyed_t *self, size_t stride, const object_layout_t *layout, PyObject *args,
+                                    keyed_value_t value_of, const void *owner) {
+    Py_ssize_t position, limit;
+    if (!PyArg_ParseTuple(args, "nn:chunk", &position, &limit)) return NULL;
+    Py_ssize_t at = position < 0 ? 0 : position;
+    Py_ssize_t stop = limit < self->used - at ? at + limit : self->used;
+    PyObject *list = PyList_New(stop > at ? stop - at : 0);
+    for (Py_ssize_t i = 0; list && at < stop; i++, at++) {
+        const keyed_entry_t *entry = keyed_at(self, stride, at);
+        PyObject *pair = keyed_pair(layout, keyed_key(entry), value_of(owner, entry));
+        if (pair)
+            layout_set_list(layout, list, i, pair);
+        else
+            Py_CLEAR(list);
+    }
+    if (!list) return NULL;
+    return Py_BuildValue("(Nn)", list, at < self->used ? at : (Py_ssize_t)-1);
+}
+
+/* The method get(key, default): the value of a key, or `absent` when it has none. `name` is that of the table's class. */
+static inline PyObject *keyed_get(keyed_t *self, size_t stride, const char *name, PyObject *key, PyObject *absent,
+                                  keyed_value_t value_of, const void *owner) {
+    keyed_probe_t probe;
+    uint64_t free_at;
+    if (keyed_start(self, name) < 0) return NULL;
+    Py_ssize_t place = keyed_probe(key, &probe) < 0 ? -2 : keyed_find(self, stride, &probe, &free_at);
+    self->busy = 0;
+    if (place < -1) return NULL;
+    if (place >= 0) return value_of(owner, keyed_at(self, stride, place));
+    Py_INCREF(absent);
+    return absent;
+}
+
 #endif

@@ -87,44 +87,22 @@ static PyObject *tally_add_pairs(Tally *self, PyObject *pairs) {
     return PyErr_Occurred() ? NULL : PyLong_FromSsize_t(i);
 }
 
-/* chunk(position, limit) -> (list of (key, count), next position or -1) */
+static PyObject *count_of(const void *owner, const keyed_entry_t *entry) {
+    (void)owner;
+    return PyLong_FromLongLong(((const count_t *)entry)->count);
+}
+
 static PyObject *tally_chunk(Tally *self, PyObject *args) {
-    Py_ssize_t position, limit;
-    if (!PyArg_ParseTuple(args, "nn:chunk", &position, &limit)) return NULL;
-    Py_ssize_t at = position < 0 ? 0 : position;
-    Py_ssize_t stop = limit < self->table.used - at ? at + limit : self->table.used;
-    PyObject *list = PyList_New(stop > at ? stop - at : 0);
-    for (Py_ssize_t i = 0; list && at < stop; i++, at++) {
-        const count_t *entry = (const count_t *)keyed_at(&self->table, STRIDE, at);
-        PyObject *key = keyed_key(&entry->head), *count = PyLong_FromLongLong(entry->count), *pair = PyTuple_New(2);
-        if (!pair || !count || !key) {
-            Py_XDECREF(pair);
-            Py_XDECREF(count);
-            Py_XDECREF(key);
-            Py_CLEAR(list);
-            break;
-        }
-        layout_set_tuple(self->layout, pair, 0, key);
-        layout_set_tuple(self->layout, pair, 1, count);
-        layout_set_list(self->layout, list, i, pair);
-    }
-    if (!list) return NULL;
-    return Py_BuildValue("(Nn)", list, at < self->table.used ? at : (Py_ssize_t)-1);
+    return keyed_chunk(&self->table, STRIDE, self->layout, args, count_of, self);
 }
 
 static PyObject *tally_get(Tally *self, PyObject *args) {
-    PyObject *key, *absent = NULL;
-    keyed_probe_t probe;
-    if (!PyArg_ParseTuple(args, "O|O:get", &key, &absent) || keyed_start(&self->table, "Tally") < 0) return NULL;
-    uint64_t free_at;
-    Py_ssize_t place = keyed_probe(key, &probe) < 0 ? -2 : keyed_find(&self->table, STRIDE, &probe, &free_at);
-    self->table.busy = 0;
-    if (place < -1) return NULL;
-    if (place == -1 && absent) {
-        Py_INCREF(absent);
-        return absent;
-    }
-    return PyLong_FromLongLong(place < 0 ? 0 : ((const count_t *)keyed_at(&self->table, STRIDE, place))->count);
+    PyObject *key, *absent = NULL, *zero = NULL;
+    if (!PyArg_ParseTuple(args, "O|O:get", &key, &absent)) return NULL;
+    if (!absent && !(absent = zero = PyLong_FromLong(0))) return NULL;
+    PyObject *found = keyed_get(&self->table, STRIDE, "Tally", key, absent, count_of, self);
+    Py_XDECREF(zero);
+    return found;
 }
 
 static Py_ssize_t tally_length(Tally *self) { return self->table.used; }

@@ -147,52 +147,21 @@ static PyObject *totals_touch(Totals *self, PyObject *keys) {
 }
 
 /* A pair as a new reference; steals both. */
-static PyObject *pair_of(const Totals *self, PyObject *first, PyObject *second) {
-    PyObject *pair = first && second ? PyTuple_New(2) : NULL;
-    if (!pair) {
-        Py_XDECREF(first);
-        Py_XDECREF(second);
-        return NULL;
-    }
-    layout_set_tuple(self->layout, pair, 0, first);
-    layout_set_tuple(self->layout, pair, 1, second);
-    return pair;
-}
-
-static PyObject *accumulator(const Totals *self, const total_t *entry) {
+static PyObject *accumulator(const void *owner, const keyed_entry_t *at) {
+    const Totals *self = owner;
+    const total_t *entry = (const total_t *)at;
     PyObject *value = number_object(&entry->number);
-    return self->kind == MEAN ? pair_of(self, value, PyLong_FromLongLong(entry->count)) : value;
+    return self->kind == MEAN ? keyed_pair(self->layout, value, PyLong_FromLongLong(entry->count)) : value;
 }
 
 static PyObject *totals_chunk(Totals *self, PyObject *args) {
-    Py_ssize_t position, limit;
-    if (!PyArg_ParseTuple(args, "nn:chunk", &position, &limit)) return NULL;
-    Py_ssize_t at = position < 0 ? 0 : position;
-    Py_ssize_t stop = limit < self->table.used - at ? at + limit : self->table.used;
-    PyObject *list = PyList_New(stop > at ? stop - at : 0);
-    for (Py_ssize_t i = 0; list && at < stop; i++, at++) {
-        const total_t *entry = (const total_t *)keyed_at(&self->table, STRIDE, at);
-        PyObject *pair = pair_of(self, keyed_key(&entry->head), accumulator(self, entry));
-        if (pair)
-            layout_set_list(self->layout, list, i, pair);
-        else
-            Py_CLEAR(list);
-    }
-    if (!list) return NULL;
-    return Py_BuildValue("(Nn)", list, at < self->table.used ? at : (Py_ssize_t)-1);
+    return keyed_chunk(&self->table, STRIDE, self->layout, args, accumulator, self);
 }
 
 static PyObject *totals_get(Totals *self, PyObject *args) {
     PyObject *key, *absent = Py_None;
-    keyed_probe_t probe;
-    if (!PyArg_ParseTuple(args, "O|O:get", &key, &absent) || keyed_start(&self->table, "Totals") < 0) return NULL;
-    uint64_t free_at;
-    Py_ssize_t place = keyed_probe(key, &probe) < 0 ? -2 : keyed_find(&self->table, STRIDE, &probe, &free_at);
-    self->table.busy = 0;
-    if (place < -1) return NULL;
-    if (place >= 0) return accumulator(self, (const total_t *)keyed_at(&self->table, STRIDE, place));
-    Py_INCREF(absent);
-    return absent;
+    if (!PyArg_ParseTuple(args, "O|O:get", &key, &absent)) return NULL;
+    return keyed_get(&self->table, STRIDE, "Totals", key, absent, accumulator, self);
 }
 
 static Py_ssize_t totals_length(Totals *self) { return self->table.used; }
