@@ -126,12 +126,14 @@ def one_job(jet: JetInstance, rng: random.Random, tally: Tally, number: int) -> 
 def taken(pids: list[int]) -> tuple[int, int, int]:
     """Return bytes of the processes' own memory, descriptors, and bytes in /dev/shm.
 
-    Not USS: that has pages of arenas, too, which are kept for the next jobs and which one process happens to map.
+    Without arenas, which are kept for the next jobs: USS would have pages of those that one process happens to map, and
+    how many there are depends on how many jobs overlapped, by their last messages.
     """
     statuses = [Path(f"/proc/{pid}/status").read_text() for pid in pids]
     own = sum(int(status.split("RssAnon:")[1].split()[0]) << 10 for status in statuses)
     shared = sum(entry.stat().st_blocks * 512 for entry in os.scandir(SHM) if entry.is_file())
-    return own, sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in pids), shared
+    opened = [os.readlink(f"/proc/{pid}/fd/{fd}") for pid in pids for fd in os.listdir(f"/proc/{pid}/fd")]
+    return own, sum(not target.endswith("(deleted)") for target in opened), shared
 
 
 def main() -> int:

@@ -172,11 +172,17 @@ def test_a_child_forked_by_user_code_can_look_at_a_batch(jet: JetInstance) -> No
 def belongings(pids: list[int]) -> tuple[int, list[int]]:
     """Bytes of the processes' own memory, and how many descriptors each of them has.
 
-    Not USS: that has the pages of arenas, too, which are kept for the next jobs and which one process happens to map.
+    Without arenas, which are kept for the next jobs: USS would have pages of those that one process happens to map, and
+    how many there are depends on how many jobs overlapped, by their last messages.
     """
     statuses = [Path(f"/proc/{pid}/status").read_text() for pid in pids]
     own = sum(int(status.split("RssAnon:")[1].split()[0]) << 10 for status in statuses)
-    return own, [len(os.listdir(f"/proc/{pid}/fd")) for pid in pids]
+    return own, [sum(not target.endswith("(deleted)") for target in opened(pid)) for pid in pids]
+
+
+def opened(pid: int) -> list[str]:
+    """What the descriptors of a process lead to."""
+    return [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
 
 
 @pytest.mark.slow
@@ -203,6 +209,7 @@ def test_two_hundred_jobs_with_batches_leave_memory_descriptors_and_shared_memor
         jobs(200)
         later, fds_later = belongings(pids)
         assert fds_later == fds
+        assert all(sum(target.endswith("(deleted)") for target in opened(pid)) < 16 for pid in pids)
         assert sorted(Path(jet._folder).rglob("*")) == files
         assert later - memory < 6 << 20, f"{(later - memory) / 200 / 1024:.1f} KiB a job"
 
