@@ -14,6 +14,7 @@ import itertools
 import os
 import random
 import signal
+import statistics
 import sys
 import time
 from collections import Counter, deque
@@ -230,10 +231,9 @@ def mapped(pool: shmjet.PoolExecutor, number: int) -> Future[Any]:
 
 
 def theil_sen(points: list[tuple[float, float]]) -> float:
-    """The median slope between points far apart, which jumps do not move."""
-    half = len(points) // 2
-    slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in zip(points[:half], points[half:], strict=False)]
-    return sorted(slopes)[len(slopes) // 2]
+    """The median of the slopes between any two points: a young worker in an old one's place does not move it."""
+    slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in itertools.combinations(points, 2)]
+    return statistics.median(slopes) if slopes else 0.0
 
 
 def main() -> int:
