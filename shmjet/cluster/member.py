@@ -15,7 +15,6 @@ import signal
 import socket
 import struct
 import sys
-import time
 import uuid
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
@@ -29,16 +28,13 @@ from shmjet.cluster.executions import MasterExecution, Phase
 from shmjet.cluster.folder import InstanceFolder, base_folder, sweep
 from shmjet.cluster.memory_policy import prefer_nodes
 from shmjet.cluster.protocol import (
-    ArenaTaken,
     Attach,
-    Attached,
     CancelExecution,
     Describe,
     Done,
     Execute,
     Executing,
     ExecutionChanged,
-    ExecutionRow,
     GetJob,
     GetMetrics,
     JobReply,
@@ -46,7 +42,6 @@ from shmjet.cluster.protocol import (
     JobsReply,
     ListJobs,
     Look,
-    Looked,
     MemberReply,
     MetricsReply,
     Refused,
@@ -57,6 +52,7 @@ from shmjet.cluster.protocol import (
 )
 from shmjet.cluster.settings import KEPT_CODES, KEPT_RESULTS, SOCKET_NAME, MemberSettings, Started, StartFailed
 from shmjet.cluster.site import MemberServices
+from shmjet.cluster.watching import Watched
 from shmjet.cluster.workers import Child, ForkServerProcess, Workers
 from shmjet.core import JobStatus
 from shmjet.execution import control
@@ -113,6 +109,8 @@ class Member:
             steal_margin=settings.steal_margin,
         )
         self.workers = Workers(settings.cores, worker_settings, server, self._on_report, self._on_lost)
+        self._executions: dict[int, MasterExecution] = {}
+        self._watched = Watched(settings, self.uuid, self.workers, self._executions)
         self._services = MemberServices(
             self.workers,
             ArenaPool(),
@@ -122,15 +120,11 @@ class Member:
             settings.force_rings,
             settings.steal_margin is not None,
             self._name_of,
-            self._note_change,
+            self._watched.note_change,
         )
-        self._started_at = time.time()
-        self._words = control.control_words(self.workers.control.memory, len(settings.cores) * control.BLOCK_SIZE)
-        self._words[control.PID] = os.getpid()
         self._grid_folder = self.folder.path / "grid"
         Grid.create(self._grid_folder, settings.partition_count)
         self._jobs: dict[str, JobRecord] = {}
-        self._executions: dict[int, MasterExecution] = {}
         self._active: set[MasterExecution] = set()
         self._ids = itertools.count(1)
         self._clients: list[LoopChannel] = []
@@ -178,7 +172,7 @@ class Member:
         for execution in list(self._active):
             execution.cancel()
         await self.workers.close(_STOP_S)
-        self._words.release()
+        self._watched.close()
         for channel, request in self._stopped_by:
             channel.send(Done(request))
         self._services.arenas.close()
@@ -230,11 +224,11 @@ class Member:
                 case GetJob():
                     channel.send(self._job_reply(request))
                 case Attach():
-                    self._start_task(self._attach(channel, request.request))
+                    self._start_task(self._watched.attach(channel, request.request))
                 case Look():
-                    channel.send(Looked(request.request, self._words[control.CHANGES], self._execution_rows()))
+                    self._watched.look(channel, request.request)
                 case TakeArena():
-                    self._send_arena(channel, request)
+                    self._watched.send_arena(channel, request)
                 case Shutdown():
                     self._stopped_by.append((channel, request.request))
                     self._stop.set()
@@ -339,29 +333,6 @@ class Member:
         pids = await self.workers.pids()
         channel.send(MemberReply(request, self.uuid, self.address, os.getpid(), cores, pids))
 
-    # -- watchers -----------------------------------------------------------------------------------------------
-
-    def _note_change(self) -> None:
-        self._words[control.CHANGES] += 1
-
-    async def _attach(self, channel: LoopChannel, request: int) -> None:
-        """Say who this is to somebody who wants to watch, and hand out the control segment, to be read only."""
-        pids = await self.workers.pids()
-        reply = Attached(
-            request,
-            _version(),
-            self.uuid,
-            os.getpid(),
-            self.settings.client_pid,
-            self._started_at,
-            msgspec.to_builtins(self.settings),
-            pids,
-            self.workers.control.size,
-        )
-        fd = _read_only(self.workers.control.fd)
-        channel.send(reply, [fd])
-        channel.when_flushed([fd])
-
     def _job_reply(self, request: GetJob) -> JobReply | Refused:
         record = self._jobs.get(request.job_id)
         if record is None:
@@ -371,37 +342,6 @@ class Member:
         if failure is not None:
             failure = msgspec.structs.replace(failure, exception=None)
         return JobReply(request.request, record.submission.shape, failure)
-
-    def _execution_rows(self) -> list[ExecutionRow]:
-        rows = []
-        for execution in self._executions.values():
-            arena, failure = execution.arena, execution.failure
-            error = None if failure is None else f"{failure.type_name}: {failure.text}".split("\n", 1)[0]
-            rows.append(
-                ExecutionRow(
-                    execution.id,
-                    execution.job.job_id,
-                    execution.job.name,
-                    execution.status.value,
-                    execution.cancelled,
-                    execution.started_at,
-                    execution.completed_at,
-                    error,
-                    execution.plan,
-                    None if arena is None else arena.id,
-                )
-            )
-        return rows
-
-    def _send_arena(self, channel: LoopChannel, request: TakeArena) -> None:
-        execution = self._executions.get(request.execution_id)
-        pooled = None if execution is None else execution.arena
-        if pooled is None:
-            channel.send(ArenaTaken(request.request, 0))
-            return
-        fd = _read_only(pooled.arena.fd)
-        channel.send(ArenaTaken(request.request, pooled.arena.reserved), [fd])
-        channel.when_flushed([fd])
 
     def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -421,20 +361,6 @@ class Member:
         self._services.arenas.worker_gone(child.index)
         for execution in list(self._active):
             execution.child_lost(child)
-
-
-def _version() -> str:
-    from importlib import metadata  # takes long, and few ask
-
-    try:
-        return metadata.version("shmjet")
-    except metadata.PackageNotFoundError:  # run from a source tree
-        return "unknown"
-
-
-def _read_only(fd: int) -> int:
-    """Open what is behind a descriptor once more, without the right to write."""
-    return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def main(settings: dict[str, Any], ready: int, logs: int, server_pid: int, server: socket.socket) -> None:
