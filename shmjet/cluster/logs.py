@@ -34,6 +34,7 @@ class LogReceiver:
         self._sock.setblocking(False)
         self._level = level
         self._lock = threading.RLock()
+        self._room = memoryview(bytearray(_MOST))  # kept: a new one for each look would cost more than all the rest
         self._decoder = msgspec.msgpack.Decoder(SentRecord)
         self._fallback: logging.Handler | None = None
         self._closed = False
@@ -49,16 +50,16 @@ class LogReceiver:
     def _take(self) -> bool:
         """Hand over one record; False when there is none now."""
         try:
-            data = self._sock.recv(_MOST)
+            size = self._sock.recv_into(self._room)
         except BlockingIOError:
             return False
         except OSError:
-            data = b""
-        if not data:
+            size = 0
+        if not size:
             self._closed = True
             return False
         with contextlib.suppress(msgspec.DecodeError):
-            self._deliver(self._decoder.decode(data))
+            self._deliver(self._decoder.decode(self._room[:size]))
         return True
 
     def _read(self) -> None:
