@@ -12,7 +12,8 @@ from shmjet.core import DAG, EdgeConfig, between
 from shmjet.execution import control
 from shmjet.execution.collect import Reading
 from shmjet.execution.control import WorkerControl
-from shmjet.execution.metrics import Metrics
+from shmjet.execution.counters import ProcessorCounters, blank_block
+from shmjet.execution.metrics import Metrics, ProcessorMetrics, VertexMetrics
 from shmjet.ring.batch import Batch
 from tests.execution.harness import LocalRun
 from tests.execution.vertices import Collect, Emit
@@ -77,3 +78,52 @@ def test_batches_in_slabs_are_counted_once_however_many_read_them() -> None:
     assert batch.nbytes <= first < 1.1 * batch.nbytes
     assert second == 0
     assert run.deployments[0].new_slab_bytes() == 0
+
+
+def test_waiting_for_room_is_timed_per_edge() -> None:
+    roomy, tight = metrics_of(copies(1000)), metrics_of(copies(8))
+    assert roomy.edges[0].waited_ns == 0
+    assert tight.edges[0].waited_ns > 0
+
+
+def test_a_wait_that_is_not_over_counts_up_to_now() -> None:
+    counters = ProcessorCounters(memoryview(bytearray(blank_block(0, 2))), 0, 0, 2)
+    counters.note_waiting(1, 1000)
+    assert (counters.waited_ns(1, 1700), counters.waited_ns(0, 1700)) == (700, 0)
+    counters.note_room(1, 1800)
+    assert counters.waited_ns(1, 9999) == 800
+    counters.note_waiting(1, 10_000)
+    assert counters.waited_ns(1, 10_005) == 805
+    counters.release()
+
+
+def test_queues_hold_items_in_local_lanes_and_rings_alike() -> None:
+    for force_rings in (False, True):
+        dag = DAG()
+        source = dag.new_vertex("source", lambda: Emit(lambda index, total: range(100)), 1)
+        dag.edge(between(source, dag.new_vertex("sink", Collect, 1)))
+        run = LocalRun(dag, 1, force_rings=force_rings)
+        first = next(t for t in run.deployments[0].tasklets if t.context.vertex_name == "source")
+        while not first.done:
+            first.call()
+        (edge,) = metrics_of(run).edges
+        assert (edge.queues_size, edge.queues_capacity) == (100, 1024)
+        run.run()
+        (edge,) = metrics_of(run).edges
+        assert (edge.queues_size, edge.received_count) == (0, 100)
+
+
+def test_a_vertex_is_as_far_as_the_slowest_of_its_processors() -> None:
+    def of(*marks: int | None) -> VertexMetrics:
+        found = [ProcessorMetrics(i, 0, 1, 1, 1, 1, 0, 5, wm, wm, wm, 0) for i, wm in enumerate(marks)]
+        return VertexMetrics("v", found)
+
+    vertex = of(30, 20)
+    assert (vertex.top_observed_wm, vertex.coalesced_wm, vertex.last_forwarded_wm) == (30, 20, 20)
+    assert (vertex.last_forwarded_wm_latency(120.0), vertex.busy_ns, vertex.received_batches) == (100.0, 10, 2)
+    silent = of(30, None)
+    assert (silent.top_observed_wm, silent.coalesced_wm, silent.last_forwarded_wm_latency(1.0)) == (30, None, None)
+
+
+def test_metrics_are_shown_in_a_line() -> None:
+    assert repr(metrics_of(copies(1000))) == "<Metrics source: 0 in, 200 out, sink: 200 in, 0 out>"
