@@ -34,7 +34,8 @@ copybutton_prompt_is_regexp = True
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
-autodoc_mock_imports = [name for name in ("joblib",) if importlib.util.find_spec(name) is None]
+EXTRAS = ("joblib", "prometheus_client", "starlette", "uvicorn")
+autodoc_mock_imports = [name for name in EXTRAS if importlib.util.find_spec(name) is None]
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
 python_maximum_signature_line_length = 88
@@ -49,7 +50,16 @@ html_theme_options = {"source_repository": "", "navigation_with_keys": True}
 MADE_BY_SHMJET = {
     *("JetInstance", "Cluster", "Member", "Job", "Execution", "Metrics", "IMap", "IList", "Outbox", "FlatMapper"),
     *("BatchStage", "KeyedBatchStage", "SinkStage", "HashJoinBuilder", "AggregateBuilder", "SourceBuilder"),
-    *("SinkBuilder", "VertexMetrics", "ProcessorMetrics", "EdgeMetrics", "WorkerMetrics", "ProcessorCheck", "Tag"),
+    *(
+        "SinkBuilder",
+        "Console",
+        "VertexMetrics",
+        "ProcessorMetrics",
+        "EdgeMetrics",
+        "WorkerMetrics",
+        "ProcessorCheck",
+        "Tag",
+    ),
     *("ItemsByTag", "OperationBuilder", "Results"),
 }
 """Classes whose constructors are nobody's business."""

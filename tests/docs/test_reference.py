@@ -20,6 +20,7 @@ MODULES = (
     "shmjet",
     "shmjet.aggregate_ops",
     "shmjet.columns",
+    "shmjet.console",
     "shmjet.core",
     "shmjet.grid",
     "shmjet.pipeline",
@@ -29,12 +30,18 @@ MODULES = (
     "shmjet.sources",
     "shmjet.testing",
 )
+NEEDED = {"shmjet.joblib": "joblib", "shmjet.console": "starlette"}
+"""What modules with an extra of their own need."""
 INTERNAL = {"Grid"}
 """In an `__all__` for the engine, and not for users."""
 
 
+def is_there(module: str) -> bool:
+    return module not in NEEDED or importlib.util.find_spec(NEEDED[module]) is not None
+
+
 def public_names() -> list[tuple[str, str]]:
-    return [(name, public) for name in MODULES for public in importlib.import_module(name).__all__]
+    return [(name, public) for name in MODULES if is_there(name) for public in importlib.import_module(name).__all__]
 
 
 def methods_of(kind: type) -> Iterator[tuple[str, Any]]:
@@ -51,7 +58,7 @@ def referenced() -> set[int]:
     for page in REFERENCE.glob("*.md"):
         module = ""
         for directive, name in re.findall(r"^\.\. (\w+):: ([\w.]+)$", page.read_text(), re.M):
-            if name == "shmjet.joblib" and importlib.util.find_spec("joblib") is None:
+            if name in NEEDED and not is_there(name):
                 break  # all that is below it on the page
             if directive == "currentmodule":
                 module = name
