@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 LICENSES = "/usr/share/common-licenses"
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-OPTIONAL = ("dask", "joblib", "sklearn")
+OPTIONAL = ("dask", "joblib", "prometheus_client", "sklearn", "starlette", "uvicorn")
 """What a page may need beyond shmjet; the tests of the library's own adapters are in `tests/pool`."""
 
 
