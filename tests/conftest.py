@@ -29,6 +29,9 @@ settings.load_profile("shmjet")
 GRACE = 5.0
 """Seconds that a child, a thread or a file may take to go away after its test."""
 
+EXEMPT: set[int] = set()
+"""Pids of processes that a fixture of the whole session owns, a JVM say; what they and their children do is their own."""
+
 SHM = Path("/dev/shm")
 TESTS = Path(__file__).resolve().parent
 
@@ -152,6 +155,8 @@ def _descendants(pid: int) -> Iterator[int]:
         except OSError:
             continue
         for child in map(int, children.split()):
+            if child in EXEMPT:
+                continue
             if pid == os.getpid() or not _is_zombie(child):
                 yield child
                 yield from _descendants(child)

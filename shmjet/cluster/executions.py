@@ -19,6 +19,7 @@ from shmjet.cluster.arenas import PooledArena
 from shmjet.cluster.protocol import Submission
 from shmjet.cluster.site import MemberServices, Site, probe_of
 from shmjet.cluster.stopping import Stopping
+from shmjet.cluster.visitors import Visitors
 from shmjet.cluster.workers import Child
 from shmjet.core import JobStatus
 from shmjet.execution.collect import Reading
@@ -29,6 +30,7 @@ from shmjet.execution.messages import (
     Cancel,
     Commit,
     Committed,
+    DoorOpened,
     Ended,
     Failed,
     Failure,
@@ -98,6 +100,7 @@ class MasterExecution:
     cancelled: bool = False
     started_at: float = field(default_factory=time.time)
     completed_at: float | None = None
+    visitors: Visitors = field(default_factory=Visitors)
     _parts: dict[int, _Part] = field(default_factory=dict)
     _site: Site | None = None
     _overdue: bool = False
@@ -204,6 +207,8 @@ class MasterExecution:
                     self._check_ended()
             case HandOver():
                 self._pass_on(message, fds)
+            case DoorOpened():
+                self.visitors.opened(self.id, message.door, child)
             case Committed():
                 self._committer = None
                 self._check_ended()
@@ -291,6 +296,7 @@ class MasterExecution:
     def _stop_all(self) -> None:
         if self._stopping.is_stopping:
             return
+        self.visitors.end()
         if self._site is not None:
             self._site.say_cancelled()
         for part in self._parts.values():
@@ -312,6 +318,7 @@ class MasterExecution:
             self._announcer.cancel()
         self._stopping.end()
         self.phase = Phase.FINISHING
+        self.visitors.end()
         self.completed_at = time.time()
         failed = self.failure is not None or self.cancelled
         self._set_status(JobStatus.FAILED if failed else JobStatus.COMPLETED)

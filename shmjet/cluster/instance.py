@@ -136,7 +136,7 @@ class JetInstance:
         self._lost = False
         self._process, self._started = member.process, member.wait()
         self._folder = Path(self._started.folder)
-        self._connection = Connection(str(self._folder / SOCKET_NAME), self._changed, self._member_lost)
+        self._connection = Connection(self.member_socket, self._changed, self._member_lost)
         self._logs = LogReceiver(member.logs, member.log_level)
         self._grid: Grid | None = None
         atexit.register(self._at_exit)
@@ -247,14 +247,15 @@ class JetInstance:
         """
         if self._closed:
             raise ShmjetError("this instance has been shut down; start a new one with shmjet.new_instance()")
-        submission = job.take_submission()
         execution = Execution(self)
-        for tell in job.listeners:
-            tell(execution)
-        code = Large(b"") if submission is None else Large.of(submission.code, LARGE_CODE)
-        if code.fds:
-            submission = msgspec.structs.replace(submission, code=code.inline, code_size=code.size)
+        code = Large(b"")
         try:
+            for tell in job.listeners:
+                tell(execution)
+            submission = job.take_submission()
+            code = code if submission is None else Large.of(submission.code, LARGE_CODE)
+            if code.fds:
+                submission = msgspec.structs.replace(submission, code=code.inline, code_size=code.size)
             reply = self._connection.ask(lambda number: Execute(number, job.id, submission, patient), fds=code.fds)
         except BaseException as error:
             if job.listeners:
@@ -272,6 +273,11 @@ class JetInstance:
         if self._lost:
             self._fail_pending()
         return execution
+
+    @property
+    def member_socket(self) -> str:
+        """Path of the member's socket."""
+        return str(self._folder / SOCKET_NAME)
 
     def cancel_execution(self, execution_id: int) -> None:
         """Ask the member to end an execution; what `Execution.cancel` calls."""

@@ -19,6 +19,9 @@ PROGRESS_VARIABLE = "SHMJET_PROGRESS"
 class JobRunner(Protocol):
     """What a job needs of its instance."""
 
+    @property
+    def member_socket(self) -> str: ...
+
     def execute(self, job: Job, *, patient: bool) -> Execution: ...
 
     def cancel_execution(self, execution_id: int) -> None: ...
@@ -43,12 +46,23 @@ class Execution(Future[None]):
         self._id: int | None = None
         self._status = JobStatus.STARTING
         self._changing = threading.Lock()
+        self._numbered = threading.Event()
         self._cancel_asked = False
 
     @property
     def id(self) -> int:
         """The execution's number, unique in its member; 0 before the member has given one."""
         return self._id or 0
+
+    @property
+    def member_socket(self) -> str:
+        """Path of the socket of the member that runs it."""
+        return self._runner.member_socket
+
+    def wait_for_id(self) -> int:
+        """Return the execution's number as soon as the member has given one; 0 when it ended without."""
+        self._numbered.wait()
+        return self.id
 
     @property
     def status(self) -> JobStatus:
@@ -88,6 +102,7 @@ class Execution(Future[None]):
     def started_as(self, execution_id: int) -> None:
         """Take the number that the member gave."""
         self._id = execution_id
+        self._numbered.set()
 
     def changed(self, status: JobStatus, cancelled: bool, error: BaseException | None) -> None:
         """Take a new status; a terminal one ends the future, and no other follows it: two threads may bring news."""
@@ -97,6 +112,7 @@ class Execution(Future[None]):
             self._status = status
         if not status.is_terminal:
             return
+        self._numbered.set()
         if error is not None:
             self.set_exception(error)
         elif cancelled:

@@ -49,6 +49,8 @@ from shmjet.cluster.protocol import (
     Shutdown,
     Submission,
     TakeArena,
+    Visit,
+    Visiting,
 )
 from shmjet.cluster.settings import KEPT_CODES, KEPT_RESULTS, SOCKET_NAME, MemberSettings, Started, StartFailed
 from shmjet.cluster.site import MemberServices
@@ -229,6 +231,8 @@ class Member:
                     self._watched.look(channel, request.request)
                 case TakeArena():
                     self._watched.send_arena(channel, request)
+                case Visit():
+                    self._visit(channel, request)
                 case Shutdown():
                     self._stopped_by.append((channel, request.request))
                     self._stop.set()
@@ -280,6 +284,23 @@ class Member:
         if not request.patient:
             answer(execution)
             channel.flush()
+
+    def _visit(self, channel: LoopChannel, request: Visit) -> None:
+        """Give the asker, whose user was looked at when it connected, a socket to the processor behind a door."""
+
+        def answer(sock: socket.socket | None) -> None:
+            if sock is None:
+                text = f"execution {request.execution_id} has ended; nobody is behind its door {request.door!r}"
+                channel.send(Refused(request.request, "ShmjetError", text))
+            else:
+                channel.send(Visiting(request.request), (sock.fileno(),))
+                channel.when_flushed([sock.detach()])
+
+        execution = self._executions.get(request.execution_id)
+        if execution is None:
+            answer(None)
+        else:
+            execution.visitors.visit(execution.id, request.door, answer)
 
     def _first_worker(self) -> int:
         """Place a lone job from worker 0 on, further ones from the worker with the fewest tasklets."""

@@ -100,7 +100,17 @@ class TakeArena(msgspec.Struct, frozen=True, tag=True, array_like=True):
     execution_id: int
 
 
-Request = Execute | CancelExecution | GetMetrics | ListJobs | Describe | GetJob | Shutdown | Attach | Look | TakeArena
+class Visit(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Ask for a socket that leads to the processor behind a door; answered when the door is open."""
+
+    request: int
+    execution_id: int
+    door: str
+
+
+Request = (
+    Execute | CancelExecution | GetMetrics | ListJobs | Describe | GetJob | Shutdown | Attach | Look | TakeArena | Visit
+)
 
 
 class Done(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -214,6 +224,12 @@ class ArenaTaken(msgspec.Struct, frozen=True, tag=True, array_like=True):
     size: int
 
 
+class Visiting(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The answer to `Visit`; the socket comes along."""
+
+    request: int
+
+
 class ExecutionChanged(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """An execution's new status (a value of `JobStatus`); `failure` with FAILED, unless it was cancelled."""
 
@@ -234,5 +250,6 @@ Reply = (
     | Attached
     | Looked
     | ArenaTaken
+    | Visiting
     | ExecutionChanged
 )

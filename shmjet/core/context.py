@@ -16,6 +16,7 @@ from shmjet.core.job import JobConfig, ProcessingGuarantee
 
 if TYPE_CHECKING:
     import logging
+    import socket
 
 
 class DataGrid(Protocol):
@@ -26,6 +27,17 @@ class DataGrid(Protocol):
 
     def get_list(self, name: str) -> Any:
         """Return the list of that name; it is made when it is first written to."""
+
+
+class Door(Protocol):
+    """Where visitors from outside the execution arrive, each with a connected stream socket."""
+
+    def take(self) -> socket.socket | None:
+        """Return the socket of the next visitor, which is the caller's then; None when nobody waits."""
+
+
+def _no_door(name: str) -> Door:
+    raise ProcessorError(f"door {name!r} cannot be opened: there is no member here at which anybody could ask for it")
 
 
 def _never() -> bool:
@@ -125,6 +137,8 @@ class ProcessorContext(_VertexContext):
         local_index: the processor's place among those of its vertex on this member, from 0.
         global_index: its place among those on all members: `member_index * local_parallelism + local_index`.
         cancelled: says whether the execution is being cancelled; `is_cancelled` calls it.
+        open_door: opens a door by name, at which programs outside may ask for this processor (see
+            `shmjet.cluster.visiting`). The name must be unique in the execution.
 
     Example:
         >>> context = ProcessorContext(vertex_name="numbers", local_index=1, global_index=1, local_parallelism=2)
@@ -135,6 +149,7 @@ class ProcessorContext(_VertexContext):
     local_index: int = 0
     global_index: int = 0
     cancelled: Callable[[], bool] = _never
+    open_door: Callable[[str], Door] = _no_door
 
     @property
     def is_cancelled(self) -> bool:

@@ -23,6 +23,7 @@ from shmjet.core import (
     make_processors,
 )
 from shmjet.execution.code import load_code
+from shmjet.execution.doors import ExecutionDoors
 from shmjet.execution.handover import pack, unpack
 from shmjet.execution.interrupts import Interrupts
 from shmjet.execution.large import MOST_INLINE, Large
@@ -50,10 +51,14 @@ class Deployment:
         deploy: the member's order.
         endpoint: this process' number in the plan.
         grid: opens maps and lists when first called.
+        say: sends a message to the member.
     """
 
-    def __init__(self, deploy: Deploy, endpoint: int, grid: Callable[[], Any]) -> None:
+    def __init__(
+        self, deploy: Deploy, endpoint: int, grid: Callable[[], Any], say: Callable[[object], None] = lambda _: None
+    ) -> None:
         self.execution_id = deploy.execution_id
+        self.doors = ExecutionDoors(deploy.execution_id, say)
         self.tasklets: list[ProcessorTasklet] = []
         self.running = 0
         self.adopted = 0
@@ -169,6 +174,7 @@ class Deployment:
             local_index=p,
             global_index=p,
             cancelled=lambda: arena[CANCELLED_OFFSET] != 0,
+            open_door=self.doors.open,
         )
 
     def _outbox(self, v: int) -> Outbox:
@@ -317,6 +323,7 @@ class Deployment:
                 with interrupts.closing(self.execution_id, f"a processor of vertex {name!r}"):
                     processor.close()
         self._processors.clear()
+        self.doors.close()
 
     def close_suppliers(self, error: str | None, interrupts: Interrupts) -> None:
         """Call `close` of the suppliers, with the execution's error if it failed; their errors are logged only."""

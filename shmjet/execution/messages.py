@@ -174,7 +174,14 @@ class Adopt(msgspec.Struct, frozen=True, tag=True, array_like=True):
     tables: int
 
 
-Command = Deploy | Probe | Start | Cancel | Commit | Finish | Stop | Forget | Adopt
+class Visitor(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to worker: somebody outside wants to talk to the processor behind this door; the socket comes along."""
+
+    execution_id: int
+    door: str
+
+
+Command = Deploy | Probe | Start | Cancel | Commit | Finish | Stop | Forget | Adopt | Visitor
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True):
@@ -285,7 +292,14 @@ class Broken(msgspec.Struct, frozen=True, tag=True, array_like=True):
     text: str
 
 
-Report = Hello | Broken | Probed | Ready | Failed | Ended | Committed | Finished | HandOver
+class DoorOpened(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Child to member: a processor here takes visitors under this name."""
+
+    execution_id: int
+    door: str
+
+
+Report = Hello | Broken | Probed | Ready | Failed | Ended | Committed | Finished | HandOver | DoorOpened
 
 
 class Fork(msgspec.Struct, frozen=True, tag=True, array_like=True):

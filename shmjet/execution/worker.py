@@ -40,6 +40,7 @@ from shmjet.execution.messages import (
     Ready,
     Start,
     Stop,
+    Visitor,
     WorkerSettings,
 )
 from shmjet.execution.probing import Probing
@@ -225,6 +226,8 @@ class Worker:
                     self._probe(command, fds)
                 case Forget():
                     self._shared.forget(command.arena_id)
+                case Visitor():
+                    self._let_in(command, fds)
                 case Stop():
                     self._stopping = True
         if self._waiting:
@@ -259,7 +262,7 @@ class Worker:
             self._channel.send(Committed(execution_id))
 
     def _deploy(self, command: Deploy, fds: list[int]) -> None:
-        deployment = Deployment(command, self._index, self.grid)
+        deployment = Deployment(command, self._index, self.grid, self._channel.send)
         self._deployments[command.execution_id] = deployment
         try:
             with self._interrupts.around(command.execution_id):
@@ -327,6 +330,14 @@ class Worker:
         self._stealing.received()
         self._tasklets = [*self._tasklets, (tasklet, deployment)]
         self._block.words[control.TASKLETS] = len(self._tasklets)
+
+    def _let_in(self, command: Visitor, fds: list[int]) -> None:
+        deployment = self._deployments.get(command.execution_id)
+        if deployment is not None:
+            deployment.doors.let_in(command.door, fds)
+        else:  # it has ended
+            for fd in fds:
+                os.close(fd)
 
     def _cancel(self, execution_id: int) -> None:
         deployment = self._deployments.get(execution_id)

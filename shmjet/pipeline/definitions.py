@@ -27,7 +27,8 @@ class SourceDef(Generic[T_co]):
     Args:
         name: stem of the vertex' name.
         supplier: what `DAG.new_vertex` takes: a callable without arguments, a `ProcessorSupplier` or a
-            `ProcessorMetaSupplier`.
+            `ProcessorMetaSupplier`. One that has a method `on_client(execution)` is told of each execution of the job,
+            in the client and before it starts.
         parallelism: local parallelism that it prefers; -1: that of the supplier, else one processor per worker.
         partitions: how many partitions its items are in, None when that is not known. Then processor
             `p % parallelism` emits the items of partition `p`, and those only.

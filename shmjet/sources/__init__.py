@@ -11,6 +11,7 @@ from shmjet.sources.building import SourceBuilder, builder
 from shmjet.sources.files import csv, files, json
 from shmjet.sources.given import items
 from shmjet.sources.plain import list_, map_, socket
+from shmjet.sources.spark import spark
 
 list = list_  # noqa: A001
 map = map_  # noqa: A001
@@ -25,4 +26,5 @@ __all__ = [
     "list_",
     "map_",
     "socket",
+    "spark",
 ]

@@ -1,0 +1,225 @@
+"""The client's end of a feed: runs Spark's jobs beside the engine's, tells the processors how they went, and ends with them.
+
+A *round* is one Spark job: the only one of a DataFrame or RDD, or that of one micro-batch of a stream.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import uuid
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from shmjet.cluster.visiting import visit
+from shmjet.core.errors import MemberLostError, ShmjetError
+from shmjet.execution.channel import Channel, ChannelClosed
+from shmjet.spark import protocol as says
+from shmjet.spark.errors import FeedEndedError
+from shmjet.spark.protocol import Mode, Receipt
+from shmjet.spark.reading import Prepared
+from shmjet.spark.task import Destination, host_id
+
+_TEXT = 6000
+"""Characters of Spark's message that are passed on."""
+
+
+class Run(Protocol):
+    """What a feed needs of an execution (`shmjet.Execution`)."""
+
+    @property
+    def member_socket(self) -> str: ...
+
+    def wait_for_id(self) -> int: ...
+
+    def done(self) -> bool: ...
+
+
+class Feed:
+    """One execution's feed, in the process that holds the SparkSession.
+
+    Args:
+        name: by which its processors are found.
+        execution: of the job.
+    """
+
+    def __init__(self, name: str, execution: Run) -> None:
+        self.name = name
+        self.execution = execution
+        self.group = f"shmjet-{uuid.uuid4()}"
+        self._doors: list[Channel] = []
+        self._talking = threading.Lock()
+        self._connected = False
+
+    # -- rounds --------------------------------------------------------------------------------------------------
+
+    def run(self, number: int, prepared: Prepared, mode: Mode, *, repeatable: bool = False) -> bool:
+        """Run one round to its end; False when its rows count already, and nothing was run.
+
+        Args:
+            number: of the round; rising.
+            prepared: the Spark job.
+            mode: when its rows may be seen.
+            repeatable: whether Spark may try the round again, so that its failure is not the feed's.
+
+        Raises:
+            FeedEndedError: the job has ended.
+            Exception: what PySpark raises.
+        """
+        self.connect()
+        if any(reply.is_done for reply in self._ask(says.OpenRound(number, prepared.partitions, mode))):
+            return False
+        destination = Destination(
+            self.execution.member_socket,
+            self.execution.wait_for_id(),
+            self.name,
+            len(self._doors),
+            number,
+            mode is Mode.STREAM,
+            (host_id(), socket.gethostname()),
+        )
+        try:
+            receipts = [Receipt(*receipt) for receipt in prepared.run(destination)]
+        except BaseException:
+            if repeatable:
+                self._tell(says.GiveUpRound(number))
+            raise
+        self._ask(says.CloseRound(number, receipts))
+        return True
+
+    def fail(self, text: str) -> None:
+        """Have the job fail with Spark's message."""
+        self.connect()
+        self._tell(says.Failure(text))
+
+    def finish(self) -> None:
+        """Say that no round will follow, so that the source ends when all has been emitted."""
+        self.connect()
+        self._tell(says.Finish())
+
+    def close(self) -> None:
+        """Hang up; may be called twice."""
+        with self._talking:
+            for channel in self._doors:
+                channel.close()
+            self._doors.clear()
+
+    # -- talking -------------------------------------------------------------------------------------------------
+
+    def connect(self) -> None:
+        """Visit all processors, the first of which says how many there are.
+
+        Raises:
+            FeedEndedError: there are none any more.
+        """
+        with self._talking:
+            if self._connected:
+                return
+            number = self.execution.wait_for_id()
+            if not number:
+                raise FeedEndedError("the job was never started")
+            doors = 1
+            while len(self._doors) < doors:
+                try:
+                    sock = visit(self.execution.member_socket, number, f"{self.name}/{len(self._doors)}")
+                    channel = Channel(sock, says.Answer)
+                    self._doors.append(channel)
+                    channel.send(says.Hello(True))
+                    doors = channel.receive()[0].doors
+                except (ShmjetError, MemberLostError, ChannelClosed) as error:
+                    raise FeedEndedError(f"the job has ended: {error}") from error
+            self._connected = True
+
+    def _ask(self, question: says.Message) -> list[Any]:
+        """Ask all processors and wait for their answers."""
+        with self._talking:
+            self._send(question)
+            try:
+                return [channel.receive()[0] for channel in self._doors]
+            except (ChannelClosed, OSError) as error:
+                raise FeedEndedError("the job has ended") from error
+
+    def _tell(self, message: says.Message) -> None:
+        with self._talking:
+            self._send(message)
+
+    def _send(self, message: says.Message) -> None:
+        try:
+            for channel in self._doors:
+                channel.send(message)
+        except (ChannelClosed, OSError) as error:
+            raise FeedEndedError("the job has ended") from error
+
+
+class FeedThread:
+    """Runs a feed's only round beside the job, and cancels it when the job ends first.
+
+    Args:
+        feed: of the execution.
+        context: the SparkContext.
+        prepare: makes the Spark job; called in the thread.
+        choose: the mode for what `prepare` made.
+    """
+
+    def __init__(
+        self, feed: Feed, context: Any, prepare: Callable[[], Prepared], choose: Callable[[Prepared], Mode]
+    ) -> None:
+        from pyspark import InheritableThread
+
+        self.feed = feed
+        self._context = context
+        self._prepare = prepare
+        self._choose = choose
+        self._thread = InheritableThread(target=self._run, name="shmjet-spark-feed")
+        self._thread.daemon = True
+
+    def start(self) -> None:
+        """Start it; it waits until the job runs."""
+        self._thread.start()
+
+    def _run(self) -> None:
+        feed = self.feed
+        try:
+            try:
+                feed.connect()
+                self._context.setJobGroup(feed.group, f"feeds shmjet execution {feed.execution.wait_for_id()}", True)
+                prepared = self._prepare()
+                feed.run(0, prepared, self._choose(prepared))
+                feed.finish()
+            except FeedEndedError:
+                pass  # the job's own error says why
+            except BaseException as error:
+                feed.fail(spark_message(error))
+        except FeedEndedError:
+            pass
+        finally:
+            feed.close()
+
+    def ended(self, _: object = None) -> None:
+        """Take the end of the execution: what still runs in Spark is cancelled, from a thread of its own."""
+        if self._thread.is_alive():
+            canceller = threading.Thread(target=self._cancel, name="shmjet-spark-cancel", daemon=True)
+            canceller.start()
+
+    def _cancel(self) -> None:
+        while self._thread.is_alive():  # a job of the group may be about to start
+            try:
+                self._context.cancelJobGroup(self.feed.group)
+            except Exception:  # Spark is gone, and its jobs with it
+                return
+            self._thread.join(0.2)
+
+
+def spark_message(error: BaseException) -> str:
+    """Return what Spark says in an error, without the JVM's stack of the driver."""
+    java = getattr(error, "java_exception", None)
+    text = ""
+    if java is not None:
+        try:
+            text = str(java.getMessage() or "")
+        except Exception:
+            text = ""
+    text = (text or str(error) or repr(error)).split("Driver stacktrace:")[0].strip()
+    if len(text) > _TEXT:
+        text = f"{text[: _TEXT // 2]}\n...\n{text[-_TEXT // 2 :]}"
+    return f"Spark: {text}"

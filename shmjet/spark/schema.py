@@ -1,0 +1,102 @@
+"""What the columns of a DataFrame are, as plain data that travels to workers which know nothing of Spark.
+
+Made from `df.schema` in the client; read where frames are decoded and where rows are made columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from shmjet.core.errors import ConfigError
+
+_PLAIN = {
+    "ByteType": "int8",
+    "ShortType": "int16",
+    "IntegerType": "int32",
+    "LongType": "int64",
+    "FloatType": "float32",
+    "DoubleType": "float64",
+    "BooleanType": "bool",
+    "DateType": "date",
+    "TimestampType": "timestamp",
+    "TimestampNTZType": "timestamp_ntz",
+    "DayTimeIntervalType": "duration",
+    "YearMonthIntervalType": "months",
+    "TimeType": "time",
+    "StringType": "text",
+    "CharType": "text",
+    "VarcharType": "text",
+    "BinaryType": "bytes",
+    "NullType": "null",
+}
+_NESTED = ("list", "map", "struct")
+
+
+@dataclass(frozen=True)
+class Field:
+    """One column, or one part of a nested one.
+
+    Args:
+        name: of the column or of the struct's field; of no meaning inside arrays and maps.
+        kind: a numpy dtype's name for numbers, else `bool`, `date`, `timestamp`, `timestamp_ntz`, `duration`,
+            `months`, `time`, `decimal`, `text`, `bytes`, `null`, `list`, `map` or `struct`.
+        children: the element of a list, key and value of a map, the fields of a struct.
+        scale: digits behind the point of a decimal.
+    """
+
+    name: str
+    kind: str
+    children: tuple[Field, ...] = ()
+    scale: int = 0
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether values are Python containers and not cells of a column."""
+        return self.kind in _NESTED
+
+
+def fields_of(schema: Any) -> tuple[Field, ...]:
+    """Return the fields of a Spark `StructType`.
+
+    Raises:
+        ConfigError: there is no column, two have one name, or a type has no counterpart; the text names the column.
+    """
+    fields = tuple(_field(field.name, field.dataType, field.name) for field in schema.fields)
+    names = [field.name for field in fields]
+    if not names:
+        raise ConfigError("spark.source: the DataFrame has no columns")
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    if doubled:
+        raise ConfigError(
+            f"spark.source: the DataFrame has several columns named {doubled[0]!r}; rename them, or select others"
+        )
+    if "" in names:
+        raise ConfigError("spark.source: a column's name is empty; rename it")
+    return fields
+
+
+def is_columnar(fields: tuple[Field, ...]) -> bool:
+    """Whether rows of these fields fit a `Batch`; with arrays, maps or structs among them they become dicts."""
+    return not any(field.is_nested for field in fields)
+
+
+def _field(name: str, kind: Any, column: str) -> Field:
+    sql_type = getattr(kind, "sqlType", None)
+    if callable(sql_type):  # a user-defined type lies in memory as what it is made of
+        return _field(name, sql_type(), column)
+    type_name = type(kind).__name__
+    if type_name in _PLAIN:
+        return Field(name, _PLAIN[type_name])
+    if type_name == "DecimalType":
+        return Field(name, "decimal", scale=kind.scale)
+    if type_name == "ArrayType":
+        return Field(name, "list", (_field("element", kind.elementType, column),))
+    if type_name == "MapType":
+        return Field(name, "map", (_field("key", kind.keyType, column), _field("value", kind.valueType, column)))
+    if type_name == "StructType":
+        return Field(name, "struct", tuple(_field(f.name, f.dataType, column) for f in kind.fields))
+    raise ConfigError(
+        f"spark.source: column {column!r} has type {kind.simpleString()}, which has no counterpart here; "
+        "cast it to string in Spark, or leave it out with columns=[...]"
+    )

@@ -1,0 +1,122 @@
+"""Every type, by every rung of the ladder."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyspark")
+
+from shmjet import Batch, ConfigError, Text
+from shmjet.spark import reading
+from shmjet.spark import source as spark_source
+from tests.spark.conftest import Fed
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+RUNGS = [rung.__name__ for rung in reading.LADDER]
+
+FLAT = """
+    select id,
+      cast(if(id % 3 = 0, null, id - 2) as tinyint) t, cast(id * 7 as smallint) s, cast(id * -9 as int) i,
+      if(id = 1, null, id * 10000000000) l, cast(id * 0.5D as float) f,
+      case id when 0 then double('NaN') when 1 then double('-Infinity') when 2 then -0.0D else id / 3D end d,
+      id % 2 = 0 b, cast(if(id = 2, null, id * 1.25) as decimal(10, 2)) m,
+      date_add(date'1969-12-30', cast(id as int)) dt,
+      timestamp'2024-07-01 12:00:00.000001' + make_dt_interval(0, 0, 0, id) ts,
+      timestamp_ntz'2024-07-01 12:00:00' tn,
+      if(id = 3, null, concat('naïve ', id)) x, cast(concat('b', id) as binary) y,
+      make_dt_interval(1, 2, 3, id) iv, null n
+    from range(0, 6, 1, 2)
+"""
+
+NESTED = """
+    select id, if(id = 1, null, array(id, null, 7)) a, map(concat('k', id), cast(id as decimal(4, 1))) m,
+      struct(id as p, date'2024-02-29' as q, array(concat('z', id)) as r, timestamp'2024-07-01 12:00:00' as t) s
+    from range(0, 3, 1, 2)
+"""
+
+
+@pytest.fixture(params=RUNGS)
+def rung(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    chosen = next(found for found in reading.LADDER if found.__name__ == request.param)
+    monkeypatch.setattr(reading, "LADDER", (chosen,))
+    return str(request.param)
+
+
+def only(spark: Any, rung: str) -> None:
+    """Skip where this version of Spark does not have the rung."""
+    if rung == "plain_frames" and reading.plain_frames(spark.range(1), 10) is None:
+        pytest.skip("this Spark has no toArrowBatchRdd without arguments")
+    if rung == "frames" and reading.frames(spark.range(1), 10) is None:
+        pytest.skip("this Spark has no toArrowBatchRdd with arguments")
+
+
+def test_every_flat_type_is_a_column(spark: Any, rung: str, fed: Fed) -> None:
+    only(spark, rung)
+    found = Batch.concat(sorted(fed(spark_source(spark.sql(FLAT), batch_rows=2)), key=lambda b: b["id"][0]))
+    assert found["id"].tolist() == [0, 1, 2, 3, 4, 5]
+    assert {name: found[name].dtype for name in "tsilfdbm"} == {
+        "t": np.int8, "s": np.int16, "i": np.int32, "l": np.int64,
+        "f": np.float32, "d": np.float64, "b": np.bool_, "m": np.float64,
+    }  # fmt: skip
+    assert found.values("t") == [None, -1, 0, None, 2, 3]
+    assert found.values("i") == [0, -9, -18, -27, -36, -45]
+    assert found.values("l") == [0, None, 2 * 10**10, 3 * 10**10, 4 * 10**10, 5 * 10**10]
+    d = found["d"]
+    assert math.isnan(d[0])
+    assert d[1] == -math.inf
+    assert math.copysign(1, d[2]) == -1
+    assert d[3:].tolist() == [1.0, 4 / 3, 5 / 3]
+    assert found.values("m") == [0.0, 1.25, None, 3.75, 5.0, 6.25]
+    assert found["b"].tolist() == [True, False] * 3
+    assert found["dt"].tolist()[:3] == [datetime.date(1969, 12, 30 + day) for day in (0, 1)] + [datetime.date(1970, 1, 1)]
+    assert found["ts"].tolist()[1] == datetime.datetime(2024, 7, 1, 10, 0, 1, 1)  # UTC of 12:00 in Rome
+    assert found["tn"].tolist()[0] == datetime.datetime(2024, 7, 1, 12)
+    assert isinstance(found["x"], Text)
+    assert found.values("x") == ["naïve 0", "naïve 1", "naïve 2", None, "naïve 4", "naïve 5"]
+    assert found.values("y")[:2] == [b"b0", b"b1"]
+    assert found["iv"].tolist()[5] == datetime.timedelta(days=1, hours=2, minutes=3, seconds=5)
+    assert found.values("n") == [None] * 6
+
+
+def test_rows_with_nested_values_are_dicts(spark: Any, rung: str, fed: Fed) -> None:
+    only(spark, rung)
+    found = sorted(fed(spark_source(spark.sql(NESTED))), key=lambda row: row["id"])
+    assert found[1] == {
+        "id": 1,
+        "a": None,
+        "m": {"k1": Decimal("1.0")},
+        "s": {
+            "p": 1,
+            "q": datetime.date(2024, 2, 29),
+            "r": ["z1"],
+            "t": datetime.datetime(2024, 7, 1, 10),
+        },
+    }
+    assert [row["a"] for row in found] == [[0, None, 7], None, [2, None, 7]]
+
+
+def test_a_decimal_that_no_float_stands_for_fails_the_job(spark: Any, rung: str, fed: Fed) -> None:
+    only(spark, rung)
+    df = spark.sql("select cast('123456789012345678.91' as decimal(20, 2)) price")
+    with pytest.raises(Exception, match=r"column 'price': the decimal 123456789012345678\.91 has more digits"):
+        fed(spark_source(df))
+
+
+def test_a_type_without_a_counterpart_is_refused_by_name(spark: Any) -> None:
+    with pytest.raises(ConfigError, match=r"column 'c' has type interval, which has no counterpart here"):
+        spark_source(spark.sql("select 1 a, make_interval(1, 2) c"))
+
+
+def test_the_ladder_goes_down_to_what_is_there(spark: Any, rows: Fed, monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = [lambda df, batch_rows: reading._called(df._jdf, "noSuchMethod", batch_rows)] * 2
+    monkeypatch.setattr(reading, "LADDER", (*missing, reading.raw_rows, reading.rows))
+    source = spark_source(spark.range(3))
+    assert rows(source) == [(0,), (1,), (2,)]
+    assert source._origin.rung == "raw_rows"
