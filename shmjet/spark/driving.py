@@ -19,10 +19,7 @@ from shmjet.spark.errors import FeedEndedError
 from shmjet.spark.protocol import Mode, Receipt
 from shmjet.spark.reading import Prepared
 from shmjet.spark.task import Destination, host_id
-
-_TEXT = 6000
-"""Characters of Spark's message that are passed on."""
-
+from shmjet.spark.telling import told_by_spark
 
 class Run(Protocol):
     """What a feed needs of an execution (`shmjet.Execution`)."""
@@ -87,10 +84,10 @@ class Feed:
         self._ask(says.CloseRound(number, receipts))
         return True
 
-    def fail(self, text: str) -> None:
+    def fail(self, summary: str, details: str) -> None:
         """Have the job fail with Spark's message."""
         self.connect()
-        self._tell(says.Failure(text))
+        self._tell(says.Failure(summary, details))
 
     def finish(self) -> None:
         """Say that no round will follow, so that the source ends when all has been emitted."""
@@ -189,7 +186,7 @@ class FeedThread:
             except FeedEndedError:
                 pass  # the job's own error says why
             except BaseException as error:
-                feed.fail(spark_message(error))
+                feed.fail(*told_by_spark(error))
         except FeedEndedError:
             pass
         finally:
@@ -208,18 +205,3 @@ class FeedThread:
             except Exception:  # Spark is gone, and its jobs with it
                 return
             self._thread.join(0.2)
-
-
-def spark_message(error: BaseException) -> str:
-    """Return what Spark says in an error, without the JVM's stack of the driver."""
-    java = getattr(error, "java_exception", None)
-    text = ""
-    if java is not None:
-        try:
-            text = str(java.getMessage() or "")
-        except Exception:
-            text = ""
-    text = (text or str(error) or repr(error)).split("Driver stacktrace:")[0].strip()
-    if len(text) > _TEXT:
-        text = f"{text[: _TEXT // 2]}\n...\n{text[-_TEXT // 2 :]}"
-    return f"Spark: {text}"

@@ -176,9 +176,10 @@ class GiveUpRound(Message, frozen=True, tag=True, array_like=True):
 
 
 class Failure(Message, frozen=True, tag=True, array_like=True):
-    """Driver: Spark has failed for good."""
+    """Driver: Spark has failed for good, and this is what it says."""
 
-    text: str
+    summary: str
+    details: str
 
 
 class Finish(Message, frozen=True, tag=True, array_like=True):

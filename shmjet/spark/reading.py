@@ -23,7 +23,7 @@ from shmjet.spark.task import Destination, FeedTask
 
 _BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _TIME_ZONE = "spark.sql.session.timeZone"
-_MANY = 1024
+MANY = 1024
 """More partitions than these are joined to fewer tasks first: a Python task costs some 25 ms."""
 
 
@@ -111,6 +111,8 @@ def prepare_dataframe(df: Any, fields: tuple[Field, ...], batch_rows: int) -> Pr
     """Return the job that reads a DataFrame by the first rung there is."""
     from pyspark import RDD
 
+    sc = df.sparkSession.sparkContext
+    df = _of_fewer_partitions(df, sc)
     for rung in LADDER:
         way = rung(df, batch_rows)
         if way is not None:
@@ -119,9 +121,8 @@ def prepare_dataframe(df: Any, fields: tuple[Field, ...], batch_rows: int) -> Pr
         raise ConfigError("spark.source: this Spark offers no way to read the DataFrame")
     jrdd = way.jrdd
     partitions = jrdd.getNumPartitions()
-    sc = df.sparkSession.sparkContext
-    if partitions > _MANY:
-        partitions = min(_MANY, max(_MANY // 4, 16 * sc.defaultParallelism))
+    if partitions > MANY:
+        partitions = _enough(sc)
         jrdd = jrdd.coalesce(partitions)
     rdd = RDD(jrdd, sc, way.deserializer)
     chunks = None if way.content is not None else RowChunks(fields, batch_rows, way.internal)
@@ -131,12 +132,27 @@ def prepare_dataframe(df: Any, fields: tuple[Field, ...], batch_rows: int) -> Pr
 def prepare_rdd(rdd: Any, columns: tuple[str, ...] | None, batch_rows: int) -> Prepared:
     """Return the job that reads an RDD."""
     partitions = rdd.getNumPartitions()
-    if partitions > _MANY:
-        partitions = min(_MANY, max(_MANY // 4, 16 * rdd.context.defaultParallelism))
+    if partitions > MANY:
+        partitions = _enough(rdd.context)
         rdd = rdd.coalesce(partitions)
     jrdd = getattr(rdd, "_prev_jrdd", None) or rdd._jrdd
     chunks = ElementChunks(columns, batch_rows)
     return Prepared("rdd", rdd, partitions, None, chunks, _is_indeterminate(jrdd))
+
+
+def _of_fewer_partitions(df: Any, sc: Any) -> Any:
+    """Join very many partitions before record batches are made of them, as each costs a millisecond even if it is empty.
+
+    A plan that adapts itself tells its partitions only by running, and does not make that many.
+    """
+    plan = df._jdf.queryExecution()
+    if "Adaptive" in plan.executedPlan().nodeName() or plan.toRdd().getNumPartitions() <= MANY:
+        return df
+    return df.coalesce(_enough(sc))
+
+
+def _enough(sc: Any) -> int:
+    return min(MANY, max(MANY // 4, 16 * int(sc.defaultParallelism)))
 
 
 def _arrow(found: Any, content: Content) -> _Way:

@@ -180,7 +180,10 @@ class FeedProcessor(Processor):
                 for attempt in self._ledger.give_up_round(message.number):
                     self._drop(attempt)
             case says.Failure():
-                raise SparkError(message.text)
+                error = SparkError(message.summary)
+                if message.details:
+                    error.add_note(message.details)
+                raise error
             case says.Finish():
                 self._finished = True
 
