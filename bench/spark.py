@@ -69,7 +69,7 @@ class Engine:
 
         source = shmjet.spark.source(frame(self._session, columns, rows, workers))
         pipeline, results = Pipeline(), sinks.collect()
-        summed = pipeline.read_from(source).map_batches(lambda batch: tuple(column_sum(c) for _, c in batch.items()))
+        summed = pipeline.read_from(source).map_batches(lambda batch: [tuple(column_sum(c) for _, c in batch.items())])
         summed.write_to(results)
         with results:
             self._jet.new_job(pipeline).run()

@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import socket
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ from shmjet.spark.protocol import ALIGNMENT, Content, Receipt
 from shmjet.spark.rows import Chunk
 
 _ZEROS = bytes(ALIGNMENT)
+_PATIENCE_S = 0.02
+"""How long records that could be seen wait for others in the same slot."""
 
 
 def host_id() -> str:
@@ -46,7 +49,7 @@ class Destination:
         member_socket, execution_id, feed: who to ask for.
         doors: how many processors there are.
         round: of this Spark job.
-        checksums: whether records need them.
+        streams: whether records are seen at once.
         host: where the job runs (`host_id`), and its name.
     """
 
@@ -55,7 +58,7 @@ class Destination:
     feed: str
     doors: int
     round: int
-    checksums: bool
+    streams: bool
     host: tuple[str, str]
 
 
@@ -99,7 +102,7 @@ class FeedTask:
         yield receipt.partition, receipt.attempt, receipt.frames, receipt.rows
 
     def _send(self, link: Link, partition: int, number: int, elements: Iterable[Any]) -> Receipt:
-        writer = AttemptWriter(link, self.destination.checksums)
+        writer = AttemptWriter(link, self.destination.streams)
         link.begin(self.destination.round, partition, number)
         try:
             if self.chunks is None:
@@ -185,7 +188,7 @@ class Link:
 
     def filled(self, slot: int, used: int) -> None:
         """Say how much of a slot is used."""
-        self._channel.queue(says.Filled(slot, used))
+        self._channel.send(says.Filled(slot, used))
 
     @property
     def file(self) -> int:
@@ -254,12 +257,20 @@ def _link(destination: Destination, door: int) -> Link:
 class AttemptWriter:
     """Writes the frames of one attempt as records: into slots, or into a file once it is told so.
 
-    While one slot is filled, the next is asked for already.
+    While one slot is filled, the next is asked for already. Records that are seen at once are handed over before a slot
+    is full, if Spark takes its time.
+
+    Args:
+        link: to the processor.
+        streams: whether records are seen at once, and need checksums.
+        clock: seconds, monotonic.
     """
 
-    def __init__(self, link: Link, checksums: bool) -> None:
+    def __init__(self, link: Link, streams: bool, clock: Callable[[], float] = monotonic) -> None:
         self._link = link
-        self._checksums = checksums
+        self._streams = streams
+        self._clock = clock
+        self._handed_over = clock()
         self._slot = -1
         self._memory: memoryview | None = None
         self._at = 0
@@ -321,10 +332,12 @@ class AttemptWriter:
         """Write the head before a payload that is in its place."""
         assert self._memory is not None
         length = len(payload)
-        checksum = zlib.crc32(payload) if self._checksums else 0
+        checksum = zlib.crc32(payload) if self._streams else 0
         says.put_head(self._memory, self._at, content, checksum, self._records, rows, length, total, at)
         self._at += says.padded(length)
         self._count(rows, at + length == total)
+        if self._streams and self._clock() - self._handed_over > _PATIENCE_S:
+            self._turn_in()
 
     def _count(self, rows: int, ends_frame: bool) -> None:
         self._records += 1
@@ -352,13 +365,14 @@ class AttemptWriter:
     def _turn_in(self) -> None:
         if self._slot >= 0:
             self._link.filled(self._slot, self._at)
+            self._handed_over = self._clock()
             self._slot = -1
             self._memory = None
 
     def _spill(self, content: Content, payload: memoryview, rows: int, total: int, at: int) -> None:
         head = bytearray(ALIGNMENT)
         length = len(payload)
-        checksum = zlib.crc32(payload) if self._checksums else 0
+        checksum = zlib.crc32(payload) if self._streams else 0
         says.put_head(head, 0, content, checksum, self._records, rows, length, total, at)
         gap = says.padded(length) - ALIGNMENT - length
         left = [memoryview(head), payload, memoryview(_ZEROS)[:gap]]

@@ -73,8 +73,9 @@ def test_rows_that_come_out_otherwise_the_second_time_fail_a_deterministic_feed(
     def shifting(index: int, elements: Iterator[int]) -> Iterator[int]:
         first = once(Path(place), "first")
         for n, element in enumerate(elements):
+            if first and n in (2000, 2500):
+                time.sleep(0.1)  # Spark takes its time, so what came before is handed over
             if first and n == 3000:
-                time.sleep(0.3)  # so that what came before is seen
                 raise ValueError("broken once")
             yield element if first else -element
 
@@ -149,10 +150,10 @@ def test_a_slow_job_holds_spark_back(
     """The job stops for as long as a file is missing; meanwhile Spark's tasks get no further than the memory goes."""
     gate = tmp_path / "gate"
 
-    def slow(batch: Any) -> int:
+    def slow(batch: Any) -> list[int]:
         while not gate.exists():
             time.sleep(0.01)
-        return int(batch["id"].sum())
+        return [int(batch["id"].sum())]
 
     df = spark.range(0, 4_000_000, 1, 64)
     pipeline, results = Pipeline(), sinks.collect()
