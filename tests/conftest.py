@@ -30,7 +30,7 @@ GRACE = 5.0
 """Seconds that a child, a thread or a file may take to go away after its test."""
 
 EXEMPT: set[int] = set()
-"""Pids of processes that a fixture of the whole session owns, a JVM say; what they and their children do is their own."""
+"""Pids of processes that a fixture of the whole session owns, a JVM say; what they and their children do is theirs."""
 
 SHM = Path("/dev/shm")
 TESTS = Path(__file__).resolve().parent

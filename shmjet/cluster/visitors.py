@@ -9,7 +9,7 @@ from shmjet.cluster.workers import Child
 from shmjet.execution.messages import Visitor
 
 Answer = Callable[[socket.socket | None], None]
-"""Called once, with a socket that belongs to the callee, or None when the execution has ended before the door opened."""
+"""Called once, with a socket that is the callee's then, or None when the execution has ended before the door opened."""
 
 
 class Visitors:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 if find_spec("pyspark") is None:
     raise ModuleNotFoundError(
-        "shmjet.spark needs PySpark and Java 17 or later: pip install 'shmjet[spark]' (`shmjet doctor` tells about both)",
+        "shmjet.spark needs PySpark and Java 17 or later: pip install 'shmjet[spark]' (see `shmjet doctor`)",
         name="pyspark",
     )
 

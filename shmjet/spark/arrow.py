@@ -9,6 +9,7 @@ Must not know where the memory comes from.
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -145,7 +146,7 @@ class RecordBatch:
             made = [dict(zip(names, values, strict=True)) for values in zip(*parts, strict=True)]
             return _with_nulls(made, mask)
         ends = self._offsets(rows, False).tolist()
-        pieces = list(zip(ends, ends[1:], strict=False))
+        pieces = list(pairwise(ends))
         if field.kind == "list":
             elements = self._values(field.children[0])
             return _with_nulls([elements[a:b] for a, b in pieces], mask)
@@ -184,11 +185,11 @@ class RecordBatch:
         offset, size = next(self._buffers)
         if not rows or not size:  # Arrow leaves the offsets out when there is nothing
             return np.zeros(rows + 1, np.int64)
-        dtype = _INT64 if large else np.dtype(np.int32)
+        dtype: np.dtype[Any] = _INT64 if large else np.dtype(np.int32)
         if (rows + 1) * dtype.itemsize > size:
             raise BatchError(f"what Spark sent is no record batch: {rows + 1} offsets in {size} bytes")
         found = np.frombuffer(self._memory, dtype, rows + 1, self._body + offset)
-        return found if large else found.astype(np.int64)
+        return found.astype(np.int64, copy=False)
 
     def _text(self, rows: int, is_bytes: bool) -> Text:
         offsets = self._offsets(rows, self._large)

@@ -1,7 +1,7 @@
 """Spark's decimals as float64, where each value has one that stands for it exactly, and as `Decimal`.
 
-Exactly means: the shortest text of the float is the decimal. Up to 15 digits that is always so. A batch has no column of
-decimals, and a value that silently lost its last digits would be worse than an error.
+Exactly means: the shortest text of the float is the decimal. Up to 15 digits that is always so. A batch has no column
+of decimals, and a value that silently lost its last digits would be worse than an error.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def to_float(value: Decimal, column: str) -> float:
     found = float(value)
     if Decimal(repr(found)) != value:
         raise BatchError(
-            f"column {column!r}: the decimal {value} has more digits than a float64 keeps; cast the column to double in "
-            "Spark to have it rounded, or to string to keep every digit"
+            f"column {column!r}: the decimal {value} has more digits than a float64 keeps; cast the column to double "
+            "in Spark to have it rounded, or to string to keep every digit"
         )
     return found
 

@@ -1,4 +1,4 @@
-"""The client's end of a feed: runs Spark's jobs beside the engine's, tells the processors how they went, and ends with them.
+"""The client's end of a feed: runs Spark's jobs beside the engine's and tells the processors how they went.
 
 A *round* is one Spark job: the only one of a DataFrame or RDD, or that of one micro-batch of a stream.
 """
@@ -20,6 +20,7 @@ from shmjet.spark.protocol import Mode, Receipt
 from shmjet.spark.reading import Prepared
 from shmjet.spark.task import Destination, host_id
 from shmjet.spark.telling import told_by_spark
+
 
 class Run(Protocol):
     """What a feed needs of an execution (`shmjet.Execution`)."""

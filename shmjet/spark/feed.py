@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from shmjet.core.checks import check_at_least
@@ -27,9 +27,7 @@ class SparkSource(SourceDef[Any], ProcessorSupplier):
 
     is_cooperative = True
 
-    def __init__(
-        self, name: str, fields: tuple[Field, ...], columnar: bool, memory: int, origin: Callable[[], Any] | None
-    ) -> None:
+    def __init__(self, name: str, fields: tuple[Field, ...], columnar: bool, memory: int, origin: Any) -> None:
         SourceDef.__init__(self, name, self, columnar=columnar)
         object.__setattr__(self, "feed", f"spark-{uuid.uuid4().hex[:12]}")
         object.__setattr__(self, "fields", fields)

@@ -1,19 +1,19 @@
 """The commit coordinator of a feed: which attempt of each partition counts, and when its rows may be seen.
 
-A pure state machine: no sockets, no memory, no clock. An attempt is (round, partition, number that Spark gives each task
-attempt); attempt numbers repeat after a stage is retried, that number does not. What an attempt sends is known here as
-*extents*, opaque objects that hold records; the ledger says which of them to show, to keep, or to drop.
+A pure state machine: no sockets, no memory, no clock. An attempt is (round, partition, the number that Spark gives each
+task attempt); attempt numbers repeat after a stage is retried, that number does not. What an attempt sends is known
+here as *extents*, opaque objects that hold records; the ledger says which of them to show, to keep, or to drop.
 
-Modes (`protocol.Mode`): PARTITION shows a partition with the first attempt that ends with the counts it sent; ROUND shows
-everything with the receipts of the whole Spark job, which alone say who won when data is indeterminate; STREAM shows
-records at once and drops, by number and checksum, what a later attempt sends again.
+Modes (`protocol.Mode`): PARTITION shows a partition with the first attempt that ends with the counts it sent; ROUND
+shows everything with the receipts of the whole Spark job, which alone say who won when data is indeterminate; STREAM
+shows records at once and drops, by number and checksum, what a later attempt sends again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from shmjet.spark.errors import SparkError
 from shmjet.spark.protocol import Mode, Receipt, Record

@@ -6,12 +6,11 @@ A frame that came in pieces is put together in memory of its own first. Must not
 from __future__ import annotations
 
 import mmap
-import os
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from shmjet.ring import pickling
 from shmjet.ring.batch import Batch
@@ -65,7 +64,7 @@ class Pieces:
 
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
-        self._parts: np.ndarray[Any, Any] | None = None
+        self._parts: npt.NDArray[np.uint8] | None = None
 
     def open(self, record: Record, memory: Any, *, own: bool) -> list[Any]:
         """Return the items that are complete with this record; none while more pieces have to come.
@@ -86,7 +85,7 @@ class Pieces:
         if not record.ends_frame:
             return []
         whole, self._parts = self._parts, None
-        return self._contents.open(record.content, memoryview(whole).toreadonly(), 0, record.total)
+        return self._contents.open(record.content, whole.data.toreadonly(), 0, record.total)
 
 
 def map_file(fd: int, size: int) -> memoryview:
@@ -99,20 +98,11 @@ def copied(memory: memoryview, used: int) -> memoryview:
     """Return the first `used` bytes in memory of their own, aligned for columns."""
     own = aligned(used)
     own[:] = np.frombuffer(memory, np.uint8, used)
-    return memoryview(own).toreadonly()
+    return own.data.toreadonly()
 
 
-def aligned(size: int) -> np.ndarray[Any, Any]:
+def aligned(size: int) -> npt.NDArray[np.uint8]:
     """Return uninitialised bytes that begin at a multiple of 64."""
     raw = np.empty(size + 64, np.uint8)
     start = -raw.ctypes.data % 64
     return raw[start : start + size]
-
-
-def close_quietly(fd: int) -> None:
-    """Close a descriptor if it is one."""
-    if fd >= 0:
-        os.close(fd)
-
-
-Opened = Iterator[Any]

@@ -1,4 +1,4 @@
-"""Where a source's rows come from: what the client keeps of a DataFrame, an RDD or a stream, and does at each execution."""
+"""Where a source's rows come from: what the client keeps of a DataFrame, an RDD or a stream."""
 
 from __future__ import annotations
 
@@ -117,8 +117,8 @@ def of_dataframe(
     """
     if not hasattr(df, "_jdf"):
         raise ConfigError(
-            "spark.source: this DataFrame is of Spark Connect, which gives no access to Spark's JVM; use a classic session "
-            "(SparkSession.builder.master(...))"
+            "spark.source: this DataFrame is of Spark Connect, which gives no access to Spark's JVM; use a classic "
+            "session (SparkSession.builder.master(...))"
         )
     if columns is not None:
         missing = [name for name in columns if name not in df.columns]

@@ -1,7 +1,7 @@
-"""How the rows of a DataFrame or an RDD get to Python workers fastest: a ladder, of which the first rung that is there holds.
+"""How rows get from Spark's JVM to its Python workers fastest: a ladder, of which the first rung that is there holds.
 
-1. `frames`: Spark's JVM writes record batches (`Dataset.toArrowBatchRdd` of Spark 4: rows of a batch, time zone, doubled
-   names, large offsets), bytes that Python never looks at on the way.
+1. `frames`: Spark's JVM writes record batches (`Dataset.toArrowBatchRdd` of Spark 4: rows of a batch, time zone,
+   doubled names, large offsets), bytes that Python never looks at on the way.
 2. `plain_frames`: the same of Spark 3.x, which takes the rows of a batch from the session's configuration.
 3. `raw_rows`: rows as the JVM pickles them for Python, read without making `Row` objects.
 4. `rows`: `df.rdd`.
@@ -124,7 +124,7 @@ def prepare_dataframe(df: Any, fields: tuple[Field, ...], batch_rows: int) -> Pr
     if partitions > MANY:
         partitions = _enough(sc)
         jrdd = jrdd.coalesce(partitions)
-    rdd = RDD(jrdd, sc, way.deserializer)
+    rdd: Any = RDD(jrdd, sc, way.deserializer)
     chunks = None if way.content is not None else RowChunks(fields, batch_rows, way.internal)
     return Prepared(rung.__name__, rdd, partitions, way.content, chunks, _is_indeterminate(jrdd))
 
@@ -141,7 +141,7 @@ def prepare_rdd(rdd: Any, columns: tuple[str, ...] | None, batch_rows: int) -> P
 
 
 def _of_fewer_partitions(df: Any, sc: Any) -> Any:
-    """Join very many partitions before record batches are made of them, as each costs a millisecond even if it is empty.
+    """Join very many partitions before record batches are made of them, each of which costs a millisecond.
 
     A plan that adapts itself tells its partitions only by running, and does not make that many.
     """

@@ -7,6 +7,7 @@ cooperative: each call looks at its sockets without waiting, and emits for about
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import socket
@@ -148,10 +149,8 @@ class FeedProcessor(Processor):
 
     def _say(self, visitor: _Visitor, message: says.Message, fds: tuple[int, ...] = ()) -> None:
         """Answer; a task reads its answers before it asks anything new, so the socket always takes them."""
-        try:
+        with contextlib.suppress(ChannelClosed):  # the next look at the socket tells
             visitor.channel.send(message, fds)
-        except ChannelClosed:
-            pass  # which the next look at the socket tells
 
     def _hear(self, visitor: _Visitor, message: Any) -> None:
         match message:

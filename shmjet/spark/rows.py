@@ -7,7 +7,7 @@ tuples and plain values become batches, anything else stays what it is.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from itertools import islice
 from typing import Any, Protocol
@@ -113,8 +113,8 @@ class ElementChunks:
     """Frames of an RDD's elements.
 
     Args:
-        columns: names for the values of tuples and lists, or which keys of dicts and fields of rows to take; None to leave
-            the elements what they are.
+        columns: names for the values of tuples and lists, or which keys of dicts and fields of rows to take; None to
+            leave the elements what they are.
         batch_rows: elements of a frame.
     """
 
@@ -123,7 +123,7 @@ class ElementChunks:
         self.batch_rows = batch_rows
 
     def frames(self, partition: int, elements: Iterable[Any]) -> Iterator[Frame]:
-        """Yield the frames of a partition. Raises BatchError when an element is not like the first; the text names it."""
+        """Yield the frames of a partition. Raises BatchError when an element does not fit; the text names it."""
         codec = BatchCodec()
         names = self.columns
         for rows in _cut(elements, self.batch_rows):
@@ -219,7 +219,7 @@ def _length(value: datetime.timedelta) -> int:
     return value // datetime.timedelta(microseconds=1)
 
 
-_TO_INTERNAL = {
+_TO_INTERNAL: dict[str, Callable[[Any], int]] = {
     "date": _days,
     "timestamp": _micros,
     "timestamp_ntz": _micros_ntz,

@@ -1,4 +1,4 @@
-"""Settings of Spark under which a feed would fail later, or in a way that nobody understands; refused before it starts."""
+"""Settings of Spark under which a feed would fail later, in a way that nobody understands: refused before it starts."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def check_settings(conf: Any, memory: int) -> None:
         each = size(given, "m") // cores
         if each < memory + _WORKER_NEEDS:
             raise ConfigError(
-                f"spark.executor.pyspark.memory={given} leaves {each >> 20} MiB of address space to each of {cores} Python "
-                f"workers, which map {memory >> 20} MiB of the shmjet job and need {_WORKER_NEEDS >> 20} MiB themselves; "
-                f"set it to {-(-(memory + _WORKER_NEEDS) * cores >> 20)}m or more, leave it out, or lower `memory` of "
-                "spark.source"
+                f"spark.executor.pyspark.memory={given} leaves {each >> 20} MiB of address space to each of {cores} "
+                f"Python workers, which map {memory >> 20} MiB of the shmjet job and need {_WORKER_NEEDS >> 20} MiB "
+                f"themselves; set it to {-(-(memory + _WORKER_NEEDS) * cores >> 20)}m or more, leave it out, or lower "
+                "`memory` of spark.source"
             )
 
 

@@ -91,7 +91,7 @@ class StrictFrames(Serializer):
 
 
 class StrictRows(Serializer):
-    """Frames of pickled rows, as tuples of what lies inside Spark: days and microseconds, not dates; no `Row` objects."""
+    """Frames of pickled rows, as tuples of what lies inside Spark: days and microseconds, no dates, no `Row`."""
 
     def load_stream(self, stream: Any) -> Iterator[tuple[Any, ...]]:
         """Yield each row."""

@@ -131,8 +131,8 @@ class Link:
     def __init__(self, destination: Destination, door: int) -> None:
         if host_id() != destination.host[0]:
             raise ShmjetError(
-                f"this Spark task runs on host {socket.gethostname()!r}, the shmjet job on {destination.host[1]!r}: a feed "
-                "reaches executors on the job's own host only; use master local[N] or local-cluster"
+                f"this Spark task runs on host {socket.gethostname()!r}, the shmjet job on {destination.host[1]!r}: a "
+                "feed reaches executors on the job's own host only; use master local[N] or local-cluster"
             )
         sock = visit(destination.member_socket, destination.execution_id, f"{destination.feed}/{door}")
         self._channel = Channel(sock, says.Answer)
@@ -284,7 +284,7 @@ class AttemptWriter:
         if not self._in_file and says.padded(length) <= self._link.area.slot_size:
             self._make_room(says.padded(length))
         if self._in_file or says.padded(length) > self._link.area.slot_size:
-            frame = memoryview(np.empty(length, np.uint8))
+            frame = np.empty(length, np.uint8).data
             stream.readinto(frame)
             self._put(content, frame, count_rows(frame, 0, length))
             return
@@ -295,7 +295,7 @@ class AttemptWriter:
 
     def write(self, content: Content, parts: Iterable[Any], size: int, rows: int) -> None:
         """Write a frame that is here in parts."""
-        frame = memoryview(np.empty(size, np.uint8))
+        frame = np.empty(size, np.uint8).data
         at = 0
         for part in parts:
             piece = memoryview(part).cast("B")

@@ -1,4 +1,4 @@
-"""One SparkSession for all tests, in an environment in which importing pyarrow or pandas raises; one instance a module."""
+"""One SparkSession for all tests, where importing pyarrow or pandas raises; one instance for each module."""
 
 from __future__ import annotations
 
@@ -87,7 +87,6 @@ def spark_session(master: str, folder: Path, **conf: str) -> Iterator[Any]:
     with _silent_stderr():
         session = builder.getOrCreate()
     gateway: Any = session.sparkContext._gateway
-    gateway.start_callback_server()  # which `foreachBatch` would start, in the middle of a test
     checks.EXEMPT.add(gateway.proc.pid)
     for name, value in before.items():
         if value is None:
@@ -119,6 +118,18 @@ def _silent_stderr() -> Iterator[None]:
         os.dup2(before, 2)
         os.close(before)
         os.close(silence)
+
+
+@pytest.fixture
+def callbacks(spark: Any) -> Iterator[None]:
+    """For tests with `foreachBatch`: ends the server, with its threads, by which the JVM calls Python."""
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    gateway = spark.sparkContext._gateway
+    ensure_callback_server_started(gateway)
+    yield
+    gateway.shutdown_callback_server()
+    gateway._callback_server = None
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,9 @@ def rows(data: bytes, *fields: Field) -> Any:
 
 
 def test_numbers_are_views_and_nulls_are_in_the_validity() -> None:
-    data = message(3, [(3, 0), (3, 1)], [b"", numbers([1, 2, 3], "<i8"), bits([1, 0, 1]), numbers([0.5, 0, 2.5], "<f8")])
+    data = message(
+        3, [(3, 0), (3, 1)], [b"", numbers([1, 2, 3], "<i8"), bits([1, 0, 1]), numbers([0.5, 0, 2.5], "<f8")]
+    )
     found = batch(data, Field("a", "int64"), Field("b", "float64"))
     assert found.to_dict() == {"a": [1, 2, 3], "b": [0.5, None, 2.5]}
     assert np.shares_memory(found["a"], np.frombuffer(data, np.uint8))
@@ -118,7 +120,9 @@ def test_other_messages_are_refused(wrong: dict[str, Any]) -> None:
 
 @given(st.data())
 def test_a_cut_message_is_an_error_and_no_crash(data: st.DataObject) -> None:
-    whole = message(3, [(3, 0), (3, 1)], [b"", numbers([1, 2, 3], "<i8"), bits([1, 0, 1]), numbers([0, 1, 1, 5], "<i4")])
+    whole = message(
+        3, [(3, 0), (3, 1)], [b"", numbers([1, 2, 3], "<i8"), bits([1, 0, 1]), numbers([0, 1, 1, 5], "<i4")]
+    )
     cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
     with pytest.raises(BatchError, match="no record batch"):
         batch(cut, Field("a", "int64"), Field("b", "int32"))

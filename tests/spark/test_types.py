@@ -75,7 +75,9 @@ def test_every_flat_type_is_a_column(spark: Any, rung: str, fed: Fed) -> None:
     assert d[3:].tolist() == [1.0, 4 / 3, 5 / 3]
     assert found.values("m") == [0.0, 1.25, None, 3.75, 5.0, 6.25]
     assert found["b"].tolist() == [True, False] * 3
-    assert found["dt"].tolist()[:3] == [datetime.date(1969, 12, 30 + day) for day in (0, 1)] + [datetime.date(1970, 1, 1)]
+    assert found["dt"].tolist()[:3] == [datetime.date(1969, 12, 30 + day) for day in (0, 1)] + [
+        datetime.date(1970, 1, 1)
+    ]
     assert found["ts"].tolist()[1] == datetime.datetime(2024, 7, 1, 10, 0, 1, 1)  # UTC of 12:00 in Rome
     assert found["tn"].tolist()[0] == datetime.datetime(2024, 7, 1, 12)
     assert isinstance(found["x"], Text)
