@@ -2,8 +2,8 @@
 
 `spark_feed_numbers` (int64, float64) and `spark_feed_mixed` (and a short string): a DataFrame that Spark makes goes
 into a running instance, which sums every column (of strings, their bytes). Peers: `rdd`, the obvious way, `df.rdd`
-with `np.array([row[i] for row in chunk])` per column and 8192 rows, summed in Spark's own Python workers, so that it need not
-hand anything over; `mapInArrow`, the same with pyarrow's batches, where pyarrow is installed.
+with `np.array([row[i] for row in chunk])` per column and 8192 rows, summed in Spark's own Python workers, so that it
+need not hand anything over; `mapInArrow`, the same with pyarrow's batches, where pyarrow is installed.
 
 Both sides run on the same cores, warm, in turn; a run is one whole job, its start included. The obvious way gets fewer
 rows, because its rate does not depend on how many there are. All sums are checked. CPU seconds are those of all

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -128,7 +129,13 @@ def callbacks(spark: Any) -> Iterator[None]:
     gateway = spark.sparkContext._gateway
     ensure_callback_server_started(gateway)
     yield
+    opened = [(each.socket, each.stream) for each in gateway._callback_server.connections if each.socket is not None]
+    for sock, _ in opened:
+        sock.shutdown(socket.SHUT_RDWR)  # else the server waits for threads that wait for the JVM
     gateway.shutdown_callback_server()
+    for sock, stream in opened:
+        stream.close()
+        sock.close()
     gateway._callback_server = None
 
 

@@ -16,7 +16,7 @@ from shmjet import ConfigError, Pipeline, sinks
 from shmjet.spark import source as spark_source
 from shmjet.spark.errors import FeedEndedError
 
-pytestmark = pytest.mark.usefixtures("spark", "callbacks")
+pytestmark = pytest.mark.usefixtures("spark")
 
 
 def stream_of(spark: Any, folder: Path, files: int) -> Any:
@@ -29,7 +29,7 @@ def stream_of(spark: Any, folder: Path, files: int) -> Any:
 
 
 def test_each_micro_batch_arrives_once_also_when_it_comes_again(
-    spark: Any, jet: shmjet.JetInstance, tmp_path: Path
+    spark: Any, callbacks: None, jet: shmjet.JetInstance, tmp_path: Path
 ) -> None:
     feed = spark_source(stream_of(spark, tmp_path / "in", 3))
     pipeline, results = Pipeline(), sinks.collect()
