@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gc
 import os
+import socket
 import tempfile
 import threading
 import time
@@ -30,7 +31,8 @@ GRACE = 5.0
 """Seconds that a child, a thread or a file may take to go away after its test."""
 
 EXEMPT: set[int] = set()
-"""Pids of processes that a fixture of the whole session owns, a JVM say; what they and their children do is theirs."""
+"""Pids of processes that a fixture of the whole session owns, a JVM say; what they and their children do is theirs, and
+so are the TCP connections of this process, by which it talks to them."""
 
 SHM = Path("/dev/shm")
 TESTS = Path(__file__).resolve().parent
@@ -184,8 +186,18 @@ def _descriptors() -> Iterator[tuple[int, str]]:
             target = os.readlink(f"/proc/self/fd/{name}")
         except OSError:
             continue  # the descriptor of the listing itself
+        if EXEMPT and target.startswith("socket:") and _is_tcp(int(name)):
+            continue
         if int(name) != tracker and not target.startswith("/proc/"):
             yield int(name), target
+
+
+def _is_tcp(fd: int) -> bool:
+    try:
+        with socket.socket(fileno=os.dup(fd)) as copy:
+            return copy.family in (socket.AF_INET, socket.AF_INET6)
+    except OSError:
+        return False
 
 
 def _resource_tracker_pid() -> int | None:

@@ -129,13 +129,10 @@ def callbacks(spark: Any) -> Iterator[None]:
     gateway = spark.sparkContext._gateway
     ensure_callback_server_started(gateway)
     yield
-    opened = [(each.socket, each.stream) for each in gateway._callback_server.connections if each.socket is not None]
-    for sock, _ in opened:
-        sock.shutdown(socket.SHUT_RDWR)  # else the server waits for threads that wait for the JVM
+    for connection in list(gateway._callback_server.connections):
+        if connection.socket is not None:  # else the server waits for threads that wait for the JVM
+            connection.socket.shutdown(socket.SHUT_RDWR)
     gateway.shutdown_callback_server()
-    for sock, stream in opened:
-        stream.close()
-        sock.close()
     gateway._callback_server = None
 
 
