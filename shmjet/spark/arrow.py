@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shmjet.core.errors import BatchError
-from shmjet.ring.batch import Batch, Values
+from shmjet.ring.batch import Batch
+from shmjet.ring.column import Values
 from shmjet.ring.text import Mask, Text
 from shmjet.spark.decimals import Unscaled, decimals, floats
 from shmjet.spark.schema import Field

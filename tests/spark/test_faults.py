@@ -21,7 +21,7 @@ from shmjet.spark import source as spark_source
 from shmjet.spark.settings import check_settings
 from tests.spark.conftest import Fed
 
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("spark")]
 
 Eventually = Callable[..., None]
 

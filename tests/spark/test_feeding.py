@@ -15,7 +15,7 @@ from shmjet.spark import reading
 from shmjet.spark import source as spark_source
 from tests.spark.conftest import Fed
 
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("spark")]
 
 
 def test_each_row_arrives_once_as_a_column(spark: Any, fed: Fed) -> None:

@@ -16,7 +16,7 @@ from shmjet import ConfigError, Pipeline, sinks
 from shmjet.spark import source as spark_source
 from shmjet.spark.errors import FeedEndedError
 
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("spark")]
 
 
 def stream_of(spark: Any, folder: Path, files: int) -> Any:

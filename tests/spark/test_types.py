@@ -17,7 +17,7 @@ from shmjet.spark import reading
 from shmjet.spark import source as spark_source
 from tests.spark.conftest import Fed
 
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("spark")]
 
 RUNGS = [rung.__name__ for rung in reading.LADDER]
 
