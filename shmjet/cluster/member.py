@@ -23,7 +23,6 @@ from typing import Any
 import msgspec
 
 from shmjet.cluster.arenas import ArenaPool
-from shmjet.cluster.channels import LoopChannel
 from shmjet.cluster.executions import MasterExecution, Phase
 from shmjet.cluster.folder import InstanceFolder, base_folder, sweep
 from shmjet.cluster.memory_policy import prefer_nodes
@@ -65,6 +64,7 @@ from shmjet.execution.messages import WorkerSettings
 from shmjet.execution.metrics import NO_METRICS, Metrics
 from shmjet.execution.stacks import offer_stacks
 from shmjet.grid import Grid
+from shmjet.net.loop_channel import LoopChannel
 
 _STOP_S = 0.5
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from shmjet.cluster.channels import LoopChannel
+from shmjet.net.loop_channel import LoopChannel
 from shmjet.execution.control import BLOCK_SIZE, WorkerControl, control_size
 from shmjet.execution.messages import Broken, Exited, Fork, Forked, Hello, Report, Stop, WorkerSettings
 from shmjet.ring.arena import Arena

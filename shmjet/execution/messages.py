@@ -26,7 +26,10 @@ class VertexPlan(msgspec.Struct, frozen=True, array_like=True):
 
 
 class EdgePlan(msgspec.Struct, frozen=True, array_like=True):
-    """One edge: indexes of its vertices, its ordinals there, and what the lanes need to know."""
+    """One edge: indexes of its vertices, its ordinals there, and what the lanes need to know.
+
+    `target_address` is that of `distribute_to`; `target` its place among the members of a plan, -1 for all of them.
+    """
 
     source: int
     source_ordinal: int
@@ -39,6 +42,10 @@ class EdgePlan(msgspec.Struct, frozen=True, array_like=True):
     queue_size: int
     high_water_mark: int
     distributed: bool = False
+    packet_size_limit: int = 16384
+    receive_window_multiplier: int = 3
+    target_address: str | None = None
+    target: int = -1
 
 
 class VertexShape(msgspec.Struct, frozen=True, array_like=True):
@@ -60,6 +67,29 @@ class JobShape(msgspec.Struct, frozen=True, array_like=True):
     edges: list[EdgePlan]
 
 
+class Seat(msgspec.Struct, frozen=True, array_like=True):
+    """One member's place among those that run an execution.
+
+    Args:
+        index: this member's place, from 0.
+        peers: uuids of all members by their places, this one's included; empty for a member alone.
+        addresses: their addresses.
+        owners: the place of each partition's owner.
+        default_parallelism: processors on each member of a vertex that does not say; 0: as many as it has workers.
+    """
+
+    index: int = 0
+    peers: list[str] = []
+    addresses: list[str] = []
+    owners: list[int] = []
+    default_parallelism: int = 0
+
+    @property
+    def count(self) -> int:
+        """Members that take part."""
+        return max(1, len(self.peers))
+
+
 class JobPlan(msgspec.Struct, frozen=True, array_like=True):
     """Everything that fixes an execution's layout on one member."""
 
@@ -71,6 +101,7 @@ class JobPlan(msgspec.Struct, frozen=True, array_like=True):
     partition_count: int
     force_rings: bool
     stealing: bool
+    seat: Seat = Seat()
 
     def participants(self) -> set[int]:
         """Return the endpoints where processors start."""
