@@ -131,9 +131,13 @@ def add_up(start: Any, numbers: list[Any], /) -> Any:
 
 @final
 class Doorbell:
-    """One sleeper's word in shared memory. Raises ValueError when used after close()."""
+    """One sleeper's word in shared memory. Raises ValueError when used after close().
 
-    def __new__(cls, buffer: Buffer, offset: int) -> Doorbell: ...
+    `eventfd` is the descriptor to write for an owner that sleeps in epoll, -1 for one that sleeps on the word; it must
+    stay open.
+    """
+
+    def __new__(cls, buffer: Buffer, offset: int, eventfd: int = -1) -> Doorbell: ...
     @classmethod
     def of_owner(cls, buffer: Buffer, offset: int, bells: list[Doorbell], /) -> Doorbell:
         """Return a bell that rings one of `bells`: the one whose index is then in the 32-bit word at `offset`."""
@@ -164,6 +168,15 @@ class Doorbell:
         Spins for `spin_ns` first, then sleeps for at most `timeout_ns` nanoseconds; other threads run only while it
         sleeps. Returns False after the timeout, and early when a signal or a bare ring() has come: look around.
         """
+
+    def prepare(self, pollers: list[Poller], timeout_ns: int, /) -> int:
+        """Say that the owner is about to sleep in epoll on its eventfd, and look at everything again.
+
+        Returns how many nanoseconds it may sleep at most; 0: not at all, something is ready. After the sleep: `stay`.
+        """
+
+    def stay(self) -> None:
+        """Say that the owner does not sleep."""
 
     def close(self) -> None:
         """Let go of the memory; idempotent."""
@@ -197,6 +210,13 @@ class RingProducer:
         """Ask to be woken when the reader has taken half of what is queued and there is room for `size` bytes.
 
         False when that is so already.
+        """
+
+    def put_run(self, data: Buffer, start: int, stop: int, /) -> tuple[int, int]:
+        """Write the records in data[start:stop], which `take_run` of another ring's reader gave, as far as there is room.
+
+        Returns the position of the first one that found none (a wake mark is left), and the items written. Raises
+        RingCorruptError when they are no records, or this ring cannot take one: they may come from another host.
         """
 
     def admit(self, count: int, size: int, /) -> bool:
@@ -260,6 +280,13 @@ class RingConsumer:
         stays below `limit` items. A mark comes back as (kind, value, flags), the place of a
         batch as (slab, offset, bytes, None). Anything else as
         (kind, codec, flags, count, payload), to be freed with release() once no view of the payload lives.
+        """
+
+    def take_run(self, limit: int, /) -> tuple[int, int, int] | tuple[int, int, int, int] | None:
+        """Take records as they lie in the ring, undecoded, to be freed with release() once they have been copied.
+
+        Returns (offset in the buffer, bytes, items) of a run of whole records that has at most `limit` bytes, or is one
+        record; (slab, offset, bytes, count) of a batch in a slab, which ends a run; None when there is nothing.
         """
 
     def release(self) -> None:
@@ -344,6 +371,12 @@ class SlabWriter:
         """Write the parts, each at a multiple of 64 bytes, into a new slot for `count` readers.
 
         Returns the slot's offset into the slab's data, or -1 when no run of free units is long enough.
+        """
+
+    def claim(self, size: int, count: int, /) -> tuple[int, int] | None:
+        """Take a slot of `size` bytes for `count` readers, which the caller fills before he publishes its place.
+
+        Returns the slot's offset into the slab's data, and where its bytes are in the buffer; None when there is no room.
         """
 
     def retain(self, offset: int, /) -> None:

@@ -20,16 +20,19 @@ static void clear(Doorbell *self) {
     self->owner = NULL;
     self->targets = NULL;
     self->target_count = 0;
+    self->eventfd = BELL_NO_EVENTFD;
 }
 
 static PyObject *doorbell_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"buffer", "offset", NULL};
+    static char *names[] = {"buffer", "offset", "eventfd", NULL};
     PyObject *buffer;
     Py_ssize_t offset;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "On:Doorbell", names, &buffer, &offset)) return NULL;
+    int eventfd = BELL_NO_EVENTFD;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "On|i:Doorbell", names, &buffer, &offset, &eventfd)) return NULL;
     Doorbell *self = PyObject_New(Doorbell, type);
     if (!self) return NULL;
     clear(self);
+    self->eventfd = eventfd < 0 ? BELL_NO_EVENTFD : eventfd;
     uint8_t *memory;
     if (native_map(buffer, offset, DOORBELL_SIZE_BYTES, &self->view, &memory) < 0) {
         Py_DECREF((PyObject *)self);
@@ -118,14 +121,14 @@ static int doorbell_check(Doorbell *self) {
 static PyObject *doorbell_ring(Doorbell *self, PyObject *none) {
     (void)none;
     if (doorbell_check(self) < 0) return NULL;
-    bell_ring(self->bell);
+    bell_ring_by(self->bell, self->eventfd);
     Py_RETURN_NONE;
 }
 
 static PyObject *doorbell_post(Doorbell *self, PyObject *none) {
     (void)none;
     if (doorbell_check(self) < 0) return NULL;
-    bell_post(self->bell);
+    bell_post_by(self->bell, self->eventfd);
     Py_RETURN_NONE;
 }
 
@@ -224,6 +227,46 @@ static PyObject *wait_for(Doorbell *self, PyObject *pollers, Py_ssize_t count, u
     return PyBool_FromLong(ready);
 }
 
+/* A tuple of the pollers in a list, which other threads may change; NULL with an exception when there is anything else. */
+static PyObject *pollers_of(Doorbell *self, PyObject *list) {
+    native_state_t *state = native_state(Py_TYPE((PyObject *)self));
+    PyObject *pollers = state ? PyList_AsTuple(list) : NULL;
+    Py_ssize_t count = pollers ? PyTuple_Size(pollers) : 0;
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (Py_TYPE(PyTuple_GetItem(pollers, i)) != state->poller) {
+            PyErr_SetString(PyExc_TypeError, "wait() and prepare() take a list of Poller");
+            Py_DECREF(pollers);
+            return NULL;
+        }
+    return pollers;
+}
+
+/* prepare(pollers, timeout_ns): the first half of wait(), for an owner that sleeps elsewhere. */
+static PyObject *doorbell_prepare(Doorbell *self, PyObject *args) {
+    PyObject *list;
+    long long timeout_ns;
+    if (doorbell_check(self) < 0 || !PyArg_ParseTuple(args, "OL:prepare", &list, &timeout_ns)) return NULL;
+    PyObject *pollers = pollers_of(self, list);
+    if (!pollers) return NULL;
+    Py_ssize_t count = PyTuple_Size(pollers);
+    uint64_t seen = atomic_load_explicit(&self->bell->commands, memory_order_seq_cst);
+    bell_prepare(self->bell);
+    if (any_light(pollers, count)) timeout_ns = light_fence(timeout_ns);
+    if (anything_ready(self->bell, pollers, count, seen)) {
+        bell_stay(self->bell);
+        timeout_ns = 0;
+    }
+    Py_DECREF(pollers);
+    return PyLong_FromLongLong(timeout_ns);
+}
+
+static PyObject *doorbell_stay(Doorbell *self, PyObject *none) {
+    (void)none;
+    if (doorbell_check(self) < 0) return NULL;
+    bell_stay(self->bell);
+    Py_RETURN_NONE;
+}
+
 static PyObject *doorbell_wait(Doorbell *self, PyObject *const *args, Py_ssize_t count) {
     if (doorbell_check(self) < 0) return NULL;
     if (count != 4 || !PyList_Check(args[0])) {
@@ -236,19 +279,9 @@ static PyObject *doorbell_wait(Doorbell *self, PyObject *const *args, Py_ssize_t
     if (spin_ns == -1 && PyErr_Occurred()) return NULL;
     long long timeout_ns = PyLong_AsLongLong(args[3]);
     if (timeout_ns == -1 && PyErr_Occurred()) return NULL;
-    native_state_t *state = native_state(Py_TYPE((PyObject *)self));
-    if (!state) return NULL;
-    /* Other threads may change the list while this one sleeps; a tuple stays. */
-    PyObject *pollers = PyList_AsTuple(args[0]);
+    PyObject *pollers = pollers_of(self, args[0]);
     if (!pollers) return NULL;
-    Py_ssize_t poller_count = PyTuple_Size(pollers);
-    for (Py_ssize_t i = 0; i < poller_count; i++)
-        if (Py_TYPE(PyTuple_GetItem(pollers, i)) != state->poller) {
-            PyErr_SetString(PyExc_TypeError, "wait() takes a list of Poller");
-            Py_DECREF(pollers);
-            return NULL;
-        }
-    PyObject *result = wait_for(self, pollers, poller_count, seen_commands, spin_ns, timeout_ns);
+    PyObject *result = wait_for(self, pollers, PyTuple_Size(pollers), seen_commands, spin_ns, timeout_ns);
     Py_DECREF(pollers);
     return result;
 }
@@ -260,6 +293,8 @@ static PyMethodDef doorbell_methods[] = {
     {"post", (PyCFunction)doorbell_post, METH_NOARGS, "post() -> None: count a command and ring"},
     {"close", (PyCFunction)doorbell_close, METH_NOARGS, "close() -> None: let go of the memory"},
     {"of_owner", doorbell_of_owner, METH_VARARGS | METH_CLASS, "of_owner(buffer, offset, bells) -> Doorbell"},
+    {"prepare", (PyCFunction)doorbell_prepare, METH_VARARGS, "prepare(pollers, timeout_ns) -> int"},
+    {"stay", (PyCFunction)doorbell_stay, METH_NOARGS, "stay() -> None: do not sleep after all, or no longer"},
     FAST("wait", doorbell_wait, "wait(pollers, seen_commands, spin_ns, timeout_ns) -> bool"),
     {NULL, NULL, 0, NULL},
 };

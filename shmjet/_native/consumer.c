@@ -27,7 +27,7 @@ static PyObject *consumer_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     if (!self) return NULL;
     memset(&self->ring, 0, sizeof self->ring);
     memset(&self->held, 0, sizeof self->held);
-    self->is_open = self->is_holding = 0;
+    self->is_open = self->is_holding = self->is_relaying = 0;
     self->exports = 0;
     self->enabled = 1;
     self->bell = NULL;
@@ -89,16 +89,16 @@ static PyObject *consumer_close(RingConsumer *self, PyObject *none) {
 
 /* Frees what has been read; wakes the producer if it waits for that. */
 static void give_back(RingConsumer *self) {
-    self->is_holding = 0;
+    self->is_holding = self->is_relaying = 0;
     if (!ring_release(&self->ring)) return;
-    doorbell_t *bell = bell_of(self->bell);
-    if (bell) bell_signal(bell);
+    const Doorbell *now = bell_now(self->bell);
+    if (now) bell_signal_by(now->bell, now->eventfd);
 }
 
 static PyObject *consumer_release(RingConsumer *self, PyObject *none) {
     (void)none;
     if (consumer_check(self) < 0 || refuse_while_viewed(self) < 0) return NULL;
-    if (self->is_holding) give_back(self);
+    if (self->is_holding || self->is_relaying) give_back(self);
     Py_RETURN_NONE;
 }
 
@@ -125,12 +125,14 @@ static PyObject *mark_tuple(RingConsumer *self, const ring_record_t *record) {
     return Py_BuildValue("(iLi)", (int)record->header.kind, value, (int)record->header.flags);
 }
 
+typedef struct {
+    uint32_t number, reserved;
+    uint64_t offset, length;
+} place_t;
+
 /* The place of a batch: number of the slab, offset, length. */
 static PyObject *slot_tuple(RingConsumer *self, const ring_record_t *record) {
-    struct {
-        uint32_t number, reserved;
-        uint64_t offset, length;
-    } place;
+    place_t place;
     if (record->header.length != sizeof place) return damaged(self, "a place that is not 24 bytes"), NULL;
     memcpy(&place, record->payload, sizeof place);
     give_back(self);
@@ -202,6 +204,51 @@ static PyObject *consumer_pull(RingConsumer *self, PyObject *const *args, Py_ssi
     return held_tuple(self, &record);
 }
 
+/* take_run(limit): records as they lie in the ring, undecoded, to be freed by release() once they have been copied. A run
+ * is contiguous and has at most `limit` bytes, or one record: (offset in the buffer, bytes, items). A batch in a slab ends a
+ * run and is then handed out alone: (slab, offset, bytes, count). None when nothing is there. */
+static PyObject *consumer_take_run(RingConsumer *self, PyObject *most) {
+    if (consumer_check(self) < 0) return NULL;
+    unsigned long long limit = PyLong_AsUnsignedLongLong(most);
+    if (PyErr_Occurred()) return NULL;
+    if (self->is_holding) {
+        PyErr_SetString(PyExc_ValueError, "release() the last record first");
+        return NULL;
+    }
+    const uint8_t *start = NULL;
+    uint64_t total = 0, items = 0;
+    for (;;) {
+        uint64_t position = self->ring.position, seen = self->ring.items_seen;
+        ring_record_t record;
+        int found = next_record(self, &record);
+        if (found < 0 && !total) return NULL;
+        if (found < 0) PyErr_Clear(); /* reported by the next call, which meets the same record */
+        if (found <= 0) break;
+        const uint8_t *at = record.payload - RECORD_HEADER_SIZE;
+        uint64_t size = record_size(record.header.length);
+        int in_slab = record.header.kind == KIND_ITEMS && record.header.codec == CODEC_SLOT;
+        if (total && (in_slab || at != start + total || total + size > limit)) {
+            ring_unread(&self->ring, position);
+            self->ring.items_seen = seen;
+            break;
+        }
+        self->is_relaying = 1;
+        if (in_slab) {
+            place_t place;
+            if (record.header.length != sizeof place) return damaged(self, "a place that is not 24 bytes"), NULL;
+            memcpy(&place, record.payload, sizeof place);
+            return Py_BuildValue("(IKKI)", (unsigned int)place.number, (unsigned long long)place.offset,
+                                 (unsigned long long)place.length, (unsigned int)record.header.count);
+        }
+        if (!total) start = at;
+        total += size;
+        items += record.header.count;
+    }
+    if (!total) Py_RETURN_NONE;
+    return Py_BuildValue("(nKK)", (Py_ssize_t)(start - (const uint8_t *)self->view.buf), (unsigned long long)total,
+                         (unsigned long long)items);
+}
+
 static int consumer_getbuffer(PyObject *object, Py_buffer *view, int flags) {
     RingConsumer *self = (RingConsumer *)object;
     if (!self->is_holding) {
@@ -255,6 +302,7 @@ static PyObject *consumer_number(RingConsumer *self, void *closure) {
 #define FAST(name, function, doc) {name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL, doc}
 
 static PyMethodDef consumer_methods[] = {
+    {"take_run", (PyCFunction)consumer_take_run, METH_O, "take_run(limit) -> None | run tuple | place tuple"},
     FAST("pull", consumer_pull, "pull(codec, limit=0) -> None | list | mark tuple | place tuple | record tuple"),
     {"release", (PyCFunction)consumer_release, METH_NOARGS, "release() -> None: free the record handed out as a view"},
     {"close", (PyCFunction)consumer_close, METH_NOARGS, "close() -> None: let go of the memory"},

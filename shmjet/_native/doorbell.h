@@ -14,6 +14,9 @@
  * that whoever has read the word already does not sleep on it, and then does what bell_signal() does. `sleeping` is
  * never cleared for another process without a change of the word after it.
  *
+ * A sleeper that waits for sockets, too, sleeps in epoll instead: it has an eventfd, and wakers that know it write that in
+ * place of FUTEX_WAKE. A wake between its second look and its epoll_wait stays in the eventfd.
+ *
  * A waker that is killed between clearing and waking costs the sleeper its timeout, which is therefore never infinite.
  */
 #ifndef SHMJET_DOORBELL_H
@@ -27,6 +30,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#define BELL_NO_EVENTFD (-1)
 #define DOORBELL_SIZE_BYTES 256u
 
 /* The word is changed by wakers, `sleeping` and `commands` are mostly only read: they lie on lines of their own. */
@@ -46,31 +50,41 @@ static inline long futex_call(_Atomic uint32_t *word, int operation, uint32_t va
     return syscall(SYS_futex, (uint32_t *)word, operation, value, timeout, NULL, 0);
 }
 
-static inline void bell_wake(doorbell_t *bell) {
+static inline void bell_wake(doorbell_t *bell, int eventfd) {
     atomic_fetch_add_explicit(&bell->word, 1, memory_order_seq_cst);
-    futex_call(&bell->word, FUTEX_WAKE, 1, NULL);
+    if (eventfd == BELL_NO_EVENTFD) {
+        futex_call(&bell->word, FUTEX_WAKE, 1, NULL);
+    } else {
+        const uint64_t one = 1;
+        ssize_t written = write(eventfd, &one, sizeof one); /* it cannot fail but when it is readable already */
+        (void)written;
+    }
 }
 
 /* After a sequentially consistent publication, or a light one (light.h): wakes the owner if it sleeps. Returns whether it
  * did, or was about to. */
-static inline int bell_signal(doorbell_t *bell) {
+static inline int bell_signal_by(doorbell_t *bell, int eventfd) {
     if (!atomic_load_explicit(&bell->sleeping, memory_order_seq_cst)) return 0;
-    if (atomic_exchange_explicit(&bell->sleeping, 0, memory_order_seq_cst)) bell_wake(bell);
+    if (atomic_exchange_explicit(&bell->sleeping, 0, memory_order_seq_cst)) bell_wake(bell, eventfd);
     return 1;
 }
+
+static inline int bell_signal(doorbell_t *bell) { return bell_signal_by(bell, BELL_NO_EVENTFD); }
 
 /* After any change that the owner should look at. The word is changed again by whoever clears `sleeping`, as always: a
  * sleeper that read the word after the first change and set `sleeping` would else sleep with `sleeping` cleared, and the
  * next publication would not wake it. */
-static inline void bell_ring(doorbell_t *bell) {
+static inline void bell_ring_by(doorbell_t *bell, int eventfd) {
     atomic_fetch_add_explicit(&bell->word, 1, memory_order_seq_cst);
-    bell_signal(bell);
+    bell_signal_by(bell, eventfd);
 }
 
+static inline void bell_ring(doorbell_t *bell) { bell_ring_by(bell, BELL_NO_EVENTFD); }
+
 /* Counts a command and rings. */
-static inline void bell_post(doorbell_t *bell) {
+static inline void bell_post_by(doorbell_t *bell, int eventfd) {
     atomic_fetch_add_explicit(&bell->commands, 1, memory_order_seq_cst);
-    bell_ring(bell);
+    bell_ring_by(bell, eventfd);
 }
 
 /* First half of going to sleep. The caller looks at everything again after it, then calls bell_sleep or bell_stay. */

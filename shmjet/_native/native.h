@@ -29,7 +29,8 @@ typedef struct {
     object_layout_t layout;
 } native_state_t;
 
-/* Either one process' doorbell, or, with `owner`, that of whichever process the word in shared memory names. */
+/* Either one process' doorbell, or, with `owner`, that of whichever process the word in shared memory names. `eventfd` is
+ * what that process sleeps on, BELL_NO_EVENTFD for the futex; it belongs to whoever made the object. */
 typedef struct Doorbell {
     PyObject_HEAD
     Py_buffer view;
@@ -38,15 +39,19 @@ typedef struct Doorbell {
     _Atomic uint32_t *owner;
     struct Doorbell **targets;
     uint32_t target_count;
+    int eventfd;
 } Doorbell;
 
-/* The doorbell to ring now, or NULL. Who publishes and then reads the owner meets who writes the owner and then looks
+/* The doorbell to ring now, or NULL when it is closed. Who publishes and then reads the owner meets who writes the owner and then looks
  * for what was published: both are sequentially consistent, so one of them sees the other. */
-static inline doorbell_t *bell_of(const Doorbell *self) {
+static inline const Doorbell *bell_now(const Doorbell *self) {
     if (!self) return NULL;
-    if (LIKELY(!self->owner)) return self->bell;
-    uint32_t owner = atomic_load_explicit(self->owner, memory_order_seq_cst);
-    return owner < self->target_count ? self->targets[owner]->bell : NULL;
+    if (UNLIKELY(self->owner != NULL)) {
+        uint32_t owner = atomic_load_explicit(self->owner, memory_order_seq_cst);
+        if (owner >= self->target_count) return NULL;
+        self = self->targets[owner];
+    }
+    return LIKELY(self->bell != NULL) ? self : NULL;
 }
 
 typedef struct {
@@ -70,7 +75,7 @@ typedef struct {
     PyTypeObject *codec_type;
     PyObject *corrupt_error;
     ring_record_t held; /* the record handed out as a memoryview */
-    int is_holding;
+    int is_holding, is_relaying;
     Py_ssize_t exports;
     int enabled;
 } RingConsumer;

@@ -87,8 +87,8 @@ static PyObject *producer_close(RingProducer *self, PyObject *none) {
 static void publish(RingProducer *self, const ring_claim_t *claim, const record_header_t *header, uint64_t items) {
     ring_commit(&self->ring, claim, header, items, self->bell != NULL);
     self->blocked = 0;
-    doorbell_t *bell = bell_of(self->bell);
-    if (bell) light_learn(&self->ring, header->length, bell_signal(bell));
+    const Doorbell *now = bell_now(self->bell);
+    if (now) light_learn(&self->ring, header->length, bell_signal_by(now->bell, now->eventfd));
 }
 
 /* Leaves a wake mark. 1 = refused, 0 = the consumer has moved on meanwhile: try again, -1 = exception. */
@@ -300,6 +300,72 @@ static PyObject *producer_push_mark(RingProducer *self, PyObject *const *args, P
     return PyBool_FromLong(written);
 }
 
+/* Why a record from another host cannot be one that a producer writes, or NULL. */
+static const char *what_is_wrong(const record_header_t *header) {
+    enum { PICKLE = 2, BYTES = 3, BATCH = 4, FRAGMENT = 5, FRAGMENT_FLAGS = 7 };
+    switch (header->kind) {
+    case KIND_ITEMS:
+        if (header->codec != CODEC_COLUMNS && header->codec != PICKLE && header->codec != BATCH) return "an unknown codec";
+        if (header->flags || (header->codec == BATCH ? header->count > 1 : header->count == 0)) return "a wrong count";
+        return NULL;
+    case KIND_WATERMARK:
+    case KIND_BARRIER:
+    case KIND_DONE:
+        return header->length == 8 && !header->count && !header->codec && header->flags <= 1 ? NULL : "a wrong mark";
+    case FRAGMENT:
+        if (header->codec != PICKLE && header->codec != BYTES && header->codec != BATCH) return "an unknown codec";
+        return header->count <= 1 && header->flags <= FRAGMENT_FLAGS ? NULL : "a wrong fragment";
+    default:
+        return "an unknown kind";
+    }
+}
+
+/* put_run(data, start, stop): whole records as take_run() gives them, from another host and therefore looked at one by one.
+ * Returns (position of the first record that found no room, items written). */
+static PyObject *producer_put_run(RingProducer *self, PyObject *args) {
+    Py_buffer data;
+    Py_ssize_t start, stop;
+    if (!PyArg_ParseTuple(args, "y*nn:put_run", &data, &start, &stop)) return NULL;
+    PyObject *result = NULL;
+    uint64_t items = 0;
+    if (producer_check(self) < 0) goto done;
+    if (start < 0 || stop < start || stop > data.len) {
+        PyErr_SetString(PyExc_ValueError, "start and stop do not lie in the data");
+        goto done;
+    }
+    while (start < stop) {
+        record_header_t header;
+        const uint8_t *record = (const uint8_t *)data.buf + start;
+        uint64_t rest = (uint64_t)(stop - start);
+        if (rest >= sizeof header) memcpy(&header, record, sizeof header);
+        if (rest < sizeof header || record_size(header.length) > rest) {
+            PyErr_SetString(self->corrupt_error, "a record from a peer is cut off");
+            goto done;
+        }
+        const char *wrong = what_is_wrong(&header);
+        if (!wrong && record_size(header.length) > self->ring.max_record) wrong = "more bytes than the ring takes";
+        if (!wrong && header.count > self->ring.queue_size) wrong = "more items than the queue takes";
+        if (wrong) {
+            PyErr_Format(self->corrupt_error, "a peer has sent a record with %s (kind %d, codec %d, %u items, %u bytes)", wrong,
+                         (int)header.kind, (int)header.codec, header.count, header.length);
+            goto done;
+        }
+        ring_claim_t claim;
+        int written = claim_record(self, header.length, header.count, &claim);
+        if (written < 0) goto done;
+        if (!written) break;
+        header.reserved = 0;
+        memcpy(claim.record + RECORD_HEADER_SIZE, record + RECORD_HEADER_SIZE, header.length);
+        publish(self, &claim, &header, header.count);
+        items += header.count;
+        start += (Py_ssize_t)record_size(header.length);
+    }
+    result = Py_BuildValue("(nK)", start, (unsigned long long)items);
+done:
+    PyBuffer_Release(&data);
+    return result;
+}
+
 static PyObject *producer_admit(RingProducer *self, PyObject *const *args, Py_ssize_t count) {
     if (producer_check(self) < 0) return NULL;
     if (count != 2) {
@@ -333,9 +399,9 @@ static PyObject *producer_hungry(RingProducer *self, void *closure) {
     (void)closure;
     if (producer_check(self) < 0) return NULL;
     if (ring_refresh(&self->ring) != RING_OK) return raise_corrupt(self->corrupt_error, "consumer"), NULL;
-    doorbell_t *bell = bell_of(self->bell);
+    const Doorbell *now = bell_now(self->bell);
     return PyBool_FromLong(self->ring.head == self->ring.tail &&
-                           (!bell || atomic_load_explicit(&bell->sleeping, memory_order_relaxed)));
+                           (!now || atomic_load_explicit(&now->bell->sleeping, memory_order_relaxed)));
 }
 
 static PyObject *producer_number(RingProducer *self, void *closure) {
@@ -364,6 +430,7 @@ static PyMethodDef producer_methods[] = {
     FAST("push", producer_push, "push(codec, items, start, stop) -> int"),
     FAST("push_bytes", producer_push_bytes, "push_bytes(kind, codec_id, flags, count, buffers) -> bool"),
     FAST("push_mark", producer_push_mark, "push_mark(kind, value, flags=0) -> bool"),
+    {"put_run", (PyCFunction)producer_put_run, METH_VARARGS, "put_run(data, start, stop) -> tuple[int, int]"},
     FAST("admit", producer_admit, "admit(count, size) -> bool"),
     {"leave_mark", (PyCFunction)producer_leave_mark, METH_O, "leave_mark(size) -> bool"},
     {"close", (PyCFunction)producer_close, METH_NOARGS, "close() -> None: let go of the memory"},

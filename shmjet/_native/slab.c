@@ -142,6 +142,25 @@ done:
     return result;
 }
 
+/* claim(size, count): a slot whose content will be written by the caller. Returns (offset of the slot, of its bytes in the
+ * buffer), or None when no run is free. */
+static PyObject *writer_claim(SlabWriter *self, PyObject *args) {
+    unsigned long long size;
+    unsigned int readers;
+    if (!PyArg_ParseTuple(args, "KI:claim", &size, &readers) || writer_check(self) < 0) return NULL;
+    if (readers < 1 || readers > INT32_MAX) {
+        PyErr_Format(PyExc_ValueError, "a slot has at least one reader, got %u", readers);
+        return NULL;
+    }
+    uint32_t unit = UINT32_MAX;
+    if (size && size <= (uint64_t)self->usable * SLAB_UNIT)
+        unit = slab_allocate(&self->slab, self->lengths, self->usable, slab_units_of(size));
+    if (unit == UINT32_MAX) Py_RETURN_NONE;
+    atomic_store_explicit(&self->slab.counts[unit], readers, memory_order_relaxed);
+    const uint8_t *target = self->slab.data + (uint64_t)unit * SLAB_UNIT;
+    return Py_BuildValue("(Kn)", (unsigned long long)unit * SLAB_UNIT, (Py_ssize_t)(target - (const uint8_t *)self->view.buf));
+}
+
 static int writer_unit(SlabWriter *self, PyObject *offset, uint32_t *unit) {
     unsigned long long value = PyLong_AsUnsignedLongLong(offset);
     if (PyErr_Occurred() || writer_check(self) < 0) return -1;
@@ -197,6 +216,7 @@ static int writer_set_usable(SlabWriter *self, PyObject *value, void *closure) {
 
 static PyMethodDef writer_methods[] = {
     FAST("put", writer_put, "put(parts, count) -> int: offset of the new slot, -1 when there is no room"),
+    {"claim", (PyCFunction)writer_claim, METH_VARARGS, "claim(size, count) -> None | (offset, offset in the buffer)"},
     {"retain", (PyCFunction)writer_retain, METH_O, "retain(offset) -> None: one more reader"},
     {"drop", (PyCFunction)writer_drop, METH_O, "drop(offset) -> None: one reader less"},
     {"close", (PyCFunction)writer_close, METH_NOARGS, "close() -> None: let go of the memory"},

@@ -48,12 +48,13 @@ def run_child(request: Fork, fds: list[int], logs: socket.socket, levels: Sequen
         block = WorkerControl(arena, request.doorbell_offset)
     else:
         block = WorkerControl(control, request.index * BLOCK_SIZE)
+    others = fds[3:] if request.arena_size else fds[2:]
     channel = Channel(socket.socket(fileno=fds[0]), Command)
 
     def open_grid() -> Any:
         return Grid.open(Path(settings.folder) / "grid")
 
-    Worker(request.index, channel, control, block, settings, open_grid).run()
+    Worker(request.index, channel, control, block, settings, open_grid, others[0] if others else -1).run()
 
 
 def _mapped(fd: int, size: int) -> memoryview:

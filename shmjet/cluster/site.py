@@ -110,7 +110,7 @@ class Site:
     def open(self) -> None:
         """Lay the arena out. Raises OSError when there is no memory for it."""
         plan, services = self.plan, self._services
-        later = slab_size(plan) * (plan.worker_count + plan.carrier_count)
+        later = slab_size(plan) * plan.endpoint_count
         pooled = self._pooled = services.arenas.acquire(self._layout.size, f"job-{self._id}", later)
         format_arena(plan, self._layout, pooled.arena.memory)
         self._readiness = Readiness(pooled.arena.memory, self._layout)

@@ -1,4 +1,5 @@
-"""The control segment: shared memory of a member for as long as it lives, one block per worker, then the member's own.
+"""The control segment: shared memory of a member for as long as it lives, one block per worker, then the member's own
+and that of its link.
 
 A block holds the worker's doorbell and the words that anyone may read without asking: heartbeat, time spent
 working, number of tasklets. Only the worker writes its words, except the doorbell and the thief's mark.
@@ -34,7 +35,12 @@ THIEF = 8
 
 def control_size(workers: int) -> int:
     """Return the bytes that a control segment for this many workers takes."""
-    return -(-(workers + 1) * BLOCK_SIZE // 4096) * 4096
+    return -(-(workers + 2) * BLOCK_SIZE // 4096) * 4096
+
+
+def link_offset(workers: int) -> int:
+    """Return where the block of the link process lies in it, behind those of the workers and the member's own."""
+    return (workers + 1) * BLOCK_SIZE
 
 
 def control_words(memory: memoryview, start: int) -> memoryview:

@@ -111,8 +111,8 @@ class Deployment:
             data.close()
         config = pickle.loads(deploy.config)
         self._common: dict[str, Any] = {
-            "member_index": 0,
-            "member_count": 1,
+            "member_index": plan.seat.index,
+            "member_count": plan.seat.count,
             "job_id": deploy.job_id,
             "job_config": config,
             "partition_count": plan.partition_count,
@@ -146,7 +146,7 @@ class Deployment:
                 self._processors[v, p] = made[p]
         else:
             for p in mine:
-                self._blamed = (vertex.name, p)
+                self._blamed = self._named(v, p)
                 self._processors[v, p] = checked_processor(supplier(), vertex.name)
         for p in mine:
             if self._processors[v, p].is_cooperative != (self._endpoint < self._deploy.plan.worker_count):
@@ -162,7 +162,7 @@ class Deployment:
             "vertex_name": name,
             "logger": logging.getLogger(f"shmjet.job.{name}"),
             "local_parallelism": parallelism,
-            "total_parallelism": parallelism,
+            "total_parallelism": parallelism * self._deploy.plan.seat.count,
         }
 
     def _context(self, place: Place) -> ProcessorContext:
@@ -172,7 +172,7 @@ class Deployment:
         return ProcessorContext(
             **self._vertex_context(vertex.name, vertex.parallelism),
             local_index=p,
-            global_index=p,
+            global_index=self._named(v, p)[1],
             cancelled=lambda: arena[CANCELLED_OFFSET] != 0,
             open_door=self.doors.open,
         )
@@ -266,7 +266,7 @@ class Deployment:
         data = Large.received(message.state, message.size, fds).view()
         place = message.vertex, message.processor
         context, outbox = self._context(place), self._outbox(message.vertex)
-        self._blamed = (self._deploy.plan.vertices[message.vertex].name, message.processor)
+        self._blamed = self._named(*place)
         here = {"outbox": outbox, "context": context, "grid": self._grid, "config": self._common["job_config"]}
         state = unpack(data, here, tables)
         self._blamed = None
@@ -287,9 +287,12 @@ class Deployment:
         }
 
     def vertex_and_index(self, tasklet: ProcessorTasklet) -> tuple[str, int]:
-        """Return the name of a tasklet's vertex and the processor's index."""
-        v, p = self._places[id(tasklet)]
-        return self._deploy.plan.vertices[v].name, p
+        """Return the name of a tasklet's vertex and the processor's global index."""
+        return self._named(*self._places[id(tasklet)])
+
+    def _named(self, v: int, p: int) -> tuple[str, int]:
+        vertex = self._deploy.plan.vertices[v]
+        return vertex.name, self._deploy.plan.seat.index * vertex.parallelism + p
 
     # -- faults -------------------------------------------------------------------------------------------------
 

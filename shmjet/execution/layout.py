@@ -37,11 +37,46 @@ SPARE_RING = 128 << 10
 """At most so many data bytes has the ring of a lane that is local until one of its ends is stolen."""
 
 
+def spans(plan: JobPlan, edge: EdgePlan) -> bool:
+    """Say whether an edge joins processors of several members."""
+    return edge.distributed and plan.seat.count > 1
+
+
+def number_on(plan: JobPlan, edge: EdgePlan, v: int, processor: int) -> int:
+    """Return the number under which an edge knows a processor of this member.
+
+    On an edge that spans members, processors are numbered over all of them: those of the first, then those of the second.
+    """
+    return processor + plan.seat.index * plan.vertices[v].parallelism if spans(plan, edge) else processor
+
+
+def member_of(plan: JobPlan, edge: EdgePlan, v: int, number: int) -> int:
+    """Return the place of the member that has a processor."""
+    return number // plan.vertices[v].parallelism if spans(plan, edge) else plan.seat.index
+
+
+def processor_of(plan: JobPlan, edge: EdgePlan, v: int, number: int) -> int | None:
+    """Return the processor of this member that has a number, None when it is another member's."""
+    if not spans(plan, edge):
+        return number
+    member, processor = divmod(number, plan.vertices[v].parallelism)
+    return processor if member == plan.seat.index else None
+
+
+def is_remote(plan: JobPlan, edge: EdgePlan, producer: int, consumer: int) -> bool:
+    """Say whether one end of a lane is on another member, so that the link carries it."""
+    return spans(plan, edge) and not (
+        member_of(plan, edge, edge.source, producer) == member_of(plan, edge, edge.destination, consumer)
+    )
+
+
 def starts_as_ring(plan: JobPlan, edge: EdgePlan, producer: int, consumer: int) -> bool:
     """Say whether the lane between two processors crosses processes from the start (or has to behave as if it did)."""
-    at = plan.vertices[edge.source].endpoints[producer]
-    to = plan.vertices[edge.destination].endpoints[consumer]
-    return plan.force_rings or at != to
+    p = processor_of(plan, edge, edge.source, producer)
+    c = processor_of(plan, edge, edge.destination, consumer)
+    if p is None or c is None or plan.force_rings:
+        return True
+    return plan.vertices[edge.source].endpoints[p] != plan.vertices[edge.destination].endpoints[c]
 
 
 def needs_ring(plan: JobPlan, edge: EdgePlan, producer: int, consumer: int) -> bool:
@@ -51,41 +86,71 @@ def needs_ring(plan: JobPlan, edge: EdgePlan, producer: int, consumer: int) -> b
 
 
 def lane_consumers(plan: JobPlan, edge: EdgePlan, producer: int) -> list[int]:
-    """Return the consumers that one producer of an edge is connected to, ascending.
+    """Return the consumers that one producer of an edge is connected to, ascending, by their numbers on the edge.
 
-    All of them, but for isolated edges.
+    All of them, but for isolated edges, and those that go to one member.
     """
     down = plan.vertices[edge.destination].parallelism
     if edge.routing == "isolated":
         return isolated_consumers(producer, plan.vertices[edge.source].parallelism, down)
-    return list(range(down))
+    if not spans(plan, edge):
+        return list(range(down))
+    if edge.target >= 0:
+        return list(range(edge.target * down, (edge.target + 1) * down))
+    return list(range(down * plan.seat.count))
 
 
 def lane_producers(plan: JobPlan, edge: EdgePlan, consumer: int) -> list[int]:
-    """Return the producers that one consumer of an edge is connected to, ascending."""
+    """Return the producers that one consumer of an edge is connected to, ascending, by their numbers on the edge."""
     up = plan.vertices[edge.source].parallelism
     if edge.routing == "isolated":
         return [producer for producer in range(up) if consumer in lane_consumers(plan, edge, producer)]
-    return list(range(up))
+    if not spans(plan, edge):
+        return list(range(up))
+    if edge.target >= 0 and edge.target != member_of(plan, edge, edge.destination, consumer):
+        return []
+    return list(range(up * plan.seat.count))
 
 
 def lane_pairs(plan: JobPlan, edge: EdgePlan) -> list[tuple[int, int]]:
-    """Return the (producer, consumer) pairs that an edge connects."""
-    return [
-        (producer, consumer)
-        for producer in range(plan.vertices[edge.source].parallelism)
-        for consumer in lane_consumers(plan, edge, producer)
+    """Return the (producer, consumer) pairs that an edge connects and that have an end on this member."""
+    producers = [
+        number_on(plan, edge, edge.source, p) for p in range(plan.vertices[edge.source].parallelism)
     ]
+    pairs = [(producer, consumer) for producer in producers for consumer in lane_consumers(plan, edge, producer)]
+    if spans(plan, edge):
+        for c in range(plan.vertices[edge.destination].parallelism):
+            consumer = number_on(plan, edge, edge.destination, c)
+            pairs += [
+                (producer, consumer)
+                for producer in lane_producers(plan, edge, consumer)
+                if processor_of(plan, edge, edge.source, producer) is None
+            ]
+    return pairs
+
+
+def most_remote_lanes(plan: JobPlan) -> int:
+    """Return how many lanes to and from others the member has that has most of them.
+
+    It decides how large their rings are. Records pass from ring to ring as they are, so these have to be equally large on
+    all members.
+    """
+    count = 0
+    for edge in plan.edges:
+        if spans(plan, edge):
+            lanes = plan.vertices[edge.source].parallelism * plan.vertices[edge.destination].parallelism
+            count += lanes * (plan.seat.count - 1) * (1 if edge.target >= 0 else 2)
+    return count
 
 
 @dataclass(frozen=True)
 class ArenaLayout:
     """Offsets in bytes into one arena.
 
-    `rings` maps (edge index, producer, consumer) to the offset of the ring's control block, `capacities` to its data
+    `rings` maps (edge index, producer, consumer), numbered as `number_on` says, to the offset of the ring's control block, `capacities` to its data
     bytes; lanes that stay within one worker are not in them. `carriers` are the offsets of the carriers' blocks.
     `counters` maps (vertex index, processor) to its counter block, `owners` to the 32-bit word that says in which
-    process it is. `ready` is where the bytes of `Readiness` start, one for each of `endpoints`. The blocks of counters
+    process it is. `ready` is where the bytes of `Readiness` start, one for each of `endpoints`, the gate included. The blocks of counters
     lie between `counters_start` and `counters_end`, and nothing but rings behind them.
     """
 
@@ -126,7 +191,7 @@ def lay_out(plan: JobPlan) -> ArenaLayout:
         for p in range(vertex.parallelism):
             owners[v, p] = offset
             offset += 4
-    ready, endpoints = offset, plan.worker_count + plan.carrier_count
+    ready, endpoints = offset, plan.endpoint_count
     offset = counters_start = _align(offset + endpoints, 64)
     counters = {}
     for v, vertex in enumerate(plan.vertices):
@@ -140,7 +205,9 @@ def lay_out(plan: JobPlan) -> ArenaLayout:
         for p, c in lane_pairs(plan, edge)
         if needs_ring(plan, edge, p, c)
     ]
-    capacity = ring_capacity(plan.ring_memory, len(crossing))
+    remote = {key for key in crossing if is_remote(plan, plan.edges[key[0]], key[1], key[2])}
+    remote_capacity = ring_capacity(plan.seat.ring_memory // 2, most_remote_lanes(plan))
+    capacity = ring_capacity(plan.ring_memory, len(crossing) - len(remote))
     counters_end = offset
     offset = _align(offset, 4096)
     rings = {}
@@ -149,7 +216,7 @@ def lay_out(plan: JobPlan) -> ArenaLayout:
         e, p, c = key
         spare = not starts_as_ring(plan, plan.edges[e], p, c)
         rings[key] = offset
-        capacities[key] = min(capacity, SPARE_RING) if spare else capacity
+        capacities[key] = remote_capacity if key in remote else min(capacity, SPARE_RING) if spare else capacity
         offset += RING_HEADER + capacities[key]
     size = _align(offset, 4096)
     return ArenaLayout(
@@ -159,14 +226,14 @@ def lay_out(plan: JobPlan) -> ArenaLayout:
 
 def slab_size(plan: JobPlan) -> int:
     """Return the bytes of each process's slab; 0 where that would be too little to be of use."""
-    size = min(MAX_SLAB, plan.ring_memory // (plan.worker_count + plan.carrier_count))
+    size = min(MAX_SLAB, plan.ring_memory // plan.endpoint_count)
     return 0 if size < MIN_SLAB else size // MIN_SLAB * MIN_SLAB
 
 
 def slab_offsets(plan: JobPlan, start: int) -> list[int]:
     """Return where the slab of each process begins, by endpoint, when the first does at `start`."""
     size = slab_size(plan)
-    return [start + endpoint * size for endpoint in range(plan.worker_count + plan.carrier_count)] if size else []
+    return [start + endpoint * size for endpoint in range(plan.endpoint_count)] if size else []
 
 
 def _align(offset: int, to: int) -> int:

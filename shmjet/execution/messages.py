@@ -76,6 +76,8 @@ class Seat(msgspec.Struct, frozen=True, array_like=True):
         addresses: their addresses.
         owners: the place of each partition's owner.
         default_parallelism: processors on each member of a vertex that does not say; 0: as many as it has workers.
+        ring_memory: the coordinator's `ring_memory`, half of which goes to the rings of lanes to and from others; the
+            same everywhere, since records pass from ring to ring as they are.
     """
 
     index: int = 0
@@ -83,6 +85,7 @@ class Seat(msgspec.Struct, frozen=True, array_like=True):
     addresses: list[str] = []
     owners: list[int] = []
     default_parallelism: int = 0
+    ring_memory: int = 0
 
     @property
     def count(self) -> int:
@@ -106,6 +109,25 @@ class JobPlan(msgspec.Struct, frozen=True, array_like=True):
     def participants(self) -> set[int]:
         """Return the endpoints where processors start."""
         return {endpoint for vertex in self.vertices for endpoint in vertex.endpoints}
+
+    @property
+    def process_count(self) -> int:
+        """Workers and carriers."""
+        return self.worker_count + self.carrier_count
+
+    @property
+    def gate(self) -> int | None:
+        """The endpoint behind all others where other members take part, else None.
+
+        It stands for them: nobody starts before the coordinator has said that all members are ready, and what comes
+        from them lies in its slab, that of the link process.
+        """
+        return self.process_count if self.seat.count > 1 else None
+
+    @property
+    def endpoint_count(self) -> int:
+        """All endpoints, the gate included."""
+        return self.process_count + (self.gate is not None)
 
 
 class Deploy(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -13,7 +13,7 @@ from typing import Any
 
 from shmjet._native import RingProducer, index_of_special
 from shmjet.execution.partitioning import PartitionedRouter
-from shmjet.execution.routing import BroadcastRouter, Router, UnicastRouter, replaced
+from shmjet.execution.routing import BroadcastRouter, FanoutRouter, Router, UnicastRouter, replaced
 from shmjet.ring.lane import LaneWriter, RingLaneWriter
 from shmjet.ring.marks import Mark, Watermark
 
@@ -124,6 +124,7 @@ def make_router(
     target_partition: int,
     edge: str,
     spreads: bool = False,
+    members: Sequence[int] = (),
 ) -> Router:
     """Make the router of an edge for one producer.
 
@@ -135,6 +136,7 @@ def make_router(
         target_partition: where `all_to_one` sends everything.
         spreads: a unicast edge deals to all consumers in turn, the one on the same worker like the others, as one that
             reaches other members has to.
+        members: of each lane, the member on which it ends; `fanout` alone looks at it.
     """
     if routing == "broadcast":
         return BroadcastRouter(lanes)
@@ -142,4 +144,9 @@ def make_router(
         return PartitionedRouter(lanes, key_fn, partitioner, table, edge)
     if routing == "all_to_one":
         return UnicastRouter([lanes[table[target_partition]]], deal=True)
+    if routing == "fanout" and len(set(members)) > 1:
+        groups: dict[int, list[LaneWriter]] = {}
+        for lane, member in zip(lanes, members, strict=True):
+            groups.setdefault(member, []).append(lane)
+        return FanoutRouter(list(groups.values()))
     return UnicastRouter(lanes, deal=routing != "unicast" or spreads or producers < workers)

@@ -10,8 +10,11 @@ meta-supplier prefers and the default, else the default, which is the number of 
 
 from __future__ import annotations
 
+import msgspec
+
 from shmjet.core import DAG, Processor, Vertex, supplier_for_all
-from shmjet.execution.messages import EdgePlan, JobPlan, JobShape, VertexPlan, VertexShape
+from shmjet.core.errors import PlanError
+from shmjet.execution.messages import EdgePlan, JobPlan, JobShape, Seat, VertexPlan, VertexShape
 
 
 def cooperative_of(supplier: object) -> bool | None:
@@ -74,6 +77,9 @@ def describe(dag: DAG) -> JobShape:
                     config.queue_size,
                     config.high_water_mark,
                     edge.is_distributed,
+                    config.packet_size_limit,
+                    config.receive_window_multiplier,
+                    edge.target_address,
                 )
             )
     return JobShape(vertices, edges)
@@ -98,15 +104,26 @@ def make_plan(
     offset: int = 0,
     force_rings: bool = False,
     stealing: bool = False,
+    seat: Seat | None = None,
 ) -> JobPlan:
-    """Decide parallelism and placement.
+    """Decide parallelism and placement on one member.
+
+    Each member makes its own plan from the same shape and seats that differ in `index` only; parallelism is the same on
+    all of them, so processor p of member m is number `m * parallelism + p` of its vertex everywhere.
 
     Args:
         non_cooperative: indexes of the vertices whose processors get a carrier each.
         offset: the worker on which processor 0 of every vertex starts.
         force_rings: let no lane be local (a setting for debugging).
         stealing: let workers take over tasklets of others, which needs a ring for every lane that may cross then.
+        seat: this member's place among several; None for a member alone.
+
+    Raises:
+        PlanError: an edge says `distribute_to` an address that is no member's.
     """
+    seat = Seat() if seat is None else seat
+    if seat.count > 1:
+        ring_memory //= 2  # the other half is for lanes to and from other members
     inbound = [0] * len(shape.vertices)
     outbound = [0] * len(shape.vertices)
     isolated = set()
@@ -118,7 +135,7 @@ def make_plan(
     vertices = []
     carriers = 0
     for v, vertex in enumerate(shape.vertices):
-        parallelism = effective_parallelism(vertex, worker_count)
+        parallelism = effective_parallelism(vertex, seat.default_parallelism or worker_count)
         if v in non_cooperative:
             endpoints = [worker_count + carriers + k for k in range(parallelism)]
             carriers += parallelism
@@ -129,4 +146,17 @@ def make_plan(
         movable = movable and v not in non_cooperative and v not in isolated
         vertices.append(VertexPlan(vertex.name, parallelism, endpoints, inbound[v], outbound[v], movable))
     may_steal = stealing and worker_count > 1 and any(vertex.movable for vertex in vertices)
-    return JobPlan(vertices, shape.edges, worker_count, carriers, ring_memory, partition_count, force_rings, may_steal)
+    edges = [_aimed(edge, shape, seat) for edge in shape.edges]
+    return JobPlan(vertices, edges, worker_count, carriers, ring_memory, partition_count, force_rings, may_steal, seat)
+
+
+def _aimed(edge: EdgePlan, shape: JobShape, seat: Seat) -> EdgePlan:
+    """Return an edge with the member's place that its `distribute_to` names."""
+    if edge.target_address is None or seat.count == 1:
+        return edge
+    if edge.target_address not in seat.addresses:
+        label = f"{shape.vertices[edge.source].name!r} -> {shape.vertices[edge.destination].name!r}"
+        raise PlanError(
+            f"edge {label}: distribute_to({edge.target_address!r}) names no member; there are {', '.join(seat.addresses)}"
+        )
+    return msgspec.structs.replace(edge, target=seat.addresses.index(edge.target_address))

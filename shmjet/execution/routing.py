@@ -173,3 +173,35 @@ class BroadcastRouter:
 
     def settle(self) -> bool:
         return True
+
+
+class FanoutRouter:
+    """Each item to one consumer of every member, in turn among those of the member.
+
+    Args:
+        groups: the lanes, by member.
+    """
+
+    __slots__ = ("_routers",)
+    gathering = False
+
+    def __init__(self, groups: Sequence[Sequence[LaneWriter]]) -> None:
+        self._routers = [UnicastRouter(group, deal=True) for group in groups]
+
+    @property
+    def moved(self) -> int:
+        return sum(router.moved for router in self._routers)
+
+    def replace(self, old: LaneWriter, new: LaneWriter) -> None:
+        for router in self._routers:
+            router.replace(old, new)
+
+    def start(self, items: list[Any]) -> None:
+        for router in self._routers:
+            router.start(items)
+
+    def flush(self) -> bool:
+        return all([router.flush() for router in self._routers])  # a list: each of them, whatever the others say
+
+    def settle(self) -> bool:
+        return True

@@ -17,10 +17,12 @@ class SharedMemory:
 
     Args:
         control: the control segment, in which the workers' doorbells lie.
+        link_eventfd: what wakes the link process; -1 where there is none. Not closed here.
     """
 
-    def __init__(self, control: memoryview) -> None:
+    def __init__(self, control: memoryview, link_eventfd: int = -1) -> None:
         self.control = control
+        self.link_eventfd = link_eventfd
         self.codec = Codec()
         self._mapped: dict[int, memoryview] = {}
         self._fds: dict[int, int] = {}

@@ -14,22 +14,26 @@ from functools import partial
 
 from shmjet._native import Doorbell, RingConsumer, RingProducer
 from shmjet.core import Outbox, Processor, ProcessorContext
-from shmjet.core.arrangement import local_table
 from shmjet.core.keys import PartitionCount, partition_id
 from shmjet.execution.code import EdgeCode
-from shmjet.execution.control import BLOCK_SIZE
+from shmjet.execution.control import BLOCK_SIZE, link_offset
 from shmjet.execution.counters import COUNTS, QUEUED_LOCALLY, ProcessorCounters
 from shmjet.execution.inbound import InboundEdge, OrderedInboundEdge
 from shmjet.execution.layout import (
     ArenaLayout,
     lane_consumers,
     lane_producers,
+    member_of,
+    number_on,
+    processor_of,
     slab_offsets,
     slab_size,
+    spans,
     starts_as_ring,
 )
 from shmjet.execution.messages import Deploy, EdgePlan, JobPlan
 from shmjet.execution.outbound import Outbound, make_router
+from shmjet.execution.ownership import table_of
 from shmjet.execution.routing import Router
 from shmjet.execution.shared_memory import SharedMemory
 from shmjet.execution.tasklet import ProcessorTasklet
@@ -41,7 +45,7 @@ _NO_TABLE = array("H")
 Place = tuple[int, int]
 """A processor: index of its vertex in the plan, and its own."""
 LaneKey = tuple[int, int, int]
-"""A lane: index of its edge in the plan, producer, consumer."""
+"""A lane: index of its edge in the plan, producer, consumer, by their numbers on the edge (`layout.number_on`)."""
 
 
 class Wiring:
@@ -76,9 +80,9 @@ class Wiring:
             reserve = partial(shared.reserve, deploy.arena_id)
             self._outgoing = OutgoingSlab(arena, offsets[here], size, here, reserve)
         self._arena = arena
-        self._bells = _Bells(plan, layout, shared.control, arena)
+        self._bells = Bells(plan, layout, shared.control, arena, shared.link_eventfd)
         self._local: dict[LaneKey, LocalLane] = {}
-        self._tables: dict[tuple[int, int], array[int]] = {}
+        self._tables: dict[tuple[int, int, int], array[int]] = {}
         self._counters: list[ProcessorCounters] = []
         self.present: dict[Place, ProcessorTasklet] = {}
 
@@ -98,11 +102,13 @@ class Wiring:
         plan, vertex = self._plan, self._plan.vertices[v]
         outbound, inbound = [], []
         for e, edge in enumerate(plan.edges):
+            number = number_on(plan, edge, v, p)
             if edge.source == v:
-                writers = [self._writer((e, p, c), moved) for c in lane_consumers(plan, edge, p)]
-                outbound.append(Outbound(writers, self._router(edge, self._edges[e], writers)))
+                consumers = lane_consumers(plan, edge, number)
+                writers = [self._writer((e, number, c), moved) for c in consumers]
+                outbound.append(Outbound(writers, self._router(edge, self._edges[e], writers, consumers)))
             if edge.destination == v:
-                readers = [self._reader((e, q, p), moved) for q in lane_producers(plan, edge, p)]
+                readers = [self._reader((e, q, number), moved) for q in lane_producers(plan, edge, number)]
                 inbound.append(_inbound_edge(edge, self._edges[e], readers))
         counters = ProcessorCounters(self._arena, self._layout.counters[place], vertex.inbound, vertex.outbound)
         self._counters.append(counters)
@@ -114,33 +120,41 @@ class Wiring:
         """Let local lanes tell the tasklets at their ends when there is work or room; after all have been added."""
         for (e, p, c), lane in self._local.items():
             edge = self._plan.edges[e]
-            lane.on_pull = self.present[edge.source, p].wake
-            lane.on_push = self.present[edge.destination, c].wake
+            producer = self._neighbour(edge, edge.source, p)
+            lane.on_pull = producer.wake
+            lane.on_push = self._neighbour(edge, edge.destination, c).wake
             if not COUNTS:
                 continue
-            counters = self.present[edge.source, p].counters
+            counters = producer.counters
             lane.publish_level(counters.words, counters.emitted_at(edge.source_ordinal) + QUEUED_LOCALLY)
+
+    def _neighbour(self, edge: EdgePlan, v: int, number: int) -> ProcessorTasklet:
+        """Return the tasklet here that an edge knows by a number."""
+        processor = processor_of(self._plan, edge, v, number)
+        assert processor is not None
+        return self.present[v, processor]
 
     def remove(self, place: Place) -> None:
         """Take a tasklet out that has been packed for another worker: its neighbours here go on by rings."""
         v, p = place
         plan = self._plan
         for e, edge in enumerate(plan.edges):
+            number = number_on(plan, edge, v, p)
             if edge.destination == v:
-                for q in lane_producers(plan, edge, p):
-                    lane = self._local.pop((e, q, p), None)
+                for q in lane_producers(plan, edge, number):
+                    lane = self._local.pop((e, q, number), None)
                     if lane is not None:
                         lane.publish_level(None)
-                        producer = self.present[edge.source, q]
-                        producer.relink_output(edge.source_ordinal, lane, self._ring_writer((e, q, p)))
+                        producer = self._neighbour(edge, edge.source, q)
+                        producer.relink_output(edge.source_ordinal, lane, self._ring_writer((e, q, number)))
             if edge.source == v:
-                for c in lane_consumers(plan, edge, p):
-                    lane = self._local.pop((e, p, c), None)
+                for c in lane_consumers(plan, edge, number):
+                    lane = self._local.pop((e, number, c), None)
                     if lane is not None:
                         lane.publish_level(None)
-                        consumer = self.present[edge.destination, c]
-                        index = lane_producers(plan, edge, c).index(p)
-                        consumer.relink_input(edge.destination_ordinal, index, self._ring_reader((e, p, c)))
+                        consumer = self._neighbour(edge, edge.destination, c)
+                        index = lane_producers(plan, edge, c).index(number)
+                        consumer.relink_input(edge.destination_ordinal, index, self._ring_reader((e, number, c)))
         del self.present[place]
 
     def move_owner(self, place: Place, endpoint: int) -> None:
@@ -192,15 +206,17 @@ class Wiring:
 
     def _ring_writer(self, key: LaneKey) -> RingLaneWriter:
         e, _, c = key
-        bell = self._bells.of((self._plan.edges[e].destination, c))
+        edge = self._plan.edges[e]
+        bell = self._bells.at(edge, edge.destination, c)
         return RingLaneWriter(RingProducer(self._arena, self._layout.rings[key], bell), self._codec, self._outgoing)
 
     def _ring_reader(self, key: LaneKey) -> RingLaneReader:
         e, p, _ = key
-        bell = self._bells.of((self._plan.edges[e].source, p))
+        edge = self._plan.edges[e]
+        bell = self._bells.at(edge, edge.source, p)
         return RingLaneReader(RingConsumer(self._arena, self._layout.rings[key], bell), self._codec, self._incoming)
 
-    def _router(self, plan: EdgePlan, edge: EdgeCode, lanes: list[LaneWriter]) -> Router:
+    def _router(self, plan: EdgePlan, edge: EdgeCode, lanes: list[LaneWriter], consumers: list[int]) -> Router:
         count, partitioner = self._plan.partition_count, edge.partitioner
         if isinstance(partitioner, PartitionCount):
             count, partitioner = partitioner.count, None
@@ -213,16 +229,18 @@ class Wiring:
             key_fn=edge.key_fn,
             partitioner=partitioner,
             spreads=plan.distributed,
-            table=self._table(plan.destination, count) if plan.routing in ("partitioned", "all_to_one") else _NO_TABLE,
+            table=self._table(plan, count) if plan.routing in ("partitioned", "all_to_one") else _NO_TABLE,
             target_partition=target,
             edge=edge.text,
+            members=[member_of(self._plan, plan, plan.destination, consumer) for consumer in consumers],
         )
 
-    def _table(self, v: int, count: int) -> array[int]:
-        """Return partition -> processor of a vertex; all producers of its edges share it."""
-        table = self._tables.get((v, count))
+    def _table(self, edge: EdgePlan, count: int) -> array[int]:
+        """Return partition -> lane of an edge; all producers of edges alike share it."""
+        reach = -2 if not spans(self._plan, edge) else edge.target
+        table = self._tables.get((edge.destination, count, reach))
         if table is None:
-            table = self._tables[v, count] = local_table(count, range(count), self._plan.vertices[v].parallelism)
+            table = self._tables[edge.destination, count, reach] = table_of(self._plan, edge, count)
         return table
 
 
@@ -233,18 +251,39 @@ def _inbound_edge(plan: EdgePlan, edge: EdgeCode, lanes: Iterable[LaneReader]) -
     return InboundEdge(ordinal, readers, priority=plan.priority, buffered=plan.buffered)
 
 
-class _Bells:
-    """Doorbells of processors: that of whichever process a processor is in when the bell is rung."""
+class Bells:
+    """Doorbells of processors: that of whichever process a processor is in when the bell is rung.
 
-    def __init__(self, plan: JobPlan, layout: ArenaLayout, control: memoryview, arena: memoryview) -> None:
+    Args:
+        plan, layout: of the execution.
+        control: the control segment.
+        arena: of the execution.
+        link_eventfd: what the link sleeps on, which carries the lanes of processors on other members; -1 for none.
+    """
+
+    def __init__(
+        self, plan: JobPlan, layout: ArenaLayout, control: memoryview, arena: memoryview, link_eventfd: int = -1
+    ) -> None:
         self._plan = plan
         self._arena = arena
         self._owners = layout.owners
+        self._link: Doorbell | None = None
+        if plan.gate is not None:
+            self._link = Doorbell(control, link_offset(plan.worker_count), link_eventfd)
         self._endpoints = [Doorbell(control, endpoint * BLOCK_SIZE) for endpoint in range(plan.worker_count)]
         self._endpoints += [Doorbell(arena, offset) for offset in layout.carriers]
         self._made: dict[Place, Doorbell] = {}
 
+    def at(self, edge: EdgePlan, v: int, number: int) -> Doorbell:
+        """Return the bell for a processor that an edge knows by a number; the link's when it is on another member."""
+        processor = processor_of(self._plan, edge, v, number)
+        if processor is not None:
+            return self.of((v, processor))
+        assert self._link is not None
+        return self._link
+
     def of(self, place: Place) -> Doorbell:
+        """Return the bell for a processor here."""
         if place not in self._made:
             v, p = place
             if self._plan.stealing and self._plan.vertices[v].endpoints[p] < self._plan.worker_count:
@@ -254,13 +293,19 @@ class _Bells:
         return self._made[place]
 
     def set_owner(self, place: Place, endpoint: int) -> None:
+        """Say in which process a processor is from now on."""
         bell = self.of(place)
         bell.owner = endpoint
 
     def post(self, endpoints: Iterable[int]) -> None:
+        """Wake processes as by a command."""
         for endpoint in endpoints:
-            self._endpoints[endpoint].post()
+            if endpoint < len(self._endpoints):
+                self._endpoints[endpoint].post()
 
     def release(self) -> None:
+        """Let go of the memory."""
         for bell in (*self._made.values(), *self._endpoints):
             bell.close()
+        if self._link is not None:
+            self._link.close()

@@ -63,6 +63,7 @@ class Worker:
         block: this process' own control block.
         settings: what the member said when it asked for this process.
         open_grid: opens the member's maps and lists in this process; called at most once, when first needed.
+        link_eventfd: what wakes the member's link process; -1 where there is none.
     """
 
     def __init__(
@@ -73,13 +74,14 @@ class Worker:
         block: WorkerControl,
         settings: WorkerSettings,
         open_grid: Callable[[], Any],
+        link_eventfd: int = -1,
     ) -> None:
         self._index = index
         self._channel = channel
         self._block = block
         self._bell = block.doorbell
         self._settings = settings
-        self._shared = SharedMemory(control_memory)
+        self._shared = SharedMemory(control_memory, link_eventfd)
         self._open_grid = open_grid
         self._grid: Any = None
         self._deployments: dict[int, Deployment] = {}

@@ -1,0 +1,66 @@
+"""The secret of a cluster: made, and read from a file that nobody else may read.
+
+It never goes through a command line or into a log.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from pathlib import Path
+
+from shmjet.core.errors import ConfigError
+
+SECRET_FILE = "SHMJET_SECRET_FILE"
+"""The environment variable that names a file with the secret."""
+_LONGEST = 4096
+
+
+def new_secret() -> str:
+    """Return 256 random bits as 64 hexadecimal digits.
+
+    Example:
+        >>> len(new_secret())
+        64
+    """
+    return secrets.token_hex(32)
+
+
+def write_secret(path: str | Path) -> None:
+    """Make a file with a new secret that only its owner may read.
+
+    Raises:
+        ConfigError: the file exists, or cannot be made.
+    """
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise ConfigError(f"cannot make {str(path)!r}: {error.strerror}") from error
+    with os.fdopen(fd, "w") as file:
+        file.write(new_secret() + "\n")
+
+
+def read_secret(path: str | Path) -> bytes:
+    """Return the secret in a file, without the end of its line.
+
+    Raises:
+        ConfigError: the file cannot be read, is empty or too long, or others than its owner may read or write it; the
+            text never shows what is in it.
+    """
+    try:
+        with open(path, "rb") as file:
+            status = os.fstat(file.fileno())
+            secret = file.read(_LONGEST + 1).rstrip(b"\r\n")
+    except OSError as error:
+        raise ConfigError(f"cannot read the secret from {str(path)!r}: {error.strerror}") from error
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & 0o077:
+        raise ConfigError(
+            f"the file {str(path)!r} with the secret has mode {mode:04o}: others may read it; chmod 600 {str(path)!r}"
+        )
+    if status.st_uid not in (os.geteuid(), 0):
+        raise ConfigError(f"the file {str(path)!r} with the secret belongs to user {status.st_uid}, not to this one")
+    if not secret or len(secret) > _LONGEST:
+        raise ConfigError(f"the file {str(path)!r} should hold a secret of 1 to {_LONGEST} bytes")
+    return secret
