@@ -193,6 +193,11 @@ class PacketReader:
             self._start += self._needed
             self._deliver(header, view[at : at + header.length])
 
+    def forget_placed(self) -> None:
+        """Read the rest of a BATCH packet into memory of its own: what it was read into goes away."""
+        if self._placed is not None:
+            self._placed = memoryview(bytearray(len(self._placed)))
+
     def _begin_batch(self, header: Header, available: int) -> None:
         placed = self._place(header)
         at = self._start + HEADER_SIZE

@@ -72,6 +72,20 @@ class OutgoingSlab:
             self._last = (item, row, offset)
         return offset
 
+    def claim(self, size: int) -> tuple[int, int] | None:
+        """Take a slot for one reader, whose content the caller writes; None when there is no room.
+
+        Returns:
+            the slot's offset, and where its bytes are in the arena.
+        """
+        place = None if self._writer is None else self._writer.claim(size, 1)
+        while place is None and self._grow(size):
+            assert self._writer is not None
+            place = self._writer.claim(size, 1)
+        if place is not None:
+            self.written += size
+        return place
+
     def forget_last(self) -> None:
         """Let the slot that was put last go as soon as its readers do."""
         _, _, offset = self._last

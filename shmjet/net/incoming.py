@@ -1,0 +1,238 @@
+"""The lanes of one execution that come from one peer: from packets into the rings of their consumers.
+
+What finds no room in a ring waits here; the edge's window bounds how much that can be. Bytes count as acknowledged when
+a ring has taken them. A large batch is read into a slot of the link's slab and handed on as a place, as between workers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from shmjet._native import RECORD_HEADER, Poller, RingProducer
+from shmjet.net.packets import FLOW_ENTRY, Header
+from shmjet.net.window import ReceiveWindow
+from shmjet.ring import frames
+from shmjet.ring.fragments import FragmentWriter
+from shmjet.ring.slab import OutgoingSlab
+
+_SLOT_RECORD = RECORD_HEADER + -(-frames.SLOT.size // 16) * 16
+_LANE_BYTES = 4 << 20
+"""A lane whose consumer has as much before it in slots gets no more of them."""
+
+Claimed = tuple[int, int]
+"""A slot: its offset in the slab, and in the arena."""
+
+
+class IncomingEdge:
+    """One edge from one peer.
+
+    Args:
+        number: its index in the plan.
+        window: grants the sender how far it may go.
+    """
+
+    __slots__ = ("acked", "items", "limit", "number", "received", "window")
+
+    def __init__(self, number: int, window: ReceiveWindow) -> None:
+        self.number = number
+        self.window = window
+        self.received = self.acked = self.items = 0
+        self.limit: int | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that have come and found no room in a ring yet."""
+        return self.received - self.acked
+
+    def next_limit(self, now_ns: int) -> int | None:
+        """Return what the sender has to be told at the end of a period; None when it knows."""
+        limit = self.window.limit_at(now_ns, self.acked, starved=self.waiting == 0)
+        if limit == self.limit:
+            return None
+        self.limit = limit
+        return limit
+
+
+class IncomingLane:
+    """One ring to be filled.
+
+    Args:
+        edge: the lane's.
+        producer: the ring's writing end.
+        slab: the link's.
+    """
+
+    __slots__ = ("_fragments", "_share", "edge", "producer", "slab", "waiting")
+
+    def __init__(self, edge: IncomingEdge, producer: RingProducer, slab: OutgoingSlab | None) -> None:
+        self.edge = edge
+        self.producer = producer
+        self.slab = slab
+        self.waiting: deque[tuple[str, Any, int, int]] = deque()
+        """What finds no room, in order: "run" or "batch" with bytes, or "slot" with its offset; then bytes, items."""
+        self._share = 0 if slab is None else min(_LANE_BYTES, slab.size // 8)
+        self._fragments: FragmentWriter | None = None
+
+    def put_run(self, body: memoryview) -> bool:
+        """Take a run of records; False when some of it waits now."""
+        size = len(body)
+        self.edge.received += size
+        end = 0
+        if not self.waiting:
+            end, items = self.producer.put_run(body, 0, size)
+            self.edge.acked += end
+            self.edge.items += items
+            if end == size:
+                return True
+        self.waiting.append(("run", bytes(body[end:]), size - end, 0))
+        return False
+
+    def claim(self, size: int) -> Claimed | None:
+        """Return a slot for a batch of `size` bytes, if there is one, and what waits on this edge leaves others some."""
+        slab = self.slab
+        if slab is None or size > slab.largest_slot or self.edge.waiting + size > slab.size // 2:
+            return None
+        return slab.claim(size)
+
+    def put_batch(self, claimed: Claimed | None, body: memoryview, items: int) -> bool:
+        """Take a batch that was read into a slot, or else into memory of its own; False when it waits now."""
+        size = len(body)
+        self.edge.received += size
+        entry = ("slot", claimed[0], size, items) if claimed is not None else ("batch", body, size, items)
+        if not self.waiting and self._deliver(*entry):
+            return True
+        self.waiting.append(entry)
+        return False
+
+    def flush(self) -> bool:
+        """Hand on what waits; True when nothing is left."""
+        waiting = self.waiting
+        while waiting:
+            if not self._deliver(*waiting[0]):
+                return False
+            waiting.popleft()
+        return True
+
+    def _deliver(self, kind: str, content: Any, size: int, items: int) -> bool:
+        edge = self.edge
+        if kind == "run":
+            end, items = self.producer.put_run(content, 0, len(content))
+            edge.acked += end
+            edge.items += items
+            if end < len(content):
+                self.waiting[0] = ("run", content[end:], size - end, 0)
+                return False
+            return True
+        if not (self._put_slot(content, size, items) if kind == "slot" else self._put_memory(content, size, items)):
+            return False
+        edge.acked += size
+        edge.items += items
+        return True
+
+    def _put_slot(self, offset: int, size: int, items: int) -> bool:
+        producer, slab = self.producer, self.slab
+        assert slab is not None
+        queued = (producer.capacity - producer.free_bytes) // _SLOT_RECORD
+        if queued >= 2 and queued * size > self._share and producer.leave_mark(frames.SLOT.size):
+            return False
+        place = frames.SLOT.pack(slab.number, 0, offset, size)
+        return producer.push_bytes(frames.KIND_ITEMS, frames.CODEC_SLOT, 0, items, (place,))
+
+    def _put_memory(self, body: memoryview, size: int, items: int) -> bool:
+        """Write a batch for which there was no slot into the ring, in fragments."""
+        fragments = self._fragments
+        if fragments is not None:
+            done = fragments.go_on()
+        else:
+            fragments = self._fragments = FragmentWriter(self.producer)
+            done = fragments.begin(body, frames.CODEC_BATCH, [body], items)
+        if done:
+            self._fragments = None
+        return done
+
+
+class Incoming:
+    """All lanes of an execution from one peer.
+
+    Args:
+        edges: those that come from the peer.
+        lanes: theirs, by (edge, producer, consumer).
+        arena: the execution's memory.
+    """
+
+    def __init__(
+        self,
+        edges: Sequence[IncomingEdge],
+        lanes: dict[tuple[int, int, int], IncomingLane],
+        arena: memoryview,
+    ) -> None:
+        self.edges = list(edges)
+        self.poller = Poller([], [lane.producer for lane in lanes.values()])
+        self._lanes = lanes
+        self._arena = arena
+        self._blocked: list[IncomingLane] = []
+        self._claimed: Claimed | None = None
+
+    def lane(self, header: Header) -> IncomingLane | None:
+        """Return the lane that a packet is for; None when there is none."""
+        return self._lanes.get((header.edge, header.producer, header.consumer))
+
+    def put_run(self, header: Header, body: memoryview) -> bool:
+        """Take a DATA packet; False when there is no such lane.
+
+        Raises:
+            RingCorruptError: it holds something else than records.
+        """
+        lane = self._lanes.get((header.edge, header.producer, header.consumer))
+        if lane is None:
+            return False
+        was_blocked = bool(lane.waiting)
+        if not lane.put_run(body) and not was_blocked:
+            self._blocked.append(lane)
+        return True
+
+    def place(self, header: Header) -> memoryview | None:
+        """Return memory for a BATCH packet's payload; None when there is no such lane."""
+        lane = self.lane(header)
+        if lane is None:
+            return None
+        self._claimed = lane.claim(header.length)
+        if self._claimed is None:
+            return memoryview(bytearray(header.length))
+        at = self._claimed[1]
+        return self._arena[at : at + header.length]
+
+    def put_batch(self, header: Header, body: memoryview) -> None:
+        """Take a BATCH packet whose payload was read into what `place` has given."""
+        lane = self.lane(header)
+        assert lane is not None
+        was_blocked = bool(lane.waiting)
+        if not lane.put_batch(self._claimed, body, header.items) and not was_blocked:
+            self._blocked.append(lane)
+        self._claimed = None
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether something waits for room."""
+        return bool(self._blocked)
+
+    def retry(self) -> None:
+        """Hand on what waits, as far as there is room."""
+        self._blocked = [lane for lane in self._blocked if not lane.flush()]
+
+    def limits(self, execution: int, now_ns: int) -> Iterator[bytes]:
+        """Yield the entries of a FLOW packet."""
+        for edge in self.edges:
+            limit = edge.next_limit(now_ns)
+            if limit is not None:
+                yield FLOW_ENTRY.pack(execution, edge.number, 0, limit)
+
+    def close(self) -> None:
+        """Let go of the rings."""
+        self._blocked.clear()
+        for lane in self._lanes.values():
+            lane.waiting.clear()
+            lane.producer.close()
+        self._lanes.clear()

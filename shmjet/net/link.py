@@ -1,0 +1,472 @@
+"""The link: one event loop that owns all sockets of a member and moves what its executions exchange with others.
+
+It sleeps in epoll on its sockets and on an eventfd, its doorbell: workers that fill or empty a ring of a distributed lane
+write that while the link sleeps. What it is told comes from the member (`messages.Order`), what it sees goes there
+(`messages.Event`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import mmap
+import os
+import select
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from shmjet._native import Doorbell, Poller, RingCorruptError, clock_ns
+from shmjet.execution.channel import Channel, ChannelClosed
+from shmjet.net.carrying import CarriedExecution
+from shmjet.net.gate import Gate
+from shmjet.net.handshake import MEMBER, Identity
+from shmjet.net.messages import (
+    Accepted,
+    Alive,
+    CloseExecution,
+    Connect,
+    Disconnect,
+    ExecutionBroken,
+    ExecutionClosed,
+    ExecutionOpened,
+    Fence,
+    GetStats,
+    Heard,
+    Listen,
+    ListenFailed,
+    Listening,
+    OpenExecution,
+    PeerDown,
+    PeerStats,
+    PeerUp,
+    Received,
+    Send,
+    SetHeartbeat,
+    Setup,
+    Stats,
+    Stop,
+)
+from shmjet.net.packets import PacketError
+from shmjet.net.peer import Peer
+from shmjet.net.relay import Relay
+from shmjet.net.strangers import Security, Stranger
+
+logger = logging.getLogger("shmjet.link")
+
+_LONGEST_NS = 1_000_000_000
+_GOODBYE_S = 0.2
+
+
+class Link:
+    """The link of one member.
+
+    Args:
+        channel: to the member.
+        setup: the member's first message.
+        fds: the control segment's descriptor and the link's eventfd, if the setup speaks of them; owned by the link.
+    """
+
+    def __init__(self, channel: Channel, setup: Setup, fds: Sequence[int]) -> None:
+        self._channel = channel
+        self._setup = setup
+        self._epoll = select.epoll()
+        self._handlers: dict[int, Callable[[int], None]] = {}
+        self._masks: dict[int, int] = {}
+        self._peers: dict[str, Peer] = {}
+        self._executions: dict[int, CarriedExecution] = {}
+        self._relays: list[Relay] = []
+        self._fenced: set[str] = set()
+        self._bell: Doorbell | None = None
+        self._control: memoryview | None = None
+        self._eventfd = -1
+        self._interval_ns = self._patience_ns = 0
+        self._alive_ns = self._next_beat_ns = 0
+        self._next_flow_ns = 0
+        self._stopping = False
+        if setup.doorbell_size:
+            control, self._eventfd = fds
+            self._control = memoryview(mmap.mmap(control, setup.doorbell_size))
+            os.close(control)
+            self._bell = Doorbell(self._control, setup.doorbell_offset)
+            self._watch(self._eventfd, select.EPOLLIN, self._rung)
+        self._me = Identity(MEMBER, setup.cluster, setup.uuid, "", setup.secret.value)
+        self._gate = Gate(self, Security(setup.tls, listens=setup.tls is not None), setup.limits)
+        self._watch(channel.fileno(), select.EPOLLIN, self._told)
+
+    # -- what the gate needs -------------------------------------------------------------------------------------
+
+    @property
+    def me(self) -> Identity:
+        """Who this member is."""
+        return self._me
+
+    def watch(self, fd: int, mask: int, handler: Callable[[int], None]) -> None:
+        """Have `handler` called with the events of a descriptor."""
+        self._watch(fd, mask, handler)
+
+    def mask(self, fd: int, mask: int) -> None:
+        """Change the events that a descriptor is watched for."""
+        if self._masks.get(fd) != mask:
+            self._epoll.modify(fd, mask)
+            self._masks[fd] = mask
+
+    def unwatch(self, fd: int) -> None:
+        """Watch a descriptor no longer; before it is closed."""
+        if self._handlers.pop(fd, None) is not None:
+            del self._masks[fd]
+            with contextlib.suppress(OSError):
+                self._epoll.unregister(fd)
+
+    def _watch(self, fd: int, mask: int, handler: Callable[[int], None]) -> None:
+        self._epoll.register(fd, mask)
+        self._handlers[fd] = handler
+        self._masks[fd] = mask
+
+    def is_fenced(self, uuid: str) -> bool:
+        """Say whether nothing is to be accepted from a member."""
+        return uuid in self._fenced
+
+    def peer(self, uuid: str) -> Peer | None:
+        """Return the connection to a member, None when there is none."""
+        return self._peers.get(uuid)
+
+    def peer_at(self, address: str) -> Peer | None:
+        """Return the connection to the member that is known by an address."""
+        return next((peer for peer in self._peers.values() if peer.address == address), None)
+
+    def tell(self, event: object, fds: Sequence[int] = ()) -> None:
+        """Tell the member something; its descriptors are closed when they have left."""
+        if fds:
+            self._channel.send(event, fds)
+            for fd in fds:
+                os.close(fd)
+        else:
+            self._channel.queue(event)
+
+    def joined(self, stranger: Stranger, address: str) -> None:
+        """Take a member that has proved itself."""
+        uuid = stranger.peer
+        dialed = stranger.remote if stranger.is_dialed else None
+        wire, leftover = stranger.accept()
+        peer = self._peers[uuid] = Peer(uuid, address, wire, self, self._setup.limits.message_bytes)
+        peer.heard_ns = clock_ns()
+        self._watch(wire.fileno(), select.EPOLLIN, lambda mask: self._peer_ready(peer, mask))
+        self.tell(PeerUp(uuid, address, dialed))
+        try:
+            peer.take(leftover)
+        except (PacketError, RingCorruptError) as error:
+            self._drop(peer, str(error), log=True)
+
+    def client(self, stranger: Stranger) -> None:
+        """Take a client that has proved itself: its connection is the member's from now on."""
+        wire, leftover = stranger.accept()
+        sock = wire.socket  # type: ignore[attr-defined]
+        if self._setup.tls is None:
+            sock.setblocking(True)
+            self.tell(Accepted(stranger.remote, leftover, False), [sock.detach()])
+            return
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        relay = Relay(wire, ours)
+        self._relays.append(relay)
+        for fd in (wire.fileno(), ours.fileno()):
+            self._watch(fd, select.EPOLLIN, lambda _: self._relay(relay))
+        self.tell(Accepted(stranger.remote, leftover, True), [theirs.detach()])
+        self._relay(relay)
+
+    # -- the loop -----------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Serve until the member says stop, or is gone."""
+        try:
+            while not self._stopping:
+                self.turn(_LONGEST_NS)
+        except ChannelClosed:
+            pass
+        finally:
+            self.close()
+
+    def turn(self, longest_ns: int) -> None:
+        """Do what there is to do, or wait for it, at most `longest_ns`.
+
+        Raises:
+            ChannelClosed: the member is gone.
+        """
+        progress = self._move()
+        if not self._channel.flush():
+            self.mask(self._channel.fileno(), select.EPOLLIN | select.EPOLLOUT)
+        now = clock_ns()
+        timeout = 0 if progress else max(0, min(longest_ns, self._next_timer() - now))
+        if timeout and self._bell is not None:
+            timeout = self._bell.prepare(self._pollers(), timeout)
+        try:
+            events = self._epoll.poll(timeout / 1e9)
+        finally:
+            if timeout and self._bell is not None:
+                self._bell.stay()
+        for fd, mask in events:
+            handler = self._handlers.get(fd)
+            if handler is not None:
+                handler(mask)
+        self._timers(clock_ns())
+
+    def _move(self) -> bool:
+        """Send what lies in rings, and fill those that have room again; True when anything was moved."""
+        progress = False
+        for peer in list(self._peers.values()):
+            try:
+                for incoming in peer.incoming.values():
+                    if incoming.is_blocked and incoming.poller.ready():
+                        incoming.retry()
+                        progress = True
+                if not peer.is_blocked:
+                    progress = peer.flush() or progress
+                    if peer.is_blocked:
+                        self.mask(peer.wire.fileno(), select.EPOLLIN | select.EPOLLOUT)
+                if peer.wire.has_more:
+                    self._receive(peer)
+                    progress = True
+            except OSError as error:
+                self._drop(peer, _text(error))
+            except RingCorruptError as error:
+                self._drop(peer, str(error), log=True)
+        return progress
+
+    def _pollers(self) -> list[Poller]:
+        pollers = []
+        for peer in self._peers.values():
+            if not peer.is_blocked:
+                pollers += [lanes.poller for lanes in peer.outgoing.values()]
+            pollers += [lanes.poller for lanes in peer.incoming.values() if lanes.is_blocked]
+        return pollers
+
+    def _rung(self, _: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._eventfd)
+
+    # -- timers -------------------------------------------------------------------------------------------------
+
+    def _next_timer(self) -> int:
+        times = [self._gate.next_deadline()]
+        if self._interval_ns:
+            times.append(self._next_beat_ns)
+        if any(peer.incoming for peer in self._peers.values()):
+            times.append(self._next_flow_ns)
+        return min(times)
+
+    def _timers(self, now: int) -> None:
+        self._gate.tick(now)
+        if self._interval_ns and now >= self._next_beat_ns:
+            self._next_beat_ns = now + self._interval_ns
+            alive = now - self._alive_ns <= self._patience_ns
+            for peer in self._peers.values():
+                if alive and not peer.has_output:
+                    peer.send_heartbeat()
+                if peer.heard_ns > peer.reported_ns:
+                    peer.reported_ns = peer.heard_ns
+                    self.tell(Heard(peer.uuid, peer.heard_ns))
+        if now >= self._next_flow_ns:
+            self._next_flow_ns = now + self._setup.flow_period_ns
+            for peer in self._peers.values():
+                entries = [
+                    entry for execution, lanes in peer.incoming.items() for entry in lanes.limits(execution, now)
+                ]
+                if entries:
+                    peer.send_limits(entries)
+
+    # -- the member ---------------------------------------------------------------------------------------------
+
+    def _told(self, mask: int) -> None:
+        if mask & select.EPOLLOUT and self._channel.flush():
+            self.mask(self._channel.fileno(), select.EPOLLIN)
+        for order, fds in self._channel.poll():
+            self._obey(order, fds)
+
+    def _obey(self, order: Any, fds: list[int]) -> None:
+        match order:
+            case Send():
+                peer = self._peers.get(order.peer)
+                if peer is not None:
+                    peer.send_message(order.payload)
+            case Alive():
+                self._alive_ns = clock_ns()
+            case Connect():
+                self._gate.connect(order.address)
+            case Disconnect():
+                self._disconnect(order.peer, "the member has disconnected")
+            case Fence():
+                self._fence(order.peer)
+            case OpenExecution():
+                self._open(order, fds[0])
+            case CloseExecution():
+                self._close_execution(order.execution)
+            case Listen():
+                self._listen(order)
+            case SetHeartbeat():
+                self._interval_ns, self._patience_ns = order.interval_ns, order.patience_ns
+                self._alive_ns = self._next_beat_ns = clock_ns()
+            case GetStats():
+                self.tell(self._stats(order.request))
+            case Stop():
+                for uuid in list(self._peers):
+                    self._disconnect(uuid, "the member leaves")
+                self._stopping = True
+
+    def _listen(self, order: Listen) -> None:
+        try:
+            address = self._gate.listen(order.address)
+        except (OSError, ValueError) as error:
+            self.tell(ListenFailed(order.address, _text(error)))
+            return
+        address = order.advertised or address
+        me = self._me
+        self._me = Identity(me.role, me.cluster, me.uuid, address, me.secret)
+        self.tell(Listening(address))
+
+    def _stats(self, request: int) -> Stats:
+        peers = [PeerStats(p.uuid, p.bytes_out, p.bytes_in, p.queued) for p in self._peers.values()]
+        return Stats(request, peers, [edge for execution in self._executions.values() for edge in execution.stats()])
+
+    # -- peers --------------------------------------------------------------------------------------------------
+
+    def message(self, peer: Peer, payload: bytes) -> None:
+        """Pass on what a peer's member has said."""
+        self.tell(Received(peer.uuid, payload))
+
+    def _peer_ready(self, peer: Peer, mask: int) -> None:
+        if mask & select.EPOLLOUT:
+            peer.is_blocked = False
+            self.mask(peer.wire.fileno(), select.EPOLLIN)
+        if mask & ~select.EPOLLOUT:
+            self._receive(peer)
+
+    def _receive(self, peer: Peer) -> None:
+        try:
+            if not peer.receive(clock_ns()):
+                self._drop(peer, peer.leaving or "it has closed the connection")
+        except OSError as error:
+            self._drop(peer, _text(error))
+        except (PacketError, RingCorruptError) as error:
+            self._drop(peer, str(error), log=True)
+
+    def _drop(self, peer: Peer, reason: str, *, log: bool = False, hard: bool = False) -> None:
+        """Close a connection and tell the member."""
+        if self._peers.get(peer.uuid) is not peer:
+            return
+        del self._peers[peer.uuid]
+        if log:
+            logger.warning("the connection to %s is closed: %s", peer.address or peer.uuid, reason)
+        self.unwatch(peer.wire.fileno())
+        peer.close(hard=hard)
+        self.tell(PeerDown(peer.uuid, reason))
+
+    def _disconnect(self, uuid: str, reason: str) -> None:
+        """Say goodbye, let what was sent leave, and close."""
+        peer = self._peers.get(uuid)
+        if peer is None:
+            return
+        for execution in list(peer.outgoing):
+            peer.drop(execution)
+        peer.send_goodbye(reason)
+        deadline = clock_ns() + int(_GOODBYE_S * 1e9)
+        with contextlib.suppress(OSError):
+            while peer.has_output and clock_ns() < deadline:
+                peer.flush()
+                if peer.is_blocked:
+                    select.select([], [peer.wire.fileno()], [], 0.01)
+        self._drop(peer, reason)
+
+    def _fence(self, uuid: str) -> None:
+        self._fenced.add(uuid)
+        peer = self._peers.get(uuid)
+        if peer is not None:
+            self._drop(peer, "it was fenced", hard=True)
+
+    def _relay(self, relay: Relay) -> None:
+        try:
+            lives = relay.advance()
+        except OSError:
+            lives = False
+        if lives:
+            outer, inner = relay.wants()
+            self.mask(relay.wire.fileno(), outer)
+            self.mask(relay.inner.fileno(), inner)
+            return
+        self.unwatch(relay.wire.fileno())
+        self.unwatch(relay.inner.fileno())
+        self._relays.remove(relay)
+        relay.close()
+
+    # -- executions ---------------------------------------------------------------------------------------------
+
+    def _open(self, order: OpenExecution, fd: int) -> None:
+        if self._control is None:
+            os.close(fd)
+            self.tell(ExecutionOpened(order.execution, "this link has no control segment"))
+            return
+        try:
+            carried = CarriedExecution(order, fd, self._control, self._setup.flow_period_ns)
+        except (OSError, ValueError) as error:
+            self.tell(ExecutionOpened(order.execution, _text(error)))
+            return
+        missing = [uuid for uuid in carried.peers() if uuid not in self._peers]
+        try:
+            if missing:
+                raise ConnectionError(f"there is no connection to {', '.join(missing)}")
+            carried.open()
+        except (OSError, ValueError, RingCorruptError) as error:
+            carried.close()
+            self.tell(ExecutionOpened(order.execution, _text(error)))
+            return
+        now = clock_ns()
+        if not self._executions:
+            self._next_flow_ns = now + self._setup.flow_period_ns
+        self._executions[order.execution] = carried
+        for uuid in carried.peers():
+            peer, incoming = self._peers[uuid], carried.incoming[uuid]
+            peer.carry(order.execution, carried.outgoing[uuid], incoming)
+            entries = list(incoming.limits(order.execution, now))  # at once: nobody should wait a period to begin
+            if entries:
+                peer.send_limits(entries)
+        self.tell(ExecutionOpened(order.execution))
+
+    def _close_execution(self, execution: int) -> None:
+        carried = self._executions.pop(execution, None)
+        if carried is not None:
+            for peer in self._peers.values():
+                peer.drop(execution)
+            carried.close()
+        self.tell(ExecutionClosed(execution))
+
+    def broken(self, execution: int, reason: str) -> None:
+        """Tell the member that an execution cannot go on."""
+        self.tell(ExecutionBroken(execution, reason))
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close everything."""
+        for peer in list(self._peers.values()):
+            self._drop(peer, "the link ends")
+        for execution in self._executions.values():
+            execution.close()
+        self._executions.clear()
+        for relay in self._relays:
+            relay.close()
+        self._relays.clear()
+        self._gate.close()
+        with contextlib.suppress(ChannelClosed, OSError):
+            self._channel.flush()
+        self._channel.close()
+        self._epoll.close()
+        if self._bell is not None:
+            self._bell.close()
+        if self._eventfd >= 0:
+            os.close(self._eventfd)
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__

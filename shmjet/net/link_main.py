@@ -1,0 +1,38 @@
+"""The program of a link process: gets a socket to its member, waits for `Setup`, and is a link until that one is gone."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import signal
+import socket
+
+from shmjet.execution.channel import Channel, ChannelClosed
+from shmjet.execution.child import die_with_parent, name_process
+from shmjet.net.link import Link
+from shmjet.net.messages import Order, Setup
+
+_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+def main(fd: int) -> None:
+    """Be a link.
+
+    Args:
+        fd: a Unix socket to the member, which is the parent of this process.
+    """
+    die_with_parent(os.getppid())
+    name_process("shmjet-link")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.basicConfig(format=_FORMAT, level=logging.INFO)
+    channel = Channel(socket.socket(fileno=fd), Order)
+    try:
+        setup, fds = channel.receive()
+    except ChannelClosed:
+        return
+    assert isinstance(setup, Setup)
+    link = Link(channel, setup, fds)
+    gc.collect()
+    gc.freeze()
+    link.run()
