@@ -202,6 +202,30 @@ def completion(
     return _later("completion", "show", shell)
 
 
+@app.command()
+def secret(
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Make FILE, for its owner alone; else it is printed."),
+    ] = None,
+) -> Task:
+    """Make a secret of 256 bits for a cluster; members and clients read it from SHMJET_SECRET_FILE or SHMJET_SECRET."""
+    return _later("wire", "make_secret", output)
+
+
+@app.command("wire-dump")
+def wire_dump(
+    capture: Annotated[
+        str, typer.Argument(metavar="FILE", help="The bytes of one direction of a connection; - for standard input.")
+    ],
+) -> Task:
+    """Show what two members said to each other, a line for each packet and record.
+
+    Such a file is what `tshark -r FILE.pcap -z follow,tcp,raw,0` or wireshark's "follow stream" save as raw.
+    """
+    return _later("wire", "dump_wire", capture)
+
+
 def _later(module: str, function: str, *arguments: Any, **options: Any) -> Task:
     """Return the call of a function of `shmjet.cli`; its module is imported when the call is made."""
 

@@ -1,0 +1,43 @@
+"""`shmjet secret` and `shmjet wire-dump`: what members prove to each other, and what they say."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import BinaryIO
+
+from shmjet.cli.outcome import CommandError, Outcome
+from shmjet.core.errors import ConfigError
+from shmjet.core.secret import new_secret, write_secret
+from shmjet.net.wiredump import dump
+
+
+def make_secret(output: Path | None) -> int:
+    """Print a new secret, or write it to a file that only its owner may read."""
+    if output is None:
+        print(new_secret())
+        return Outcome.OK
+    try:
+        write_secret(output)
+    except ConfigError as error:
+        raise CommandError(str(error)) from error
+    return Outcome.OK
+
+
+def dump_wire(capture: str) -> int:
+    """Print what a capture holds; a reader that goes away (`| head`) is none of our business."""
+    try:
+        if capture == "-":
+            return _print(sys.stdin.buffer)
+        with open(capture, "rb") as file:
+            return _print(file)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise CommandError(f"cannot read {capture!r}: {error.strerror}") from error
+
+
+def _print(stream: BinaryIO) -> int:
+    for line in dump(stream):
+        print(line)
+    return Outcome.OK

@@ -1,0 +1,177 @@
+"""One direction of a captured connection between two members, as lines that a person can read.
+
+Nothing of what travels is decoded further than to what kind of record it is, so a capture may come from anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import msgspec
+
+from shmjet.net.handshake import LENGTH, LONGEST, MAGIC, PREAMBLE, Challenge, Hello, Proof, Refused, Welcome
+from shmjet.net.packets import (
+    BATCH,
+    CONTROL,
+    DATA,
+    FLAG_MORE,
+    FLOW,
+    FLOW_ENTRY,
+    GOODBYE,
+    HEADER,
+    HEADER_SIZE,
+    KIND_NAMES,
+    Header,
+    PacketError,
+    check,
+)
+from shmjet.net.window import BLOCK
+from shmjet.ring import frames
+
+_KINDS = {
+    frames.KIND_ITEMS: "items",
+    frames.KIND_WATERMARK: "watermark",
+    frames.KIND_BARRIER: "barrier",
+    frames.KIND_DONE: "DONE",
+    frames.KIND_FRAGMENT: "fragment",
+}
+_CODECS = {
+    frames.CODEC_NONE: "",
+    frames.CODEC_COLUMNS: "columns",
+    frames.CODEC_PICKLE: "pickle",
+    frames.CODEC_BYTES: "bytes",
+    frames.CODEC_BATCH: "batch",
+    frames.CODEC_SLOT: "slot",
+}
+_SHOWN = 60
+
+
+def dump(stream: BinaryIO) -> Iterator[str]:
+    """Yield a line for each message of the handshake, packet and record in a stream; the last one says how it ends.
+
+    Args:
+        stream: the bytes of one direction, with the handshake in front or without.
+
+    Example:
+        >>> import io
+        >>> from shmjet.net.packets import HEARTBEAT
+        >>> list(dump(io.BytesIO(HEADER.pack(0, HEARTBEAT, 0, 0, 0, 0, 0, 0, 0))))
+        ['       0  HEARTBEAT', '      32  end']
+    """
+    source = _Source(stream)
+    start = source.peek(len(MAGIC))
+    try:
+        if start == MAGIC:
+            yield from _handshake(source)
+        while source.peek(1):
+            yield from _packet(source)
+    except (EOFError, PacketError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        yield f"{source.position:8}  cannot go on: {error}"
+        return
+    yield f"{source.position:8}  end"
+
+
+class _Source:
+    """A stream with a position and a look ahead."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._ahead = b""
+        self.position = 0
+
+    def peek(self, count: int) -> bytes:
+        """Return the next bytes, fewer at the end, without taking them."""
+        while len(self._ahead) < count:
+            more = self._stream.read(count - len(self._ahead))
+            if not more:
+                break
+            self._ahead += more
+        return self._ahead[:count]
+
+    def take(self, count: int, what: str) -> bytes:
+        """Take bytes; EOFError when there are fewer."""
+        data = self.peek(count)
+        if len(data) < count:
+            raise EOFError(f"{what} of {count} bytes is cut off after {len(data)}")
+        self._ahead = self._ahead[count:]
+        self.position += count
+        return data
+
+
+def _handshake(source: _Source) -> Iterator[str]:
+    _, version = PREAMBLE.unpack(source.take(PREAMBLE.size, "a preamble"))
+    yield f"{0:8}  preamble: version {version}"
+    for _ in range(2):
+        at = source.position
+        (length,) = LENGTH.unpack(source.take(LENGTH.size, "a length"))
+        if length > LONGEST:
+            raise PacketError(f"a message of the handshake of {length} bytes; {LONGEST} are allowed")
+        message = _message(source.take(length, "a message of the handshake"))
+        yield f"{at:8}  {type(message).__name__}: {_fields(message)}"
+        if isinstance(message, Refused) or not source.peek(1):
+            return
+
+
+def _message(body: bytes) -> object:
+    for kind in (Welcome, Refused, Hello, Challenge):
+        try:
+            return msgspec.msgpack.decode(body, type=kind)
+        except msgspec.MsgspecError:
+            continue
+    return msgspec.msgpack.decode(body, type=Proof)
+
+
+def _fields(message: object) -> str:
+    shown = []
+    for name, value in msgspec.structs.asdict(message).items():  # type: ignore[arg-type]
+        shown.append(f"{name} {value.hex()[:16] + '…' if isinstance(value, bytes) else value!r}")
+    return ", ".join(shown)
+
+
+def _packet(source: _Source) -> Iterator[str]:
+    at = source.position
+    header = Header._make(HEADER.unpack(source.take(HEADER_SIZE, "a header")))
+    check(header)
+    name = KIND_NAMES[header.kind]
+    body = source.take(header.length, f"a {name} packet")
+    lane = f"execution {header.execution} edge {header.edge} lane {header.producer}->{header.consumer}"
+    if header.kind == DATA:
+        yield f"{at:8}  DATA {lane}: {header.length} bytes, {header.items} items"
+        yield from _records(body, at + HEADER_SIZE)
+    elif header.kind == BATCH:
+        piece = "" if header.items else " (a piece, more follow)"
+        yield f"{at:8}  BATCH {lane}: {header.length} bytes{piece}"
+    elif header.kind == FLOW:
+        yield f"{at:8}  FLOW: {header.length // FLOW_ENTRY.size} limits"
+        for execution, edge, _, limit in FLOW_ENTRY.iter_unpack(body):
+            yield f"{'':8}    execution {execution} edge {edge}: up to block {limit} ({limit * BLOCK} bytes)"
+    elif header.kind == CONTROL:
+        more = ", more follows" if header.flags & FLAG_MORE else ""
+        yield f"{at:8}  CONTROL: {header.length} bytes{more}: {body[:_SHOWN]!r}"
+    elif header.kind == GOODBYE:
+        yield f"{at:8}  GOODBYE: {body.decode(errors='replace')}"
+    else:
+        yield f"{at:8}  {name}"
+
+
+def _records(body: bytes, position: int) -> Iterator[str]:
+    at = 0
+    while at < len(body):
+        if len(body) - at < frames.RECORD.size:
+            raise PacketError(f"a record at {position + at} is cut off")
+        length, kind, codec, flags, count, _ = frames.RECORD.unpack_from(body, at)
+        end = at + frames.RECORD.size + -(-length // 16) * 16
+        if end > len(body):
+            raise PacketError(f"a record of {length} bytes at {position + at} goes beyond its packet")
+        what = f"{_KINDS.get(kind, f'kind {kind}')} {_CODECS.get(codec, f'codec {codec}')}".rstrip()
+        if kind in (frames.KIND_WATERMARK, frames.KIND_BARRIER) and length == 8:
+            value = int.from_bytes(body[at + 16 : at + 24], "little", signed=True)
+            what += f" {value}{' terminal' if flags else ''}"
+        elif kind == frames.KIND_ITEMS:
+            what = f"{count} {what}"
+        elif kind == frames.KIND_FRAGMENT:
+            names = ((frames.FLAG_FIRST, "first"), (frames.FLAG_LAST, "last"), (frames.FLAG_CANCEL, "cancel"))
+            what += "".join(f" {name}" for flag, name in names if flags & flag)
+        yield f"{position + at:8}    {what}, {length} bytes"
+        at = end

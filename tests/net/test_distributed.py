@@ -1,0 +1,230 @@
+"""Edges that span members: every routing, columns, marks, back-pressure; real links over loopback TCP in this process."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shmjet.core import DAG, Edge, EdgeConfig, Watermark, between
+from shmjet.core.keys import partition_id
+from shmjet.ring.batch import Batch
+from tests.execution.vertices import Collect, Emit
+from tests.net.members import ClusterRun, linked, running
+
+ITEMS = 3000
+
+
+def numbers(index: int, total: int) -> Any:
+    return range(index, ITEMS, total)
+
+
+def two_vertices(edge: Any, make: Any = numbers, **vertex: Any) -> DAG:
+    dag = DAG()
+    source = dag.new_vertex("source", lambda: Emit(make), **vertex)
+    sink = dag.new_vertex("sink", Collect)
+    dag.edge(edge(between(source, sink)))
+    return dag
+
+
+def values(run: ClusterRun, member: int) -> list[Any]:
+    return [item for _, ordinal, item in run.collected()[member] if ordinal >= 0]
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("force_rings", [False, True])
+def test_a_unicast_edge_deals_to_the_processors_of_all_members(count: int, force_rings: bool) -> None:
+    with linked(count) as members, running(members, two_vertices(Edge.distributed), force_rings=force_rings) as run:
+        run.run()
+        got = [values(run, member) for member in range(count)]
+        assert sorted(sum(got, [])) == list(range(ITEMS))
+        assert all(len(part) > ITEMS / count / 4 for part in got)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_broadcast_edge_reaches_every_processor_of_every_member_in_order(count: int) -> None:
+    with linked(count) as members, running(members, two_vertices(lambda e: e.broadcast().distributed())) as run:
+        run.run()
+        for part in run.collected():
+            for index in range(2):
+                mine = [item for at, _, item in part if at == index]
+                assert sorted(mine) == list(range(ITEMS))
+                for producer in range(2 * count):
+                    assert [x for x in mine if x % (2 * count) == producer] == list(numbers(producer, 2 * count))
+
+
+def test_a_partitioned_edge_sends_a_key_to_one_processor_of_the_member_that_owns_its_partition() -> None:
+    edge = lambda e: e.partitioned(lambda x: x % 100).distributed()  # noqa: E731
+    owners = [0 if p < 200 else 1 for p in range(271)]
+    with linked(2) as members, running(members, two_vertices(edge), owners=owners) as run:
+        run.run()
+        assert sorted(values(run, 0) + values(run, 1)) == list(range(ITEMS))
+        for member, part in enumerate(run.collected()):
+            assert all(owners[partition_id(item % 100, 271)] == member for _, _, item in part)
+            homes: dict[int, set[int]] = {}
+            for index, _, item in part:
+                homes.setdefault(item % 100, set()).add(index)
+            assert all(len(home) == 1 for home in homes.values())
+
+
+def test_a_local_and_a_distributed_edge_agree_on_the_processor_of_an_own_partition() -> None:
+    dag = DAG()
+    near = dag.new_vertex("near", lambda: Emit(numbers))
+    far = dag.new_vertex("far", lambda: Emit(numbers))
+    sink = dag.new_vertex("sink", Collect, local_parallelism=3)
+    dag.edge(Edge(near, 0, sink, 0).partitioned())
+    dag.edge(Edge(far, 0, sink, 1).partitioned().distributed())
+    owners = [(p * 7) % 2 for p in range(271)]
+    with linked(2) as members, running(members, dag, owners=owners) as run:
+        run.run()
+        for member, part in enumerate(run.collected()):
+            home = {item: index for index, ordinal, item in part if ordinal == 1}
+            assert home
+            assert all(owners[partition_id(item, 271)] == member for item in home)
+            for index, ordinal, item in part:
+                assert ordinal == 1 or home.get(item, index) == index
+
+
+def test_distribute_to_sends_everything_to_one_member() -> None:
+    with linked(3) as members:
+        target = members[1].address
+        with running(members, two_vertices(lambda e: e.partitioned().distribute_to(target))) as run:
+            run.run()
+            assert [len(values(run, member)) for member in range(3)] == [0, ITEMS, 0]
+
+
+def test_all_to_one_sends_everything_to_one_processor_of_the_cluster() -> None:
+    with linked(2) as members, running(members, two_vertices(lambda e: e.all_to_one("x").distributed())) as run:
+        run.run()
+        places = {(member, index) for member, part in enumerate(run.collected()) for index, _, _ in part}
+        assert len(places) == 1
+        assert sorted(values(run, 0) + values(run, 1)) == list(range(ITEMS))
+
+
+def test_a_fanout_edge_brings_each_item_to_one_processor_of_every_member() -> None:
+    with linked(2) as members, running(members, two_vertices(lambda e: e.fanout().distributed())) as run:
+        run.run()
+        for member in range(2):
+            assert sorted(values(run, member)) == list(range(ITEMS))
+            assert len({index for index, _, _ in run.collected()[member]}) == 2
+
+
+def test_an_ordered_edge_merges_what_all_members_send() -> None:
+    edge = lambda e: e.all_to_one().distributed().ordered()  # noqa: E731
+    with linked(2) as members, running(members, two_vertices(edge)) as run:
+        run.run()
+        assert values(run, 0) + values(run, 1) == list(range(ITEMS))
+
+
+def test_watermarks_of_all_members_are_coalesced() -> None:
+    def make(index: int, total: int) -> Any:
+        for i in range(200):
+            yield index * 1000 + i
+            if i % 20 == 19:
+                yield Watermark(i + index)
+
+    with linked(2) as members, running(members, two_vertices(Edge.distributed, make)) as run:
+        run.run()
+        for part in run.collected():
+            for processor in range(2):
+                marks = [item.timestamp for at, ordinal, item in part if ordinal == -1 and at == processor]
+                assert marks == sorted(set(marks))
+                assert marks[-1] >= 199
+
+
+def columns(index: int, total: int) -> Any:
+    for i in range(4):
+        start = (index * 4 + i) * 40_000
+        yield Batch({"key": np.arange(start, start + 40_000), "half": np.arange(40_000) / 2})
+
+
+@pytest.mark.parametrize("ring_memory", [64 << 20, 2 << 20])
+def test_batches_arrive_equal_with_slots_and_without(ring_memory: int) -> None:
+    dag = two_vertices(lambda e: e.broadcast().distributed(), columns, local_parallelism=1)
+    with linked(2) as members, running(members, dag, ring_memory=ring_memory) as run:
+        run.run()
+        for part in run.collected():
+            for processor in range(2):
+                mine = [item for at, _, item in part if at == processor]
+                assert sum(batch.num_rows for batch in mine) == 8 * 40_000
+                keys = np.sort(np.concatenate([np.array(batch["key"]) for batch in mine]))
+                assert np.array_equal(keys, np.arange(8 * 40_000))
+                assert all(np.array_equal(b["half"], (np.array(b["key"]) % 40_000) / 2) for b in mine)
+            part.clear()
+
+
+def test_rows_are_partitioned_over_members() -> None:
+    from shmjet.core.column_key import column
+
+    dag = two_vertices(lambda e: e.partitioned(column("key")).distributed(), columns, local_parallelism=1)
+    with linked(2) as members, running(members, dag) as run:
+        run.run()
+        seen: list[int] = []
+        for member, part in enumerate(run.collected()):
+            for _, _, batch in part:
+                keys = batch["key"].tolist()
+                seen += keys
+                assert all(partition_id(key, 271) % 2 == member for key in keys[:50])
+            part.clear()
+        assert sorted(seen) == list(range(8 * 40_000))
+
+
+def test_objects_of_all_kinds_arrive_equal() -> None:
+    odd = ["text", b"x" * 300_000, {"a": [1, 2]}, (1, "two", 3.0), 1 << 80, ["z" * 70_000], {4}, True]
+
+    def make(index: int, total: int) -> Any:
+        return odd
+
+    dag = two_vertices(lambda e: e.broadcast().distributed(), make, local_parallelism=1)
+    with linked(2) as members, running(members, dag, ring_memory=2 << 20) as run:
+        run.run()
+        for part in run.collected():
+            for processor in range(2):
+                mine = [item for at, _, item in part if at == processor]
+                assert Counter(map(repr, mine)) == Counter(list(map(repr, odd)) * 2)
+
+
+def test_a_stuck_edge_does_not_stop_its_neighbour_on_the_same_connection() -> None:
+    dag = DAG()
+    for name in ("slow", "fast"):
+        source = dag.new_vertex(f"{name} source", lambda: Emit(numbers), local_parallelism=1)
+        sink = dag.new_vertex(f"{name} sink", lambda name=name: Collect(name), local_parallelism=1)
+        dag.edge(between(source, sink).broadcast().distributed().configure(EdgeConfig(queue_size=64)))
+    stuck = True
+
+    def paused(tasklet: Any) -> bool:
+        return stuck and tasklet.context.vertex_name == "slow sink"
+
+    with linked(2) as members, running(members, dag, paused=paused) as run:
+        while any(t.context.vertex_name == "fast sink" for r in run.runs for t in r.tasklets):
+            run.step()
+        assert all(len(part) == ITEMS for part in run.collected("fast"))
+        assert not any(run.collected("slow"))
+        edges = {edge.edge: edge for edge in run.stats(0).edges}
+        assert sum(edge.waiting > 0 for edge in edges.values()) == 1  # the slow one's records wait in the link
+        stuck = False
+        run.run()
+        assert all(len(part) == ITEMS for part in run.collected("slow"))
+
+
+def test_processors_know_their_place_in_the_cluster() -> None:
+    def make(index: int, total: int) -> Any:
+        yield (index, total)
+
+    with linked(3) as members, running(members, two_vertices(Edge.distributed, make)) as run:
+        contexts = [t.context for r in run.runs for t in r.tasklets if t.context.vertex_name == "source"]
+        run.run()
+        assert [c.global_index for c in contexts] == list(range(6))
+        assert [c.member_index for c in contexts] == [0, 0, 1, 1, 2, 2]
+        assert {(c.member_count, c.total_parallelism) for c in contexts} == {(3, 6)}
+        assert sorted(values(run, 0) + values(run, 1) + values(run, 2)) == [(i, 6) for i in range(6)]
+
+
+def test_nobody_starts_before_the_gate_is_open() -> None:
+    with linked(2) as members, running(members, two_vertices(Edge.distributed)) as run:
+        for member in run.runs:
+            ready = [deployment.say_ready() for deployment in member.deployments]
+            assert ready == [False, False]
+        run.run()

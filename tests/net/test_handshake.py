@@ -1,0 +1,194 @@
+"""The handshake as pure state machines: what proves, what is refused, and that no bytes whatever do anything else."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shmjet.net.handshake import (
+    CLIENT,
+    LENGTH,
+    LONGEST,
+    MAGIC,
+    MEMBER,
+    PREAMBLE,
+    VERSION,
+    Answering,
+    Dialing,
+    HandshakeError,
+    Identity,
+    refusal,
+)
+
+ALICE = Identity(MEMBER, "test", "a" * 32, "10.0.0.1:5701", b"the secret")
+BOB = Identity(MEMBER, "test", "b" * 32, "10.0.0.2:5701", b"the secret")
+
+
+def pair(dialer: Identity = ALICE, listener: Identity = BOB, *bindings: bytes) -> tuple[Dialing, Answering]:
+    first, second = bindings or (b"", b"")
+    return Dialing(dialer, os.urandom(32), first), Answering(listener, os.urandom(32), second)
+
+
+def converse(dialing: Dialing, answering: Answering) -> None:
+    answering_said = answering.feed(dialing.start())
+    answering.feed(dialing.feed(answering_said))
+    if answering.proved:
+        dialing.feed(answering.welcome())
+
+
+def test_both_ends_prove_themselves_and_know_each_other() -> None:
+    dialing, answering = pair()
+    converse(dialing, answering)
+    assert dialing.done
+    assert (dialing.peer, dialing.address) == (BOB.uuid, BOB.address)
+    assert (answering.hello.uuid, answering.hello.address, answering.hello.role) == (ALICE.uuid, ALICE.address, MEMBER)
+
+
+def test_it_works_byte_by_byte_and_what_follows_is_left_over() -> None:
+    dialing, answering = pair(replace(ALICE, role=CLIENT, uuid="", address=""))
+    to_listener, to_dialer = bytearray(dialing.start()), bytearray()
+    while not dialing.done:
+        while to_listener:
+            to_dialer += answering.feed(bytes([to_listener.pop(0)]))
+        if answering.proved:
+            to_dialer += answering.welcome() + b"first packet"
+        while to_dialer and not dialing.done:
+            to_listener += dialing.feed(bytes([to_dialer.pop(0)]))
+    assert bytes(to_dialer) == b"first packet"
+    dialing.feed(bytes(to_dialer))
+    assert dialing.leftover == b"first packet"
+
+
+@pytest.mark.parametrize("wrong", [b"", b"another", b"the secret "])
+def test_a_dialer_with_another_secret_is_not_proved(wrong: bytes) -> None:
+    dialing, answering = pair(replace(ALICE, secret=wrong))
+    with pytest.raises(HandshakeError) as raised:
+        converse(dialing, answering)
+    assert raised.value.kind == "authentication"
+    assert not answering.proved
+
+
+def test_a_listener_with_another_secret_is_not_believed() -> None:
+    dialing, answering = pair()
+    impostor = Answering(replace(BOB, secret=b"guess"), os.urandom(32), b"")
+    said = impostor.feed(dialing.start())
+    dialing.feed(said)
+    with pytest.raises(HandshakeError, match="has not proved") as raised:
+        dialing.feed(impostor.welcome())
+    assert raised.value.kind == "authentication"
+    assert not dialing.done
+
+
+def test_what_was_said_cannot_be_used_again() -> None:
+    dialing, answering = pair()
+    hello = dialing.start()
+    proof = dialing.feed(answering.feed(hello))
+    answering.feed(proof)
+    assert answering.proved
+    again = Answering(BOB, os.urandom(32), b"")
+    again.feed(hello)
+    with pytest.raises(HandshakeError, match="secrets differ"):
+        again.feed(proof)
+
+
+def test_a_listener_that_sends_back_what_it_gets_proves_nothing() -> None:
+    dialing = Dialing(ALICE, bytes(32), b"")
+    hello = dialing.start()
+    echo = Dialing(BOB, bytes(32), b"")
+    with pytest.raises(HandshakeError):
+        dialing.feed(hello)
+        dialing.feed(echo.start())
+
+
+def test_certificates_that_differ_are_noticed() -> None:
+    dialing, answering = pair(ALICE, BOB, b"the one in between", b"the listener's own")
+    with pytest.raises(HandshakeError, match="secrets differ"):
+        converse(dialing, answering)
+
+
+def test_another_version_is_named() -> None:
+    dialing, answering = pair()
+    with pytest.raises(HandshakeError, match=f"version {VERSION + 1}") as raised:
+        answering.feed(PREAMBLE.pack(MAGIC, VERSION + 1))
+    assert raised.value.kind == "version"
+    dialing.start()
+    with pytest.raises(HandshakeError, match=f"version {VERSION + 1}"):
+        dialing.feed(PREAMBLE.pack(MAGIC, VERSION + 1))
+
+
+def test_a_refusal_reaches_the_dialer_whenever_it_comes() -> None:
+    dialing, answering = pair()
+    dialing.start()
+    with pytest.raises(HandshakeError, match="too many") as raised:
+        dialing.feed(refusal("busy", "too many"))
+    assert raised.value.kind == "busy"
+    dialing, answering = pair()
+    answering.feed(dialing.feed(answering.feed(dialing.start())))
+    assert answering.proved
+    with pytest.raises(HandshakeError, match="another cluster") as raised:
+        dialing.feed(answering.refuse("cluster", "another cluster"))
+    assert raised.value.kind == "cluster"
+
+
+def test_a_secret_is_in_no_repr() -> None:
+    assert "secret" not in repr(ALICE)
+    assert "the secret" not in str(vars(HandshakeError("protocol", "x")))
+
+
+@given(st.binary(max_size=4096), st.integers(1, 64))
+def test_no_bytes_make_a_listener_do_anything_but_refuse(data: bytes, step: int) -> None:
+    answering = Answering(BOB, bytes(range(32)), b"")
+    try:
+        for at in range(0, len(data), step):
+            answering.feed(data[at : at + step])
+    except HandshakeError:
+        pass
+    assert not answering.proved
+    assert len(answering.leftover) <= LENGTH.size + LONGEST + 64 + PREAMBLE.size
+
+
+@given(st.binary(max_size=2048), st.booleans())
+def test_no_bytes_make_a_dialer_believe(data: bytes, with_preamble: bool) -> None:
+    dialing = Dialing(ALICE, bytes(32), b"")
+    dialing.start()
+    try:
+        dialing.feed((PREAMBLE.pack(MAGIC, VERSION) if with_preamble else b"") + data)
+    except HandshakeError:
+        pass
+    assert not dialing.done
+
+
+@given(st.data())
+def test_a_flipped_bit_anywhere_is_noticed(data: st.DataObject) -> None:
+    dialing, answering = Dialing(ALICE, bytes(32), b""), Answering(BOB, bytes([1]) * 32, b"")
+    which = data.draw(st.integers(0, 3), "message")
+
+    def sent(number: int, said: bytes) -> bytes:
+        if number != which:
+            return said
+        bit = data.draw(st.integers(0, len(said) * 8 - 1), "bit")
+        changed = bytearray(said)
+        changed[bit // 8] ^= 1 << bit % 8
+        return bytes(changed)
+
+    try:
+        challenge = answering.feed(sent(0, dialing.start()))
+        proof = dialing.feed(sent(1, challenge))
+        answering.feed(sent(2, proof))
+        if answering.proved:
+            dialing.feed(sent(3, answering.welcome()))
+    except HandshakeError:
+        pass
+    assert not dialing.done
+
+
+@given(st.integers(0, 200))
+def test_a_dialer_that_stops_anywhere_is_never_proved(cut: int) -> None:
+    dialing, answering = pair()
+    hello = dialing.start()
+    answering.feed(hello[:cut])
+    assert not answering.proved

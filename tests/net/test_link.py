@@ -1,0 +1,372 @@
+"""Links among themselves and with strangers: who is let in, who is refused, what a broken peer does."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import socket
+import ssl
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shmjet.core import AuthenticationError
+from shmjet.net.dial import dial
+from shmjet.net.handshake import MAGIC, PREAMBLE, VERSION
+from shmjet.net.messages import (
+    Accepted,
+    Alive,
+    Connect,
+    ConnectFailed,
+    Disconnect,
+    Fence,
+    Heard,
+    Limits,
+    Listen,
+    Listening,
+    PeerDown,
+    PeerUp,
+    Received,
+    Secret,
+    Send,
+    SetHeartbeat,
+    TlsFiles,
+)
+from shmjet.net.packets import DATA, HEADER
+from tests.net.members import LinkedMember, await_, linked
+
+
+def make(number: int, **settings: Any) -> LinkedMember:
+    member = LinkedMember(number, **settings)
+    member.order(Listen("127.0.0.1:0"))
+    member.address = await_([member], lambda: member.take(Listening)).address
+    return member
+
+
+@pytest.fixture
+def members() -> Any:
+    made: list[LinkedMember] = []
+
+    def new(**settings: Any) -> LinkedMember:
+        made.append(make(len(made), **settings))
+        return made[-1]
+
+    yield new
+    for member in made:
+        member.close()
+
+
+def test_messages_of_any_size_arrive_in_order() -> None:
+    with linked(2) as (first, second):
+        payloads = [b"", b"x", os.urandom(1 << 20), b"last"]
+        for payload in payloads:
+            first.order(Send(second.uuid, payload))
+        got = [await_([first, second], lambda: second.take(Received)) for _ in payloads]
+        assert [event.payload for event in got] == payloads
+        assert {event.peer for event in got} == {first.uuid}
+
+
+def test_a_wrong_secret_is_an_authentication_failure_and_nothing_else(members: Any, caplog: Any) -> None:
+    first, second = members(), members(secret=Secret(b"another"))
+    second.order(Connect(first.address))
+    failed = await_([first, second], lambda: second.take(ConnectFailed))
+    assert failed.kind == "authentication"
+    assert not first.events
+    assert len([r for r in caplog.records if r.name == "shmjet.link"]) == 1
+
+
+def test_another_cluster_oneself_and_nobody_are_told_apart(members: Any) -> None:
+    first, second = members(), members(cluster="other")
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        free = f"127.0.0.1:{nobody.getsockname()[1]}"
+    for target, kind in (
+        (second.address, "cluster"),
+        (first.address, "self"),
+        (f"localhost:{first.address.rpartition(':')[2]}", "self"),
+        (free, "unreachable"),
+        ("no address", "unreachable"),
+        ("host.invalid:5701", "unreachable"),
+    ):
+        first.order(Connect(target))
+        failed = await_([first, second], lambda: first.take(ConnectFailed))
+        assert (failed.address, failed.kind) == (target, kind)
+
+
+def test_two_that_dial_each_other_at_once_keep_one_connection(members: Any) -> None:
+    for _ in range(5):
+        first, second = members(), members()
+        first.order(Connect(second.address))
+        second.order(Connect(first.address))
+        await_([first, second], lambda: first.take(PeerUp))
+        await_([first, second], lambda: second.take(PeerUp))
+        for _ in range(200):
+            first.turn()
+            second.turn()
+        assert not any(isinstance(event, PeerDown | ConnectFailed) for event in first.events + second.events)
+        assert len(first.link._peers) == len(second.link._peers) == 1
+        first.order(Send(second.uuid, b"hello"))
+        assert await_([first, second], lambda: second.take(Received)).payload == b"hello"
+
+
+def test_connecting_again_says_that_the_peer_is_up() -> None:
+    with linked(2) as (first, second):
+        first.order(Connect(second.address))
+        assert await_([first, second], lambda: first.take(PeerUp)).peer == second.uuid
+        port = second.address.rpartition(":")[2]
+        first.order(Connect(f"localhost:{port}"))
+        assert await_([first, second], lambda: first.take(PeerUp)).dialed == f"localhost:{port}"
+        assert len(second.link._peers) == 1
+
+
+def test_a_goodbye_says_why_and_a_break_does_not() -> None:
+    with linked(2) as (first, second):
+        first.order(Disconnect(second.uuid))
+        down = await_([first, second], lambda: second.take(PeerDown))
+        assert down.reason == "the member has disconnected"
+        first.order(Connect(second.address))
+        await_([first, second], lambda: first.take(PeerUp))
+        await_([first, second], lambda: second.take(PeerUp))
+        first.link._peers[second.uuid].wire.close(hard=True)
+        assert "reset" in await_([second], lambda: second.take(PeerDown)).reason.lower()
+
+
+def test_a_fenced_member_is_reset_and_never_let_in_again() -> None:
+    with linked(2) as (first, second):
+        second.order(Send(first.uuid, b"before"))
+        await_([first, second], lambda: first.take(Received))
+        first.order(Fence(second.uuid))
+        await_([first, second], lambda: second.take(PeerDown))
+        second.order(Connect(first.address))
+        assert await_([first, second], lambda: second.take(ConnectFailed)).kind == "fenced"
+        first.order(Connect(second.address))
+        assert await_([first, second], lambda: first.take(ConnectFailed)).kind == "fenced"
+        assert first.take(Received) is None
+
+
+def test_heartbeats_stop_when_the_member_says_nothing() -> None:
+    with linked(2) as (first, second):
+        for member in (first, second):
+            member.order(SetHeartbeat(1_000_000, 60_000_000_000))
+        first.order(Alive())
+        heard = [await_([first, second], lambda: second.take(Heard)) for _ in range(3)]
+        assert [event.peer for event in heard] == [first.uuid] * 3
+        assert heard[0].at_ns < heard[1].at_ns < heard[2].at_ns
+        first.order(SetHeartbeat(1_000_000, 0))
+        while first.take(Heard) or second.take(Heard):
+            pass
+        for _ in range(20):
+            first.turn(1_000_000)
+        before = second.link._peers[first.uuid].bytes_in
+        for _ in range(50):
+            first.turn(1_000_000)
+            second.turn(0)
+        assert second.link._peers[first.uuid].bytes_in - before <= HEADER.size * 25
+
+
+def test_what_is_no_packet_ends_the_connection_with_one_line(caplog: Any) -> None:
+    with linked(2) as (first, second):
+        first.link._peers[second.uuid]._queue(b"\xff" * 64)
+        down = await_([first, second], lambda: second.take(PeerDown))
+        assert "no packet has kind 255" in down.reason
+        assert len([r for r in caplog.records if r.name == "shmjet.link" and r.levelno >= logging.WARNING]) == 1
+
+
+def test_packets_of_an_execution_that_is_not_open_are_dropped() -> None:
+    with linked(2) as (first, second):
+        first.link._peers[second.uuid]._queue(HEADER.pack(16, DATA, 0, 0, 99, 0, 0, 1, 0), b"x" * 16)
+        first.order(Send(second.uuid, b"still there"))
+        assert await_([first, second], lambda: second.take(Received)).payload == b"still there"
+
+
+# -- strangers ------------------------------------------------------------------------------------------------------
+
+
+def connect_raw(member: LinkedMember) -> socket.socket:
+    host, _, port = member.address.rpartition(":")
+    sock = socket.create_connection((host, int(port)), timeout=10)
+    sock.setblocking(False)
+    return sock
+
+
+def read_to_end(member: LinkedMember, sock: socket.socket) -> bytes:
+    got = bytearray()
+
+    def ended() -> bool:
+        try:
+            data = sock.recv(4096)
+        except BlockingIOError:
+            return False
+        except ConnectionResetError:
+            return True
+        got.extend(data)
+        return not data
+
+    await_([member], ended)
+    sock.close()
+    return bytes(got)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        MAGIC + b"\xff\xff",
+        PREAMBLE.pack(MAGIC, VERSION) + b"\xff\xff" + b"x" * 100,
+        PREAMBLE.pack(MAGIC, VERSION) + b"\x05\x00hello",
+        pickle.dumps(os.getpid),
+    ],
+)
+def test_a_stranger_gets_a_refusal_and_one_line_in_the_log(
+    members: Any, caplog: Any, monkeypatch: Any, data: bytes
+) -> None:
+    def never(*_: Any, **__: Any) -> None:
+        raise AssertionError("something was unpickled")
+
+    member = members()
+    sock = connect_raw(member)
+    with monkeypatch.context() as patch:
+        patch.setattr(pickle, "loads", never)
+        patch.setattr(pickle, "Unpickler", never)
+        sock.sendall(data)
+        said = read_to_end(member, sock)
+    assert said.startswith(MAGIC)
+    assert b"refused" in said
+    assert len([r for r in caplog.records if r.name == "shmjet.link"]) == 1
+    assert not member.events
+
+
+def test_one_who_says_nothing_is_closed_in_time(members: Any, caplog: Any) -> None:
+    member = members(limits=Limits(handshake_ns=50_000_000))
+    sock = connect_raw(member)
+    assert read_to_end(member, sock) == b""
+    assert "in time" in caplog.text
+
+
+def test_strangers_beyond_the_limit_are_closed_at_once(members: Any) -> None:
+    member = members(limits=Limits(unproved=3))
+    waiting = [connect_raw(member) for _ in range(3)]
+    await_([member], lambda: len(member.link._gate._strangers) == 3)
+    assert read_to_end(member, connect_raw(member)) == b""
+    for sock in waiting:
+        sock.close()
+    await_([member], lambda: not member.link._gate._strangers)
+    other = members()
+    other.order(Connect(member.address))
+    await_([member, other], lambda: other.take(PeerUp))
+
+
+# -- clients --------------------------------------------------------------------------------------------------------
+
+
+def in_thread(function: Any) -> Any:
+    from concurrent.futures import ThreadPoolExecutor
+
+    pool = ThreadPoolExecutor(1)
+    future = pool.submit(function)
+    pool.shutdown(wait=False)
+    return future
+
+
+def test_a_client_that_proves_itself_is_handed_to_the_member(members: Any) -> None:
+    member = members()
+    dialled = in_thread(lambda: dial(member.address, cluster="test", secret=b"a secret of this test"))
+    accepted = await_([member], lambda: member.take(Accepted))
+    with dialled.result(10) as connection, socket.socket(fileno=member.fds.pop()) as ours:
+        connection.socket.sendall(b"hello")
+        assert ours.recv(100) == b"hello"
+        ours.sendall(b"you too")
+        assert connection.socket.recv(100) == b"you too"
+        assert not accepted.tls
+
+
+def test_a_client_with_a_wrong_secret_gets_an_authentication_error(members: Any) -> None:
+    member = members()
+    dialled = in_thread(lambda: dial(member.address, cluster="test", secret=b"wrong"))
+    await_([member], dialled.done)
+    with pytest.raises(AuthenticationError, match="secrets differ"):
+        dialled.result(0)
+    assert not member.events
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An authority, and a certificate of 127.0.0.1 by it."""
+    folder = tmp_path_factory.mktemp("tls")
+
+    def openssl(*words: str) -> None:
+        try:
+            subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+        except FileNotFoundError:
+            pytest.skip("openssl is not installed")
+
+    new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    openssl("req", "-x509", *new, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=authority")
+    (folder / "names").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
+    openssl("req", *new, "-keyout", "key.pem", "-out", "request", "-subj", "/CN=member")
+    sign = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "names"]
+    openssl("x509", "-req", "-in", "request", *sign, "-out", "cert.pem")
+    openssl("req", "-x509", *new, "-keyout", "stranger.key", "-out", "stranger.pem", "-subj", "/CN=stranger")
+    return folder
+
+
+def files(folder: Path, name: str = "cert", key: str = "key", **more: Any) -> TlsFiles:
+    return TlsFiles(str(folder / f"{name}.pem"), str(folder / f"{key}.{'pem' if key == 'key' else 'key'}"),
+                    str(folder / "ca.pem"), **more)
+
+
+@pytest.mark.parametrize("mutual", [False, True])
+def test_members_talk_through_tls(certificates: Path, mutual: bool) -> None:
+    with linked(2, tls=files(certificates, mutual=mutual)) as (first, second):
+        payload = os.urandom(1 << 20)
+        first.order(Send(second.uuid, payload))
+        second.order(Send(first.uuid, payload))
+        assert await_([first, second], lambda: second.take(Received)).payload == payload
+        assert await_([first, second], lambda: first.take(Received)).payload == payload
+
+
+def test_mutual_tls_refuses_a_foreign_certificate(members: Any, certificates: Path) -> None:
+    first = members(tls=files(certificates, mutual=True))
+    second = members(tls=TlsFiles(str(certificates / "stranger.pem"), str(certificates / "stranger.key"),
+                                  str(certificates / "ca.pem")))
+    second.order(Connect(first.address))
+    failed = await_([first, second], lambda: second.take(ConnectFailed))
+    assert failed.kind in ("authentication", "unreachable")
+    assert not any(isinstance(event, PeerUp) for event in first.events)
+
+
+def test_a_tls_client_is_relayed(members: Any, certificates: Path) -> None:
+    member = members(tls=files(certificates))
+    tls = TlsFiles(authority=str(certificates / "ca.pem"))
+    dialled = in_thread(lambda: dial(member.address, cluster="test", secret=b"a secret of this test", tls=tls))
+    accepted = await_([member], lambda: member.take(Accepted))
+    assert accepted.tls
+    with dialled.result(10) as connection, socket.socket(fileno=member.fds.pop()) as ours:
+        ours.settimeout(0.01)
+        connection.socket.sendall(b"x" * 100_000)
+        got = bytearray()
+
+        def all_there() -> bool:
+            try:
+                got.extend(ours.recv(1 << 16))
+            except TimeoutError:
+                pass
+            return len(got) == 100_000
+
+        await_([member], all_there)
+        ours.sendall(b"answer")
+        answer = in_thread(lambda: connection.socket.recv(100))
+        await_([member], answer.done)
+        assert answer.result() == b"answer"
+
+
+def test_plain_text_at_a_tls_port_is_closed(members: Any, certificates: Path, caplog: Any) -> None:
+    member = members(tls=files(certificates))
+    sock = connect_raw(member)
+    sock.sendall(PREAMBLE.pack(MAGIC, VERSION) + b"hello, hello, hello")
+    read_to_end(member, sock)
+    assert len([r for r in caplog.records if r.name == "shmjet.link"]) == 1
+    assert ssl.OPENSSL_VERSION
