@@ -86,7 +86,8 @@ class Link:
         self._stopping = False
         if setup.doorbell_size:
             control, self._eventfd = fds
-            self._control = memoryview(mmap.mmap(control, setup.doorbell_size))
+            self._mapping = mmap.mmap(control, setup.doorbell_size)
+            self._control = memoryview(self._mapping)
             os.close(control)
             self._bell = Doorbell(self._control, setup.doorbell_offset)
             self._watch(self._eventfd, select.EPOLLIN, self._rung)
@@ -460,9 +461,10 @@ class Link:
             self._channel.flush()
         self._channel.close()
         self._epoll.close()
-        if self._bell is not None:
+        if self._bell is not None and self._control is not None:
             self._bell.close()
-        if self._eventfd >= 0:
+            self._control.release()
+            self._mapping.close()
             os.close(self._eventfd)
 
 

@@ -77,10 +77,12 @@ class LinkedMember:
 
     def order(self, order: object, fds: tuple[int, ...] = ()) -> None:
         """Tell the link something."""
-        self._channel.send(order, fds)
+        self._channel.queue(order, fds)
+        self._channel.flush()
 
     def turn(self, longest_ns: int = 0) -> None:
         """Let the link do one turn of its loop, and take what it says."""
+        self._channel.flush()
         self.link.turn(longest_ns)
         for event, fds in self._channel.poll():
             self.events.append(event)
