@@ -213,7 +213,8 @@ class RingProducer:
         """
 
     def put_run(self, data: Buffer, start: int, stop: int, /) -> tuple[int, int]:
-        """Write the records in data[start:stop], which `take_run` of another ring's reader gave, as far as there is room.
+        """Write the records in data[start:stop], which `take_run` of another ring's reader gave, as far as there is
+        room.
 
         Returns the position of the first one that found none (a wake mark is left), and the items written. Raises
         RingCorruptError when they are no records, or this ring cannot take one: they may come from another host.
@@ -376,7 +377,8 @@ class SlabWriter:
     def claim(self, size: int, count: int, /) -> tuple[int, int] | None:
         """Take a slot of `size` bytes for `count` readers, which the caller fills before he publishes its place.
 
-        Returns the slot's offset into the slab's data, and where its bytes are in the buffer; None when there is no room.
+        Returns the slot's offset into the slab's data, and where its bytes are in the buffer; None when there is no
+        room.
         """
 
     def retain(self, offset: int, /) -> None:

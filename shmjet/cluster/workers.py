@@ -19,9 +19,9 @@ from typing import Any
 
 import msgspec
 
-from shmjet.net.loop_channel import LoopChannel
 from shmjet.execution.control import BLOCK_SIZE, WorkerControl, control_size
 from shmjet.execution.messages import Broken, Exited, Fork, Forked, Hello, Report, Stop, WorkerSettings
+from shmjet.net.loop_channel import LoopChannel
 from shmjet.ring.arena import Arena
 
 _STATUS_WAIT_S = 0.25

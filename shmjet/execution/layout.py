@@ -45,7 +45,8 @@ def spans(plan: JobPlan, edge: EdgePlan) -> bool:
 def number_on(plan: JobPlan, edge: EdgePlan, v: int, processor: int) -> int:
     """Return the number under which an edge knows a processor of this member.
 
-    On an edge that spans members, processors are numbered over all of them: those of the first, then those of the second.
+    On an edge that spans members, processors are numbered over all of them: those of the first, then those of the
+    second.
     """
     return processor + plan.seat.index * plan.vertices[v].parallelism if spans(plan, edge) else processor
 
@@ -65,9 +66,7 @@ def processor_of(plan: JobPlan, edge: EdgePlan, v: int, number: int) -> int | No
 
 def is_remote(plan: JobPlan, edge: EdgePlan, producer: int, consumer: int) -> bool:
     """Say whether one end of a lane is on another member, so that the link carries it."""
-    return spans(plan, edge) and not (
-        member_of(plan, edge, edge.source, producer) == member_of(plan, edge, edge.destination, consumer)
-    )
+    return member_of(plan, edge, edge.source, producer) != member_of(plan, edge, edge.destination, consumer)
 
 
 def starts_as_ring(plan: JobPlan, edge: EdgePlan, producer: int, consumer: int) -> bool:
@@ -114,9 +113,7 @@ def lane_producers(plan: JobPlan, edge: EdgePlan, consumer: int) -> list[int]:
 
 def lane_pairs(plan: JobPlan, edge: EdgePlan) -> list[tuple[int, int]]:
     """Return the (producer, consumer) pairs that an edge connects and that have an end on this member."""
-    producers = [
-        number_on(plan, edge, edge.source, p) for p in range(plan.vertices[edge.source].parallelism)
-    ]
+    producers = [number_on(plan, edge, edge.source, p) for p in range(plan.vertices[edge.source].parallelism)]
     pairs = [(producer, consumer) for producer in producers for consumer in lane_consumers(plan, edge, producer)]
     if spans(plan, edge):
         for c in range(plan.vertices[edge.destination].parallelism):
@@ -132,8 +129,8 @@ def lane_pairs(plan: JobPlan, edge: EdgePlan) -> list[tuple[int, int]]:
 def most_remote_lanes(plan: JobPlan) -> int:
     """Return how many lanes to and from others the member has that has most of them.
 
-    It decides how large their rings are. Records pass from ring to ring as they are, so these have to be equally large on
-    all members.
+    It decides how large their rings are. Records pass from ring to ring as they are, so these have to be equally
+    large on all members.
     """
     count = 0
     for edge in plan.edges:
@@ -147,11 +144,12 @@ def most_remote_lanes(plan: JobPlan) -> int:
 class ArenaLayout:
     """Offsets in bytes into one arena.
 
-    `rings` maps (edge index, producer, consumer), numbered as `number_on` says, to the offset of the ring's control block, `capacities` to its data
-    bytes; lanes that stay within one worker are not in them. `carriers` are the offsets of the carriers' blocks.
+    `rings` maps (edge index, producer, consumer), numbered as `number_on` says, to the offset of the ring's control
+    block, `capacities` to its data bytes; lanes that stay within one worker are not in them. `carriers` are the
+    offsets of the carriers' blocks.
     `counters` maps (vertex index, processor) to its counter block, `owners` to the 32-bit word that says in which
-    process it is. `ready` is where the bytes of `Readiness` start, one for each of `endpoints`, the gate included. The blocks of counters
-    lie between `counters_start` and `counters_end`, and nothing but rings behind them.
+    process it is. `ready` is where the bytes of `Readiness` start, one for each of `endpoints`, the gate included.
+    The blocks of counters lie between `counters_start` and `counters_end`, and nothing but rings behind them.
     """
 
     size: int

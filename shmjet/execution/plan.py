@@ -157,6 +157,7 @@ def _aimed(edge: EdgePlan, shape: JobShape, seat: Seat) -> EdgePlan:
     if edge.target_address not in seat.addresses:
         label = f"{shape.vertices[edge.source].name!r} -> {shape.vertices[edge.destination].name!r}"
         raise PlanError(
-            f"edge {label}: distribute_to({edge.target_address!r}) names no member; there are {', '.join(seat.addresses)}"
+            f"edge {label}: distribute_to({edge.target_address!r}) names no member; "
+            f"there are {', '.join(seat.addresses)}"
         )
     return msgspec.structs.replace(edge, target=seat.addresses.index(edge.target_address))

@@ -201,7 +201,8 @@ class FanoutRouter:
             router.start(items)
 
     def flush(self) -> bool:
-        return all([router.flush() for router in self._routers])  # a list: each of them, whatever the others say
+        waiting = [router for router in self._routers if not router.flush()]  # each of them, whatever the others say
+        return not waiting
 
     def settle(self) -> bool:
         return True

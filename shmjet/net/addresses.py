@@ -56,8 +56,8 @@ def resolve(host: str, port: int) -> Resolved:
 class Resolver:
     """Looks host names up in a thread of its own, one after the other.
 
-    `fileno` becomes readable when an answer is there. The thread is a daemon, as nobody can end a look-up; it starts with
-    the first name.
+    `fileno` becomes readable when an answer is there. The thread is a daemon, as nobody can end a look-up; it starts
+    with the first name.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,5 @@
-"""One execution in the link process: its arena, and the rings of all lanes that lead to other members and come from them.
+"""One execution in the link process: its arena, and the rings of all lanes that lead to other members and come from
+them.
 
 Which lanes there are, and where, follows from the plan, as in every process of the execution.
 """
@@ -94,11 +95,11 @@ class CarriedExecution:
             if index == plan.seat.index:
                 continue
             edges = [edge for (member, _), edge in out_edges.items() if member == index]
-            self.outgoing[peer] = Outgoing(
-                self.execution, self._arena, self._slabs, edges, out_lanes.get(index, [])
-            )
+            self.outgoing[peer] = Outgoing(self.execution, self._arena, self._slabs, edges, out_lanes.get(index, []))
             self.incoming[peer] = Incoming(
-                [edge for (member, _), edge in in_edges.items() if member == index], in_lanes.get(index, {}), self._arena
+                [edge for (member, _), edge in in_edges.items() if member == index],
+                in_lanes.get(index, {}),
+                self._arena,
             )
 
     def _outgoing_edge(self, edge: EdgePlan, e: int) -> OutgoingEdge:

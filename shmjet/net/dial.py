@@ -28,7 +28,8 @@ _AUTHENTICATION = ("authentication", "fenced")
 class Connection:
     """A connection to a member, made by `dial`.
 
-    `socket` is a connected stream socket, blocking; `leftover` what came behind the handshake; `address` the member's own.
+    `socket` is a connected stream socket, blocking; `leftover` what came behind the handshake; `address` the member's
+    own.
     """
 
     def __init__(self, sock: socket.socket, leftover: bytes, address: str, pump: _Pump | None = None) -> None:
@@ -52,9 +53,7 @@ class Connection:
         self.close()
 
 
-def dial(
-    address: str, *, cluster: str, secret: bytes, tls: TlsFiles | None = None, timeout: float = 5.0
-) -> Connection:
+def dial(address: str, *, cluster: str, secret: bytes, tls: TlsFiles | None = None, timeout: float = 5.0) -> Connection:
     """Connect to a member as a client.
 
     Args:

@@ -1,8 +1,8 @@
-"""Where connections are made and taken: the listening socket, what is being dialled, and strangers until they have proved
-themselves.
+"""Where connections are made and taken: the listening socket, what is being dialled, and strangers until they have
+proved themselves.
 
-Two members keep one connection. One that is there wins over a new one; when both dial each other at the same moment, the
-one of the member with the smaller uuid wins. A listener knows that its own attempt is for the same member once the
+Two members keep one connection. One that is there wins over a new one; when both dial each other at the same moment,
+the one of the member with the smaller uuid wins. A listener knows that its own attempt is for the same member once the
 challenge has come; it lets that go, or refuses the other one as a duplicate, and both ends decide alike.
 """
 
@@ -13,6 +13,7 @@ import logging
 import os
 import select
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -38,7 +39,7 @@ class GateOwner(Protocol):
     def me(self) -> Identity:
         """Who this member is."""
 
-    def watch(self, fd: int, mask: int, handler: object) -> None:
+    def watch(self, fd: int, mask: int, handler: Callable[[int], None]) -> None:
         """Have `handler` called with the events of a descriptor."""
 
     def mask(self, fd: int, mask: int) -> None:
@@ -143,7 +144,7 @@ class Gate:
                 if now >= self._next_word_ns:
                     self._next_word_ns = now + 1_000_000_000
                     logger.warning(
-                        "%d connections were closed at once, as %d are open that have not proved themselves; the last: %s",
+                        "%d connections were closed at once, as %d are open that have proved nothing; the last: %s",
                         self._turned_away,
                         self._limits.unproved,
                         name,

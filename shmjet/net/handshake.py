@@ -141,7 +141,9 @@ class _Conversation:
             return False
         _, version = PREAMBLE.unpack_from(self._buffer)
         if version != VERSION:
-            raise HandshakeError("version", f"the other end speaks version {version} of the protocol, this one {VERSION}")
+            raise HandshakeError(
+                "version", f"the other end speaks version {version} of the protocol, this one {VERSION}"
+            )
         self._said.update(self._buffer[: PREAMBLE.size])
         del self._buffer[: PREAMBLE.size]
         self._greeted = True

@@ -1,7 +1,8 @@
 """The lanes of one execution that come from one peer: from packets into the rings of their consumers.
 
 What finds no room in a ring waits here; the edge's window bounds how much that can be. Bytes count as acknowledged when
-a ring has taken them. A large batch is read into a slot of the link's slab and handed on as a place, as between workers.
+a ring has taken them. A large batch is read into a slot of the link's slab and handed on as a place, as between
+workers.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class IncomingLane:
         return False
 
     def claim(self, size: int) -> Claimed | None:
-        """Return a slot for a batch of `size` bytes, if there is one, and what waits on this edge leaves others some."""
+        """Return a slot for a batch of `size` bytes, if there is one and what waits on this edge leaves others some."""
         slab = self.slab
         if slab is None or size > slab.largest_slot or self.edge.waiting + size > slab.size // 2:
             return None

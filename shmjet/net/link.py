@@ -1,7 +1,7 @@
 """The link: one event loop that owns all sockets of a member and moves what its executions exchange with others.
 
-It sleeps in epoll on its sockets and on an eventfd, its doorbell: workers that fill or empty a ring of a distributed lane
-write that while the link sleeps. What it is told comes from the member (`messages.Order`), what it sees goes there
+It sleeps in epoll on its sockets and on an eventfd, its doorbell: workers that fill or empty a ring of a distributed
+lane write that while the link sleeps. What it is told comes from the member (`messages.Order`), what it sees goes there
 (`messages.Event`).
 """
 
@@ -222,9 +222,7 @@ class Link:
                         incoming.retry()
                         progress = True
                 if not peer.is_blocked:
-                    progress = peer.flush() or progress
-                    if peer.is_blocked:
-                        self.mask(peer.wire.fileno(), select.EPOLLIN | select.EPOLLOUT)
+                    progress = self._flush(peer) or progress
                 if peer.wire.has_more:
                     self._receive(peer)
                     progress = True
@@ -232,6 +230,12 @@ class Link:
                 self._drop(peer, _text(error))
             except RingCorruptError as error:
                 self._drop(peer, str(error), log=True)
+        return progress
+
+    def _flush(self, peer: Peer) -> bool:
+        progress = peer.flush()
+        if peer.is_blocked:
+            self.mask(peer.wire.fileno(), select.EPOLLIN | select.EPOLLOUT)
         return progress
 
     def _pollers(self) -> list[Poller]:

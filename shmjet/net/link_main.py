@@ -1,4 +1,5 @@
-"""The program of a link process: gets a socket to its member, waits for `Setup`, and is a link until that one is gone."""
+"""The program of a link process: gets a socket to its member, waits for `Setup`, and is a link until that one is
+gone."""
 
 from __future__ import annotations
 

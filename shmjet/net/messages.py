@@ -2,8 +2,8 @@
 
 The link owns every socket of its member. What members tell each other goes through it as bytes that it does not look
 into (`Send`, `Received`); the frames of distributed edges it moves itself between rings and connections, once the
-member has opened an execution (`OpenExecution`). Order of messages from the member: `Setup` first, then any; `Stop` last,
-or just the end of the socket.
+member has opened an execution (`OpenExecution`). Order of messages from the member: `Setup` first, then any; `Stop`
+last, or just the end of the socket.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The lanes of one execution that lead to one peer: from the rings of its producers into packets.
 
-Records go out as they lie in the ring, batches of columns as they lie in the slab, straight from shared memory; what was
+Records go out as they lie in the ring, batches of columns as they lie in the slab, straight from shared memory; what
+was
 taken is given back when the connection has sent all of it. Nothing is decoded. Each edge has a window, and a lane whose
 edge may not send is left alone, so that it holds up no other.
 """
@@ -37,9 +38,8 @@ class OutgoingEdge:
         self.consumers: list[RingConsumer] = []
         self.items = self.bytes = 0
 
-    @property
-    def is_open(self) -> bool:
-        """Whether another packet may be sent now."""
+    def may_send(self) -> bool:
+        """Say whether another packet may be sent now."""
         return self.window is None or self.window.is_open
 
     def enable(self, enabled: bool) -> None:
@@ -117,9 +117,9 @@ class Outgoing:
         total = 0
         for i in ready:
             lane = self._lanes[i]
-            if lane.edge.is_open:
+            if lane.edge.may_send():
                 total += self._take(lane, buffers, min(share, budget - total))
-                if not lane.edge.is_open:
+                if not lane.edge.may_send():
                     lane.edge.enable(False)
             self._cursor = i + 1
             if total >= budget:
@@ -139,9 +139,7 @@ class Outgoing:
             else:
                 slab, offset, length, count = run
                 kind, payload = BATCH, memoryview(self._slabs.take(slab, offset, length))
-            head = HEADER.pack(
-                length, kind, 0, edge.number, self._execution, lane.producer, lane.receiver, count, 0
-            )
+            head = HEADER.pack(length, kind, 0, edge.number, self._execution, lane.producer, lane.receiver, count, 0)
             buffers.append(head)
             buffers.append(payload)
             total += length

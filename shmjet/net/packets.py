@@ -1,6 +1,7 @@
 """What travels on a connection between two members once both have proved themselves: packets, and how they are read.
 
-A packet is a header of 32 bytes and a payload. `docs/formats/packet.md` has the layout, and a test holds it against this
+A packet is a header of 32 bytes and a payload. `docs/formats/packet.md` has the layout, and a test holds it against
+this
 module. Everything that is read is bounded before it is used: a connection that brings anything impossible ends with a
 `PacketError`. No socket in here, and nothing is decoded or unpickled.
 """
@@ -117,9 +118,7 @@ class PacketReader:
             is read and which `deliver` gets then.
     """
 
-    def __init__(
-        self, deliver: Callable[[Header, memoryview], None], place: Callable[[Header], memoryview]
-    ) -> None:
+    def __init__(self, deliver: Callable[[Header, memoryview], None], place: Callable[[Header], memoryview]) -> None:
         self._deliver = deliver
         self._place = place
         self._buffer = bytearray(_ROOM)
@@ -142,7 +141,9 @@ class PacketReader:
             return self._placed[self._filled :]
         if self._start == self._end:
             self._start = self._end = 0
-            if self._after_batch:  # another one is likely: read its header alone, so that the rest goes where it belongs
+            if (
+                self._after_batch
+            ):  # another one is likely: read its header alone, so that the rest goes where it belongs
                 return self._view[:HEADER_SIZE]
         size = len(self._buffer)
         if self._start + self._needed > size or size - self._end < min(_LEAST_ROOM, self._needed):
@@ -181,10 +182,9 @@ class PacketReader:
             header = Header._make(unpack(view, self._start))
             check(header)
             if header.kind == BATCH:
-                self._begin_batch(header, available)
-                if self._placed is not None:
-                    return
-                continue
+                if self._begin_batch(header, available):
+                    continue
+                return
             self._after_batch = False
             self._needed = HEADER_SIZE + header.length
             if available < self._needed:
@@ -198,7 +198,8 @@ class PacketReader:
         if self._placed is not None:
             self._placed = memoryview(bytearray(len(self._placed)))
 
-    def _begin_batch(self, header: Header, available: int) -> None:
+    def _begin_batch(self, header: Header, available: int) -> bool:
+        """Put what is here of a batch into its place; True when that is all of it."""
         placed = self._place(header)
         at = self._start + HEADER_SIZE
         here = min(available - HEADER_SIZE, header.length)
@@ -206,8 +207,10 @@ class PacketReader:
         self._start = at + here
         self._needed = HEADER_SIZE
         self._placed, self._header, self._filled = placed, header, here
-        if here == header.length:
-            self._complete()
+        if here < header.length:
+            return False
+        self._complete()
+        return True
 
     def _complete(self) -> None:
         header, placed = self._header, self._placed

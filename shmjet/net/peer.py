@@ -281,7 +281,9 @@ class Peer:
         incoming = self.incoming.pop(execution, None)
         if outgoing is not None:
             if self._holds_data:
-                self._sending = [bytes(buffer) if isinstance(buffer, memoryview) else buffer for buffer in self._sending]
+                self._sending = [
+                    bytes(buffer) if isinstance(buffer, memoryview) else buffer for buffer in self._sending
+                ]
             outgoing.close()
         if incoming is not None:
             self._reader.forget_placed()

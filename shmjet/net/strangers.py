@@ -1,7 +1,7 @@
 """A connection whose other end has proved nothing yet: connecting, TLS, the handshake of `shmjet.net.handshake`.
 
-A stranger costs its buffer of a few kilobytes and a place among a limited number, and has a deadline. `advance` is called
-whenever its socket can go on; it never waits.
+A stranger costs its buffer of a few kilobytes and a place among a limited number, and has a deadline. `advance` is
+called whenever its socket can go on; it never waits.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ class Stranger:
         return PlainWire(self._socket), leftover
 
     def refuse(self, kind: str, reason: str, now_ns: int) -> bool:
-        """Tell one who has dialled why not, and linger a moment so that it is read; False when there is no use in it."""
+        """Tell one who has dialled why not, and linger so that it is read; False when there is no use in it."""
         if self._host is not None or self.stage in (Stage.TLS, Stage.LEAVING):
             return False
         answering = self.answering

@@ -1,4 +1,5 @@
-"""How far a sender may run ahead of its receiver: Jet's adaptive receive window (its ReceiverTasklet and SenderTasklet).
+"""How far a sender may run ahead of its receiver: Jet's adaptive receive window (its ReceiverTasklet and
+SenderTasklet).
 
 Both ends of a distributed edge count the same bytes, those of the packets' payloads. The receiver tells how far the
 sender may go, every flow-control period; the sender stops there. There is one pair for each edge and sender, so that a
@@ -97,7 +98,8 @@ class ReceiveWindow:
         Args:
             now_ns: time, monotonic.
             acked: bytes that the consumers' rings have taken so far.
-            starved: nothing has come that is not taken yet: then the window may not shrink, or a lull would throttle the
+            starved: nothing has come that is not taken yet: then the window may not shrink, or a lull would throttle
+            the
                 burst that follows it (hazelcast-jet#785).
         """
         had_before = self._time_before != 0 or self._acked_before != 0

@@ -240,7 +240,9 @@ class ClusterRun:
         deadline = time.monotonic() + 60
         while any(run.tasklets for run in self.runs):
             self.step()
-            states = [(t.context.vertex_name, t.context.global_index, t.state.name) for r in self.runs for t in r.tasklets]
+            states = [
+                (t.context.vertex_name, t.context.global_index, t.state.name) for r in self.runs for t in r.tasklets
+            ]
             assert time.monotonic() < deadline, f"the job does not come to an end: {states}"
         return self
 

@@ -1,7 +1,9 @@
-"""Edges that span members: every routing, columns, marks, back-pressure; real links over loopback TCP in this process."""
+"""Edges that span members: every routing, columns, marks, back-pressure; real links over loopback TCP in this
+process."""
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from typing import Any
 
@@ -39,7 +41,7 @@ def test_a_unicast_edge_deals_to_the_processors_of_all_members(count: int, force
     with linked(count) as members, running(members, two_vertices(Edge.distributed), force_rings=force_rings) as run:
         run.run()
         got = [values(run, member) for member in range(count)]
-        assert sorted(sum(got, [])) == list(range(ITEMS))
+        assert sorted(itertools.chain(*got)) == list(range(ITEMS))
         assert all(len(part) > ITEMS / count / 4 for part in got)
 
 

@@ -150,5 +150,3 @@ def test_what_may_be_under_way_is_bounded_by_the_largest_window(periods: list[tu
         largest = max(largest, receiver.period(taken, starved=starved))
         sender.allow(receiver.limit)
         assert receiver.window.blocks >= 1 or not starved
-
-
