@@ -14,9 +14,10 @@ import cloudpickle
 from shmjet.core import DAG, JobConfig
 from shmjet.execution.channel import Channel
 from shmjet.execution.code import code_of
-from shmjet.execution.control import control_size, link_offset
+from shmjet.execution.control import WORDS, control_size, link_offset
 from shmjet.execution.deployment import Deployment
 from shmjet.execution.formatting import format_arena
+from shmjet.execution.interrupts import Interrupts
 from shmjet.execution.layout import lay_out, slab_size
 from shmjet.execution.messages import Deploy, JobShape, Seat
 from shmjet.execution.plan import describe, make_plan
@@ -192,7 +193,7 @@ class MemberRun:
     def close(self) -> None:
         """Let go of everything."""
         for deployment in self.deployments:
-            deployment.close_processors()
+            deployment.close_processors(Interrupts(memoryview(bytearray(WORDS * 8)).cast("q")))
             deployment.release()
         self.deployments.clear()
         self.arena.close()
