@@ -6,7 +6,7 @@ import sys
 
 from shmjet._native import ring_format
 from shmjet.execution.counters import blank_block
-from shmjet.execution.layout import ArenaLayout
+from shmjet.execution.layout import ArenaLayout, queue_size
 from shmjet.execution.messages import JobPlan
 from shmjet.execution.readiness import Readiness
 
@@ -23,4 +23,4 @@ def format_arena(plan: JobPlan, layout: ArenaLayout, memory: memoryview) -> None
         block = blank_block(plan.vertices[v].inbound, plan.vertices[v].outbound)
         memory[at : at + len(block)] = block
     for key, at in layout.rings.items():
-        ring_format(memory, at, layout.capacities[key], plan.edges[key[0]].queue_size)
+        ring_format(memory, at, layout.capacities[key], queue_size(plan, key))

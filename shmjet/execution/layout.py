@@ -33,6 +33,9 @@ MAX_SLAB = 16 << 20
 MIN_SLAB = 1 << 20
 """Bytes of a slab lie between these, in steps of the smaller, as the memory for rings allows; they are taken only when
 they are needed."""
+REMOTE_QUEUE = 8
+"""The rings of a lane between members hold so many times the items that others do: what lies there is on its way, and
+every time that one of them is full costs a wake-up of the link."""
 SPARE_RING = 128 << 10
 """At most so many data bytes has the ring of a lane that is local until one of its ends is stolen."""
 
@@ -82,6 +85,12 @@ def needs_ring(plan: JobPlan, edge: EdgePlan, producer: int, consumer: int) -> b
     """Say whether a lane needs a ring now, or will when one of its ends is stolen."""
     may_move = plan.vertices[edge.source].movable or plan.vertices[edge.destination].movable
     return starts_as_ring(plan, edge, producer, consumer) or (plan.stealing and may_move)
+
+
+def queue_size(plan: JobPlan, key: tuple[int, int, int]) -> int:
+    """Return the items that the ring of a lane (edge, producer, consumer) may hold."""
+    edge = plan.edges[key[0]]
+    return edge.queue_size * (REMOTE_QUEUE if is_remote(plan, edge, key[1], key[2]) else 1)
 
 
 def lane_consumers(plan: JobPlan, edge: EdgePlan, producer: int) -> list[int]:

@@ -38,6 +38,7 @@ from shmjet.execution.routing import Router
 from shmjet.execution.shared_memory import SharedMemory
 from shmjet.execution.tasklet import ProcessorTasklet
 from shmjet.ring.lane import LaneReader, LaneWriter, LocalLane, RingLaneReader, RingLaneWriter
+from shmjet.ring.ring_writer import SLAB_LANES
 from shmjet.ring.slab import IncomingSlabs, OutgoingSlab
 
 _NO_TABLE = array("H")
@@ -208,7 +209,10 @@ class Wiring:
         e, _, c = key
         edge = self._plan.edges[e]
         bell = self._bells.at(edge, edge.destination, c)
-        return RingLaneWriter(RingProducer(self._arena, self._layout.rings[key], bell), self._codec, self._outgoing)
+        ring = RingProducer(self._arena, self._layout.rings[key], bell)
+        # The link empties the lane at once, so batches may lie closer together there.
+        lanes = SLAB_LANES // 2 if processor_of(self._plan, edge, edge.destination, c) is None else SLAB_LANES
+        return RingLaneWriter(ring, self._codec, self._outgoing, lanes)
 
     def _ring_reader(self, key: LaneKey) -> RingLaneReader:
         e, p, _ = key

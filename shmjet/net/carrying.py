@@ -14,7 +14,7 @@ from shmjet._native import RingConsumer, RingProducer
 from shmjet.execution.layout import is_remote, lane_pairs, lay_out, member_of, slab_offsets, slab_size, spans
 from shmjet.execution.messages import EdgePlan
 from shmjet.execution.wiring import Bells
-from shmjet.net.incoming import Incoming, IncomingEdge, IncomingLane
+from shmjet.net.incoming import Incoming, IncomingEdge, IncomingLane, Shelf
 from shmjet.net.messages import EdgeStats, OpenExecution
 from shmjet.net.outgoing import Outgoing, OutgoingEdge, OutgoingLane
 from shmjet.net.window import ReceiveWindow, SendWindow
@@ -30,9 +30,11 @@ class CarriedExecution:
         fd: the arena's descriptor; owned by this object.
         control: the control segment, with the doorbells of workers.
         period_ns: of flow control.
+        shelf: memory of the link for batches that find no slot.
     """
 
-    def __init__(self, order: OpenExecution, fd: int, control: memoryview, period_ns: int) -> None:
+    def __init__(self, order: OpenExecution, fd: int, control: memoryview, period_ns: int, shelf: Shelf) -> None:
+        self._shelf = shelf
         self.execution = order.execution
         self._fd = fd
         try:
@@ -90,17 +92,14 @@ class CarriedExecution:
                     bell = self._bells.at(edge, edge.destination, consumer)
                     ring = RingProducer(self._arena, at, bell)
                     lanes = in_lanes.setdefault(source, {})
-                    lanes[e, producer, consumer] = IncomingLane(into, ring, self._slab)
+                    lanes[e, producer, consumer] = IncomingLane(into, ring, self._slab, self._arena, self._shelf)
         for index, peer in enumerate(plan.seat.peers):
             if index == plan.seat.index:
                 continue
             edges = [edge for (member, _), edge in out_edges.items() if member == index]
             self.outgoing[peer] = Outgoing(self.execution, self._arena, self._slabs, edges, out_lanes.get(index, []))
-            self.incoming[peer] = Incoming(
-                [edge for (member, _), edge in in_edges.items() if member == index],
-                in_lanes.get(index, {}),
-                self._arena,
-            )
+            into_here = [edge for (member, _), edge in in_edges.items() if member == index]
+            self.incoming[peer] = Incoming(into_here, in_lanes.get(index, {}), self._arena, self._shelf)
 
     def _outgoing_edge(self, edge: EdgePlan, e: int) -> OutgoingEdge:
         window = SendWindow() if self._order.flow_control else None

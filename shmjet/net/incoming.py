@@ -22,8 +22,41 @@ _SLOT_RECORD = RECORD_HEADER + -(-frames.SLOT.size // 16) * 16
 _LANE_BYTES = 4 << 20
 """A lane whose consumer has as much before it in slots gets no more of them."""
 
+_KEPT_BYTES = 32 << 20
+"""Memory for batches without a slot that is kept to be used again: fresh memory costs more than the copy into it."""
+
 Claimed = tuple[int, int]
 """A slot: its offset in the slab, and in the arena."""
+
+
+class Shelf:
+    """Memory for batches that find no slot, used again and again.
+
+    Args:
+        kept: bytes that it keeps at most.
+    """
+
+    def __init__(self, kept: int = _KEPT_BYTES) -> None:
+        self._most = kept
+        self._free: dict[int, list[bytearray]] = {}
+        self._bytes = 0
+
+    def take(self, size: int) -> memoryview:
+        """Return memory of `size` bytes."""
+        rounded = -(-size // 4096) * 4096
+        found = self._free.get(rounded)
+        if found:
+            self._bytes -= rounded
+            return memoryview(found.pop())[:size]
+        return memoryview(bytearray(rounded))[:size]
+
+    def give(self, memory: memoryview) -> None:
+        """Take memory back that nobody looks at any more."""
+        whole = memory.obj
+        memory.release()
+        if isinstance(whole, bytearray) and self._bytes + len(whole) <= self._most:
+            self._bytes += len(whole)
+            self._free.setdefault(len(whole), []).append(whole)
 
 
 class IncomingEdge:
@@ -63,17 +96,28 @@ class IncomingLane:
         edge: the lane's.
         producer: the ring's writing end.
         slab: the link's.
+        arena: in which it lies.
+        shelf: the link's.
     """
 
-    __slots__ = ("_fragments", "_share", "edge", "producer", "slab", "waiting")
+    __slots__ = ("_arena", "_fragments", "_share", "_shelf", "edge", "producer", "slab", "waiting")
 
-    def __init__(self, edge: IncomingEdge, producer: RingProducer, slab: OutgoingSlab | None) -> None:
+    def __init__(
+        self,
+        edge: IncomingEdge,
+        producer: RingProducer,
+        slab: OutgoingSlab | None,
+        arena: memoryview,
+        shelf: Shelf,
+    ) -> None:
+        self._arena = arena
+        self._shelf = shelf
         self.edge = edge
         self.producer = producer
         self.slab = slab
         self.waiting: deque[tuple[str, Any, int, int]] = deque()
         """What finds no room, in order: "run" or "batch" with bytes, or "slot" with its offset; then bytes, items."""
-        self._share = 0 if slab is None else min(_LANE_BYTES, slab.size // 8)
+        self._share = 0 if slab is None else min(_LANE_BYTES, slab.size // 4)
         self._fragments: FragmentWriter | None = None
 
     def put_run(self, body: memoryview) -> bool:
@@ -135,22 +179,37 @@ class IncomingLane:
     def _put_slot(self, offset: int, size: int, items: int) -> bool:
         producer, slab = self.producer, self.slab
         assert slab is not None
-        queued = (producer.capacity - producer.free_bytes) // _SLOT_RECORD
-        if queued >= 2 and queued * size > self._share and producer.leave_mark(frames.SLOT.size):
+        if not self._may_queue(size):
             return False
         place = frames.SLOT.pack(slab.number, 0, offset, size)
         return producer.push_bytes(frames.KIND_ITEMS, frames.CODEC_SLOT, 0, items, (place,))
 
+    def _may_queue(self, size: int) -> bool:
+        """Say whether the consumer has so little before it that another slot may lie there; else ask to be woken."""
+        producer = self.producer
+        queued = (producer.capacity - producer.free_bytes) // _SLOT_RECORD
+        return queued < 2 or queued * size <= self._share or not producer.leave_mark(frames.SLOT.size)
+
     def _put_memory(self, body: memoryview, size: int, items: int) -> bool:
-        """Write a batch for which there was no slot into the ring, in fragments."""
-        fragments = self._fragments
+        """Copy a batch for which there was no slot into one now, or write it into the ring in fragments."""
+        fragments, slab = self._fragments, self.slab
         if fragments is not None:
             done = fragments.go_on()
+        elif not self._may_queue(size) or not self.producer.admit(items, frames.SLOT.size):
+            return False
         else:
-            fragments = self._fragments = FragmentWriter(self.producer)
-            done = fragments.begin(body, frames.CODEC_BATCH, [body], items)
+            claimed = None if slab is None or size > slab.largest_slot else slab.claim(size)
+            if claimed is not None:
+                self._arena[claimed[1] : claimed[1] + size] = body
+                done = self._put_slot(claimed[0], size, items)
+            else:
+                fragments = self._fragments = FragmentWriter(self.producer)
+                done = fragments.begin(body, frames.CODEC_BATCH, [body], items)
         if done:
-            self._fragments = None
+            if fragments is not None:
+                fragments.clear()
+                self._fragments = None
+            self._shelf.give(body)
         return done
 
 
@@ -161,6 +220,7 @@ class Incoming:
         edges: those that come from the peer.
         lanes: theirs, by (edge, producer, consumer).
         arena: the execution's memory.
+        shelf: of the link.
     """
 
     def __init__(
@@ -168,7 +228,9 @@ class Incoming:
         edges: Sequence[IncomingEdge],
         lanes: dict[tuple[int, int, int], IncomingLane],
         arena: memoryview,
+        shelf: Shelf,
     ) -> None:
+        self._shelf = shelf
         self.edges = list(edges)
         self.poller = Poller([], [lane.producer for lane in lanes.values()])
         self._lanes = lanes
@@ -201,7 +263,7 @@ class Incoming:
             return None
         self._claimed = lane.claim(header.length)
         if self._claimed is None:
-            return memoryview(bytearray(header.length))
+            return self._shelf.take(header.length)
         at = self._claimed[1]
         return self._arena[at : at + header.length]
 

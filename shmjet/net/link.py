@@ -21,6 +21,7 @@ from shmjet.execution.channel import Channel, ChannelClosed
 from shmjet.net.carrying import CarriedExecution
 from shmjet.net.gate import Gate
 from shmjet.net.handshake import MEMBER, Identity
+from shmjet.net.incoming import Shelf
 from shmjet.net.messages import (
     Accepted,
     Alive,
@@ -76,6 +77,7 @@ class Link:
         self._peers: dict[str, Peer] = {}
         self._executions: dict[int, CarriedExecution] = {}
         self._relays: list[Relay] = []
+        self._shelf = Shelf()
         self._fenced: set[str] = set()
         self._bell: Doorbell | None = None
         self._control: memoryview | None = None
@@ -411,7 +413,7 @@ class Link:
             self.tell(ExecutionOpened(order.execution, "this link has no control segment"))
             return
         try:
-            carried = CarriedExecution(order, fd, self._control, self._setup.flow_period_ns)
+            carried = CarriedExecution(order, fd, self._control, self._setup.flow_period_ns, self._shelf)
         except (OSError, ValueError) as error:
             self.tell(ExecutionOpened(order.execution, _text(error)))
             return

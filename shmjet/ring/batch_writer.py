@@ -51,9 +51,10 @@ class BatchWriter:
         producer: the ring's writing end.
         slab: this process's, or None.
         fragments: of the same ring.
+        lanes: what waits in this lane takes at most one `lanes`-th of the slab.
     """
 
-    def __init__(self, producer: RingProducer, slab: OutgoingSlab | None, fragments: FragmentWriter) -> None:
+    def __init__(self, producer: RingProducer, slab: OutgoingSlab | None, fragments: FragmentWriter, lanes: int) -> None:
         self._producer = producer
         self._slab = slab if slab is not None and slab.size else None
         self._fragments = fragments
@@ -62,7 +63,7 @@ class BatchWriter:
         self._largest = MOST_BYTES if self._slab is None else min(MOST_BYTES, self._slab.largest_slot)
         self._largest_slot = 0 if self._slab is None else self._slab.largest_slot
         self._capacity = producer.capacity
-        self._share = _LANE_BYTES if self._slab is None else min(_LANE_BYTES, self._slab.size // 8)
+        self._share = _LANE_BYTES if self._slab is None else min(_LANE_BYTES, self._slab.size // lanes)
         self._cut: _Cut | None = None
         self._piece: tuple[Batch, int, tuple[Any, ...], int] | None = None
 

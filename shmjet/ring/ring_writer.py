@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from shmjet.ring.batch import Batch
     from shmjet.ring.batch_writer import BatchWriter
 
+SLAB_LANES = 8
 _MAX_SKIPPED = 63
 """Frames that are pickled without trying columns, once columns have been refused several times."""
 
@@ -46,11 +47,14 @@ class RingLaneWriter:
         producer: the ring's writing end.
         codec: this process's codec.
         slab: where this process puts batches, or None.
+        lanes: the batches that wait in this lane take at most one `lanes`-th of the slab.
     """
 
     is_local = False
 
-    def __init__(self, producer: RingProducer, codec: Codec, slab: OutgoingSlab | None = None) -> None:
+    def __init__(
+        self, producer: RingProducer, codec: Codec, slab: OutgoingSlab | None = None, lanes: int = SLAB_LANES
+    ) -> None:
         self.producer = producer
         self.codec = codec
         self._pickling = Pickling()
@@ -63,6 +67,7 @@ class RingLaneWriter:
         self._waiting: _Waiting | None = None
         self._fragments = FragmentWriter(producer)
         self._slab = slab
+        self._lanes = lanes
         self._batches: BatchWriter | None = None
 
     @property
@@ -147,7 +152,7 @@ class RingLaneWriter:
         if self._batches is None:
             from shmjet.ring.batch_writer import BatchWriter  # only here, as it needs numpy
 
-            self._batches = BatchWriter(self.producer, self._slab, self._fragments)
+            self._batches = BatchWriter(self.producer, self._slab, self._fragments, self._lanes)
         return self._batches.push(batch)
 
     # -- pickled frames ------------------------------------------------------------------------------------------
