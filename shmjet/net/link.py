@@ -85,6 +85,8 @@ class Link:
         self._interval_ns = self._patience_ns = 0
         self._alive_ns = self._next_beat_ns = 0
         self._next_flow_ns = 0
+        self._due_ns = 0
+        """When timers are looked at next; 0 when something has changed."""
         self._stopping = False
         if setup.doorbell_size:
             control, self._eventfd = fds
@@ -116,12 +118,14 @@ class Link:
 
     def unwatch(self, fd: int) -> None:
         """Watch a descriptor no longer; before it is closed."""
+        self._due_ns = 0
         if self._handlers.pop(fd, None) is not None:
             del self._masks[fd]
             with contextlib.suppress(OSError):
                 self._epoll.unregister(fd)
 
     def _watch(self, fd: int, mask: int, handler: Callable[[int], None]) -> None:
+        self._due_ns = 0  # whoever is new may have a deadline
         self._epoll.register(fd, mask)
         self._handlers[fd] = handler
         self._masks[fd] = mask
@@ -196,11 +200,10 @@ class Link:
         Raises:
             ChannelClosed: the member is gone.
         """
-        progress = self._move()
+        more = self._move()
         if not self._channel.flush():
             self.mask(self._channel.fileno(), select.EPOLLIN | select.EPOLLOUT)
-        now = clock_ns()
-        timeout = 0 if progress else max(0, min(longest_ns, self._next_timer() - now))
+        timeout = 0 if more else min(longest_ns, max(0, self._due_ns - clock_ns()))
         if timeout and self._bell is not None:
             timeout = self._bell.prepare(self._pollers(), timeout)
         try:
@@ -212,33 +215,35 @@ class Link:
             handler = self._handlers.get(fd)
             if handler is not None:
                 handler(mask)
-        self._timers(clock_ns())
+        now = clock_ns()
+        if now >= self._due_ns:
+            self._timers(now)
+            self._due_ns = self._next_timer()
 
     def _move(self) -> bool:
-        """Send what lies in rings, and fill those that have room again; True when anything was moved."""
-        progress = False
+        """Send what lies in rings, and fill those that have room again; True when there is more to be done at once."""
+        more = False
         for peer in list(self._peers.values()):
             try:
                 for incoming in peer.incoming.values():
                     if incoming.is_blocked and incoming.poller.ready():
                         incoming.retry()
-                        progress = True
                 if not peer.is_blocked:
-                    progress = self._flush(peer) or progress
+                    more = self._flush(peer) or more
                 if peer.wire.has_more:
                     self._receive(peer)
-                    progress = True
+                    more = True
             except OSError as error:
                 self._drop(peer, _text(error))
             except RingCorruptError as error:
                 self._drop(peer, str(error), log=True)
-        return progress
+        return more
 
     def _flush(self, peer: Peer) -> bool:
-        progress = peer.flush()
+        more = peer.flush()
         if peer.is_blocked:
             self.mask(peer.wire.fileno(), select.EPOLLIN | select.EPOLLOUT)
-        return progress
+        return more
 
     def _pollers(self) -> list[Poller]:
         pollers = []
@@ -291,6 +296,7 @@ class Link:
             self._obey(order, fds)
 
     def _obey(self, order: Any, fds: list[int]) -> None:
+        self._due_ns = 0
         match order:
             case Send():
                 peer = self._peers.get(order.peer)

@@ -120,27 +120,24 @@ class Peer:
         return bool(self._sending or self._urgent)
 
     def flush(self) -> bool:
-        """Send what the socket takes, from rings when nothing urgent is left; True when anything has left.
+        """Send what the socket takes, from rings when nothing urgent is left; True when there is more to be sent now.
 
         Raises:
             OSError: the connection is broken.
         """
-        progress = False
         for _ in range(_MOST_TURNS):
             if not self._sending and not self._collect():
-                break
-            sent = self.wire.send(self._sending[:MOST_BUFFERS])
+                return False
+            some = len(self._sending) > MOST_BUFFERS
+            sent = self.wire.send(self._sending[:MOST_BUFFERS] if some else self._sending)
             if sent == WOULD_BLOCK:
                 self.is_blocked = True
-                return progress
-            progress = True
+                return False
             self.bytes_out += sent
-            if not self._advance(sent):
-                self.is_blocked = len(self._sending) < MOST_BUFFERS
-                if self.is_blocked:
-                    return True
-        self.is_blocked = False
-        return progress
+            if not self._advance(sent) and not some:
+                self.is_blocked = True
+                return False
+        return True
 
     def _collect(self) -> bool:
         """Gather the next buffers to send; False when there are none."""
