@@ -1,17 +1,18 @@
 """Distributed edges between two members on loopback, beside bare sockets and pyzmq.
 
-Each member has one worker, pinned to a core of its own, and a link process, which is not pinned; the engine's workers and
-links are real, the coordinator is a few lines (`_members.py`), so that nothing else is measured.
+Each member has one worker, pinned to a core of its own, and a link process, which is not pinned; the engine's workers
+and links are real, the coordinator is a few lines (`_members.py`), so that nothing else is measured.
 
-* `link_batches`: batches of 64 Ki rows of two 8-byte columns (1 MiB), four different ones in turn, from member 0 to member
-  1, where their rows are counted. Peer: a bare blocking TCP connection that sends blocks of 1 MiB. Target 0.6.
-* `link_tuples`: small (word, number) tuples, the same way. Peer: pyzmq PUSH/PULL over tcp of pickled lists of 256. Target 2.
-* `link_latency_p50`, `link_latency_p99`: one item every 2 ms to the other member and back. Peer: a pyzmq tcp round trip.
-  Target: at most 1.5 times as long, so a ratio of at least 0.67.
+* `link_batches`: batches of 64 Ki rows of two 8-byte columns (1 MiB), four different ones in turn, from member 0 to
+  member 1, where their rows are counted. Peer: a bare blocking TCP connection with blocks of 1 MiB. Target 0.6.
+* `link_tuples`: small (word, number) tuples, the same way. Peer: pyzmq PUSH/PULL over tcp of pickled lists of 256.
+  Target 2.
+* `link_latency_p50`, `link_latency_p99`: one item every 2 ms to the other member and back. Peer: pyzmq REQ/REP over
+  tcp. Target: at most 1.5 times as long, so a ratio of at least 0.67.
 * `link_flow_control`: `link_batches` with the receive window beside the same without. Target 0.9.
 * `link_tls`: `link_batches` with TLS beside the same in the clear; reported.
-* `link_wordcount`: words counted on two members of one worker each, over a distributed partitioned edge, beside one member
-  of two workers. Target 0.85.
+* `link_wordcount`: words counted on two members of one worker each, over a distributed partitioned edge, beside one
+  member of two workers. Target 0.85.
 """
 
 from __future__ import annotations
@@ -72,9 +73,8 @@ class BatchSource(Processor):
         super().init(outbox, context)
         if context.global_index:
             self._left = 0
-        batches = [
-            Batch({"key": np.arange(i, i + ROWS), "value": np.arange(ROWS) * (0.5 + i)}) for i in range(4 if self._left else 0)
-        ]
+        kinds = range(4 if self._left else 0)
+        batches = [Batch({"key": np.arange(i, i + ROWS), "value": np.arange(ROWS) * (0.5 + i)}) for i in kinds]
         self._batches = cycle(batches)
         self._next = next(self._batches, None)
 
@@ -375,7 +375,8 @@ def certificate(folder: str) -> Any:
     """Make a certificate for 127.0.0.1 that is its own authority."""
     from shmjet.net.messages import TlsFiles
 
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=bench".split()
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-days", "2", "-subj", "/CN=bench"]
     names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", f"{folder}/key.pem", "-out", f"{folder}/cert.pem"]
     try:
         subprocess.run([*command, *names], check=True, capture_output=True)

@@ -14,6 +14,7 @@ from typing import Any
 
 from shmjet.core.checks import check_at_least, unknown_setting, with_known_settings
 from shmjet.core.errors import ConfigError
+from shmjet.core.secret import SECRET_FILE, read_secret
 
 _UNSET: Any = type("Unset", (), {"__repr__": lambda self: "UNSET"})()
 _PREFIX = "SHMJET_"
@@ -35,7 +36,8 @@ class JetConfig:
         bind: None for no network, or "host:port" to join a cluster; needs a `secret`.
         members: addresses ("host:port") of members to join.
         discovery: how else members are found, None for not at all.
-        secret: what members and clients prove to each other that they know; text or bytes.
+        secret: what members and clients prove to each other that they know; text or bytes. `SHMJET_SECRET_FILE` names
+            a file with it that only its owner may read (`shmjet secret -o FILE` makes one).
         tls: None, or a mapping of TLS settings.
         partition_count: number of partitions of maps and edges, 1 to 65535 (default 271).
         backup_count: copies of each partition on other members, 0 to 6 (default 1).
@@ -77,13 +79,15 @@ class JetConfig:
             value, source = getattr(self, name), ""
             if value is _UNSET:
                 value, source = _from_environment(name, description)
+                if name == "secret" and value is None and SECRET_FILE in os.environ:
+                    value, source = read_secret(os.environ[SECRET_FILE]), f" (from {SECRET_FILE})"
             object.__setattr__(self, name, description.check(f"JetConfig.{name}{source}", value))
         if self.idle_max < self.idle_min:
             raise ConfigError(f"JetConfig.idle_max ({self.idle_max}) must not be below idle_min ({self.idle_min})")
         if self.bind is not None and not self.secret:
             raise ConfigError(
                 f"JetConfig.bind is {self.bind!r}, but no secret is set; a member opens no port without one: "
-                "pass secret= or set SHMJET_SECRET"
+                "pass secret=, or set SHMJET_SECRET or SHMJET_SECRET_FILE (`shmjet secret -o FILE` makes such a file)"
             )
 
     @classmethod

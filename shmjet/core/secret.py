@@ -6,7 +6,6 @@ It never goes through a command line or into a log.
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 from pathlib import Path
 
@@ -24,7 +23,7 @@ def new_secret() -> str:
         >>> len(new_secret())
         64
     """
-    return secrets.token_hex(32)
+    return os.urandom(32).hex()
 
 
 def write_secret(path: str | Path) -> None:

@@ -151,13 +151,14 @@ class PacketReader:
         return self._view[self._end :]
 
     def _compact(self) -> None:
-        kept = self._end - self._start
-        if self._needed > len(self._buffer):
-            larger = bytearray(-(-self._needed // _ROOM) * _ROOM)
+        """Make room behind what is here; the buffer grows with what has come, and not with what a header promises."""
+        kept, size = self._end - self._start, len(self._buffer)
+        if self._needed > size and 2 * kept >= size:
+            larger = bytearray(min(2 * size, -(-self._needed // _ROOM) * _ROOM))
             larger[:kept] = self._view[self._start : self._end]
             self._buffer = larger
             self._view = memoryview(larger)
-        else:
+        elif self._start:
             self._buffer[:kept] = self._buffer[self._start : self._end]
         self._start, self._end = 0, kept
 

@@ -125,7 +125,8 @@ def _message(body: bytes) -> object:
 def _fields(message: object) -> str:
     shown = []
     for name, value in msgspec.structs.asdict(message).items():  # type: ignore[arg-type]
-        shown.append(f"{name} {value.hex()[:16] + '…' if isinstance(value, bytes) else value!r}")
+        text = value.hex()[:16] + "…" if isinstance(value, bytes) else repr(value)
+        shown.append(f"{name} {text}")
     return ", ".join(shown)
 
 

@@ -54,7 +54,9 @@ class BatchWriter:
         lanes: what waits in this lane takes at most one `lanes`-th of the slab.
     """
 
-    def __init__(self, producer: RingProducer, slab: OutgoingSlab | None, fragments: FragmentWriter, lanes: int) -> None:
+    def __init__(
+        self, producer: RingProducer, slab: OutgoingSlab | None, fragments: FragmentWriter, lanes: int
+    ) -> None:
         self._producer = producer
         self._slab = slab if slab is not None and slab.size else None
         self._fragments = fragments
