@@ -92,17 +92,16 @@ class Resolver:
             self._more.acquire()
             address, host, port = self._asked.popleft()
             if not host:
+                os.close(self._event)
                 return
             self._answers.append((address, resolve(host, port)))
             os.eventfd_write(self._event, 1)
 
     def close(self) -> None:
-        """Let the thread end after what it is doing; the descriptor is closed when it has, or at once without one."""
+        """Let the thread end after what it is doing; it closes the descriptor then."""
         if self._thread is None:
             os.close(self._event)
             return
         self._asked.append(("", "", 0))
         self._more.release()
         self._thread.join(timeout=0.1)
-        if not self._thread.is_alive():
-            os.close(self._event)

@@ -6,9 +6,9 @@ import asyncio
 import socket
 from typing import Any
 
-from shmjet.cluster.channels import LoopChannel
 from shmjet.execution.channel import Channel
 from shmjet.execution.messages import Finish, Start
+from shmjet.net.loop_channel import LoopChannel
 
 
 def test_who_sends_what_is_no_message_loses_the_connection() -> None:
