@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import socket
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,9 +21,10 @@ from shmjet.execution.deployment import Deployment
 from shmjet.execution.formatting import format_arena
 from shmjet.execution.interrupts import Interrupts
 from shmjet.execution.layout import lay_out, slab_size
-from shmjet.execution.messages import Deploy, JobShape, Seat
+from shmjet.execution.messages import Adopt, Deploy, JobShape, Seat
 from shmjet.execution.plan import describe, make_plan
 from shmjet.execution.shared_memory import SharedMemory
+from shmjet.execution.tasklet import State
 from shmjet.net.link import Link
 from shmjet.net.messages import (
     CloseExecution,
@@ -40,6 +43,7 @@ from shmjet.net.messages import (
     Stats,
 )
 from shmjet.ring.arena import Arena
+from shmjet.ring.marks import Barrier
 from tests.execution.harness import MemoryGrid
 
 SECRET = b"a secret of this test"
@@ -148,6 +152,7 @@ class MemberRun:
             ring_memory=options.get("ring_memory", 64 << 20),
             partition_count=271,
             force_rings=options.get("force_rings", False),
+            stealing=options.get("seed") is not None,
             seat=seat,
         )
         self.layout = lay_out(self.plan)
@@ -206,12 +211,18 @@ class ClusterRun:
         members: connected with each other.
         dag: what to run.
         options: `default_parallelism`, `ring_memory`, `force_rings`, `flow_control`, `owners`, `paused` (called with a
-            tasklet; True keeps it from being called in this round).
+            tasklet; True keeps it from being called in this round), `seed` (lets random tasklets move between the
+            workers of a member, and all sources emit barriers now and then).
     """
 
     def __init__(self, members: list[LinkedMember], dag: DAG, **options: Any) -> None:
         self.members = members
         self._paused = options.get("paused", lambda _: False)
+        seed = options.get("seed")
+        self._random = None if seed is None else random.Random(seed)
+        self._barrier = 0
+        self.barriers: dict[tuple[str, int], list[int]] = defaultdict(list)
+        self.steals = 0
         shape = describe(dag)
         owners = options.get("owners") or [p % len(members) for p in range(271)]
         self.runs = []
@@ -231,10 +242,40 @@ class ClusterRun:
 
     def step(self) -> bool:
         """Call every tasklet once and turn every link; True when any tasklet moved something."""
-        progress = [t.call() for run in self.runs for t in run.tasklets if not self._paused(t)]
+        if self._random is not None:
+            self._disturb(self._random)
+        progress = [self._call(t) for run in self.runs for t in run.tasklets if not self._paused(t)]
         for member in self.members:
             member.turn(0 if any(progress) else 1_000_000)
         return any(progress)
+
+    def _call(self, tasklet: Any) -> bool:
+        before = tasklet.last_barrier
+        progress: bool = tasklet.call()
+        if tasklet.last_barrier != before:
+            self.barriers[tasklet.context.vertex_name, tasklet.context.global_index].append(tasklet.last_barrier)
+        return progress
+
+    def _disturb(self, rng: random.Random) -> None:
+        """Move a tasklet to another worker of its member, or have all sources that still run emit a barrier."""
+        if self._barrier == 0 or rng.random() < 0.1:
+            sources = [t for run in self.runs for t in run.tasklets if not t._edges]
+            if sources and all(t.state is not State.EMIT_DONE_ITEM for t in sources):
+                self._barrier += 1
+                for tasklet in sources:
+                    tasklet._emit_mark(Barrier(self._barrier))
+        if rng.random() < 0.5:
+            run = rng.choice(self.runs)
+            victim, thief = rng.sample(run.deployments, 2)
+            candidates = [t for t in victim.tasklets if not t.done]
+            handed = victim.hand_over(rng.choice(candidates), run.deployments.index(thief)) if candidates else None
+            if handed is not None:
+                message, fds = handed
+                adopt = Adopt(
+                    run.execution, message.vertex, message.processor, message.state, message.size, message.tables
+                )
+                thief.adopt(adopt, fds)
+                self.steals += 1
 
     def run(self) -> ClusterRun:
         """Go on until all tasklets have ended."""

@@ -13,7 +13,7 @@ import pytest
 from shmjet.core import DAG, Edge, EdgeConfig, Watermark, between
 from shmjet.core.keys import partition_id
 from shmjet.ring.batch import Batch
-from tests.execution.vertices import Collect, Emit
+from tests.execution.vertices import Collect, Emit, Pass
 from tests.net.members import ClusterRun, linked, running
 
 ITEMS = 3000
@@ -230,3 +230,26 @@ def test_nobody_starts_before_the_gate_is_open() -> None:
             ready = [deployment.say_ready() for deployment in member.deployments]
             assert ready == [False, False]
         run.run()
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("routing", ["unicast", "partitioned", "broadcast"])
+def test_tasklets_move_and_barriers_pass_while_lanes_cross_members(routing: str, seed: int) -> None:
+    """Sources, a vertex that moves, sinks: nothing lost or doubled, and every processor sees all barriers in order."""
+    dag = DAG()
+    source = dag.new_vertex("source", lambda: Emit(numbers))
+    middle = dag.new_vertex("middle", Pass)
+    sink = dag.new_vertex("sink", Collect)
+    for first, second in ((source, middle), (middle, sink)):
+        dag.edge(getattr(between(first, second), routing)().distributed().configure(EdgeConfig(queue_size=16)))
+    with linked(2) as members, running(members, dag, seed=seed) as run:
+        run.run()
+        got = Counter(itertools.chain(values(run, 0), values(run, 1)))
+        copies = 16 if routing == "broadcast" else 1
+        assert got == Counter(dict.fromkeys(range(ITEMS), copies))
+        assert run.steals > 0
+        for (name, _), passed in run.barriers.items():
+            expected = list(range(1, run._barrier + 1))
+            assert passed == expected, name
+        assert run._barrier > 0
+        assert len(run.barriers) == 8  # every processor that has inputs
