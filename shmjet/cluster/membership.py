@@ -1,0 +1,555 @@
+"""Membership of one member as a state machine: messages and time go in, messages and events come out.
+
+The oldest member coordinates. When somebody is to come or to go, it proposes the next *view*, a list of members with a
+number, the *epoch*; when all who are in it have accepted, it is installed everywhere. Whoever has accepted an epoch
+accepts nothing older, so two who both believe that they coordinate cannot both have their way among the same members. A
+view may follow another only if at least half of those members of the old one that are not known to be dead are in it;
+so of a cluster that is cut into unequal parts only the larger goes on, and the others wait and join it again when they
+can. Of two halves each goes on, and when they meet, one of them joins the other.
+
+A member that is not in the view of those it talks to is *fenced*: nothing it says as a member is accepted, it learns
+so, gives up all that it was part of, and joins again under a new identity. `docs/design/0015-cluster.md` has the rules
+and what they promise. No clock, no randomness and no I/O in here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from shmjet.cluster.membership_events import (
+    Event,
+    HasLeft,
+    JoinFailed,
+    MembershipSettings,
+    State,
+    ViewInstalled,
+    WasFenced,
+    WasIsolated,
+)
+from shmjet.cluster.presence import Presence
+from shmjet.cluster.views import (
+    Accept,
+    Disband,
+    Fenced,
+    Heartbeat,
+    Install,
+    JoinRefused,
+    JoinRequest,
+    Leave,
+    MembershipMessage,
+    Peer,
+    Probe,
+    Propose,
+    Redirect,
+    Reject,
+    View,
+    Waiting,
+)
+
+
+@dataclass
+class _Proposal:
+    view: View
+    accepted: set[str]
+
+
+@dataclass
+class _Candidate:
+    """One that has asked to join."""
+
+    peer: Peer
+    epoch: int
+    at: float
+
+
+class Membership:
+    """The state machine.
+
+    Args:
+        me: this member; its uuid changes whenever it has to join again.
+        seeds: addresses at which there may be members; its own does not matter.
+        partition_count: has to be the same in all members.
+        new_identity: makes a uuid.
+        now: seconds of a clock that never goes back.
+    """
+
+    def __init__(
+        self,
+        me: Peer,
+        seeds: Iterable[str],
+        partition_count: int,
+        new_identity: Callable[[], str],
+        now: float,
+        settings: MembershipSettings | None = None,
+    ) -> None:
+        self.me = me
+        self.state = State.JOINING
+        self.view: View | None = None
+        self._settings = settings or MembershipSettings()
+        self._partition_count = partition_count
+        self._new_identity = new_identity
+        self._seeds = {address for address in seeds if address != me.address}
+        self._outgoing: list[tuple[str, MembershipMessage]] = []
+        self._events: list[Event] = []
+        self._last_tick = now
+        self._next_heartbeat = now
+        self._next_probe = now
+        self._highest = 0
+        self._reset(now)
+
+    def _reset(self, now: float) -> None:
+        """Begin to look for a cluster."""
+        self.state = State.JOINING
+        self.view = None
+        self._promised: tuple[int, str] = (0, "")
+        self._presence = Presence(self._settings.detector, self._settings.complaint_grace)
+        self._candidates: dict[str, _Candidate] = {}
+        self._proposal: _Proposal | None = None
+        self._joining_since = now
+        self._next_join = now
+        self._leave_by = 0.0
+        self._unreachable: set[str] = set()
+        self._seekers: dict[str, float] = {}
+        self._hopeful_until = 0.0
+
+    # -- what comes out -----------------------------------------------------------------------------------------
+
+    def take_messages(self) -> list[tuple[str, MembershipMessage]]:
+        """Return (address, message) pairs to send, and forget them."""
+        messages, self._outgoing = self._outgoing, []
+        return messages
+
+    def take_events(self) -> list[Event]:
+        """Return what has happened since the last call."""
+        events, self._events = self._events, []
+        return events
+
+    @property
+    def is_coordinator(self) -> bool:
+        """True for the oldest member of a view that is in force."""
+        return self.state is State.MEMBER and self.view is not None and self.view.coordinator.uuid == self.me.uuid
+
+    @property
+    def missing(self) -> tuple[Peer, ...]:
+        """Members of the view that are not heard."""
+        return tuple(p for p in self._others() if self._presence.is_gone(p.uuid, self._last_tick))
+
+    def addresses(self) -> set[str]:
+        """Return where members are or should be, but for our own address."""
+        known = {peer.address for peer in self._others()} | {c.peer.address for c in self._candidates.values()}
+        return (known | self._seeds) - {self.me.address}
+
+    # -- what goes in -------------------------------------------------------------------------------------------
+
+    def add_seeds(self, addresses: Iterable[str]) -> None:
+        """Take further addresses at which there may be members."""
+        fresh = {address for address in addresses if address != self.me.address} - self._seeds
+        if fresh:
+            self._seeds |= fresh
+            self._next_join = self._last_tick
+
+    def rename(self, seed: str, address: str) -> None:
+        """Take that whoever is at a seed calls itself otherwise; its own address, if it is this member."""
+        if seed != address and seed in self._seeds:
+            self._seeds.discard(seed)
+            self.add_seeds([address])
+
+    def renew(self, now: float) -> None:
+        """Give up and join again as somebody new: we have lost our connections."""
+        self._fence(now)
+
+    def unreachable(self, address: str, now: float) -> None:
+        """Take that nobody listens at an address: its host answers, and has no such process. So it is dead."""
+        self._unreachable.add(address)
+        self._is_dead_at(address)
+        self.tick(now)
+
+    def heard(self, uuid: str, now: float) -> None:
+        """Take a sign of life that came with no message."""
+        self._presence.heard(uuid, now)
+
+    def fenced_by(self, address: str, now: float) -> None:
+        """Take that whoever listens at an address refuses to talk to us under this identity."""
+        if self.state is State.ISOLATED or any(peer.address == address for peer in self._others()):
+            self._fence(now, address)
+
+    def leave(self, now: float) -> None:
+        """Begin to leave; `HasLeft` comes when the others know."""
+        if self.state in (State.LEAVING, State.LEFT):
+            return
+        alone = self.view is None or len(self.view.members) == 1 or self.state is State.ISOLATED
+        self.state = State.LEFT if alone else State.LEAVING
+        self._leave_by = now + self._settings.leave_patience
+        if alone:
+            self._events.append(HasLeft())
+        else:
+            self._say_goodbye()
+
+    def tick(self, now: float) -> None:
+        """Do what is due; to be called every tenth of a second or so."""
+        if now - self._last_tick > self._settings.own_pause:
+            self._presence.excuse_all(now)
+            for candidate in self._candidates.values():
+                candidate.at = now
+        self._last_tick = max(now, self._last_tick)
+        if self.state is State.JOINING:
+            self._seek(now)
+        elif self.state is State.LEAVING:
+            if now >= self._leave_by:
+                self._finish_leaving()
+            elif now >= self._next_heartbeat:
+                self._next_heartbeat = now + self._settings.detector.heartbeat_interval
+                self._say_goodbye()
+        elif self.view is not None and self.state in (State.MEMBER, State.ISOLATED):
+            if now >= self._next_heartbeat:
+                self._next_heartbeat = now + self._settings.detector.heartbeat_interval
+                self._beat(now)
+                self._repeat_proposal()
+            self._probe(now)
+            self._consider(now)
+
+    def receive(self, message: MembershipMessage, now: float) -> None:
+        """Take a message of another member, which has proved that it knows the secret."""
+        if self.state in (State.LEFT, State.REFUSED):
+            return
+        match message:
+            case JoinRequest():
+                self._on_join(message, now)
+            case Redirect():
+                self._on_redirect(message, now)
+            case Waiting():
+                self._seekers[message.sender.address] = now
+            case JoinRefused():
+                self._on_refused(message)
+            case Heartbeat():
+                self._on_heartbeat(message, now)
+            case Propose():
+                self._on_propose(message, now)
+            case Accept():
+                self._on_accept(message, now)
+            case Reject():
+                self._on_reject(message, now)
+            case Install():
+                self._on_install(message, now)
+            case Leave():
+                self._on_leave(message, now)
+            case Fenced():
+                self._on_fenced(message, now)
+            case Probe():
+                self._on_probe(message, now)
+            case Disband():
+                view = self.view
+                if view is not None and message.sender == view.coordinator.uuid and message.epoch == view.epoch:
+                    self._fence(now, message.address)
+
+    # -- looking for a cluster ----------------------------------------------------------------------------------
+
+    def _seek(self, now: float) -> None:
+        settings = self._settings
+        if now >= self._next_join:
+            self._next_join = now + settings.join_interval
+            request = JoinRequest(self.me, self._partition_count, self._highest)
+            for address in sorted(self._seeds):
+                self._send(address, request)
+        fresh = {address for address, at in self._seekers.items() if now - at < 5 * settings.join_interval}
+        if now < self._hopeful_until or any(address < self.me.address for address in fresh):
+            return
+        heard_of_all = self._seeds <= self._unreachable | fresh
+        if heard_of_all or now - self._joining_since >= settings.join_patience:
+            self._install(View(self._highest + 1, (self.me,)), now)
+
+    def _on_redirect(self, message: Redirect, now: float) -> None:
+        if message.coordinator != self.me.address:
+            self.add_seeds([message.coordinator])
+            if self.state is State.JOINING:
+                self._hopeful_until = now + 5 * self._settings.join_interval
+
+    def _on_refused(self, message: JoinRefused) -> None:
+        if self.state is State.JOINING:
+            self.state = State.REFUSED
+            self._events.append(JoinFailed(message.text))
+
+    def _on_join(self, message: JoinRequest, now: float) -> None:
+        peer = message.peer
+        self._unreachable.discard(peer.address)
+        if self.state is State.JOINING:
+            self._seekers[peer.address] = now
+            self._send(peer.address, Waiting(self.me))
+            return
+        view = self.view
+        if view is None or self.state is not State.MEMBER:
+            return
+        if message.partition_count != self._partition_count:
+            text = (
+                f"the cluster of {self.me.address} has partition_count {self._partition_count}, and {peer.address} has "
+                f"{message.partition_count}: give all members the same"
+            )
+            self._send(peer.address, JoinRefused(self.me, text))
+        elif view.find(peer.uuid) is not None:
+            self._send(peer.address, Install(self.me.uuid, view))
+        elif not self._leads(now):
+            self._send(peer.address, Redirect(self.me, self._leader(now).address))
+        else:
+            # A listener was bound to that address anew, so whoever had it before is gone.
+            self._is_dead_at(peer.address)
+            for uuid in [u for u, c in self._candidates.items() if c.peer.address == peer.address and u != peer.uuid]:
+                del self._candidates[uuid]
+            self._candidates[peer.uuid] = _Candidate(peer, message.epoch, now)
+            self._send(peer.address, Redirect(self.me, self.me.address))
+            self._consider(now)
+
+    # -- who is there -------------------------------------------------------------------------------------------
+
+    def _beat(self, now: float) -> None:
+        assert self.view is not None
+        suspects = tuple(peer.uuid for peer in self._others() if self._presence.is_silent(peer.uuid, now))
+        beat = Heartbeat(self.me.uuid, self.view.epoch, suspects)
+        for peer in self._others():
+            self._send(peer.address, beat)
+
+    def _on_heartbeat(self, message: Heartbeat, now: float) -> None:
+        view = self.view
+        if view is None:
+            return
+        peer = view.find(message.sender)
+        if peer is None:
+            self._refuse(message.sender, message.epoch)
+            return
+        self._presence.heard(message.sender, now)
+        self._presence.complains(message.sender, message.suspects, now)
+        if message.epoch < view.epoch:
+            self._send(peer.address, Install(self.me.uuid, view))
+
+    def _is_dead_at(self, address: str) -> None:
+        for peer in self._others():
+            if peer.address == address:
+                self._presence.is_dead(peer.uuid)
+
+    def _others(self) -> Iterator[Peer]:
+        return (peer for peer in (self.view.members if self.view else ()) if peer.uuid != self.me.uuid)
+
+    def _leader(self, now: float) -> Peer:
+        """Return the oldest member that is not gone; it is the one that may propose views."""
+        assert self.view is not None
+        return next(p for p in self.view.members if not self._is_gone(p, now))
+
+    def _is_gone(self, peer: Peer, now: float) -> bool:
+        return peer.uuid != self.me.uuid and self._presence.is_gone(peer.uuid, now)
+
+    def _leads(self, now: float) -> bool:
+        return self.view is not None and self._leader(now).uuid == self.me.uuid
+
+    # -- changing the view --------------------------------------------------------------------------------------
+
+    def _consider(self, now: float) -> None:
+        """See whether the view still fits; propose another, or find that we have no right to."""
+        view = self.view
+        assert view is not None
+        staying = [p for p in view.members if not self._is_gone(p, now)]
+        countable = [p for p in view.members if not self._presence.is_certainly_gone(p.uuid)]
+        if 2 * len(staying) < len(countable):
+            self._isolate(tuple(p for p in view.members if p not in staying))
+            return
+        if self.state is State.ISOLATED:
+            self.state = State.MEMBER
+        if staying[0].uuid != self.me.uuid:
+            return
+        accused = self._presence.accused(view, now)
+        trusted = [p for p in staying if p.uuid == self.me.uuid or p.uuid not in accused]
+        if 2 * len(trusted) >= len(countable):
+            staying = trusted
+        patience = self._settings.detector.longest_silence
+        self._candidates = {u: c for u, c in self._candidates.items() if now - c.at < patience}
+        coming = [c for u, c in self._candidates.items() if view.find(u) is None]
+        target = (*staying, *(c.peer for c in coming))
+        if target == view.members:
+            self._proposal = None
+        elif self._proposal is None or self._proposal.view.members != target:
+            newest = max([view.epoch, self._highest, *(c.epoch for c in coming)])
+            self._propose(View(newest + 1, target), now)
+
+    def _propose(self, view: View, now: float) -> None:
+        self._highest = view.epoch
+        self._promised = (view.epoch, self.me.uuid)
+        self._proposal = _Proposal(view, {self.me.uuid})
+        self._repeat_proposal()
+        self._check_accepted(now)
+
+    def _repeat_proposal(self) -> None:
+        if self._proposal is not None:
+            for peer in self._proposal.view.members:
+                if peer.uuid not in self._proposal.accepted:
+                    self._send(peer.address, Propose(self.me.uuid, self._proposal.view))
+
+    def _on_propose(self, message: Propose, now: float) -> None:
+        proposed, view = message.view, self.view
+        if proposed.find(self.me.uuid) is None or self.state is State.LEAVING:
+            return
+        proposer = proposed.find(message.sender)
+        if proposer is None:
+            return
+        if view is not None:
+            if view.find(message.sender) is None:
+                self._refuse(message.sender, proposed.epoch, proposer.address)
+                return
+            if proposed == view:
+                self._send(proposer.address, Accept(self.me.uuid, proposed.epoch))
+                return
+            if message.sender != self._leader(now).uuid:
+                return  # we hear one that is older: either will change its mind, or ours changes
+        newest = max((self._highest, ""), self._promised)
+        if (view is not None and proposed.epoch <= view.epoch) or (
+            (proposed.epoch, message.sender) != self._promised and proposed.epoch <= newest[0]
+        ):
+            self._send(proposer.address, Reject(self.me.uuid, newest[0]))
+        else:
+            self._promised = (proposed.epoch, message.sender)
+            self._highest = max(self._highest, proposed.epoch)
+            self._proposal = None
+            self._seeds |= {peer.address for peer in proposed.members} - {self.me.address}
+            self._hopeful_until = now + 5 * self._settings.join_interval
+            self._send(proposer.address, Accept(self.me.uuid, proposed.epoch))
+
+    def _on_reject(self, message: Reject, now: float) -> None:
+        self._highest = max(self._highest, message.epoch)
+        if self._proposal is not None and message.epoch >= self._proposal.view.epoch:
+            self._proposal = None
+            if self.state is State.MEMBER:
+                self._consider(now)
+
+    def _on_accept(self, message: Accept, now: float) -> None:
+        if self._proposal is not None and message.epoch == self._proposal.view.epoch:
+            self._proposal.accepted.add(message.sender)
+            self._check_accepted(now)
+
+    def _check_accepted(self, now: float) -> None:
+        proposal = self._proposal
+        if proposal is None or not proposal.accepted.issuperset(proposal.view.uuids):
+            return
+        self._proposal = None
+        for peer in proposal.view.members:
+            if peer.uuid != self.me.uuid:
+                self._send(peer.address, Install(self.me.uuid, proposal.view))
+        self._install(proposal.view, now)
+
+    def _on_install(self, message: Install, now: float) -> None:
+        new, view = message.view, self.view
+        if new.find(self.me.uuid) is None or new.find(message.sender) is None or self.state is State.LEAVING:
+            return
+        if view is None or new.epoch > view.epoch:
+            self._install(new, now)
+
+    def _install(self, view: View, now: float) -> None:
+        before = self.view
+        old = before.members if before is not None else ()
+        uuids = {peer.uuid for peer in old}
+        gone = [peer for peer in old if view.find(peer.uuid) is None]
+        self.view = view
+        self.state = State.MEMBER
+        self._highest = max(self._highest, view.epoch)
+        if self._proposal is not None and self._proposal.view.epoch <= view.epoch:
+            self._proposal = None
+        self._seeds |= {peer.address for peer in (*old, *view.members)} - {self.me.address}
+        self._candidates = {uuid: c for uuid, c in self._candidates.items() if view.find(uuid) is None}
+        self._unreachable -= {peer.address for peer in view.members}
+        left = tuple(peer for peer in gone if self._presence.said_goodbye(peer.uuid))
+        lost = tuple(peer for peer in gone if not self._presence.said_goodbye(peer.uuid))
+        joined = tuple(p for p in view.members if p.uuid not in uuids and p.uuid != self.me.uuid)
+        self._presence.follow(self._others(), now)
+        self._next_heartbeat = now
+        self._events.append(ViewInstalled(view, before, joined, lost, left))
+
+    # -- being out ----------------------------------------------------------------------------------------------
+
+    def _refuse(self, sender: str, epoch: int, address: str | None = None) -> None:
+        """Tell one that is not in our view that it is not, unless its view is the newer one."""
+        view = self.view
+        if view is None or epoch > view.epoch:
+            return
+        message = Fenced(self.me.uuid, sender, view.epoch)
+        for where in [address] if address is not None else sorted(self._seeds):
+            self._send(where, message)
+
+    def _on_fenced(self, message: Fenced, now: float) -> None:
+        view = self.view
+        if message.receiver != self.me.uuid or view is None:
+            return
+        if self.state is State.LEAVING:
+            self._finish_leaving()
+        elif self.state is State.ISOLATED or (view.find(message.sender) is not None and message.epoch > view.epoch):
+            self._fence(now)
+
+    def _fence(self, now: float, seed: str | None = None) -> None:
+        others = tuple(self._others())
+        if self.state is State.LEAVING:
+            self._finish_leaving()
+            return
+        self.me = msgspec.structs.replace(self.me, uuid=self._new_identity())
+        self._reset(now)
+        if seed is not None and seed != self.me.address:
+            self._seeds.add(seed)
+        self._hopeful_until = now + 5 * self._settings.join_interval
+        self._events.append(WasFenced(self.me, others))
+
+    def _isolate(self, lost: tuple[Peer, ...]) -> None:
+        if self.state is not State.ISOLATED:
+            self.state = State.ISOLATED
+            self._proposal = None
+            self._events.append(WasIsolated(lost))
+
+    def _say_goodbye(self) -> None:
+        for peer in self._others():
+            self._send(peer.address, Leave(self.me.uuid))
+
+    def _finish_leaving(self) -> None:
+        self.state = State.LEFT
+        self._events.append(HasLeft())
+
+    def _on_leave(self, message: Leave, now: float) -> None:
+        view = self.view
+        if view is None:
+            return
+        if view.find(message.sender) is None:
+            self._refuse(message.sender, 0)
+        elif self.state in (State.MEMBER, State.ISOLATED):
+            self._presence.has_left(message.sender)
+            self._consider(now)
+
+    # -- parts of one cluster that meet -------------------------------------------------------------------------
+
+    def _probe(self, now: float) -> None:
+        if now < self._next_probe or self.view is None:
+            return
+        self._next_probe = now + self._settings.probe_interval
+        if not self.is_coordinator:
+            return
+        here = {peer.address for peer in self.view.members}
+        for address in sorted(self._seeds - here):
+            self._send(address, Probe(self.me, self.view.epoch, len(self.view.members)))
+
+    def _on_probe(self, message: Probe, now: float) -> None:
+        view = self.view
+        if view is None:
+            self.add_seeds([message.sender.address])
+            self._hopeful_until = now + 5 * self._settings.join_interval
+        elif view.find(message.sender.uuid) is not None or self.state is State.LEAVING:
+            return
+        elif self.state is State.ISOLATED:
+            self._fence(now, message.sender.address)
+        elif not self.is_coordinator:
+            self._send(message.sender.address, Redirect(self.me, view.coordinator.address))
+        else:
+            ours = (len(view.members), view.epoch, self.me.uuid)
+            if ours < (message.size, message.epoch, message.sender.uuid):
+                for peer in self._others():
+                    self._send(peer.address, Disband(self.me.uuid, view.epoch, message.sender.address))
+                self._fence(now, message.sender.address)
+            else:
+                self._send(message.sender.address, Probe(self.me, view.epoch, len(view.members)))
+
+    def _send(self, address: str, message: MembershipMessage) -> None:
+        if address != self.me.address:
+            self._outgoing.append((address, message))

@@ -1,0 +1,156 @@
+"""Who is in the cluster: members, views, and what members say to each other about them.
+
+Plain data, sent as msgpack by msgspec. Every message carries who says it; those about an existing view carry its epoch,
+so that a receiver can tell what is out of date.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Peer(msgspec.Struct, frozen=True, array_like=True):
+    """One member as others know it.
+
+    `uuid` is its identity: new at every start, and whenever it has to join again. `address` is where it listens, and
+    stays. `cores` are the core numbers of its workers; `worker_count` how many of these there are.
+    """
+
+    uuid: str
+    address: str
+    pid: int
+    cores: tuple[int, ...] = ()
+    worker_count: int = 1
+
+
+class View(msgspec.Struct, frozen=True, array_like=True):
+    """Who is in the cluster; `members` in the order in which they joined, so that the first coordinates."""
+
+    epoch: int
+    members: tuple[Peer, ...]
+
+    @property
+    def coordinator(self) -> Peer:
+        """The oldest member."""
+        return self.members[0]
+
+    @property
+    def uuids(self) -> tuple[str, ...]:
+        """The identities of the members, the oldest first."""
+        return tuple(peer.uuid for peer in self.members)
+
+    def find(self, uuid: str) -> Peer | None:
+        """Return the member with this identity, or None."""
+        return next((peer for peer in self.members if peer.uuid == uuid), None)
+
+
+class JoinRequest(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """I want to be a member. `partition_count` has to be the cluster's."""
+
+    peer: Peer
+    partition_count: int
+    epoch: int
+    """The newest that it has seen: the view that takes it in has to be newer."""
+
+
+class Redirect(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Not here: ask the coordinator."""
+
+    sender: Peer
+    coordinator: str
+
+
+class Waiting(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """I am no member either, and look for others myself."""
+
+    sender: Peer
+
+
+class JoinRefused(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """You cannot join: your settings are not those of the cluster."""
+
+    sender: Peer
+    text: str
+
+
+class Heartbeat(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """I am there, in this view, and cannot hear these."""
+
+    sender: str
+    epoch: int
+    suspects: tuple[str, ...]
+
+
+class Propose(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Coordinator, or who takes over from one that is gone: shall this be the next view?"""
+
+    sender: str
+    view: View
+
+
+class Accept(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Yes: I have promised to accept nothing older from now on."""
+
+    sender: str
+    epoch: int
+
+
+class Reject(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """No: I have promised, or am in, `epoch` already."""
+
+    sender: str
+    epoch: int
+
+
+class Install(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """All who are in it have accepted: this is the view now."""
+
+    sender: str
+    view: View
+
+
+class Leave(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """I am going; tell me when I may."""
+
+    sender: str
+
+
+class Fenced(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """You are not in my view, and nothing that you say as a member is accepted: join again, as somebody new."""
+
+    sender: str
+    receiver: str
+    epoch: int
+
+
+class Probe(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Coordinator to an address that should be a member's and is not: this is the cluster here."""
+
+    sender: Peer
+    epoch: int
+    size: int
+
+
+class Disband(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Coordinator to its members: ours was the smaller part of a cluster that was split; join the other."""
+
+    sender: str
+    epoch: int
+    address: str
+
+
+MembershipMessage = (
+    JoinRequest
+    | Redirect
+    | Waiting
+    | JoinRefused
+    | Heartbeat
+    | Propose
+    | Accept
+    | Reject
+    | Install
+    | Leave
+    | Fenced
+    | Probe
+    | Disband
+)

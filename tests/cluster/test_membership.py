@@ -1,0 +1,243 @@
+"""Membership by hand: who joins, who goes, who coordinates; the long stories are in test_simulation.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from shmjet.cluster.membership import Membership
+from shmjet.cluster.membership_events import JoinFailed, State, ViewInstalled, WasFenced, WasIsolated
+from shmjet.cluster.views import Fenced, Heartbeat, Install, Peer, Propose, View
+from tests.cluster.simulation import Simulation
+
+
+def together(size: int) -> Simulation:
+    """Return a quiet cluster that has found together."""
+    for seed in range(100):
+        simulation = Simulation(seed, size=size, faults=0)
+        if all(len(node.seeds) == size for node in simulation.nodes.values()):
+            simulation.up_to(4.0)
+            simulation.check_together()
+            return simulation
+    raise AssertionError("no seed lists all members")
+
+
+def members(simulation: Simulation) -> list[Membership]:
+    """Return the state machines, the oldest first."""
+    found = [node.member for node in simulation.members() if node.member is not None]
+    view = found[0].view
+    assert view is not None
+    return sorted(found, key=lambda member: view.uuids.index(member.me.uuid))
+
+
+def until(simulation: Simulation, predicate: Callable[[], object], limit: float) -> float:
+    """Let time pass until the predicate is true, and return how long it took."""
+    start = simulation.now
+    while simulation.now < start + limit:
+        simulation.up_to(simulation.now + 0.05)
+        if predicate():
+            return simulation.now - start
+    raise AssertionError(f"not within {limit} s")
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_members_find_together_and_the_oldest_coordinates(size: int) -> None:
+    simulation = together(size)
+    found = members(simulation)
+    assert [member.is_coordinator for member in found] == [True, *[False] * (size - 1)]
+    assert len({member.view for member in found}) == 1
+
+
+def test_one_that_comes_later_is_last_and_the_rest_lose_nobody() -> None:
+    simulation = together(3)
+    node = simulation.members()[-1]
+    node.kill()
+    simulation.up_to(simulation.now + 3)
+    node.start()
+    simulation.up_to(simulation.now + 2)
+    simulation.check_together()
+    assert members(simulation)[-1] is node.member
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_silent_member_is_gone_within_three_seconds(place: int) -> None:
+    simulation = together(3)
+    victim = members(simulation)[place]
+    node = simulation.nodes[victim.me.address]
+    simulation.cut({node.address})
+    node.kill()
+    rest = [node.member for node in simulation.members() if node.member is not None]
+    took = until(simulation, lambda: all(m.view and m.view.find(victim.me.uuid) is None for m in rest), 5)
+    assert took <= 2.7  # the link may speak for a member for another 0.3 s
+    assert all(m.state is State.MEMBER for m in rest)
+
+
+def test_a_member_whose_address_refuses_is_gone_at_once() -> None:
+    simulation = together(3)
+    victim = members(simulation)[0]
+    simulation.nodes[victim.me.address].kill()
+    rest = [node.member for node in simulation.members() if node.member is not None]
+    took = until(simulation, lambda: all(m.view and m.view.find(victim.me.uuid) is None for m in rest), 5)
+    assert took <= 0.6
+
+
+def test_the_last_one_goes_on_when_it_knows_the_others_to_be_dead() -> None:
+    simulation = together(5)
+    survivor = members(simulation)[3]
+    for node in simulation.members():
+        if node.member is not survivor:
+            node.kill()
+    until(simulation, lambda: survivor.view is not None and len(survivor.view.members) == 1, 2)
+    assert survivor.is_coordinator
+
+
+@pytest.mark.parametrize("seconds", [0.5, 1.0])
+def test_nobody_is_lost_through_a_short_pause(seconds: float) -> None:
+    simulation = together(3)
+    for _ in range(10):
+        for node in simulation.members():
+            node.pause(seconds)
+            simulation.up_to(simulation.now + 1.5)
+    assert simulation.removals == 0
+    assert simulation.fencings == 0
+
+
+def test_of_a_cluster_cut_in_two_the_larger_part_goes_on_and_the_smaller_waits() -> None:
+    simulation = together(5)
+    found = members(simulation)
+    small = [found[0], found[3]]
+    simulation.cut({member.me.address for member in small})
+    simulation.up_to(simulation.now + 4)
+    large = [member for member in found if member not in small]
+    assert all(member.state is State.ISOLATED for member in small)
+    assert {member.view.uuids for member in large if member.view} == {tuple(member.me.uuid for member in large)}
+    before = {member.me.uuid for member in small}
+    simulation.mend()
+    simulation.up_to(simulation.now + 4)
+    simulation.check_together()
+    assert before.isdisjoint({member.me.uuid for member in small})
+    assert members(simulation)[0] is large[0]
+
+
+def test_two_halves_both_go_on_and_join_when_they_meet() -> None:
+    simulation = together(2)
+    one, other = members(simulation)
+    simulation.cut({one.me.address})
+    simulation.up_to(simulation.now + 4)
+    assert one.is_coordinator
+    assert other.is_coordinator
+    simulation.mend()
+    simulation.up_to(simulation.now + 4)
+    simulation.check_together()
+    assert simulation.fencings == 1
+
+
+def test_one_that_was_away_is_fenced_and_comes_back_as_somebody_new() -> None:
+    simulation = together(3)
+    sleeper = members(simulation)[0]
+    before = sleeper.me.uuid
+    simulation.nodes[sleeper.me.address].pause(6.0)
+    simulation.up_to(simulation.now + 5.0)
+    rest = [m for m in members(simulation) if m is not sleeper]
+    epochs = {member.view.epoch for member in rest if member.view}
+    simulation.up_to(simulation.now + 4.0)
+    simulation.check_together()
+    assert sleeper.me.uuid != before
+    assert not sleeper.is_coordinator
+    assert all(member.view and member.view.epoch > max(epochs) for member in rest)
+
+
+def test_a_graceful_leave_is_no_loss() -> None:
+    for place in (0, 2):
+        simulation = together(3)
+        leaver = members(simulation)[place]
+        leaver.leave(simulation.now)
+        simulation.nodes[leaver.me.address].settle()
+        simulation.up_to(simulation.now + 2)
+        assert leaver.state is State.LEFT
+        assert simulation.removals == 0
+        simulation.check_together()
+
+
+def member_of(*others: Peer) -> Membership:
+    me = Peer("me", "10.0.0.1:1", 1)
+    member = Membership(me, [], 271, lambda: "somebody-new", 0.0)
+    member.tick(0.0)
+    view = View(7, (*others, me))
+    member.receive(Propose(others[0].uuid, view), 0.0) if others else None
+    member.receive(Install(others[0].uuid if others else "me", view), 0.0)
+    member.take_events(), member.take_messages()
+    return member
+
+
+OLD, YOUNG = Peer("old", "10.0.0.2:1", 2), Peer("young", "10.0.0.3:1", 3)
+
+
+def test_messages_of_an_older_epoch_change_nothing() -> None:
+    member = member_of(OLD, YOUNG)
+    before = member.view
+    member.receive(Install("old", View(6, (OLD, member.me))), 0.1)
+    member.receive(Propose("old", View(7, (OLD, member.me))), 0.1)
+    member.receive(Fenced("young", "me", 6), 0.1)
+    assert member.view == before
+    assert [type(message).__name__ for _, message in member.take_messages()] == ["Reject"]
+
+
+def test_a_stranger_is_told_that_it_is_fenced() -> None:
+    member = member_of(OLD)
+    member.receive(Heartbeat("gone", 5, ()), 0.1)
+    assert member.take_messages() == [("10.0.0.2:1", Fenced("me", "gone", 7))]
+
+
+def test_only_the_oldest_that_is_heard_may_propose() -> None:
+    member = member_of(OLD, YOUNG)
+    usurping = Propose("young", View(8, (YOUNG, member.me)))
+    member.receive(usurping, 0.1)
+    assert member.take_messages() == []
+    member.unreachable(OLD.address, 0.2)
+    member.take_messages()
+    member.receive(usurping, 0.3)
+    assert [type(message).__name__ for _, message in member.take_messages()] == ["Accept"]
+
+
+def test_a_promise_binds() -> None:
+    member = member_of(OLD, YOUNG)
+    member.receive(Propose("old", View(9, (OLD, member.me))), 0.1)
+    member.take_messages()
+    member.unreachable(OLD.address, 0.2)
+    member.take_messages()
+    member.receive(Propose("young", View(8, (YOUNG, member.me))), 0.3)
+    assert [(type(m).__name__, m.epoch) for _, m in member.take_messages() if hasattr(m, "epoch")] == [("Reject", 9)]
+
+
+def test_a_member_that_hears_less_than_half_of_the_others_waits() -> None:
+    member = member_of(OLD, YOUNG)
+    for at in range(30):
+        member.tick(at / 10)
+    events = member.take_events()
+    assert [type(event) for event in events] == [WasIsolated]
+    assert member.state is State.ISOLATED
+    member.fenced_by(OLD.address, 3.0)
+    assert [type(event) for event in member.take_events()] == [WasFenced]
+    assert member.me.uuid == "somebody-new"
+
+
+def test_other_settings_are_refused_with_a_reason() -> None:
+    cluster = member_of()
+    newcomer = Membership(Peer("new", "10.0.0.9:1", 9), [cluster.me.address], 17, str, 0.0)
+    newcomer.tick(0.0)
+    cluster.receive(newcomer.take_messages()[0][1], 0.1)
+    newcomer.receive(cluster.take_messages()[0][1], 0.2)
+    assert newcomer.state is State.REFUSED
+    (event,) = newcomer.take_events()
+    assert isinstance(event, JoinFailed)
+    assert "partition_count 271" in event.text
+
+
+def test_one_alone_founds_a_cluster_at_once() -> None:
+    member = Membership(Peer("me", "10.0.0.1:1", 1), [], 271, str, 0.0)
+    member.tick(0.0)
+    (event,) = member.take_events()
+    assert isinstance(event, ViewInstalled)
+    assert event.view == View(1, (member.me,))

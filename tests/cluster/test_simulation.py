@@ -1,0 +1,34 @@
+"""Some hundred stories; stress/simulate_cluster.py tells ten thousand."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cluster.simulation import Broken, Simulation
+
+CHUNK = 100
+
+
+@pytest.mark.parametrize("first", range(0, 400, CHUNK))
+def test_stories_end_well(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        Simulation(seed).run()
+
+
+def test_a_story_can_be_told_again() -> None:
+    def told() -> tuple[list[str], object]:
+        simulation = Simulation(11)
+        simulation.run()
+        return simulation.trace, simulation.views
+
+    assert told() == told()
+
+
+def test_a_breach_names_its_seed() -> None:
+    simulation = Simulation(3, size=2, faults=0)
+    simulation.up_to(5.0)
+    node = simulation.members()[0]
+    assert node.member is not None
+    assert node.member.view is not None
+    with pytest.raises(Broken, match=r"seed 3: .* goes from epoch"):
+        node.check(node.member.view, node.member)
