@@ -15,7 +15,6 @@ from shmjet._native import index_of_special
 from shmjet.grid.blobs import BlobVanishedError
 from shmjet.grid.entries import EntryCodec
 from shmjet.grid.layout import INDEX
-from shmjet.grid.scan import pages
 from shmjet.grid.table import TRANSACTION_BYTES, Table
 
 T = TypeVar("T")
@@ -143,24 +142,18 @@ class IList(Sequence[T]):
 
     def _at(self, index: int) -> T:
         """Return one item, or raise LookupError. The last block is remembered if its items cannot be changed."""
-        with self._table.env.begin() as txn, txn.cursor() as cursor:
-            prefix = (txn.get(self._table.record_key) or b"")[:4]
-            last = self._last
-            if last is not None and last.prefix == prefix and 0 <= index - last.first < len(last.items):
-                item: T = last.items[index - last.first]
-                return item
-            place = prefix + INDEX.pack(index)
-            found = cursor.set_range(place)
-            if not found or cursor.key() != place:
-                found = cursor.prev() if found else cursor.last()
-            key, block = cursor.item()
-        if not prefix or key[:4] != prefix:
+        last = self._last
+        known = None if last is None else (last.prefix, last.first, len(last.items))
+        block = self._table.block_of(index, known)
+        if block is None:
             raise LookupError(index)
-        first = INDEX.unpack(key[4:])[0]
-        items = self._codec.items(block)
-        if type(items[index - first]) in _PLAIN:
-            self._last = _Block(prefix, first, items)
-        return items[index - first]  # type: ignore[no-any-return]
+        if last is not None and not block.data:
+            item: T = last.items[index - last.first]
+            return item
+        items = self._codec.items(block.data)
+        if type(items[index - block.first]) in _PLAIN:
+            self._last = _Block(block.prefix, block.first, items)
+        return items[index - block.first]  # type: ignore[no-any-return]
 
     def _between(self, start: int, stop: int) -> Iterator[T]:
         return islice(self._from(start), max(0, stop - start))
@@ -171,7 +164,7 @@ class IList(Sequence[T]):
             start, skip = self._block_of(start)
         else:
             skip = 0
-        for page in pages(self._table.env, self._table.record_key, INDEX.pack(start), limit=16):
+        for page in self._table.pages(INDEX.pack(start), limit=16):
             for block in page.values:
                 try:
                     items = self._codec.items(block)
@@ -182,16 +175,5 @@ class IList(Sequence[T]):
 
     def _block_of(self, index: int) -> tuple[int, int]:
         """Return the first index of the block that holds `index`, and the distance to it."""
-        with self._table.env.begin() as txn, txn.cursor() as cursor:
-            record = txn.get(self._table.record_key)
-            if record is None:
-                return index, 0
-            place = record[:4] + INDEX.pack(index)
-            found = cursor.set_range(place)
-            if not found or cursor.key() != place:
-                found = cursor.prev() if found else cursor.last()
-            key = cursor.key()
-        if key[:4] != place[:4]:
-            return index, 0
-        first = INDEX.unpack(key[4:])[0]
-        return first, index - first
+        block = self._table.block_of(index)
+        return (index, 0) if block is None else (block.first, index - block.first)

@@ -26,7 +26,6 @@ from shmjet.grid.blobs import BlobVanishedError
 from shmjet.grid.entries import EntryCodec
 from shmjet.grid.layout import PARTITION
 from shmjet.grid.read_ahead import ReadAhead
-from shmjet.grid.scan import pages
 from shmjet.grid.table import Entry, Table
 
 K = TypeVar("K")
@@ -256,9 +255,7 @@ class IMap(MutableMapping[K, V]):
     def __iter__(self) -> Iterator[K]:
         self._ahead = ReadAhead(self._locate, self._codec)  # dict(map) asks for all keys, then for each value in turn
         return chain.from_iterable(
-            map(_first, self._codec.keys_of(page.values))
-            for table in self._tables
-            for page in pages(table.env, table.record_key)
+            map(_first, self._codec.keys_of(page.values)) for table in self._tables for page in table.pages()
         )
 
     def keys(self) -> KeysView[K]:
@@ -351,7 +348,7 @@ class IMap(MutableMapping[K, V]):
         return heads
 
     def _pages(self, table: Table, low: bytes = b"", high: bytes | None = None) -> Iterator[Iterable[tuple[K, V]]]:
-        for page in pages(table.env, table.record_key, low, high):
+        for page in table.pages(low, high):
             if page.has_blobs:
                 yield self._one_by_one(page.values)  # a page of large values is not held in memory at once
             else:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from shmjet.grid.blobs import BlobVanishedError
 from shmjet.grid.entries import EntryCodec
-from shmjet.grid.scan import PAGE_ENTRIES, pages
+from shmjet.grid.scan import PAGE_ENTRIES
 from shmjet.grid.table import Table
 
 _KINDS = frozenset((str, int, float, bytes))
@@ -69,7 +69,7 @@ class ReadAhead:
 
     def _fetch(self, key: Any, default: Any) -> Any:
         table, tail = self._locate(key)
-        page = next(pages(table.env, table.record_key, tail, limit=self._limit), None)
+        page = next(table.pages(tail, limit=self._limit), None)
         if page is None or page.has_blobs:
             self._useless = _PATIENCE
             return default
@@ -81,5 +81,5 @@ class ReadAhead:
         if found is None or found[0] != key or type(found[0]) is not type(key):
             self._useless += 1
             return default
-        self._fetched = _Fetched(pairs, table.env.announced, page.transaction)
+        self._fetched = _Fetched(pairs, table.announced, page.transaction)
         return found[1]

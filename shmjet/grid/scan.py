@@ -47,22 +47,38 @@ def pages(
         high: where to end, None for the map's end.
         limit: a page of about that many entries is large enough.
     """
-    step, skip = FIRST_STEP, False
+    step, last = FIRST_STEP, None
     while True:
-        with env.begin() as txn:
-            record = txn.get(record_key)
-            if record is None:
-                return
-            prefix = record[:4]
-            stop = prefix + high if high is not None else _behind(prefix)
-            with txn.cursor() as cursor:
-                values, last = _fetch(cursor, prefix + low, skip, stop, step, limit)
-            transaction = txn.id()
-        if values:
-            yield Page(values, transaction, record[-1] != 0)
+        page, last = read_page(env, record_key, low, high, step=step, limit=limit, skip=last is not None)
+        if page is not None:
+            yield page
         if last is None:
             return
-        low, skip, step = last[4:], True, LAST_STEP
+        low, step = last, LAST_STEP
+
+
+def read_page(
+    env: Environment, record_key: bytes, low: bytes, high: bytes | None, *, step: int, limit: int, skip: bool
+) -> tuple[Page | None, bytes | None]:
+    """Read one page; see `pages`.
+
+    Args:
+        step: entries fetched at first.
+        skip: an entry at `low` itself has been read already.
+
+    Returns:
+        the page, None when nothing is there, and where the next one begins, None when there is none.
+    """
+    with env.begin() as txn:
+        record = txn.get(record_key)
+        if record is None:
+            return None, None
+        prefix = record[:4]
+        stop = prefix + high if high is not None else _behind(prefix)
+        with txn.cursor() as cursor:
+            values, last = _fetch(cursor, prefix + low, skip, stop, step, limit)
+        transaction = txn.id()
+    return Page(values, transaction, record[-1] != 0) if values else None, None if last is None else last[4:]
 
 
 def _behind(prefix: bytes) -> bytes:

@@ -50,8 +50,8 @@ class Grid:
         {'a': 1}
     """
 
-    def __init__(self, opened: _Opened) -> None:
-        self._opened: _Opened | None = opened
+    def __init__(self, opened: Opened) -> None:
+        self._opened: Opened | None = opened
 
     @staticmethod
     def create(
@@ -99,9 +99,18 @@ class Grid:
             key = os.path.realpath(folder)
             opened = _registry.get(key)
             if opened is None:
-                opened = _registry[key] = _Opened(Path(key), Layout.read(Path(key)))
+                opened = _registry[key] = Opened(Path(key), Layout.read(Path(key)))
             opened.users += 1
             return Grid(opened)
+
+    @property
+    def opened(self) -> Opened:
+        """What this process has open of the store; for `service`.
+
+        Raises:
+            GridError: this `Grid` is closed.
+        """
+        return self._in_use()
 
     @property
     def folder(self) -> Path:
@@ -178,21 +187,21 @@ class Grid:
     ) -> None:
         self.close()
 
-    def _in_use(self) -> _Opened:
+    def _in_use(self) -> Opened:
         if self._opened is None:
             raise GridError("this Grid is closed")
         return self._opened
 
 
-class _Opened:
-    """What a process has open of one store."""
+class Opened:
+    """What a process has open of one store; all `Grid` objects of the process that name its folder share it."""
 
     def __init__(self, folder: Path, layout: Layout) -> None:
         self.folder = folder
         self.layout = layout
         self.users = 0
         self.blobs = BlobStore(folder / BLOB_FOLDER, folder / RESERVE_FILE)
-        objects = ObjectCodec(INLINE_LIMIT, self._load_class, self._keep_class)
+        objects = ObjectCodec(INLINE_LIMIT, self.load_class, self.keep_class)
         self.codec = EntryCodec(objects, self.blobs, layout.partition_count)
         announcements = Announcements(folder / ANNOUNCEMENTS_FILE, layout.environments)
         self._environments = [
@@ -230,11 +239,14 @@ class _Opened:
         for env in self._environments:
             env.forked()
 
-    def _load_class(self, class_id: str) -> bytes | None:
+    def load_class(self, class_id: str) -> bytes | None:
+        """Return the pickle of a class, or None."""
         with self._environments[0].begin() as txn:
             return txn.get(TYPE_RECORD + class_id.encode())
 
-    def _keep_class(self, class_id: str, data: bytes) -> None:
+    def keep_class(self, class_id: str, data: bytes) -> None:
+        """Keep the pickle of a class, unless it is there."""
+
         def work(txn: Transaction) -> None:
             txn.put(TYPE_RECORD + class_id.encode(), data, overwrite=False)
 
@@ -258,6 +270,6 @@ def _after_fork() -> None:
     _registry.clear()
 
 
-_registry: dict[str, _Opened] = {}
+_registry: dict[str, Opened] = {}
 _registry_lock = threading.Lock()
 os.register_at_fork(after_in_child=_after_fork)

@@ -10,7 +10,8 @@ Values are bytes here; that some of them name files is told by two functions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from shmjet.grid.blobs import BlobStore
 from shmjet.grid.environment import Environment, Transaction
@@ -23,6 +24,7 @@ from shmjet.grid.layout import (
     MAP_RECORD,
     Record,
 )
+from shmjet.grid.scan import PAGE_ENTRIES, Page, pages
 
 Entry = tuple[bytes, bytes]
 NamesIn = Callable[[bytes], list[bytes]]
@@ -31,6 +33,14 @@ TRANSACTION_ENTRIES = 2048
 """Entries written in one transaction: about 2 ms."""
 TRANSACTION_BYTES = 1 << 20
 SWEEP_ENTRIES = 4096
+
+
+class Block(NamedTuple):
+    """A stored block of a list: prefix of its incarnation, index of its first item, bytes."""
+
+    prefix: bytes
+    first: int
+    data: bytes
 
 
 class Table:
@@ -77,6 +87,35 @@ class Table:
             prefix = record[:4]
             with txn.cursor() as cursor:
                 return [(key[4:], value) for key, value in cursor.getmulti([prefix + key for key in keys])]
+
+    @property
+    def announced(self) -> memoryview:
+        """The id of the last write, as `Page.transaction`; one element, which changes."""
+        return self.env.announced
+
+    def pages(self, low: bytes = b"", high: bytes | None = None, *, limit: int = PAGE_ENTRIES) -> Iterator[Page]:
+        """Yield the stored values from key `low` to below `high` (without prefix), see `scan.pages`."""
+        return pages(self.env, self.record_key, low, high, limit=limit)
+
+    def block_of(self, index: int, known: tuple[bytes, int, int] | None = None) -> Block | None:
+        """Return the block of a list that holds the item `index`, or the one before; None when there is none.
+
+        Args:
+            known: prefix, first index and number of items of a block that the caller has; when that is the one, it
+                comes without its data.
+        """
+        with self.env.begin() as txn, txn.cursor() as cursor:
+            prefix = (txn.get(self.record_key) or b"")[:4]
+            if known is not None and known[0] == prefix and 0 <= index - known[1] < known[2]:
+                return Block(prefix, known[1], b"")
+            place = prefix + INDEX.pack(index)
+            found = cursor.set_range(place)
+            if not found or cursor.key() != place:
+                found = cursor.prev() if found else cursor.last()
+            key, data = cursor.item()
+        if not prefix or key[:4] != prefix:
+            return None
+        return Block(prefix, INDEX.unpack(key[4:])[0], data)
 
     def size(self) -> int:
         """Return the number of entries (of a list: items)."""

@@ -1,0 +1,157 @@
+"""What one may ask of a store from afar, as msgspec structs: the methods of `Table`, of the blobs and of the classes.
+
+Everything in them is bytes as they are stored. Objects are encoded and decoded where they are used; who performs an
+operation unpickles nothing.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class _Operation(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    pass
+
+
+class _OnTable(_Operation, frozen=True, tag=True, array_like=True):
+    environment: int
+    record: bytes
+
+
+class Find(_OnTable, frozen=True, tag=True, array_like=True):
+    """`Table.find`; a value or None."""
+
+    key: bytes
+
+
+class FindAll(_OnTable, frozen=True, tag=True, array_like=True):
+    """`Table.find_all`; (key, value) pairs."""
+
+    keys: list[bytes]
+
+
+class Size(_OnTable, frozen=True, tag=True, array_like=True):
+    """`Table.size`."""
+
+
+class Write(_OnTable, frozen=True, tag=True, array_like=True):
+    """`Table.write`; keys have any prefix."""
+
+    entries: list[tuple[bytes, bytes]]
+    with_blobs: bool
+
+
+class Replace(_OnTable, frozen=True, tag=True, array_like=True):
+    """`Table.replace`; a value or None."""
+
+    key: bytes
+    value: bytes
+    with_blobs: bool
+
+
+class Add(_OnTable, frozen=True, tag=True, array_like=True):
+    """`Table.add`; a value or None."""
+
+    key: bytes
+    value: bytes
+    with_blobs: bool
+
+
+class Pop(_OnTable, frozen=True, tag=True, array_like=True):
+    """`Table.pop`; a value or None."""
+
+    key: bytes
+
+
+class Append(_OnTable, frozen=True, tag=True, array_like=True):
+    """`Table.append`."""
+
+    blocks: list[tuple[int, bytes]]
+    with_blobs: bool
+
+
+class Drop(_OnTable, frozen=True, tag=True, array_like=True):
+    """`Table.drop`."""
+
+    keep_name: bool
+
+
+class ReadPage(_OnTable, frozen=True, tag=True, array_like=True):
+    """`scan.read_page`; a `PageRead`."""
+
+    low: bytes
+    high: bytes | None
+    step: int
+    limit: int
+    skip: bool
+
+
+class BlockOf(_OnTable, frozen=True, tag=True, array_like=True):
+    """`Table.block_of`; (prefix, first, bytes) or None."""
+
+    index: int
+    known: tuple[bytes, int, int] | None
+
+
+class WriteBlob(_Operation, frozen=True, tag=True, array_like=True):
+    """`BlobStore.write`; a name."""
+
+    parts: list[bytes]
+
+
+class ReadBlob(_Operation, frozen=True, tag=True, array_like=True):
+    """`BlobStore.read`; its parts, None when it has vanished."""
+
+    name: bytes
+
+
+class DeleteBlobs(_Operation, frozen=True, tag=True, array_like=True):
+    """`BlobStore.delete`."""
+
+    names: list[bytes]
+
+
+class LoadClass(_Operation, frozen=True, tag=True, array_like=True):
+    """The pickle of a class, or None."""
+
+    class_id: str
+
+
+class KeepClass(_Operation, frozen=True, tag=True, array_like=True):
+    """Keep the pickle of a class."""
+
+    class_id: str
+    data: bytes
+
+
+class Describe(_Operation, frozen=True, tag=True, array_like=True):
+    """(partition count, environments) of the store."""
+
+
+Operation = (
+    Find
+    | FindAll
+    | Size
+    | Write
+    | Replace
+    | Add
+    | Pop
+    | Append
+    | Drop
+    | ReadPage
+    | BlockOf
+    | WriteBlob
+    | ReadBlob
+    | DeleteBlobs
+    | LoadClass
+    | KeepClass
+    | Describe
+)
+
+
+class PageRead(msgspec.Struct, frozen=True, array_like=True):
+    """A page: its values, whether one of them may lie in a file, and where the next page begins, None at the end."""
+
+    values: list[bytes]
+    has_blobs: bool
+    last: bytes | None

@@ -1,0 +1,235 @@
+"""Maps and lists that lie on another host: the same `IMap` and `IList`, over operations that somebody carries there.
+
+Objects are encoded and decoded here, so the other side sees bytes only. Each operation costs a round trip; those on
+many entries (`put_all`, `get_all`, iteration, `extend`) go in pages of about a megabyte.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from shmjet.grid.blobs import INLINE_LIMIT, BlobVanishedError
+from shmjet.grid.entries import EntryCodec
+from shmjet.grid.ilist import IList
+from shmjet.grid.imap import IMap
+from shmjet.grid.layout import LIST_RECORD, MAP_RECORD, record_key
+from shmjet.grid.operations import (
+    Add,
+    Append,
+    BlockOf,
+    DeleteBlobs,
+    Describe,
+    Drop,
+    Find,
+    FindAll,
+    KeepClass,
+    LoadClass,
+    PageRead,
+    Pop,
+    ReadBlob,
+    ReadPage,
+    Replace,
+    Size,
+    Write,
+    WriteBlob,
+)
+from shmjet.grid.pickles import ObjectCodec
+from shmjet.grid.scan import FIRST_STEP, LAST_STEP, PAGE_ENTRIES, Page
+from shmjet.grid.table import Block, Entry
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+Call = Callable[[bytes], bytes]
+"""Carries an encoded operation to where the store is, and brings its encoded result."""
+
+NO_PREFIX = bytes(4)
+"""In front of keys: the other side knows the incarnation."""
+PORTION_BYTES = 1 << 20
+PORTION_ENTRIES = 4096
+FRESH_NS = 50_000_000
+"""For so long a page that was read ahead counts as current."""
+
+Result = TypeVar("Result")
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class RemoteGrid:
+    """The maps and lists of a cluster, seen from where they are not. Fulfils `shmjet.core.context.DataGrid`.
+
+    Args:
+        call: carries operations. Raises what the other side raised.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._codec: EntryCodec | None = None
+        self._environments = 0
+
+    def get_map(self, name: str) -> IMap[Any, Any]:
+        """Return the map `name`; raises as `Grid.get_map`."""
+        key, codec = record_key(MAP_RECORD, name), self._known()
+        tables: list[Any] = [RemoteTable(self._call, index, key) for index in range(self._environments)]
+        return IMap(name, tables, codec)
+
+    def get_list(self, name: str) -> IList[Any]:
+        """Return the list `name`; raises as `Grid.get_list`."""
+        key, codec = record_key(LIST_RECORD, name), self._known()
+        partition, _ = codec.key(name)
+        table: Any = RemoteTable(self._call, partition % self._environments, key)
+        return IList(name, table, codec)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _known(self) -> EntryCodec:
+        """Ask what the store is like, the first time."""
+        if self._codec is None:
+            partitions, self._environments = ask(self._call, Describe(), tuple[int, int])
+            blobs: Any = RemoteBlobs(self._call)
+            objects = ObjectCodec(INLINE_LIMIT, self._load_class, self._keep_class)
+            self._codec = EntryCodec(objects, blobs, partitions)
+        return self._codec
+
+    def _load_class(self, class_id: str) -> bytes | None:
+        return ask(self._call, LoadClass(class_id), bytes | None)  # type: ignore[arg-type]
+
+    def _keep_class(self, class_id: str, data: bytes) -> None:
+        ask(self._call, KeepClass(class_id, data), None)
+
+
+class RemoteBlobs:
+    """`BlobStore` from afar.
+
+    Args:
+        call: carries operations.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    def write(self, parts: Sequence[Buffer]) -> bytes:
+        """Write the buffers and return the name of the new file."""
+        return ask(self._call, WriteBlob([bytes(part) for part in parts]), bytes)
+
+    def read(self, name: bytes) -> list[bytearray]:
+        """Return the buffers of a file. Raises `BlobVanishedError` when it is gone."""
+        found: list[bytearray] | None = ask(self._call, ReadBlob(name), list[bytearray] | None)  # type: ignore[arg-type]
+        if found is None:
+            raise BlobVanishedError(name.decode())
+        return found
+
+    def delete(self, names: Iterable[bytes]) -> None:
+        """Delete files."""
+        if wanted := [bytes(name) for name in names]:
+            ask(self._call, DeleteBlobs(wanted), None)
+
+
+class RemoteTable:
+    """`Table` from afar: the same methods, with the same meaning.
+
+    Args:
+        call: carries operations.
+        environment: in which it is.
+        record_key: from `layout.record_key`.
+    """
+
+    prefix = NO_PREFIX
+
+    def __init__(self, call: Call, environment: int, record_key: bytes) -> None:
+        self._call = call
+        self._at = (environment, record_key)
+        self.announced = _Recently()
+
+    def prepare(self) -> bytes:
+        """Return the prefix for keys, which means nothing here."""
+        return NO_PREFIX
+
+    def find(self, key: bytes) -> bytes | None:
+        """See `Table.find`."""
+        return ask(self._call, Find(*self._at, key), bytes | None)  # type: ignore[arg-type]
+
+    def find_all(self, keys: Iterable[bytes]) -> list[Entry]:
+        """See `Table.find_all`."""
+        wanted, found = list(keys), []
+        for at in range(0, len(wanted), PORTION_ENTRIES):
+            found += ask(self._call, FindAll(*self._at, wanted[at : at + PORTION_ENTRIES]), list[tuple[bytes, bytes]])
+        return found
+
+    def size(self) -> int:
+        """See `Table.size`."""
+        return ask(self._call, Size(*self._at), int)
+
+    def write(self, entries: list[Entry], *, with_blobs: bool) -> None:
+        """See `Table.write`."""
+        portion: list[Entry] = []
+        size = 0
+        for entry in entries:
+            portion.append(entry)
+            size += len(entry[0]) + len(entry[1])
+            if size >= PORTION_BYTES or len(portion) >= PORTION_ENTRIES:
+                ask(self._call, Write(*self._at, portion, with_blobs), None)
+                portion, size = [], 0
+        if portion:
+            ask(self._call, Write(*self._at, portion, with_blobs), None)
+
+    def replace(self, key: bytes, value: bytes, *, with_blobs: bool) -> bytes | None:
+        """See `Table.replace`."""
+        return ask(self._call, Replace(*self._at, key, value, with_blobs), bytes | None)  # type: ignore[arg-type]
+
+    def add(self, key: bytes, value: bytes, *, with_blobs: bool) -> bytes | None:
+        """See `Table.add`."""
+        return ask(self._call, Add(*self._at, key, value, with_blobs), bytes | None)  # type: ignore[arg-type]
+
+    def pop(self, key: bytes) -> bytes | None:
+        """See `Table.pop`."""
+        return ask(self._call, Pop(*self._at, key), bytes | None)  # type: ignore[arg-type]
+
+    def append(self, blocks: list[tuple[int, bytes]], *, with_blobs: bool) -> None:
+        """See `Table.append`."""
+        ask(self._call, Append(*self._at, blocks, with_blobs), None)
+
+    def drop(self, *, keep_name: bool) -> None:
+        """See `Table.drop`."""
+        ask(self._call, Drop(*self._at, keep_name), None)
+
+    def block_of(self, index: int, known: tuple[bytes, int, int] | None = None) -> Block | None:
+        """See `Table.block_of`."""
+        found: tuple[bytes, int, bytes] | None
+        found = ask(self._call, BlockOf(*self._at, index, known), tuple[bytes, int, bytes] | None)  # type: ignore[arg-type]
+        return None if found is None else Block(*found)
+
+    def pages(self, low: bytes = b"", high: bytes | None = None, *, limit: int = PAGE_ENTRIES) -> Iterator[Page]:
+        """See `Table.pages`."""
+        step, skip = FIRST_STEP, False
+        while True:
+            page = ask(self._call, ReadPage(*self._at, low, high, step, limit, skip), PageRead)
+            if page.values:
+                yield Page(page.values, self.announced.note(), page.has_blobs)
+            if page.last is None:
+                return
+            low, skip, step = page.last, True, LAST_STEP
+
+
+class _Recently:
+    """Stands in for the number of the last write, which is not known here: a page counts as current for a moment."""
+
+    def __init__(self) -> None:
+        self._at = 0
+
+    def note(self) -> int:
+        """Return a number for a page that has just been read."""
+        self._at = time.monotonic_ns()
+        return self._at
+
+    def __getitem__(self, _: int) -> int:
+        return self._at if time.monotonic_ns() - self._at < FRESH_NS else -1
+
+
+def ask(call: Call, operation: object, kind: type[Result] | None) -> Result:
+    """Have an operation performed and return its result, of this type."""
+    return msgspec.msgpack.decode(call(_encode(operation)), type=kind)  # type: ignore[arg-type]

@@ -1,0 +1,145 @@
+"""Performs operations that come from afar on the store of this host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from shmjet.grid.blobs import BlobVanishedError
+from shmjet.grid.errors import GridError
+from shmjet.grid.layout import LIST_RECORD, MAP_RECORD
+from shmjet.grid.operations import (
+    Add,
+    Append,
+    BlockOf,
+    DeleteBlobs,
+    Describe,
+    Drop,
+    Find,
+    FindAll,
+    KeepClass,
+    LoadClass,
+    Operation,
+    PageRead,
+    Pop,
+    ReadBlob,
+    ReadPage,
+    Replace,
+    Size,
+    Write,
+    WriteBlob,
+)
+from shmjet.grid.scan import PAGE_ENTRIES, read_page
+from shmjet.grid.store import Grid, Opened
+from shmjet.grid.table import Table
+
+_LONGEST_NAME = 80
+_decode = msgspec.msgpack.Decoder(Operation).decode
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class GridService:
+    """The store in one folder, for those who cannot open it themselves. Blocks; safe for several threads.
+
+    Args:
+        folder: of the store.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._grid = Grid.open(folder)
+
+    def perform(self, body: bytes) -> bytes:
+        """Perform one encoded operation and return its encoded result.
+
+        Raises:
+            GridError: it is no operation, or it failed; the text says why.
+        """
+        try:
+            operation = _decode(body)
+        except msgspec.DecodeError as error:
+            raise GridError(f"this is no operation on maps and lists: {error}") from error
+        return _encode(self._perform(self._grid.opened, operation))
+
+    def clear(self) -> None:
+        """Remove all maps and lists."""
+        for name in self._grid.map_names():
+            self._grid.get_map(name).destroy()
+        for name in self._grid.list_names():
+            self._grid.get_list(name).destroy()
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self._grid.close()
+
+    def _perform(self, opened: Opened, operation: Any) -> Any:
+        match operation:
+            case WriteBlob():
+                return opened.blobs.write(operation.parts)
+            case ReadBlob():
+                try:
+                    return opened.blobs.read(_plain_name(operation.name))
+                except BlobVanishedError:
+                    return None
+            case DeleteBlobs():
+                return opened.blobs.delete(map(_plain_name, operation.names))
+            case LoadClass():
+                return opened.load_class(operation.class_id)
+            case KeepClass():
+                return opened.keep_class(operation.class_id, operation.data)
+            case Describe():
+                return opened.layout.partition_count, opened.layout.environments
+        if not 0 <= operation.environment < opened.layout.environments:
+            raise GridError(f"the store has no environment {operation.environment}")
+        if not operation.record.startswith((MAP_RECORD, LIST_RECORD)):
+            raise GridError("this is the record of no map and no list")
+        table = opened.table(operation.environment, operation.record, _label(operation.record))
+        return self._perform_on(table, operation)
+
+    def _perform_on(self, table: Table, operation: Any) -> Any:
+        match operation:
+            case Find():
+                return table.find(operation.key)
+            case FindAll():
+                return table.find_all(operation.keys)
+            case Size():
+                return table.size()
+            case Write():
+                return table.write(operation.entries, with_blobs=operation.with_blobs) if operation.entries else None
+            case Replace():
+                return table.replace(operation.key, operation.value, with_blobs=operation.with_blobs)
+            case Add():
+                return table.add(operation.key, operation.value, with_blobs=operation.with_blobs)
+            case Pop():
+                return table.pop(operation.key)
+            case Append():
+                return table.append(operation.blocks, with_blobs=operation.with_blobs)
+            case Drop():
+                return table.drop(keep_name=operation.keep_name)
+            case BlockOf():
+                return table.block_of(operation.index, operation.known)
+            case ReadPage():
+                page, last = read_page(
+                    table.env,
+                    table.record_key,
+                    operation.low,
+                    operation.high,
+                    step=max(1, min(operation.step, PAGE_ENTRIES)),
+                    limit=max(1, min(operation.limit, PAGE_ENTRIES)),
+                    skip=operation.skip,
+                )
+                return PageRead([], False, last) if page is None else PageRead(page.values, page.has_blobs, last)
+        raise GridError(f"a table does not do {type(operation).__name__}")
+
+
+def _plain_name(name: bytes) -> bytes:
+    """Return the name of a blob, which must not lead out of its folder."""
+    if b"/" in name or name.startswith(b".") or not 0 < len(name) <= _LONGEST_NAME:
+        raise GridError(f"{name!r} is not the name of a stored value")
+    return name
+
+
+def _label(record: bytes) -> str:
+    kind = "map" if record.startswith(MAP_RECORD) else "list"
+    return f"{kind} {record[len(MAP_RECORD) :].decode('utf-8', 'surrogatepass')!r}"

@@ -1,0 +1,148 @@
+"""Maps and lists from afar: the same as at hand, and nothing is unpickled on the way."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shmjet.grid import Grid, GridError
+from shmjet.grid.remote import RemoteGrid
+from shmjet.grid.service import GridService
+
+
+class Point:
+    def __init__(self, x: int) -> None:
+        self.x = x
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Point) and other.x == self.x
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    Grid.create(tmp_path / "grid", 271, environments=4)
+    return tmp_path / "grid"
+
+
+@pytest.fixture
+def service(folder: Path) -> Iterator[GridService]:
+    service = GridService(folder)
+    yield service
+    service.close()
+
+
+@pytest.fixture
+def remote(service: GridService) -> RemoteGrid:
+    return RemoteGrid(service.perform)
+
+
+@pytest.fixture
+def local(folder: Path) -> Iterator[Grid]:
+    with Grid.open(folder) as grid:
+        yield grid
+
+
+def test_what_is_written_afar_is_read_at_hand_and_the_other_way(remote: RemoteGrid, local: Grid) -> None:
+    there, here = remote.get_map("m"), local.get_map("m")
+    there.put_all({i: str(i) for i in range(10_000)})
+    here["key"] = [1, 2, Point(3)]
+    assert len(here) == len(there) == 10_001
+    assert there["key"] == [1, 2, Point(3)]
+    assert {key: value for key, value in here.items() if key != "key"} == {i: str(i) for i in range(10_000)}
+    assert dict(there) == dict(here)
+
+
+def test_every_operation_of_a_map_means_the_same(remote: RemoteGrid) -> None:
+    there = remote.get_map("m")
+    assert there.put("a", 1) is None
+    assert there.put("a", 2) == 1
+    assert there.put_if_absent("a", 3) == 2
+    assert there.put_if_absent("b", 3) is None
+    assert there.get("nobody", 7) == 7
+    assert there.get_all(["a", "b", "c"]) == {"a": 2, "b": 3}
+    assert ("a" in there, "z" in there) == (True, False)
+    assert there.pop("a") == 2
+    assert there.remove("a") is None
+    with pytest.raises(KeyError):
+        there["a"]
+    with pytest.raises(KeyError):
+        del there["a"]
+    there.update({"c": 4}, d=5)
+    assert sorted(there.items()) == [("b", 3), ("c", 4), ("d", 5)]
+    assert sorted(there.items_of(range(271))) == [("b", 3), ("c", 4), ("d", 5)]
+    there.clear()
+    assert len(there) == 0
+    there["x"] = 1
+    there.destroy()
+    assert dict(there) == {}
+
+
+def test_large_values_come_back(remote: RemoteGrid) -> None:
+    there = remote.get_map("large")
+    there["text"] = "ä" * 300_000
+    there.put_all([("bytes", bytes(range(256)) * 2000), ("small", 1)])
+    assert there["text"] == "ä" * 300_000
+    assert dict(there.items())["bytes"] == bytes(range(256)) * 2000
+    assert there.pop("bytes") is not None
+
+
+def test_a_list_means_the_same(remote: RemoteGrid, local: Grid) -> None:
+    there, here = remote.get_list("l"), local.get_list("l")
+    there.extend(range(50_000))
+    there.append(Point(1))
+    here.append("last")
+    assert len(there) == 50_002
+    assert there[0] == 0
+    assert there[49_999] == 49_999
+    assert there[-2:] == [Point(1), "last"]
+    assert [there[i] for i in range(100)] == list(range(100))
+    assert list(there)[:50_000] == list(range(50_000))
+    assert there[10:20:3] == [10, 13, 16, 19]
+    with pytest.raises(IndexError):
+        there[50_002]
+    there.clear()
+    assert list(there) == []
+
+
+def test_a_value_that_somebody_else_changes_is_seen(remote: RemoteGrid, local: Grid) -> None:
+    there = remote.get_map("m")
+    there["a"] = 1
+    assert there["a"] == 1
+    local.get_map("m")["a"] = 2
+    assert there.get("a") == 2
+
+
+@pytest.mark.parametrize("body", [b"", b"\xc0", b"\x91\xa4Find", b"\x92\xa8ReadBlob\xc4\x09../../etc"])
+def test_what_is_no_operation_is_refused(service: GridService, body: bytes) -> None:
+    with pytest.raises(GridError):
+        service.perform(body)
+
+
+def test_nothing_is_unpickled_where_the_store_is(
+    service: GridService, remote: RemoteGrid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads = pickle.loads
+    performing = False
+
+    def watched(*arguments: object, **options: object) -> object:
+        assert not performing, "unpickled in the service"
+        return loads(*arguments, **options)  # type: ignore[arg-type]
+
+    def perform(body: bytes) -> bytes:
+        nonlocal performing
+        performing = True
+        try:
+            return service.perform(body)
+        finally:
+            performing = False
+
+    monkeypatch.setattr(pickle, "loads", watched)
+    there = RemoteGrid(perform).get_map("m")
+    there["a"] = Point(1)
+    assert there["a"] == Point(1)
+    assert dict(there) == {"a": Point(1)}
