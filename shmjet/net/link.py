@@ -273,7 +273,7 @@ class Link:
             self._next_beat_ns = now + self._interval_ns
             alive = now - self._alive_ns <= self._patience_ns
             for peer in self._peers.values():
-                if alive and not peer.has_output:
+                if alive:
                     peer.send_heartbeat()
                 if peer.heard_ns > peer.reported_ns:
                     peer.reported_ns = peer.heard_ns

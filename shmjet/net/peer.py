@@ -66,6 +66,7 @@ class Peer:
         self.leaving: str | None = None
         """Why the peer has said goodbye."""
         self.heard_ns = 0
+        self._now_ns = 0
         self.reported_ns = 0
         self.bytes_out = self.bytes_in = 0
         self._owner = owner
@@ -201,7 +202,7 @@ class Peer:
                 return True
             if count == 0:
                 return False
-            self.heard_ns = now_ns
+            self._now_ns = now_ns
             self.bytes_in += count
             reader.received(count)
             if self.leaving is not None:
@@ -231,6 +232,8 @@ class Peer:
         elif kind == FLOW:
             for execution, edge, _, limit in FLOW_ENTRY.iter_unpack(body):
                 self._allow(execution, edge, limit)
+        elif kind == HEARTBEAT:
+            self.heard_ns = self._now_ns  # nothing else counts: a link goes on with its data when its member is stuck
         elif kind == CONTROL:
             self._take_piece(header, body)
         elif kind == GOODBYE:
