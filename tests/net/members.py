@@ -264,10 +264,9 @@ class ClusterRun:
                 self._barrier += 1
                 for tasklet in sources:
                     tasklet._emit_mark(Barrier(self._barrier))
-        if rng.random() < 0.5:
-            run = rng.choice(self.runs)
+        for run in self.runs:
             victim, thief = rng.sample(run.deployments, 2)
-            candidates = [t for t in victim.tasklets if not t.done]
+            candidates = [t for t in victim.tasklets if not t.done and t._edges and t._outbound]
             handed = victim.hand_over(rng.choice(candidates), run.deployments.index(thief)) if candidates else None
             if handed is not None:
                 message, fds = handed
