@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shmjet.core import DAG, Edge, EdgeConfig, Watermark, between
+from shmjet.core import DAG, Edge, EdgeConfig, Inbox, Watermark, between
 from shmjet.core.keys import partition_id
+from shmjet.net.window import BLOCK
 from shmjet.ring.batch import Batch
 from tests.execution.vertices import Collect, Emit, Pass
 from tests.net.members import ClusterRun, linked, running
@@ -253,3 +254,49 @@ def test_tasklets_move_and_barriers_pass_while_lanes_cross_members(routing: str,
             assert passed == expected, name
         assert run._barrier > 0
         assert len(run.barriers) == 8  # every processor that has inputs
+
+
+@pytest.mark.slow
+def test_what_waits_for_a_stuck_consumer_is_bounded_by_the_window_and_arrives_in_the_end() -> None:
+    rows, count = 1 << 16, 90
+
+    def make(index: int, total: int) -> Any:
+        for i in range(count):
+            yield Batch({"key": np.arange(i * rows, (i + 1) * rows), "half": np.arange(rows) / 2})
+
+    dag = DAG()
+    source = dag.new_vertex("source", lambda: Emit(make), local_parallelism=1)
+    sink = dag.new_vertex("sink", SumOfKeys, local_parallelism=1)
+    stuck = True
+
+    def paused(tasklet: Any) -> bool:
+        return stuck and tasklet.context.vertex_name == "sink"
+
+    with linked(2) as members:
+        dag.edge(between(source, sink).all_to_one().distribute_to(members[1].address))
+        with running(members, dag, paused=paused) as run:
+            still = 0
+            while still < 400:
+                still = 0 if run.step() else still + 1
+            (edge,) = run.stats(1).edges
+            assert edge.waiting > 20 << 20
+            assert edge.waiting <= 801 * BLOCK + (2 << 20)
+            assert run.stats(0).edges[0].bytes_out < count << 20  # member 0's own share would be all of it
+            stuck = False
+            run.run()
+            (total,) = values(run, 1)
+            assert total == 2 * sum(range(count * rows))  # both members have a source
+
+
+class SumOfKeys(Collect):
+    """Adds a column up, so that no batch is kept."""
+
+    _sum = 0
+
+    def process(self, ordinal: int, inbox: Inbox) -> None:
+        self._sum += sum(int(batch["key"].sum()) for batch in inbox.take())
+
+    def complete(self) -> bool:
+        if self._sum:
+            self._list.append((0, 0, self._sum))
+        return True
