@@ -29,6 +29,8 @@ MIN_RING = 4096
 MAX_RING = 1 << 20
 """Data bytes of a ring lie between these, powers of two. Lanes of items are as fast with 64 KiB as with 4 MiB, and each
 megabyte that an arena has to reserve costs a first job 0.3 ms."""
+REMOTE_SLOT_BYTES = 4 << 20
+"""Bytes of batches that wait for the link in one lane at most: it takes them at once, but has to be woken for it."""
 MAX_SLAB = 16 << 20
 MIN_SLAB = 1 << 20
 """Bytes of a slab lie between these, in steps of the smaller, as the memory for rings allows; they are taken only when

@@ -20,6 +20,7 @@ from shmjet.execution.control import BLOCK_SIZE, link_offset
 from shmjet.execution.counters import COUNTS, QUEUED_LOCALLY, ProcessorCounters
 from shmjet.execution.inbound import InboundEdge, OrderedInboundEdge
 from shmjet.execution.layout import (
+    REMOTE_SLOT_BYTES,
     ArenaLayout,
     lane_consumers,
     lane_producers,
@@ -38,7 +39,7 @@ from shmjet.execution.routing import Router
 from shmjet.execution.shared_memory import SharedMemory
 from shmjet.execution.tasklet import ProcessorTasklet
 from shmjet.ring.lane import LaneReader, LaneWriter, LocalLane, RingLaneReader, RingLaneWriter
-from shmjet.ring.ring_writer import SLAB_LANES
+from shmjet.ring.ring_writer import SLOT_BYTES
 from shmjet.ring.slab import IncomingSlabs, OutgoingSlab
 
 _NO_TABLE = array("H")
@@ -210,9 +211,9 @@ class Wiring:
         edge = self._plan.edges[e]
         bell = self._bells.at(edge, edge.destination, c)
         ring = RingProducer(self._arena, self._layout.rings[key], bell)
-        # The link empties the lane at once, so batches may lie closer together there.
-        lanes = SLAB_LANES // 2 if processor_of(self._plan, edge, edge.destination, c) is None else SLAB_LANES
-        return RingLaneWriter(ring, self._codec, self._outgoing, lanes)
+        is_remote = processor_of(self._plan, edge, edge.destination, c) is None
+        slot_bytes = REMOTE_SLOT_BYTES if is_remote else SLOT_BYTES
+        return RingLaneWriter(ring, self._codec, self._outgoing, slot_bytes)
 
     def _ring_reader(self, key: LaneKey) -> RingLaneReader:
         e, p, _ = key
