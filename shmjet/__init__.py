@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shmjet.aggregate_ops import AggregateOperation
+    from shmjet.cluster.client import ClientConfig, new_client
     from shmjet.cluster.instance import Cluster, JetInstance, Member
     from shmjet.cluster.job import Execution, Job
     from shmjet.cluster.launch import new_instance
@@ -73,6 +74,8 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "AggregateOperation": "shmjet.aggregate_ops",
+    "ClientConfig": "shmjet.cluster.client",
+    "new_client": "shmjet.cluster.client",
     "Cluster": "shmjet.cluster.instance",
     "JetInstance": "shmjet.cluster.instance",
     "Member": "shmjet.cluster.instance",
@@ -106,6 +109,7 @@ __all__ = [
     "Batch",
     "BatchError",
     "BatchStage",
+    "ClientConfig",
     "Cluster",
     "ConfigError",
     "DagError",
@@ -156,6 +160,7 @@ __all__ = [
     "columns",
     "from_",
     "join_map_entries",
+    "new_client",
     "new_instance",
     "on_keys",
     "processors",

@@ -87,6 +87,41 @@ def run(
     return _later("script", "run_script", script, context.args, progress=progress)
 
 
+Address = Annotated[
+    str | None,
+    typer.Option(
+        "--address", metavar="HOST:PORT[,...]", envvar="SHMJET_ADDRESS", help="Members of the cluster to ask."
+    ),
+]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="A TOML file with settings (cluster_name, secret ...).")
+]
+
+
+@app.command()
+def member(
+    config: ConfigFile = None,
+    bind: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Where to listen (0.0.0.0:5701 where there is a secret).")
+    ] = None,
+    join: Annotated[list[str] | None, typer.Option(metavar="HOST:PORT", help="A member to join (repeatable).")] = None,
+    cores: Annotated[int | None, typer.Option(min=1, metavar="N", help="Workers to use.")] = None,
+) -> Task:
+    """Be a member of a cluster until SIGTERM or Ctrl-C. The secret comes from the file or SHMJET_SECRET[_FILE]."""
+    return _later("member", "run_member", config, bind, join, cores)
+
+
+@app.command(context_settings=_PASS_ON)
+def submit(
+    context: typer.Context,
+    script: Annotated[Path, typer.Argument(metavar="SCRIPT [ARGS]...", help="A Python script and its arguments.")],
+    address: Address = None,
+    config: ConfigFile = None,
+) -> Task:
+    """Run a script whose `shmjet.new_instance()` is a client of a running cluster: its jobs run there."""
+    return _later("remote", "submit_script", script, context.args, address, config)
+
+
 @app.command(context_settings=_PASS_ON)
 def dag(
     context: typer.Context,
@@ -132,21 +167,37 @@ def top(
 def jobs(
     everything: Annotated[bool, typer.Option("-a", "--all", help="Those that have ended too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
+    address: Address = None,
+    config: ConfigFile = None,
 ) -> Task:
-    """List the jobs of your running members on this host."""
-    return _later("members", "show_jobs", everything=everything, as_json=as_json)
+    """List the jobs of your running members on this host, or with an address those of a cluster."""
+    if address is None and config is None:
+        return _later("members", "show_jobs", everything=everything, as_json=as_json)
+    return _later("remote", "list_jobs", address, config, everything=everything, as_json=as_json)
 
 
 @app.command()
-def cancel(job: Annotated[str, typer.Argument(metavar="JOB", help="Name or id; the first digits will do.")]) -> Task:
-    """Cancel a running job of one of your members on this host."""
-    return _later("members", "cancel_job", job)
+def cancel(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="Name or id; the first digits will do.")],
+    address: Address = None,
+    config: ConfigFile = None,
+) -> Task:
+    """Cancel a running job of one of your members on this host, or with an address of a cluster."""
+    if address is None and config is None:
+        return _later("members", "cancel_job", job)
+    return _later("remote", "cancel_job", job, address, config)
 
 
 @app.command()
-def cluster(as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False) -> Task:
-    """List your running members on this host: workers, cores, who started them."""
-    return _later("members", "show_cluster", as_json=as_json)
+def cluster(
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
+    address: Address = None,
+    config: ConfigFile = None,
+) -> Task:
+    """List your running members on this host, or with an address those of a cluster, the coordinator first."""
+    if address is None and config is None:
+        return _later("members", "show_cluster", as_json=as_json)
+    return _later("remote", "show_cluster", address, config, as_json=as_json)
 
 
 @app.command()

@@ -9,15 +9,19 @@ def check_instance(config: JetConfig) -> None:
     """Check the settings of an instance.
 
     Raises:
-        ConfigError: one of them needs a network or storage on disk.
+        ConfigError: one of them needs storage on disk, or a network that is not there.
     """
-    for name, plain in (("bind", None), ("members", ()), ("discovery", None), ("tls", None), ("storage", "memory")):
-        value = getattr(config, name)
-        if value != plain and not (plain == () and not value):
-            raise ConfigError(
-                f"JetConfig.{name} is {value!r}, but in this version an instance is one member in memory, without a "
-                f"network; leave it {plain!r}"
-            )
+    if config.storage != "memory":
+        raise ConfigError(
+            f"JetConfig.storage is {config.storage!r}, but in this version maps live in memory; leave it 'memory'"
+        )
+    if config.bind is None:
+        for name in ("members", "discovery", "tls"):
+            if getattr(config, name):
+                raise ConfigError(
+                    f"JetConfig.{name} is set, but bind is not: a member without an address has no network; "
+                    "set bind to 'host:port', 'host:0' for any port"
+                )
 
 
 def check_job(config: JobConfig) -> None:

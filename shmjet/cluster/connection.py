@@ -1,45 +1,93 @@
-"""A client's connection to a member: requests with replies, and a thread that hands over what comes unasked."""
+"""A client's connection to a member: requests with replies, and a thread that hands over what comes unasked.
+
+What leads to a member is a `Way`. One over the network may lead to another member when the first is gone: then the
+connection goes on there, after it has told whoever uses it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
 import os
+import select
 import socket
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Protocol
 
-from shmjet.cluster.protocol import ExecutionChanged, Refused, Reply
+from shmjet.cluster.protocol import CoordinatorLost, ExecutionChanged, Ping, Refused, Reply
 from shmjet.core import errors
 from shmjet.core.errors import MemberLostError, ShmjetError
 from shmjet.execution.channel import Channel, ChannelClosed
+from shmjet.grid import errors as grid_errors
+
+RECONNECT_WAIT_S = 20.0
+"""How long a request waits for a connection that is being made again."""
+_SIGNS = 4
+"""How often a silent member is asked for a sign of life before it counts as lost."""
+
+
+class Way(Protocol):
+    """What leads to a member."""
+
+    def connect(self) -> tuple[socket.socket, bytes, Callable[[], None]]:
+        """Return a connected socket, what has been read from it already, and what closes it."""
+
+    def connect_again(self, stopped: Callable[[], bool]) -> tuple[socket.socket, bytes, Callable[[], None]] | None:
+        """Return another one, after the first has been lost; None when there is none, or when it is not wanted."""
+
+    @property
+    def patience(self) -> float | None:
+        """Seconds of silence after which the member counts as lost; None where its end is noticed anyway."""
+
+    @property
+    def gone(self) -> str:
+        """What to say when there is no connection and will be none."""
 
 
 class Connection:
     """One connection; may be used from any thread.
 
     Args:
-        path: the member's socket.
-        on_change: called in the reader's thread with every `ExecutionChanged`.
-        on_lost: called in the reader's thread, once, when the member is gone.
+        way: to the member.
+        on_news: called in the reader's thread with every `ExecutionChanged` and `CoordinatorLost`.
+        on_again: called in the reader's thread when the connection has been made again.
+        on_lost: called in the reader's thread, once, when it is gone for good.
     """
 
-    def __init__(self, path: str, on_change: Callable[[ExecutionChanged], None], on_lost: Callable[[], None]) -> None:
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        sock.connect(path)
-        self._sock = sock
+    def __init__(
+        self,
+        way: Way,
+        on_news: Callable[[ExecutionChanged | CoordinatorLost], None],
+        on_again: Callable[[], None],
+        on_lost: Callable[[], None],
+    ) -> None:
+        self._way = way
         self._pid = os.getpid()
-        self._channel = Channel(sock, Reply)
-        self._on_change = on_change
+        self._on_news = on_news
+        self._on_again = on_again
         self._on_lost = on_lost
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._waiting: dict[int, Future[Any]] = {}
+        self._connected = False
         self._lost = False
+        self._closing = False
+        self._use(*way.connect())
         self._reader = threading.Thread(target=self._read, name="shmjet-client", daemon=True)
         self._reader.start()
+
+    def _use(self, sock: socket.socket, leftover: bytes, close: Callable[[], None]) -> None:
+        channel = Channel(sock, Reply)
+        if leftover:
+            channel.feed(leftover)
+        with self._lock:
+            self._sock, self._channel, self._close_way = sock, channel, close
+            self._connected = True
+            self._changed.notify_all()
 
     def ask(self, make: Callable[[int], Any], timeout: float | None = None, fds: Sequence[int] = ()) -> Any:
         """Send a request and return its reply.
@@ -56,7 +104,7 @@ class Connection:
         """
         reply = self.post(make, fds).result(timeout)
         if isinstance(reply, Refused):
-            kind = getattr(errors, reply.error, ShmjetError)
+            kind: Any = getattr(errors, reply.error, getattr(grid_errors, reply.error, ShmjetError))
             raise kind(reply.text)
         return reply
 
@@ -70,39 +118,78 @@ class Connection:
         future: Future[Any] = Future()
         with self._lock:
             number = next(self._numbers)
-            if self._lost:
-                raise MemberLostError("the member of this instance is gone; start a new one with shmjet.new_instance()")
+            if not self._connected and threading.current_thread() is not self._reader:
+                self._changed.wait_for(lambda: self._connected or self._lost, RECONNECT_WAIT_S)
+            if self._lost or not self._connected:
+                raise MemberLostError(self._way.gone)
             self._waiting[number] = future
             try:
                 self._channel.send(make(number), fds)
             except (ChannelClosed, OSError) as error:
                 self._waiting.pop(number, None)
-                raise MemberLostError("the member of this instance is gone") from error
+                raise MemberLostError(self._way.gone) from error
         return future
 
     def _read(self) -> None:
-        try:
-            while True:
-                reply, _ = self._channel.receive()
-                if isinstance(reply, ExecutionChanged):
-                    self._on_change(reply)
-                else:
-                    future = self._waiting.pop(reply.request, None)
-                    if future is not None:
-                        future.set_result(reply)
-        except ChannelClosed:
-            pass
+        while True:
+            try:
+                while True:
+                    self._await_reply()
+                    reply, _ = self._channel.receive()
+                    if isinstance(reply, ExecutionChanged | CoordinatorLost):
+                        self._on_news(reply)
+                    else:
+                        future = self._waiting.pop(reply.request, None)
+                        if future is not None:
+                            future.set_result(reply)
+            except ChannelClosed:
+                pass
+            with self._lock:
+                self._connected = False
+                waiting, self._waiting = self._waiting, {}
+            for future in waiting.values():
+                future.set_exception(MemberLostError("the member was lost before it answered"))
+            again = None if self._closing else self._way.connect_again(lambda: self._closing)
+            if again is None:
+                break
+            self._channel.close()
+            self._close_way()
+            self._use(*again)
+            self._on_again()
         with self._lock:
             self._lost = True
-            waiting, self._waiting = self._waiting, {}
-        for future in waiting.values():
-            future.set_exception(MemberLostError("the member was lost before it answered"))
+            self._changed.notify_all()
         self._on_lost()
+
+    def _await_reply(self) -> None:
+        """Wait for bytes from a member that may fall silent, and ask it for a sign of life when there are none.
+
+        Raises:
+            ChannelClosed: it gives none.
+        """
+        patience = self._way.patience
+        if patience is None or self._channel.has_message:
+            return
+        poll = select.poll()
+        poll.register(self._channel.fileno(), select.POLLIN)
+        step = patience / _SIGNS
+        heard = looked = time.monotonic()
+        while not poll.poll(1000 * step):
+            now = time.monotonic()
+            if now - looked > 2 * step:  # it was this process that was away
+                heard = now
+            if now - heard >= patience:
+                raise ChannelClosed("the member is silent")
+            looked = now
+            with contextlib.suppress(ShmjetError):
+                self.post(Ping)
 
     def close(self) -> None:
         """Close the connection and wait for the reader's end; may be called twice."""
+        self._closing = True
         with contextlib.suppress(OSError):  # it is closed already
             self._sock.shutdown(socket.SHUT_RDWR)
         if threading.current_thread() is not self._reader:
             self._reader.join()
         self._channel.close()
+        self._close_way()

@@ -63,6 +63,7 @@ class Coordination:
         self.commits = commits
         """Whether the meta-suppliers have something to do at the end; known when they have been asked."""
         self._orders: list[tuple[str, Order]] = []
+        self._started = False
 
     @property
     def members(self) -> tuple[str, ...]:
@@ -72,7 +73,7 @@ class Coordination:
     @property
     def status(self) -> JobStatus:
         """What clients are told."""
-        if self.stage is Stage.PREPARING:
+        if self.stage is Stage.PREPARING or (self.stage is Stage.STOPPING and not self._started):
             return JobStatus.STARTING
         if self.stage in (Stage.FINISHING, Stage.OVER):
             return JobStatus.FAILED if self.failure is not None or self.cancelled else JobStatus.COMPLETED
@@ -98,6 +99,7 @@ class Coordination:
             self._parts[member].ready = True
             if self.stage is Stage.PREPARING and all(part.ready for part in self._parts.values()):
                 self.stage = Stage.RUNNING
+                self._started = True
                 self._tell_all(Order.START)
 
     def failed(self, member: str, failure: Failure) -> None:

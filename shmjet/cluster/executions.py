@@ -3,6 +3,9 @@
 A state machine driven by reports of children; it holds no clock and no socket of its own. The order is Jet's: every
 process makes and initialises its processors, all say ready, all start; the first failure anywhere stops all; the
 execution has ended when no tasklet is left anywhere.
+
+Where several members take part, this is one member's part: a `Conductor` decides when all are ready and when all have
+ended, see `shmjet.cluster.conducting`.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from shmjet.cluster.arenas import PooledArena
 from shmjet.cluster.protocol import Submission
@@ -21,7 +24,7 @@ from shmjet.cluster.site import MemberServices, Site, probe_of
 from shmjet.cluster.stopping import Stopping
 from shmjet.cluster.visitors import Visitors
 from shmjet.cluster.workers import Child
-from shmjet.core import JobStatus
+from shmjet.core import JobStatus, PlanError
 from shmjet.execution.collect import Reading
 from shmjet.execution.failure import worker_lost
 from shmjet.execution.large import Large
@@ -40,6 +43,7 @@ from shmjet.execution.messages import (
     JobPlan,
     Probed,
     Ready,
+    Seat,
     Start,
 )
 from shmjet.execution.metrics import NO_METRICS, Metrics
@@ -58,8 +62,32 @@ class Phase(enum.Enum):
     PREPARING = enum.auto()
     RUNNING = enum.auto()
     COMMITTING = enum.auto()
+    AWAITING = enum.auto()
+    """No tasklet is left on this member; others may have some."""
     FINISHING = enum.auto()
     OVER = enum.auto()
+
+
+class Conductor(Protocol):
+    """Who leads an execution in which several members take part; told of this member's part of it."""
+
+    def other_addresses(self) -> list[str]:
+        """Return where the other members are that take part. On the coordinator only."""
+
+    def probed(self, part: MasterExecution, probed: Probed) -> None:
+        """The meta-suppliers have answered; `deploy` comes next. On the coordinator only."""
+
+    def ready(self, part: MasterExecution) -> None:
+        """All is ready here; `go` comes next."""
+
+    def failed(self, part: MasterExecution, failure: Failure) -> None:
+        """Something has failed here, and all that runs here is being stopped."""
+
+    def ended(self, part: MasterExecution) -> None:
+        """No tasklet is left here; `commit`, on the coordinator, or `finish` comes next."""
+
+    def committed(self, part: MasterExecution) -> None:
+        """The meta-suppliers have committed; `finish` comes next."""
 
 
 @dataclass(eq=False)
@@ -85,6 +113,7 @@ class MasterExecution:
         first_worker: where processor 0 of every vertex is placed.
         on_status: called at every change of status.
         on_over: called when nothing of it is left anywhere.
+        conductor: leads it where several members take part; None where this one is alone.
     """
 
     id: int
@@ -94,6 +123,7 @@ class MasterExecution:
     first_worker: int
     on_status: Callable[[MasterExecution], None]
     on_over: Callable[[MasterExecution], None]
+    conductor: Conductor | None = None
     phase: Phase = Phase.PROBING
     status: JobStatus = JobStatus.STARTING
     failure: Failure | None = None
@@ -107,6 +137,9 @@ class MasterExecution:
     _final: Reading | None = None
     _committer: Child | None = None
     _announcer: asyncio.TimerHandle | None = None
+    _opening: asyncio.Future[None] | None = None
+    _link_open: bool = False
+    _said_ready: bool = False
 
     def __post_init__(self) -> None:
         workers, name_of = self.services.workers, self.services.name_of
@@ -116,6 +149,11 @@ class MasterExecution:
     def name(self) -> str:
         """How the job is called in messages."""
         return repr(self.job.name) if self.job.name else self.job.job_id
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of it is left anywhere."""
+        return self.phase is Phase.OVER
 
     def _pending(self) -> Iterator[Child]:
         """Give the processes that have not done yet what they were told: to stop, or at the end to close all."""
@@ -128,21 +166,41 @@ class MasterExecution:
     def start(self) -> None:
         """Plan and deploy; a job with meta-suppliers, or of unknown manners, is looked at in a worker first."""
         self._announcer = asyncio.get_running_loop().call_later(ANNOUNCE_S, self._announce, ANNOUNCE_S)
-        probe = probe_of(self.id, self.job, self.code, self.services)
+        others = () if self.conductor is None else self.conductor.other_addresses()
+        probe = probe_of(self.id, self.job, self.code, self.services, others)
         if probe is None:
-            self._deploy(Probed(self.id, {}, []))
+            self._planned(Probed(self.id, {}, []))
             return
         child = self.services.workers.workers[self.first_worker]
         self._parts[child.index] = _Part(child)
         child.send(probe, self.code.fds)
 
-    def _deploy(self, probed: Probed) -> None:
-        site = self._site = Site(self.id, self.job, self.code, self.services, probed, self.first_worker)
+    def _planned(self, probed: Probed) -> None:
+        if self.conductor is not None:
+            self.conductor.probed(self, probed)
+        else:
+            self.deploy(probed)
+
+    def deploy(self, probed: Probed, seat: Seat | None = None) -> None:
+        """Make the plan and have the processors made.
+
+        Args:
+            probed: what the meta-suppliers said.
+            seat: this member's place among several.
+        """
+        try:
+            site = self._site = Site(self.id, self.job, self.code, self.services, probed, self.first_worker, seat)
+        except PlanError as error:
+            self._fail(_member_failure(error))
+            self._check_ended()
+            return
         endpoints = site.plan.participants()
         try:
             site.open()
             for endpoint in sorted(endpoints):
                 self._parts[endpoint] = _Part(site.child_at(endpoint))
+            if site.plan.gate is not None:
+                self._opening = asyncio.ensure_future(self._open_link(site))
         except OSError as error:  # no shared memory, or no descriptor for a carrier: nobody has been told anything
             for part in self._parts.values():
                 part.ready = part.ended = part.finished = True
@@ -155,6 +213,15 @@ class MasterExecution:
                 part.ready = part.ended = True  # it only answered the probe
                 continue
             site.deploy(part.child)
+
+    async def _open_link(self, site: Site) -> None:
+        try:
+            await site.open_link()
+        except OSError as error:
+            self.break_off(_member_failure(error))
+        else:
+            self._link_open = True
+            self._check_ready()
 
     def _pass_on(self, message: HandOver, fds: list[int]) -> None:
         """Give a tasklet that one worker hands over to another, which may not have taken part so far."""
@@ -184,7 +251,7 @@ class MasterExecution:
                 part.ended = True
                 self._committer = child if message.commits else None
                 if self.failure is None and not self.cancelled:
-                    self._deploy(message)
+                    self._planned(message)
                 else:
                     self._check_ended()
             case Ready():
@@ -211,7 +278,10 @@ class MasterExecution:
                 self.visitors.opened(self.id, message.door, child)
             case Committed():
                 self._committer = None
-                self._check_ended()
+                if self.conductor is not None:
+                    self.conductor.committed(self)
+                else:
+                    self._check_ended()
             case Finished():
                 part.finished = True
                 self._note_views(message.has_views)
@@ -226,7 +296,7 @@ class MasterExecution:
         part = self._parts.get(child.index)
         if part is None or part.child is not child:
             return False
-        running = not part.ended or (self.phase is Phase.COMMITTING and child is self._committer)
+        running = not part.ended or (self.phase in (Phase.COMMITTING, Phase.AWAITING) and child is self._committer)
         if child is self._committer:
             self._committer = None
         if self._site is not None:
@@ -251,9 +321,15 @@ class MasterExecution:
             last_words=child.last_words,
         )
 
+    def break_off(self, failure: Failure) -> None:
+        """Stop, for something that happened outside of the processes that take part."""
+        if self.phase not in (Phase.AWAITING, Phase.FINISHING, Phase.OVER):
+            self._fail(failure)
+            self._check_ended()
+
     def cancel(self) -> None:
         """Ask for the end; `on_status` tells when it has come."""
-        if self.phase in (Phase.COMMITTING, Phase.FINISHING, Phase.OVER):
+        if self.phase in (Phase.COMMITTING, Phase.AWAITING, Phase.FINISHING, Phase.OVER):
             return
         self.cancelled = True
         self._stop_all()
@@ -270,6 +346,21 @@ class MasterExecution:
         states = {endpoint: site.state_of(endpoint) for endpoint in self._parts}
         if any(states[endpoint] == PREPARING and not part.ready for endpoint, part in self._parts.items()):
             return
+        if self.conductor is not None:
+            if self._link_open and not self._said_ready:
+                self._said_ready = True
+                self.conductor.ready(self)
+            return
+        self._run(states)
+
+    def go(self) -> None:
+        """Start: all members are ready."""
+        site = self._site
+        if self.phase is Phase.PREPARING and not self.cancelled and self.failure is None and site is not None:
+            site.open_gate()
+            self._run({endpoint: site.state_of(endpoint) for endpoint in self._parts})
+
+    def _run(self, states: dict[int, int]) -> None:
         self.phase = Phase.RUNNING
         self.status = JobStatus.RUNNING
         if self._overdue:
@@ -292,6 +383,8 @@ class MasterExecution:
         if self.failure is None and not self.cancelled:
             self.failure = failure
         self._stop_all()
+        if self.conductor is not None:
+            self.conductor.failed(self, failure)
 
     def _stop_all(self) -> None:
         if self._stopping.is_stopping:
@@ -305,25 +398,51 @@ class MasterExecution:
         self._stopping.stop()
 
     def _check_ended(self) -> None:
-        if self.phase in (Phase.FINISHING, Phase.OVER) or not all(part.ended for part in self._parts.values()):
+        done = (Phase.AWAITING, Phase.FINISHING, Phase.OVER)
+        if self.phase in done or not all(part.ended for part in self._parts.values()):
             return
         if self.phase not in (Phase.RUNNING, Phase.COMMITTING) and self.failure is None and not self.cancelled:
+            return
+        if self.conductor is not None:
+            self.phase = Phase.AWAITING
+            self._stop_timers()
+            self.conductor.ended(self)
             return
         if self._committer is not None and self.failure is None and not self.cancelled:
             if self.phase is Phase.RUNNING:
                 self.phase = Phase.COMMITTING
                 self._committer.send(Commit(self.id))
             return
+        error = self.failure.text if self.failure is not None else "the job was cancelled" if self.cancelled else None
+        self.finish(error)
+
+    def _stop_timers(self) -> None:
         if self._announcer is not None:
             self._announcer.cancel()
         self._stopping.end()
+
+    def commit(self) -> None:
+        """Have the meta-suppliers commit: all members have ended well."""
+        if self._committer is None:
+            assert self.conductor is not None
+            self.conductor.committed(self)
+        else:
+            self._committer.send(Commit(self.id))
+
+    def finish(self, error: str | None) -> None:
+        """Have all let go: no tasklet is left anywhere.
+
+        Args:
+            error: what suppliers are told, None when all is well.
+        """
+        if self.phase in (Phase.FINISHING, Phase.OVER):
+            return
+        self._stop_timers()
         self.phase = Phase.FINISHING
         self.visitors.end()
         self.completed_at = time.time()
-        failed = self.failure is not None or self.cancelled
-        self._set_status(JobStatus.FAILED if failed else JobStatus.COMPLETED)
+        self._set_status(JobStatus.COMPLETED if error is None else JobStatus.FAILED)
         self._final = self._reading()
-        error = self.failure.text if self.failure is not None else "the job was cancelled" if self.cancelled else None
         for part in self._parts.values():
             if part.child.lost:
                 part.finished = True
@@ -372,5 +491,5 @@ class MasterExecution:
         return None if self._site is None else self._site.reading()
 
 
-def _member_failure(error: OSError) -> Failure:
+def _member_failure(error: Exception) -> Failure:
     return Failure("error", None, -1, -1, os.getpid(), type(error).__name__, str(error), [], None)

@@ -17,6 +17,8 @@ from typing import Any
 
 import msgspec
 
+from shmjet.cluster.grid_calling import FarGrid
+from shmjet.cluster.settings import SOCKET_NAME
 from shmjet.execution.channel import Channel
 from shmjet.execution.child import pin
 from shmjet.execution.control import BLOCK_SIZE, WorkerControl
@@ -54,7 +56,12 @@ def run_child(request: Fork, fds: list[int], logs: socket.socket, levels: Sequen
     def open_grid() -> Any:
         return Grid.open(Path(settings.folder) / "grid")
 
-    Worker(request.index, channel, control, block, settings, open_grid, others[0] if others else -1).run()
+    def open_far_grid() -> Any:
+        return FarGrid(Path(settings.folder) / SOCKET_NAME)
+
+    Worker(
+        request.index, channel, control, block, settings, open_grid, others[0] if others else -1, open_far_grid
+    ).run()
 
 
 def _mapped(fd: int, size: int) -> memoryview:

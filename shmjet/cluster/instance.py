@@ -1,20 +1,18 @@
-"""`JetInstance`: a member with its workers as this process, which started it, sees and uses it."""
+"""`JetInstance`: a cluster as one process sees and uses it, by the member that it started or over the network."""
 
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
-import subprocess
 import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import cloudpickle
 import msgspec
@@ -22,20 +20,21 @@ import msgspec
 from shmjet.cluster.availability import check_job
 from shmjet.cluster.connection import Connection
 from shmjet.cluster.job import Execution, Job
-from shmjet.cluster.launch import StartingMember
-from shmjet.cluster.logs import LogReceiver
 from shmjet.cluster.protocol import (
     CancelExecution,
+    CoordinatorLost,
     Describe,
     Execute,
     Executing,
     ExecutionChanged,
     GetMetrics,
+    GridCall,
     ListJobs,
-    Shutdown,
     Submission,
+    Upload,
+    Watch,
 )
-from shmjet.cluster.settings import KEPT_RESULTS, LARGE_CODE, SOCKET_NAME
+from shmjet.cluster.settings import KEPT_RESULTS, SOCKET_NAME
 from shmjet.core import DAG, DagError, JetConfig, JobConfig, JobStatus, MemberLostError, ShmjetError
 from shmjet.execution.code import code_of
 from shmjet.execution.failure import to_exception
@@ -44,8 +43,12 @@ from shmjet.execution.messages import JobShape
 from shmjet.execution.metrics import Metrics
 from shmjet.execution.plan import describe
 from shmjet.grid import Grid, IList, IMap
+from shmjet.grid.remote import RemoteGrid
 
-_SHUTDOWN_S = 2.0
+if TYPE_CHECKING:
+    from shmjet.cluster.homes import Home
+
+_PIECE = 1 << 20
 _PLAIN_CONFIG: bytes = cloudpickle.dumps(JobConfig())
 
 
@@ -82,8 +85,10 @@ class Cluster:
         [4]
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, has_own: bool, learn: Callable[[list[str]], None]) -> None:
         self._connection = connection
+        self._has_own = has_own
+        self._learn = learn
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -93,17 +98,20 @@ class Cluster:
             MemberLostError: the member is gone.
         """
         reply = self._connection.ask(Describe)
-        return (
+        found = tuple(
             Member(
-                address=reply.address,
-                uuid=reply.uuid,
-                pid=reply.pid,
-                cores=tuple(reply.cores),
-                workers=tuple(reply.workers),
-                is_local=True,
-                is_coordinator=True,
-            ),
+                address=row.address,
+                uuid=row.uuid,
+                pid=row.pid,
+                cores=tuple(row.cores),
+                workers=tuple(row.workers),
+                is_local=self._has_own and row.uuid == reply.asked,
+                is_coordinator=place == 0,
+            )
+            for place, row in enumerate(reply.members)
         )
+        self._learn([member.address for member in found])
+        return found
 
     def __repr__(self) -> str:
         try:
@@ -113,10 +121,11 @@ class Cluster:
 
 
 class JetInstance:
-    """A running member with its workers, and the way to use it; made by `new_instance`.
+    """A running cluster and the way to use it; made by `new_instance`, with a member of its own, or by `new_client`.
 
     All methods may be called from any thread. Leaving the `with` block, `shutdown` and the end of the process that
-    made it end the instance: jobs that still run are cancelled, maps and lists are gone.
+    made it end the member that it started: alone, jobs that still run are cancelled, maps and lists are gone; in a
+    cluster the others go on. A client only goes away.
 
     Example:
         >>> with shmjet.new_instance() as jet:               # doctest: +SKIP
@@ -124,7 +133,7 @@ class JetInstance:
         ...     print(dict(jet.get_map("counts")))
     """
 
-    def __init__(self, config: JetConfig, member: StartingMember) -> None:
+    def __init__(self, config: JetConfig, home: Home) -> None:
         self._config = config
         self._pid = os.getpid()
         self._lock = threading.Lock()
@@ -134,11 +143,10 @@ class JetInstance:
         self._jobs: weakref.WeakValueDictionary[str, Job] = weakref.WeakValueDictionary()
         self._closed = False
         self._lost = False
-        self._process, self._started = member.process, member.wait()
-        self._folder = Path(self._started.folder)
-        self._connection = Connection(self.member_socket, self._changed, self._member_lost)
-        self._logs = LogReceiver(member.logs, member.log_level)
-        self._grid: Grid | None = None
+        self._home = home
+        self._connection = Connection(home.way, self._news, self._again, self._member_lost)
+        self._logs = home.logs()
+        self._grid: Grid | RemoteGrid | None = None
         atexit.register(self._at_exit)
 
     @property
@@ -154,7 +162,7 @@ class JetInstance:
     @property
     def cluster(self) -> Cluster:
         """The cluster: one member, unless it joined others."""
-        return Cluster(self._connection)
+        return Cluster(self._connection, self._home.has_own_member, self._home.learn)
 
     # -- jobs ---------------------------------------------------------------------------------------------------
 
@@ -193,17 +201,16 @@ class JetInstance:
         return job
 
     def _copy_attachments(self, job_id: str, config: JobConfig) -> dict[str, str]:
-        """Copy attached files into the instance's folder, so that later changes of them do not matter."""
-        if not config.attached_files:
-            return {}
-        import shutil
-
+        """Give attached files to the member, so that later changes of them do not matter; return where they lie."""
         copies = {}
         for number, (key, path) in enumerate(config.attached_files.items()):
-            place = self._folder / "attachments" / job_id / str(number)
-            place.mkdir(parents=True)
-            copies[key] = str(shutil.copyfile(path, place / path.name))
+            copies[key] = f"{number}/{path.name}"
+            for offset, piece in _pieces(path):
+                self._upload(job_id, copies[key], offset, piece)
         return copies
+
+    def _upload(self, job_id: str, path: str, offset: int, piece: bytes) -> None:
+        self._connection.ask(lambda request: Upload(request, job_id, path, offset, piece))
 
     def jobs(self) -> list[Job]:
         """Return all jobs that have been executed, the oldest first.
@@ -233,9 +240,15 @@ class JetInstance:
             job = Job(self, row.job_id, cloudpickle.loads(row.config))
             self._jobs[row.job_id] = job
         if row.execution_id is not None:
-            known = self._executions.get(row.execution_id)
-            if known is not None:
-                job.attach(known[0])
+            with self._lock:
+                known = self._executions.get(row.execution_id)
+                execution = Execution(self) if known is None else known[0]
+                if known is None:
+                    execution.started_as(row.execution_id)
+                    self._executions[row.execution_id] = (execution, job)
+            job.attach(execution)
+            if known is None:  # another client's: from now on we are told of it as well
+                self._connection.ask(lambda number: Watch(number, [row.execution_id]))
         return job
 
     def execute(self, job: Job, *, patient: bool) -> Execution:
@@ -253,7 +266,7 @@ class JetInstance:
             for tell in job.listeners:
                 tell(execution)
             submission = job.take_submission()
-            code = code if submission is None else Large.of(submission.code, LARGE_CODE)
+            code = code if submission is None else Large.of(submission.code, self._home.most_inline)
             if code.fds:
                 submission = msgspec.structs.replace(submission, code=code.inline, code_size=code.size)
             reply = self._connection.ask(lambda number: Execute(number, job.id, submission, patient), fds=code.fds)
@@ -271,13 +284,13 @@ class JetInstance:
         for change in early:
             self._apply(execution, job, change)
         if self._lost:
-            self._fail_pending()
+            self._fail_pending(None)
         return execution
 
     @property
     def member_socket(self) -> str:
-        """Path of the member's socket."""
-        return str(self._folder / SOCKET_NAME)
+        """Path of the member's socket. Raises ShmjetError where there is no member of this process."""
+        return str(self.folder / SOCKET_NAME)
 
     def cancel_execution(self, execution_id: int) -> None:
         """Ask the member to end an execution; what `Execution.cancel` calls."""
@@ -288,22 +301,33 @@ class JetInstance:
         metrics: Metrics = self._connection.ask(lambda number: GetMetrics(number, execution_id)).metrics
         return metrics
 
-    def _changed(self, change: ExecutionChanged) -> None:
+    def _news(self, news: ExecutionChanged | CoordinatorLost) -> None:
+        if isinstance(news, CoordinatorLost):
+            self._fail_pending(news.text)
+            return
         with self._lock:
-            known = self._executions.get(change.execution_id)
+            known = self._executions.get(news.execution_id)
             if known is None:
-                self._unclaimed.setdefault(change.execution_id, []).append(change)
+                self._unclaimed.setdefault(news.execution_id, []).append(news)
                 return
-        self._apply(*known, change)
+        self._apply(*known, news)
+
+    def _again(self) -> None:
+        """Ask the member that we are connected to now about everything that has not ended; we may have missed it."""
+        with self._lock:
+            pending = [number for number, (execution, _) in self._executions.items() if not execution.done()]
+        if pending:
+            self._connection.post(lambda number: Watch(number, pending))
 
     def _apply(self, execution: Execution, job: Job, change: ExecutionChanged) -> None:
         error = None
         if change.failure is not None and not change.cancelled:
             name = repr(job.name) if job.name else job.id
-            error = to_exception(change.failure, member="local", job=name)
+            error = to_exception(change.failure, member=self._home.address, job=name)
         status = JobStatus(change.status)
         if status.is_terminal:
-            self._logs.drain()  # what its processors have logged has been sent before they ended
+            if self._logs is not None:
+                self._logs.drain()  # what its processors have logged has been sent before they ended
             self._forget_oldest(change.execution_id)
         execution.changed(status, change.cancelled, error)
 
@@ -316,27 +340,38 @@ class JetInstance:
 
     def _member_lost(self) -> None:
         self._lost = True
-        self._fail_pending()
+        self._fail_pending(None)
 
-    def _fail_pending(self) -> None:
+    def _fail_pending(self, why: str | None) -> None:
+        """End what has not ended: by an error, or as cancelled when this instance is being closed."""
         with self._lock:
-            pending = [execution for execution, _ in self._executions.values() if not execution.done()]
-        for execution in pending:
-            if self._closed:
+            pending = [known for known in self._executions.values() if not known[0].done()]
+        for execution, job in pending:
+            if self._closed and self._home.has_own_member:
                 execution.changed(JobStatus.FAILED, True, None)
-            else:
-                text = f"the member (pid {self._process.pid}) was lost while the job ran"
-                execution.changed(JobStatus.FAILED, False, MemberLostError(text))
+                continue
+            name = repr(job.name) if job.name else job.id
+            text = f"{self._home.name} was lost while the job ran" if why is None else f"job {name} failed: {why}"
+            if self._closed:
+                text = f"job {name} goes on, but this client has been closed"
+            execution.changed(JobStatus.FAILED, False, MemberLostError(text))
 
     # -- maps and lists -----------------------------------------------------------------------------------------
 
-    def _open_grid(self) -> Grid:
+    def _open_grid(self) -> Grid | RemoteGrid:
         if self._closed:
             raise ShmjetError("this instance has been shut down; its maps and lists are gone")
         with self._lock:
             if self._grid is None:
-                self._grid = Grid.open(self._folder / "grid")
+                folder = self._home.grid_folder
+                self._grid = RemoteGrid(self._grid_call) if folder is None else Grid.open(folder)
             return self._grid
+
+    def _grid_call(self, body: bytes) -> bytes:
+        if self._closed:
+            raise ShmjetError("this instance has been shut down; its maps and lists are gone")
+        result: bytes = self._connection.ask(lambda number: GridCall(number, body)).body
+        return result
 
     def get_map(self, name: str) -> IMap[Any, Any]:
         """Return the map of that name; it comes into being when it is first written to.
@@ -363,7 +398,11 @@ class JetInstance:
     # -- end ----------------------------------------------------------------------------------------------------
 
     def shutdown(self) -> None:
-        """End the instance: cancel what runs, stop all its processes, remove its maps. May be called twice."""
+        """End the instance; may be called twice.
+
+        The member that it started leaves its cluster and ends with all its processes; alone, it cancels what runs and
+        removes its maps. A client closes its connection.
+        """
         with self._lock:
             if self._closed:
                 return
@@ -371,17 +410,13 @@ class JetInstance:
         atexit.unregister(self._at_exit)
         if os.getpid() != self._pid:  # a forked child's copy: the instance is the parent's
             return
-        with contextlib.suppress(MemberLostError, TimeoutError):
-            self._connection.post(Shutdown).result(_SHUTDOWN_S)
+        self._home.begin_end(self._connection)
         if self._grid is not None:
             self._grid.close()
         self._connection.close()
-        try:
-            self._process.wait(_SHUTDOWN_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._logs.close()
+        self._home.end()
+        if self._logs is not None:
+            self._logs.close()
 
     def _at_exit(self) -> None:
         if os.getpid() == self._pid:
@@ -396,7 +431,7 @@ class JetInstance:
         self.shutdown()
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else "lost" if self._lost else f"member pid {self._process.pid}"
+        state = "closed" if self._closed else "lost" if self._lost else self._home.name
         return f"<JetInstance {self._config.cluster_name!r} {state}>"
 
 
@@ -405,6 +440,18 @@ def _listeners(dag: DAG) -> tuple[Callable[[Execution], None], ...]:
     suppliers = {id(vertex.supplier): vertex.supplier for vertex in dag.vertices}
     found = [getattr(supplier, "on_client", None) for supplier in suppliers.values()]
     return tuple(listener for listener in found if callable(listener))
+
+
+def _pieces(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield a file piece by piece, each with its offset; an empty file is one empty piece."""
+    with path.open("rb") as stream:
+        offset, data = 0, stream.read(_PIECE)
+        while data or offset == 0:
+            yield offset, data
+            if not data:
+                return
+            offset += len(data)
+            data = stream.read(_PIECE)
 
 
 def _pickle_code(dag: DAG, shape: JobShape, config: JobConfig) -> bytes:

@@ -179,6 +179,11 @@ class Job:
         """The status of the latest execution; NOT_RUNNING before the first."""
         return self._latest.status if self._latest is not None else JobStatus.NOT_RUNNING
 
+    @property
+    def latest(self) -> Execution | None:
+        """The latest execution, None before the first."""
+        return self._latest
+
     def execute(self) -> Execution:
         """Start the job and return at once.
 

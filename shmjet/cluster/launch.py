@@ -15,7 +15,7 @@ from shmjet.cluster.availability import check_instance
 from shmjet.cluster.log_levels import levels
 from shmjet.cluster.placement import place
 from shmjet.cluster.topology import read_topology
-from shmjet.core import JetConfig, ShmjetError
+from shmjet.core import JetConfig, ShmjetError, errors
 
 if TYPE_CHECKING:
     from shmjet.cluster.instance import JetInstance
@@ -51,7 +51,47 @@ def member_settings(config: JetConfig) -> dict[str, Any]:
         "force_rings": os.environ.get("SHMJET_FORCE_RINGS", "") not in ("", "0"),
         "client_pid": os.getpid(),
         "log_levels": list(levels()),
+        **_network_settings(config),
     }
+
+
+def _network_settings(config: JetConfig) -> dict[str, Any]:
+    if config.bind is None:
+        return {}
+    return {
+        "allow_code": config.allow_code,
+        "bind": config.bind,
+        "seeds": list(config.members),
+        "discovery": config.discovery,
+        "tls": None if config.tls is None else dict(config.tls),
+        "flow_period_ns": int(config.flow_control_period * 1e9),
+    }
+
+
+def secret_pipe(config: JetConfig) -> int:
+    """Return a descriptor from which a member can read its secret, -1 when it needs none.
+
+    Raises:
+        ConfigError: the secret's file cannot be read.
+    """
+    if config.bind is None or config.secret is None:
+        return -1
+    from shmjet.core.secret import secret_bytes
+
+    reader, writer = os.pipe()
+    with open(writer, "wb") as stream:
+        stream.write(secret_bytes(config.secret))
+    return reader
+
+
+def member_program(settings: dict[str, Any], ready: int, logs: int, preload: list[str], secret_fd: int) -> list[str]:
+    """Return the command line of a member."""
+    program = (
+        f"import sys; sys.path.insert(0, {_ROOT!r})\n"
+        "from shmjet.cluster.member_main import main\n"
+        f"main({settings!r}, {ready}, {logs}, {settings['allowed']!r}, {preload!r}, {secret_fd})"
+    )
+    return [sys.executable, "-P", "-c", program]
 
 
 class StartingMember:
@@ -64,21 +104,17 @@ class StartingMember:
 
     def __init__(self, config: JetConfig) -> None:
         settings = member_settings(config)
+        secret = secret_pipe(config)
         self.log_level: int = settings["log_levels"][0]
         self._reader, writer = os.pipe()
         self.logs, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         """On which the records of all its processes will arrive; whoever waits for the member takes it."""
         preload = [name for name in _SHARED if name in sys.modules]
-        program = (
-            f"import sys; sys.path.insert(0, {_ROOT!r})\n"
-            "from shmjet.cluster.member_main import main\n"
-            f"main({settings!r}, {writer}, {theirs.fileno()}, {settings['allowed']!r}, {preload!r})"
-        )
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-c", program],
+                member_program(settings, writer, theirs.fileno(), preload, secret),
                 stdin=subprocess.DEVNULL,
-                pass_fds=[writer, theirs.fileno()],
+                pass_fds=[fd for fd in (writer, theirs.fileno(), secret) if fd >= 0],
                 process_group=0,
             )
         except BaseException:
@@ -88,6 +124,8 @@ class StartingMember:
         finally:
             os.close(writer)
             theirs.close()
+            if secret >= 0:
+                os.close(secret)
 
     def wait(self) -> Started:
         """Wait until it serves; called once.
@@ -130,7 +168,8 @@ def _read_answer(reader: int, process: subprocess.Popen[bytes]) -> Started:
 
     answer = msgspec.json.decode(data, type=StartAnswer)
     if not isinstance(answer, Started):
-        raise ShmjetError(f"the member could not start: {answer.text}")
+        kind = getattr(errors, answer.error, ShmjetError)
+        raise kind(f"the member could not start: {answer.text}")
     return answer
 
 
@@ -145,6 +184,7 @@ def new_instance(config: JetConfig | None = None) -> JetInstance:
 
     Raises:
         ConfigError: a setting is wrong.
+        AuthenticationError: the members that it was to join do not accept its secret.
         ShmjetError: the member could not start.
 
     Example:
@@ -155,8 +195,9 @@ def new_instance(config: JetConfig | None = None) -> JetInstance:
     check_instance(config)
     member = StartingMember(config)
     try:
-        from shmjet.cluster.instance import JetInstance  # the client's half is imported while the member starts
+        from shmjet.cluster.homes import OwnMember  # the client's half is imported while the member starts
+        from shmjet.cluster.instance import JetInstance
     except BaseException:
         member.kill()
         raise
-    return JetInstance(config, member)
+    return JetInstance(config, OwnMember(member, has_network=config.bind is not None))

@@ -1,7 +1,8 @@
 """The member: the control plane of one host, an asyncio loop that never touches data and never runs user code.
 
-It owns the instance's folder, the control segment, the arenas, the fork server and through it the workers; it takes
-jobs from clients over a Unix socket and ends with the process that started it.
+It owns the instance's folder, the control segment, the arenas, the fork server and through it the workers. It takes
+jobs from clients, over a Unix socket and, with a network, over TCP; the coordinator runs them, on all members of the
+view, and others pass on what they are asked. A member that a client has started ends with that client.
 """
 
 from __future__ import annotations
@@ -11,78 +12,65 @@ import contextlib
 import itertools
 import logging
 import os
-import signal
+import random
 import socket
-import struct
-import sys
 import uuid
-from collections.abc import Coroutine
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine
 from typing import Any
 
-import msgspec
-
 from shmjet.cluster.arenas import ArenaPool
-from shmjet.cluster.executions import MasterExecution, Phase
+from shmjet.cluster.attachments import Attachments
+from shmjet.cluster.clients import Clients, ForwardedClient, LocalClient
+from shmjet.cluster.conducting import ClusterExecution
+from shmjet.cluster.executions import MasterExecution
 from shmjet.cluster.folder import InstanceFolder, base_folder, sweep
-from shmjet.cluster.memory_policy import prefer_nodes
+from shmjet.cluster.following import Following
+from shmjet.cluster.grid_serving import GridServing
+from shmjet.cluster.jobs import JobTable, Running, Told
+from shmjet.cluster.membership_events import ViewInstalled
+from shmjet.cluster.network import Network
+from shmjet.cluster.peer_messages import (
+    AskDescription,
+    Backward,
+    ClientGone,
+    Description,
+    ExecutionMessage,
+    Forward,
+)
 from shmjet.cluster.protocol import (
+    FORWARDED,
     Attach,
-    CancelExecution,
     Describe,
     Done,
-    Execute,
-    Executing,
-    ExecutionChanged,
-    GetJob,
-    GetMetrics,
-    JobReply,
-    JobRow,
-    JobsReply,
-    ListJobs,
+    GridCall,
     Look,
-    MemberReply,
-    MetricsReply,
+    MemberRow,
+    MembersReply,
+    Ping,
     Refused,
-    Request,
     Shutdown,
     Submission,
     TakeArena,
+    Upload,
     Visit,
     Visiting,
 )
-from shmjet.cluster.settings import KEPT_CODES, KEPT_RESULTS, SOCKET_NAME, MemberSettings, Started, StartFailed
+from shmjet.cluster.settings import SOCKET_NAME, MemberSettings
 from shmjet.cluster.site import MemberServices
-from shmjet.cluster.watching import Watched
+from shmjet.cluster.views import Peer
+from shmjet.cluster.watching import Watched, Watching
 from shmjet.cluster.workers import Child, ForkServerProcess, Workers
-from shmjet.core import JobStatus
 from shmjet.execution import control
-from shmjet.execution.child import name_process
+from shmjet.execution.failure import member_lost
 from shmjet.execution.large import Large
-from shmjet.execution.logs import MEMBER, send_logs
-from shmjet.execution.messages import WorkerSettings
-from shmjet.execution.metrics import NO_METRICS, Metrics
+from shmjet.execution.messages import Failure, WorkerSettings
 from shmjet.execution.stacks import offer_stacks
 from shmjet.grid import Grid
-from shmjet.net.loop_channel import LoopChannel
 
 _STOP_S = 0.5
+_DESCRIBE_S = 1.0
 
 logger = logging.getLogger("shmjet.member")
-
-
-@dataclass(eq=False)
-class JobRecord:
-    """A job with its executions, the newest last."""
-
-    submission: Submission
-    code: Large
-    executions: list[MasterExecution] = field(default_factory=list)
-
-    @property
-    def status(self) -> JobStatus:
-        """The status of the newest execution."""
-        return self.executions[-1].status if self.executions else JobStatus.NOT_RUNNING
 
 
 class Member:
@@ -91,57 +79,71 @@ class Member:
     Args:
         settings: from the client that starts it.
         server: its fork server.
+        network: makes its network, from the member; None for one alone.
     """
 
-    def __init__(self, settings: MemberSettings, server: ForkServerProcess) -> None:
+    def __init__(
+        self,
+        settings: MemberSettings,
+        server: ForkServerProcess,
+        network: Callable[[Member], Network] | None = None,
+    ) -> None:
         self.settings = settings
-        self.uuid = str(uuid.uuid4())
-        self.address = "local"
+        self._uuid = uuid.uuid4().hex
         base = base_folder()
         sweep(base)
         self.folder = InstanceFolder(base)
         worker_settings = WorkerSettings(
             folder=str(self.folder.path),
             worker_count=len(settings.cores),
-            member_address=self.address,
+            member_address="local",
             idle_min_ns=settings.idle_min_ns,
             idle_max_ns=settings.idle_max_ns,
             spin=settings.spin,
             partition_count=settings.partition_count,
             steal_margin=settings.steal_margin,
         )
-        self.workers = Workers(settings.cores, worker_settings, server, self._on_report, self._on_lost)
-        self._executions: dict[int, MasterExecution] = {}
-        self._watched = Watched(settings, self.uuid, self.workers, self._executions)
+        self._eventfd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK) if network is not None else -1
+        self.workers = Workers(settings.cores, worker_settings, server, self._on_report, self._on_lost, self._eventfd)
+        self._network = None if network is None else network(self)
+        self._watching = Watching(settings, self.workers.control, self._watched)
         self._services = MemberServices(
             self.workers,
             ArenaPool(),
-            self.address,
+            "local",
             settings.partition_count,
             settings.ring_memory,
             settings.force_rings,
             settings.steal_margin is not None,
             self._name_of,
-            self._watched.note_change,
+            self._watching.note_change,
+            self.folder.path / "attachments",
+            lambda: None if self._network is None else self._network.link,
+            None if self._network is None else self._network.reach,
         )
         self._grid_folder = self.folder.path / "grid"
         Grid.create(self._grid_folder, settings.partition_count)
-        self._jobs: dict[str, JobRecord] = {}
-        self._active: set[MasterExecution] = set()
-        self._ids = itertools.count(1)
-        self._clients: list[LoopChannel] = []
+        self._grid = GridServing(self._grid_folder)
+        self._parts: dict[int, MasterExecution] = {}
+        self._ids = itertools.count(1 if network is None else (random.SystemRandom().getrandbits(30) << 32) + 1)
+        self._jobs = JobTable(self._make_execution, allow_code=settings.allow_code)
+        self._clients = Clients(self._network, self._serve, self._client_gone)
+        self._attachments = Attachments(self._services.attachments, self._network)
+        self._following = Following(self._services, self._first_worker, self._add_part, self._drop_part)
+        self._asked: dict[int, asyncio.Future[list[int]]] = {}
         self._stop = asyncio.Event()
         self._closing = contextlib.ExitStack()
-        self._stopped_by: list[tuple[LoopChannel, int]] = []
+        self._stopped_by: list[tuple[LocalClient | ForwardedClient, int]] = []
         self._tasks: set[asyncio.Future[None]] = set()
 
     # -- life ---------------------------------------------------------------------------------------------------
 
-    async def run(self, ready: int) -> None:
-        """Serve until a client asks for the end or the client that started this member is gone.
+    async def start(self) -> None:
+        """Come up: serve clients of this host, fork the workers, join or found a cluster.
 
-        Args:
-            ready: descriptor on which to say that the member is up; closed then.
+        Raises:
+            OSError: the port cannot be opened.
+            ShmjetError: the cluster does not take this member.
         """
         offer_stacks(self.folder.path)
         loop = asyncio.get_running_loop()
@@ -149,10 +151,20 @@ class Member:
         listener.bind(str(self.folder.path / SOCKET_NAME))
         listener.listen()
         listener.setblocking(False)
-        loop.add_reader(listener.fileno(), self._accept, listener)
-        for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_reader(listener.fileno(), self._clients.accept, listener)
+        self._closing.callback(listener.close)
+        self._closing.callback(loop.remove_reader, listener.fileno())
+        for number in self.settings.stop_signals:
             loop.add_signal_handler(number, self._stop.set)
         self.workers.start()
+        self._watch_starter(loop)
+        if self._network is not None:
+            await self._network.start()
+            self._services.address = self._network.address
+
+    def _watch_starter(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not self.settings.client_pid:
+            return
         try:
             client = os.pidfd_open(self.settings.client_pid)
         except ProcessLookupError:  # it died while this member was starting
@@ -161,253 +173,307 @@ class Member:
             loop.add_reader(client, self._stop.set)
             self._closing.callback(os.close, client)
             self._closing.callback(loop.remove_reader, client)
-        with contextlib.suppress(BrokenPipeError):
-            os.write(ready, msgspec.json.encode(Started(str(self.folder.path), self.uuid, os.getpid())))
-        os.close(ready)
-        await self._stop.wait()
-        self._closing.close()
-        loop.remove_reader(listener.fileno())
-        listener.close()
-        await self._close()
 
-    async def _close(self) -> None:
-        for execution in list(self._active):
+    @property
+    def uuid(self) -> str:
+        """This member's identity now."""
+        return self._uuid if self._network is None else self._network.me.uuid
+
+    @property
+    def address(self) -> str:
+        """Where others reach it."""
+        return self._services.address
+
+    async def serve(self) -> None:
+        """Serve until a client asks for the end, or the client that started this member is gone."""
+        await self._stop.wait()
+        await self.close()
+
+    async def close(self) -> None:
+        """Leave the cluster, cancel what runs, end all processes and remove the folder."""
+        self._closing.close()
+        if self._network is not None:
+            await self._network.leave()
+        for execution in self._jobs.active:
             execution.cancel()
+        self._following.orphan_all("its member is being shut down")
         await self.workers.close(_STOP_S)
-        self._watched.close()
-        for channel, request in self._stopped_by:
-            channel.send(Done(request))
+        self._watching.close()
+        if self._network is not None:
+            await self._network.stop()
+            os.close(self._eventfd)
+        for client, request in self._stopped_by:
+            client.send(Done(request))
         self._services.arenas.close()
+        self._grid.close()
         self.folder.remove()
-        for channel in list(self._clients):
-            channel.close()
+        self._clients.close()
 
     # -- clients ------------------------------------------------------------------------------------------------
 
-    def _accept(self, listener: socket.socket) -> None:
-        connection, _ = listener.accept()
-        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        _, uid, _ = struct.unpack("3i", credentials)
-        if uid not in (os.getuid(), 0):
-            logger.warning("refused a client of user %d", uid)
-            connection.close()
-            return
-        channel: LoopChannel
-
-        def received(message: Any, fds: list[int]) -> None:
-            self._serve(channel, message, fds)
-            for fd in fds:
-                os.close(fd)
-
-        def closed() -> None:
-            self._clients.remove(channel)
-
-        channel = LoopChannel(connection, Request, received, closed)
-        channel.open()
-        self._clients.append(channel)
-
-    def _serve(self, channel: LoopChannel, request: Any, fds: list[int]) -> None:
+    def _serve(self, client: LocalClient | ForwardedClient, request: Any, fds: list[int]) -> None:
         """Do what a client asks for; of the descriptors that came with it those are taken out that are kept."""
         try:
-            match request:
-                case Execute():
-                    self._execute(channel, request, fds)
-                case CancelExecution():
-                    execution = self._executions.get(request.execution_id)
-                    if execution is not None:
-                        execution.cancel()
-                    channel.send(Done(request.request))
-                case GetMetrics():
-                    channel.send(MetricsReply(request.request, self._metrics(request.execution_id)))
-                case ListJobs():
-                    channel.send(JobsReply(request.request, self._rows()))
-                case Describe():
-                    self._start_task(self._describe(channel, request.request))
-                case GetJob():
-                    channel.send(self._job_reply(request))
-                case Attach():
-                    self._start_task(self._watched.attach(channel, request.request))
-                case Look():
-                    self._watched.look(channel, request.request)
-                case TakeArena():
-                    self._watched.send_arena(channel, request)
-                case Visit():
-                    self._visit(channel, request)
-                case Shutdown():
-                    self._stopped_by.append((channel, request.request))
-                    self._stop.set()
+            if isinstance(request, FORWARDED) and self._network is not None and not self._network.is_coordinator:
+                self._pass_on(client, request, fds)
+            elif not self._jobs.serve(client, request, fds):
+                self._serve_other(client, request)
         except Exception as error:
             logger.exception("request %s failed", type(request).__name__)
-            channel.send(Refused(request.request, "ShmjetError", f"{type(error).__name__}: {error}"))
+            client.send(Refused(request.request, "ShmjetError", f"{type(error).__name__}: {error}"))
 
-    def _execute(self, channel: LoopChannel, request: Execute, fds: list[int]) -> None:
-        record, submission = self._jobs.get(request.job_id), request.submission
-        if record is None and submission is not None:
-            code = Large.received(submission.code, submission.code_size, fds)
-            record = self._jobs[request.job_id] = JobRecord(submission, code)
-            fds.clear()
-        if record is None:
-            channel.send(Refused(request.request, "JobNotFoundError", f"there is no job {request.job_id!r}"))
+    def _serve_other(self, client: LocalClient | ForwardedClient, request: Any) -> None:
+        if isinstance(client, LocalClient) and client.is_here and self._watching.serve(client, request):
             return
-        name = record.submission.name
-        if name is not None:
-            for execution in self._active:
-                other = execution.job
-                if other.name == name and other is not record.submission and not execution.status.is_terminal:
-                    text = f"a job named {name!r} is running (id {other.job_id}); choose another name or cancel it"
-                    channel.send(Refused(request.request, "JobAlreadyExistsError", text))
-                    return
-
-        answered = False
-
-        def answer(execution: MasterExecution) -> None:
-            nonlocal answered
-            if not answered:
-                answered = True
-                channel.queue(Executing(request.request, execution.id))
-
-        def changed(execution: MasterExecution) -> None:
-            answer(execution)
-            channel.send(
-                ExecutionChanged(
-                    execution.id, execution.status.value, cancelled=execution.cancelled, failure=execution.failure
+        match request:
+            case Attach() if isinstance(client, LocalClient) and client.is_here:
+                self._start_task(self._attach(client, request.request))
+            case Visit() if isinstance(client, LocalClient) and client.is_here:
+                self._visit(client, request)
+            case Attach() | Look() | TakeArena() | Visit():
+                client.send(
+                    Refused(request.request, "ShmjetError", "only a process of the same host can watch a member")
                 )
+            case GridCall():
+                self._grid.serve(client, request)
+            case Ping():
+                client.send(Done(request.request))
+            case Upload():
+                self._attachments.add(request.job_id, request.path, request.offset, request.data)
+                client.send(Done(request.request))
+            case Describe():
+                self._start_task(self._describe(client, request.request))
+            case Shutdown():
+                self._stopped_by.append((client, request.request))
+                self._stop.set()
+
+    def _pass_on(self, client: LocalClient | ForwardedClient, request: Any, fds: list[int]) -> None:
+        """Have the coordinator answer."""
+        assert self._network is not None
+        view = self._network.view
+        if view is None or isinstance(client, ForwardedClient):  # who passed it on saw another coordinator than we do
+            why = (
+                self._network.trouble if view is None else "the coordinator of the cluster has just changed; ask again"
             )
+            client.send(Refused(request.request, "MemberLostError", why))
+        else:
+            self._clients.forward(client, request, fds, view.coordinator.uuid)
 
-        execution = MasterExecution(
-            next(self._ids), record.submission, record.code, self._services, self._first_worker(), changed, self._over
-        )
-        self._executions[execution.id] = execution
-        self._active.add(execution)
-        record.executions.append(execution)
-        execution.start()  # first, because the workers have more to do than the client
-        if not request.patient:
-            answer(execution)
-            channel.flush()
+    def _client_gone(self, client: LocalClient | ForwardedClient) -> None:
+        self._jobs.client_gone(client)
+        if self._network is not None and isinstance(client, LocalClient):
+            view = self._network.view
+            if view is not None and not self._network.is_coordinator:
+                self._network.send(view.coordinator.uuid, ClientGone(client.number))
 
-    def _visit(self, channel: LoopChannel, request: Visit) -> None:
+    async def _describe(self, client: LocalClient | ForwardedClient, request: int) -> None:
+        own = await self.workers.pids()
+        view = None if self._network is None else self._network.view
+        peers = (self.peer(self.uuid, self.address),) if view is None else view.members
+        told = await asyncio.gather(*(self._workers_of(peer, own) for peer in peers))
+        rows = [
+            MemberRow(peer.uuid, peer.address, peer.pid, list(peer.cores), workers)
+            for peer, workers in zip(peers, told, strict=True)
+        ]
+        client.send(MembersReply(request, rows, self.uuid))
+
+    def _visit(self, client: LocalClient, request: Visit) -> None:
         """Give the asker, whose user was looked at when it connected, a socket to the processor behind a door."""
 
         def answer(sock: socket.socket | None) -> None:
             if sock is None:
                 text = f"execution {request.execution_id} has ended; nobody is behind its door {request.door!r}"
-                channel.send(Refused(request.request, "ShmjetError", text))
+                client.send(Refused(request.request, "ShmjetError", text))
             else:
-                channel.send(Visiting(request.request), (sock.fileno(),))
-                channel.when_flushed([sock.detach()])
+                client.send_with(Visiting(request.request), [sock.detach()])
 
-        execution = self._executions.get(request.execution_id)
-        if execution is None:
+        part = self._parts.get(request.execution_id)
+        if part is None:
             answer(None)
         else:
-            execution.visitors.visit(execution.id, request.door, answer)
+            part.visitors.visit(part.id, request.door, answer)
 
-    def _first_worker(self) -> int:
-        """Place a lone job from worker 0 on, further ones from the worker with the fewest tasklets."""
-        if not self._active:
-            return 0
-        loads = [(child.block.words[control.TASKLETS], child.index) for child in self.workers.workers]
-        return min(loads)[1]
+    async def _attach(self, client: LocalClient, request: int) -> None:
+        self._watching.attach(client, request, self.uuid, await self.workers.pids())
 
-    def _over(self, execution: MasterExecution) -> None:
-        """Take an execution that has ended everywhere; of the ended ones the last `KEPT_RESULTS` are remembered."""
-        self._active.discard(execution)
-        while len(self._executions) - len(self._active) > KEPT_RESULTS:
-            self._forget(next(e for e in self._executions.values() if e.phase is Phase.OVER))
-        if execution.code.fds:
-            large = [record for record in self._jobs.values() if record.code.fds]
-            ended = [record for record in large if all(e.phase is Phase.OVER for e in record.executions)]
-            if len(large) > KEPT_CODES and ended:
-                for old in list(ended[0].executions):
-                    self._forget(old)
+    def _watched(self) -> list[Watched]:
+        """Return the executions that this member leads, and the parts that it has in those of others."""
+        led: list[Any] = self._jobs.executions
+        return [*led, *self._following.parts]
 
-    def _forget(self, execution: MasterExecution) -> None:
-        del self._executions[execution.id]
-        record = self._jobs[execution.job.job_id]
-        record.executions.remove(execution)
-        if not record.executions:
-            record.code.close()
-            del self._jobs[execution.job.job_id]
+    async def _workers_of(self, peer: Peer, own: list[int]) -> list[int]:
+        if peer.uuid == self.uuid or self._network is None:
+            return own
+        number = next(self._ids)
+        self._asked[number] = future = asyncio.get_running_loop().create_future()
+        self._network.send(peer.uuid, AskDescription(number))
+        try:
+            return await asyncio.wait_for(future, _DESCRIBE_S)
+        except TimeoutError:
+            return []
+        finally:
+            del self._asked[number]
 
-    def _metrics(self, execution_id: int) -> Metrics:
-        execution = self._executions.get(execution_id)
-        return NO_METRICS if execution is None else execution.metrics()
-
-    def _name_of(self, execution_id: int) -> str | None:
-        execution = self._executions.get(execution_id)
-        return None if execution is None else execution.name
-
-    def _rows(self) -> list[JobRow]:
-        return [
-            JobRow(
-                job_id,
-                record.submission.name,
-                record.status.value,
-                record.executions[-1].id if record.executions else None,
-                record.submission.config,
-            )
-            for job_id, record in self._jobs.items()
-        ]
-
-    async def _describe(self, channel: LoopChannel, request: int) -> None:
-        cores = sorted({core for core in self.settings.cores if core is not None}) or self.settings.allowed
-        pids = await self.workers.pids()
-        channel.send(MemberReply(request, self.uuid, self.address, os.getpid(), cores, pids))
-
-    def _job_reply(self, request: GetJob) -> JobReply | Refused:
-        record = self._jobs.get(request.job_id)
-        if record is None:
-            return Refused(request.request, "JobNotFoundError", f"there is no job {request.job_id!r}")
-        newest = record.executions[-1] if record.executions else None
-        failure = None if newest is None or newest.cancelled else newest.failure
-        if failure is not None:
-            failure = msgspec.structs.replace(failure, exception=None)
-        return JobReply(request.request, record.submission.shape, failure)
+    async def _tell_workers(self, sender: str, request: int) -> None:
+        assert self._network is not None
+        self._network.send(sender, Description(request, await self.workers.pids()))
 
     def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    # -- children -----------------------------------------------------------------------------------------------
+    # -- executions ---------------------------------------------------------------------------------------------
+
+    def _make_execution(self, job: Submission, code: Large, changed: Told, over: Told) -> Running:
+        number, first = next(self._ids), self._first_worker()
+        view = None if self._network is None else self._network.view
+
+        def ended(execution: Running) -> None:
+            self._drop_part(number)
+            over(execution)
+
+        if view is not None and len(view.members) > 1:
+            assert self._network is not None
+            return ClusterExecution(
+                number, job, code, view, self._services, self._attachments, first, changed, ended, self._add_part
+            )
+        execution = MasterExecution(number, job, code, self._services, first, changed, ended)
+        self._add_part(execution)
+        return execution
+
+    def _name_of(self, execution: int) -> str | None:
+        part = self._parts.get(execution)
+        return None if part is None else part.name
+
+    def _add_part(self, part: MasterExecution) -> None:
+        self._parts[part.id] = part
+
+    def _drop_part(self, execution: int) -> None:
+        self._parts.pop(execution, None)
+
+    def _first_worker(self) -> int:
+        """Place a lone job from worker 0 on, further ones from the worker with the fewest tasklets."""
+        if not self._parts:
+            return 0
+        loads = [(child.block.words[control.TASKLETS], child.index) for child in self.workers.workers]
+        return min(loads)[1]
 
     def _on_report(self, child: Child, message: Any, fds: list[int]) -> None:
-        execution = self._executions.get(message.execution_id)
-        if execution is not None:
-            execution.report(child, message, fds)
+        part = self._parts.get(message.execution_id)
+        if part is not None:
+            part.report(child, message, fds)
 
     def _on_lost(self, child: Child) -> None:
         with Grid.open(self._grid_folder) as grid:
             grid.after_worker_death()
         self._services.arenas.worker_gone(child.index)
-        for execution in list(self._active):
-            execution.child_lost(child)
+        for part in list(self._parts.values()):
+            part.child_lost(child)
 
+    # -- the network's user ---------------------------------------------------------------------------------------
 
-def main(settings: dict[str, Any], ready: int, logs: int, server_pid: int, server: socket.socket) -> None:
-    """Be a member until it is asked to end.
+    def peer(self, identity: str, address: str) -> Peer:
+        """Return how this member is described to others."""
+        cores = sorted({core for core in self.settings.cores if core is not None}) or self.settings.allowed
+        return Peer(identity, address, os.getpid(), tuple(cores), len(self.settings.cores))
 
-    Args:
-        settings: the fields of `MemberSettings`.
-        ready: descriptor on which to say that the member is up, or why not.
-        logs: descriptor of the socket for log records.
-        server_pid: of its fork server, a child of this process.
-        server: leads to it.
-    """
-    name_process("shmjet-member")
-    send_logs(socket.socket(fileno=logs), MEMBER, *settings["log_levels"])
-    try:
-        converted = msgspec.convert(settings, MemberSettings)
-        prefer_nodes(converted.memory_nodes)
-        if converted.note:
-            logger.info(converted.note)
+    def link_setup(self) -> tuple[int, int, list[int]]:
+        """Return what the link needs to be woken by workers."""
+        workers = len(self.settings.cores)
+        return self.workers.control.size, control.link_offset(workers), [self.workers.control.fd, self._eventfd]
 
-        async def serve() -> None:
-            await Member(converted, ForkServerProcess(server_pid, server)).run(ready)
+    def view_changed(self, event: ViewInstalled) -> None:
+        """Fail what those took part in that are gone, and tell clients when the coordinator is."""
+        gone = (*event.lost, *event.left)
+        for peer in gone:
+            left = peer in event.left
+            text = f"member {peer.address} {'has left the cluster' if left else 'was lost'} while the job ran"
+            self._members_gone((peer,), member_lost(text, member=peer.address))
+        if event.old is not None and event.old.coordinator in gone and not self._was_coordinator(event):
+            coordinator = event.old.coordinator.address
+            self._clients.coordinator_lost(f"member {coordinator}, which coordinated it, is gone")
 
-        asyncio.run(serve())
-    except Exception as error:
-        logger.exception("the member failed")
-        with contextlib.suppress(OSError):
-            os.write(ready, msgspec.json.encode(StartFailed(f"{type(error).__name__}: {error}")))
-        sys.exit(1)
+    def _was_coordinator(self, event: ViewInstalled) -> bool:
+        return event.old is not None and event.old.coordinator.uuid == self.uuid
+
+    def _members_gone(self, peers: tuple[Peer, ...], failure: Failure) -> None:
+        uuids = [peer.uuid for peer in peers]
+        for execution in self._jobs.active:
+            if isinstance(execution, ClusterExecution):
+                execution.members_lost(uuids, failure)
+        for execution_id in self._following.members_lost(uuids, failure):
+            self._jobs.note_gone(execution_id, failure)
+        for identity in uuids:
+            self._clients.forwarded_gone(identity)
+
+    def connection_lost(self, peer: Peer, why: str) -> None:
+        """Fail what went over a connection that has broken."""
+        text = f"the connection to member {peer.address} was lost while the job ran ({why})"
+        self._members_gone((peer,), member_lost(text, member=peer.address))
+
+    def isolated(self, lost: tuple[Peer, ...]) -> None:
+        """Fail everything: this is the smaller part of a cluster that was cut."""
+        names = ", ".join(peer.address for peer in lost)
+        failure = member_lost(f"member {self.address} has lost touch with {names}", member=names)
+        self._members_gone(lost, failure)
+        self._give_up(failure)
+
+    def fenced(self, others: tuple[Peer, ...], why: str) -> None:
+        """Give up everything that the others know nothing of any more."""
+        names = ", ".join(peer.address for peer in others) or "nobody else"
+        failure = member_lost(
+            f"member {self.address} was put out of its cluster, because {why}; the others were {names}",
+            member=self.address,
+        )
+        self._members_gone(others, failure)
+        for execution in self._jobs.active:
+            execution.cancel()
+        self._give_up(failure)
+        self._grid.clear()
+
+    def _give_up(self, failure: Failure) -> None:
+        self._following.orphan_all(failure.text)
+        self._jobs.forget_all(failure)
+        self._clients.coordinator_lost(failure.text)
+
+    def peer_message(self, sender: str, message: Any) -> None:
+        """Take what another member says."""
+        match message:
+            case Forward():
+                self._clients.take(sender, message)
+            case Backward():
+                self._clients.backward(message)
+            case ClientGone():
+                self._clients.forwarded_gone(sender, message)
+            case AskDescription():
+                self._start_task(self._tell_workers(sender, message.request))
+            case Description():
+                future = self._asked.get(message.request)
+                if future is not None and not future.done():
+                    future.set_result(message.workers)
+            case _:
+                self._execution_message(sender, message)
+
+    def _execution_message(self, sender: str, message: ExecutionMessage) -> None:
+        assert self._network is not None
+        if self._attachments.take(message):
+            return
+        for execution in self._jobs.active:
+            if execution.id == getattr(message, "execution", 0) and isinstance(execution, ClusterExecution):
+                execution.report(sender, message)
+                return
+        view = self._network.view
+        if view is not None:
+            self._following.take(sender, message, view, self._network.me, self._attachments)
+
+    def client_accepted(self, fd: int, address: str, leftover: bytes) -> None:
+        """Serve a client from anywhere."""
+        logger.debug("client %s", address)
+        self._clients.add(socket.socket(fileno=fd), leftover)
+
+    def execution_broken(self, execution: int, why: str) -> None:
+        """Fail an execution that the link cannot carry on."""
+        part = self._parts.get(execution)
+        if part is not None:
+            part.break_off(member_lost(f"the network between members failed: {why}", member=self.address))

@@ -23,17 +23,29 @@ _BOTH = ("shmjet.execution.messages", "shmjet.execution.plan", "shmjet.grid")
 _BLAS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
-def main(settings: dict[str, Any], ready: int, logs: int, cores: Sequence[int], preload: Sequence[str]) -> None:
+def main(
+    settings: dict[str, Any],
+    ready: int,
+    logs: int,
+    cores: Sequence[int],
+    preload: Sequence[str],
+    secret_fd: int = -1,
+) -> None:
     """Be a member, or in the forked child its fork server.
 
     Args:
         settings: the fields of `MemberSettings`.
-        ready: descriptor on which the member says that it is up.
-        logs: of the socket on which all processes send their log records.
+        ready: descriptor on which the member says that it is up; -1 for one that says so on standard output.
+        logs: of the socket on which all processes send their log records; -1 for standard error.
         cores: those that any of its processes may run on; empty for all.
         preload: modules that the fork server imports, so that all workers share them.
+        secret_fd: where the member reads its secret; -1 for one without a network.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if logs < 0:  # nobody reads: each process writes its records to standard error
+        reader, writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        reader.close()
+        logs = writer.detach()
     os.set_inheritable(logs, False)
     for name in _BOTH:
         importlib.import_module(name)
@@ -46,7 +58,9 @@ def main(settings: dict[str, Any], ready: int, logs: int, cores: Sequence[int], 
     server = os.fork()
     if server == 0:
         ours.close()
-        os.close(ready)
+        for fd in (ready, secret_fd):
+            if fd >= 0:
+                os.close(fd)
         os.setpgid(0, 0)
         threads = os.environ.get("SHMJET_BLAS_THREADS", "1")
         os.environ.update(dict.fromkeys(_BLAS, threads))
@@ -60,6 +74,6 @@ def main(settings: dict[str, Any], ready: int, logs: int, cores: Sequence[int], 
         import asyncio  # noqa: F401
 
         del sys.modules["ssl"]
-        from shmjet.cluster import member as program
+        from shmjet.cluster import member_program as program
 
-        program.main(settings, ready, logs, server, ours)
+        program.main(settings, ready, logs, server, ours, secret_fd)

@@ -1,6 +1,7 @@
 """What a client and its member say to each other, as msgspec structs over `Channel`.
 
-Every request carries a number that its reply repeats; `ExecutionChanged` comes unasked.
+Every request carries a number that its reply repeats; `ExecutionChanged` and `CoordinatorLost` come unasked. A member
+that does not coordinate passes on what only the coordinator can answer (`FORWARDED`).
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from shmjet.execution.metrics import Metrics
 
 
 class Submission(msgspec.Struct, frozen=True, array_like=True):
-    """A job. `code` and `config` are cloudpickled; `attachments` maps ids to paths on this host.
+    """A job. `code` and `config` are cloudpickled; `attachments` maps ids to paths.
 
-    A large code comes as a descriptor; then `code_size` is not 0 (`shmjet.execution.large`).
+    A large code comes as a descriptor; then `code_size` is not 0 (`shmjet.execution.large`). Paths are relative to the
+    folder of the job's attachments, into which `Upload` has put the files.
     """
 
     job_id: str
@@ -63,9 +65,42 @@ class ListJobs(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Describe(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Ask who the member is."""
+    """Ask who the members are."""
 
     request: int
+
+
+class Watch(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Ask to be told of executions that another client started, or this one over another connection.
+
+    `ExecutionChanged` comes for each, at once and at every change; one that nobody knows any more has failed.
+    """
+
+    request: int
+    executions: list[int]
+
+
+class Upload(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """A piece of a file to attach to a job, from `offset` on, in order. `path` is relative, as in `Submission`."""
+
+    request: int
+    job_id: str
+    path: str
+    offset: int
+    data: bytes
+
+
+class Ping(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Ask for a sign of life."""
+
+    request: int
+
+
+class GridCall(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Do something with a map or a list; `body` is an operation of `shmjet.grid.operations`."""
+
+    request: int
+    body: bytes
 
 
 class Shutdown(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -109,8 +144,24 @@ class Visit(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 Request = (
-    Execute | CancelExecution | GetMetrics | ListJobs | Describe | GetJob | Shutdown | Attach | Look | TakeArena | Visit
+    Execute
+    | CancelExecution
+    | GetMetrics
+    | ListJobs
+    | Describe
+    | GetJob
+    | Shutdown
+    | Watch
+    | Upload
+    | GridCall
+    | Ping
+    | Attach
+    | Look
+    | TakeArena
+    | Visit
 )
+FORWARDED = (Execute, CancelExecution, GetMetrics, ListJobs, GetJob, Watch, Upload, GridCall)
+"""What only the coordinator can answer."""
 
 
 class Done(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -158,10 +209,9 @@ class JobsReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
     jobs: list[JobRow]
 
 
-class MemberReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The answer to `Describe`."""
+class MemberRow(msgspec.Struct, frozen=True, array_like=True):
+    """One member; `workers` are the pids of its workers, as far as it has told them."""
 
-    request: int
     uuid: str
     address: str
     pid: int
@@ -230,6 +280,21 @@ class Visiting(msgspec.Struct, frozen=True, tag=True, array_like=True):
     request: int
 
 
+class MembersReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The answer to `Describe`: the members, the oldest first, and which of them was asked."""
+
+    request: int
+    members: list[MemberRow]
+    asked: str
+
+
+class GridReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The answer to `GridCall`."""
+
+    request: int
+    body: bytes
+
+
 class ExecutionChanged(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """An execution's new status (a value of `JobStatus`); `failure` with FAILED, unless it was cancelled."""
 
@@ -239,17 +304,25 @@ class ExecutionChanged(msgspec.Struct, frozen=True, tag=True, array_like=True):
     failure: Failure | None = None
 
 
+class CoordinatorLost(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """What the coordinator knew is gone: executions that were under way have failed, for this reason."""
+
+    text: str
+
+
 Reply = (
     Done
     | Executing
     | Refused
     | MetricsReply
     | JobsReply
-    | MemberReply
+    | MembersReply
     | JobReply
+    | GridReply
     | Attached
     | Looked
     | ArenaTaken
     | Visiting
     | ExecutionChanged
+    | CoordinatorLost
 )

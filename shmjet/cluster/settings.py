@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+from typing import Any
+
 import msgspec
 
 SOCKET_NAME = "member.sock"
@@ -19,8 +22,10 @@ class MemberSettings(msgspec.Struct, frozen=True):
 
     `cores` has one entry per worker: the core it is pinned to, None for none. `allowed` are the cores that any of its
     processes may run on, `memory_nodes` the NUMA nodes of its shared memory (none: no matter). `spin`: idle workers may
-    spin before they sleep. `note` goes to the log. `client_pid` is watched: the member ends when that process does.
-    `log_levels`: from which on records of shmjet's loggers, and of others, are sent to it.
+    spin before they sleep. `note` goes to the log. `client_pid` is watched: the member ends when that process does;
+    0 for none. `log_levels`: from which on records of shmjet's loggers, and of others, are sent to it. `stop_signals`
+    end the member, too. With `bind` it has a network, to which the fields behind belong; the secret is not among them,
+    because settings are seen in the list of processes.
     """
 
     cluster_name: str
@@ -37,20 +42,29 @@ class MemberSettings(msgspec.Struct, frozen=True):
     steal_margin: int | None
     client_pid: int
     log_levels: list[int]
+    stop_signals: tuple[int, ...] = (signal.SIGTERM, signal.SIGHUP)
+    allow_code: bool = True
+    bind: str | None = None
+    seeds: list[str] = []
+    discovery: str | None = None
+    tls: dict[str, Any] | None = None
+    flow_period_ns: int = 100_000_000
 
 
 class Started(msgspec.Struct, frozen=True, tag=True):
-    """The member is up; its socket and maps are in this folder."""
+    """The member is up; its socket and maps are in this folder. `address` is where others reach it."""
 
     folder: str
     uuid: str
     pid: int
+    address: str = "local"
 
 
 class StartFailed(msgspec.Struct, frozen=True, tag=True):
-    """The member could not start."""
+    """The member could not start; `error` is the name of an error class of `shmjet.core.errors`."""
 
     text: str
+    error: str = "ShmjetError"
 
 
 StartAnswer = Started | StartFailed

@@ -6,8 +6,10 @@ Everything here happens at once and in memory; when it happens, and what follows
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from shmjet.cluster.arenas import ArenaPool, PooledArena
 from shmjet.cluster.protocol import Submission
@@ -16,9 +18,11 @@ from shmjet.execution.collect import Reading
 from shmjet.execution.formatting import format_arena
 from shmjet.execution.large import Large
 from shmjet.execution.layout import CANCELLED_OFFSET, ArenaLayout, lay_out, slab_size
-from shmjet.execution.messages import Deploy, Forget, JobPlan, Probe, Probed
+from shmjet.execution.messages import Deploy, Forget, JobPlan, Probe, Probed, Seat
 from shmjet.execution.plan import make_plan
-from shmjet.execution.readiness import Readiness
+from shmjet.execution.readiness import STARTED, Readiness
+from shmjet.net.client import LinkClient
+from shmjet.net.messages import OpenExecution
 
 
 @dataclass
@@ -36,10 +40,22 @@ class MemberServices:
     """How the job of an execution is called in messages, by the execution's number."""
     note_change: Callable[[], None]
     """Called when an execution has got its arena, and before it gives it back, for those who watch."""
+    attachments: Path = Path()
+    """Where the files attached to jobs are, in a folder for each job."""
+    link: Callable[[], LinkClient | None] = lambda: None
+    """Gives the link to other members, None where there is none."""
+    reach: Callable[[Sequence[str]], Awaitable[None]] | None = None
+    """Waits until there are connections to members, by their identities; OSError when one cannot be had."""
 
 
-def probe_of(execution_id: int, job: Submission, code: Large, services: MemberServices) -> Probe | None:
-    """Return what has to be asked in a worker before a job can be planned; None when nothing has."""
+def probe_of(
+    execution_id: int, job: Submission, code: Large, services: MemberServices, others: Sequence[str] = ()
+) -> Probe | None:
+    """Return what has to be asked in a worker before a job can be planned; None when nothing has.
+
+    Args:
+        others: addresses of the other members that take part.
+    """
     shape = job.shape
     meta = [v for v, vertex in enumerate(shape.vertices) if vertex.has_meta]
     unknown = [v for v, vertex in enumerate(shape.vertices) if vertex.cooperative is None]
@@ -59,6 +75,7 @@ def probe_of(execution_id: int, job: Submission, code: Large, services: MemberSe
         unknown,
         job.import_paths,
         code.size,
+        list(others),
     )
 
 
@@ -72,6 +89,10 @@ class Site:
         services: of the member.
         probed: what a worker has found out.
         first_worker: where processor 0 of every vertex is placed.
+        seat: this member's place among several; None where it is alone.
+
+    Raises:
+        PlanError: there can be no plan.
     """
 
     def __init__(
@@ -82,6 +103,7 @@ class Site:
         services: MemberServices,
         probed: Probed,
         first_worker: int,
+        seat: Seat | None = None,
     ) -> None:
         self._id = execution_id
         self._job = job
@@ -99,11 +121,13 @@ class Site:
             offset=first_worker,
             force_rings=services.force_rings,
             stealing=services.stealing,
+            seat=seat,
         )
         self._layout: ArenaLayout = lay_out(self.plan)
         self._pooled: PooledArena | None = None
         self._readiness: Readiness | None = None
         self._releasing: asyncio.Future[None] | None = None
+        self._link: LinkClient | None = None
 
     # -- beginning ----------------------------------------------------------------------------------------------
 
@@ -120,6 +144,25 @@ class Site:
     def arena(self) -> PooledArena | None:
         """The arena, while there is one."""
         return self._pooled
+
+    async def open_link(self) -> None:
+        """Have the link carry the edges to and from other members. Raises OSError when it cannot."""
+        if self._services.reach is not None:
+            await self._services.reach(self.plan.seat.peers)
+        link, pooled = self._services.link(), self._pooled
+        if pooled is None:
+            return  # it has ended meanwhile
+        if link is None:
+            raise OSError("the link process of this member is gone")
+        self._link = link
+        arena = pooled.arena
+        await link.open_execution(OpenExecution(self._id, self.plan, arena.size, arena.reserved), arena.fd)
+
+    def open_gate(self) -> None:
+        """Let processes start: all members are ready."""
+        assert self._readiness is not None, "open() comes first"
+        if self.plan.gate is not None:
+            self._readiness.note(self.plan.gate, STARTED)
 
     def child_at(self, endpoint: int) -> Child:
         """Return the worker at an endpoint, or fork the carrier. Raises OSError when that cannot be."""
@@ -145,7 +188,7 @@ class Site:
             attached,
             job.config,
             self._suppliers if takes_part else {},
-            job.attachments,
+            {key: str(self._services.attachments / job.job_id / path) for key, path in job.attachments.items()},
             job.import_paths,
             self._code.size,
         )
@@ -193,18 +236,21 @@ class Site:
     # -- ending -------------------------------------------------------------------------------------------------
 
     def release(self, carriers: Sequence[Child]) -> None:
-        """Give the arena back, when no carrier is left that writes its words in there."""
+        """Give the arena back, when neither a carrier nor the link is left that has it mapped."""
         if self._readiness is not None:
             self._readiness.release()
         if self._pooled is not None:
             self._services.note_change()
         pooled, self._pooled = self._pooled, None
-        if pooled is not None and carriers:
+        if pooled is not None and (carriers or self._link is not None):
             self._releasing = asyncio.ensure_future(self._give_back_after(carriers, pooled))
         elif pooled is not None:
             self._give_back(pooled)
 
     async def _give_back_after(self, carriers: Sequence[Child], pooled: PooledArena) -> None:
+        if self._link is not None:
+            with contextlib.suppress(OSError):  # it is gone, and its mapping with it
+                await self._link.close_execution(self._id)
         for child in carriers:
             if child.pid:
                 await child.exited.wait()

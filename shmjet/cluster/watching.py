@@ -1,102 +1,130 @@
-"""The member's side of being watched: who it is, which executions there are, and their memory, to be read only.
+"""Those who watch a member from outside: what they are handed, so that they can look without asking again.
 
-It hands out descriptors that the kernel lets nobody write through, and counts changes in a word of the control
-segment, so that watchers ask again only when there is something new (`shmjet.cluster.attach` is their side).
+They read the control segment and the arenas of executions themselves, without the right to write
+(`shmjet.cluster.attach`). Only processes of this host can: descriptors do not go over the network.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
 
 import msgspec
 
-from shmjet.cluster.channels import LoopChannel
-from shmjet.cluster.executions import MasterExecution
-from shmjet.cluster.protocol import ArenaTaken, Attached, ExecutionRow, Looked, TakeArena
+from shmjet.cluster.arenas import PooledArena
+from shmjet.cluster.clients import LocalClient
+from shmjet.cluster.protocol import ArenaTaken, Attached, ExecutionRow, Look, Looked, Submission, TakeArena
 from shmjet.cluster.settings import MemberSettings
-from shmjet.cluster.workers import Workers
+from shmjet.core import JobStatus
 from shmjet.execution import control
+from shmjet.execution.messages import Failure, JobPlan
+from shmjet.ring.arena import Arena
 
 
-class Watched:
-    """What a member shows.
+class Watched(Protocol):
+    """An execution, or this member's part of one."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def job(self) -> Submission: ...
+    @property
+    def status(self) -> JobStatus: ...
+    @property
+    def failure(self) -> Failure | None: ...
+    @property
+    def cancelled(self) -> bool: ...
+    @property
+    def started_at(self) -> float: ...
+    @property
+    def completed_at(self) -> float | None: ...
+    @property
+    def plan(self) -> JobPlan | None: ...
+    @property
+    def arena(self) -> PooledArena | None: ...
+
+
+class Watching:
+    """See the module.
 
     Args:
-        settings, uuid: of the member.
-        workers: its workers, with the control segment.
-        executions: those that it remembers, by number.
+        settings: of the member.
+        segment: its control segment.
+        executions: gives those that there are, the oldest first.
     """
 
-    def __init__(
-        self, settings: MemberSettings, uuid: str, workers: Workers, executions: Mapping[int, MasterExecution]
-    ) -> None:
+    def __init__(self, settings: MemberSettings, segment: Arena, executions: Callable[[], Iterable[Watched]]) -> None:
         self._settings = settings
-        self._uuid = uuid
-        self._workers = workers
+        self._segment = segment
         self._executions = executions
         self._started_at = time.time()
-        self._words = control.control_words(workers.control.memory, len(settings.cores) * control.BLOCK_SIZE)
+        self._words = control.control_words(segment.memory, len(settings.cores) * control.BLOCK_SIZE)
         self._words[control.PID] = os.getpid()
 
     def note_change(self) -> None:
-        """Let watchers know that an execution has got its arena, or is about to give it back."""
+        """Note that an execution has got its arena, or gives it back."""
         self._words[control.CHANGES] += 1
 
-    async def attach(self, channel: LoopChannel, request: int) -> None:
-        """Say who this is, and hand out the control segment."""
-        pids = await self._workers.pids()
+    def serve(self, client: LocalClient, request: Any) -> bool:
+        """Answer a request of a watcher; False when it is about something else."""
+        match request:
+            case Look():
+                client.send(Looked(request.request, self._words[control.CHANGES], self._rows()))
+            case TakeArena():
+                self._send_arena(client, request)
+            case _:
+                return False
+        return True
+
+    def attach(self, client: LocalClient, request: int, uuid: str, workers: Sequence[int]) -> None:
+        """Say who this is to somebody who wants to watch, and hand out the control segment, to be read only."""
         reply = Attached(
             request,
             _version(),
-            self._uuid,
+            uuid,
             os.getpid(),
             self._settings.client_pid,
             self._started_at,
             msgspec.to_builtins(self._settings),
-            pids,
-            self._workers.control.size,
+            list(workers),
+            self._segment.size,
         )
-        fd = _read_only(self._workers.control.fd)
-        channel.send(reply, [fd])
-        channel.when_flushed([fd])
+        client.send_with(reply, [_read_only(self._segment.fd)])
 
-    def look(self, channel: LoopChannel, request: int) -> None:
-        """Say which executions there are."""
-        rows = [_row(execution) for execution in self._executions.values()]
-        channel.send(Looked(request, self._words[control.CHANGES], rows))
+    def _rows(self) -> list[ExecutionRow]:
+        rows = []
+        for execution in self._executions():
+            arena, failure = execution.arena, execution.failure
+            error = None if failure is None else f"{failure.type_name}: {failure.text}".split("\n", 1)[0]
+            rows.append(
+                ExecutionRow(
+                    execution.id,
+                    execution.job.job_id,
+                    execution.job.name,
+                    execution.status.value,
+                    execution.cancelled,
+                    execution.started_at,
+                    execution.completed_at,
+                    error,
+                    execution.plan,
+                    None if arena is None else arena.id,
+                )
+            )
+        return rows
 
-    def send_arena(self, channel: LoopChannel, request: TakeArena) -> None:
-        """Hand out the arena of an execution, if it has one."""
-        execution = self._executions.get(request.execution_id)
-        pooled = None if execution is None else execution.arena
+    def _send_arena(self, client: LocalClient, request: TakeArena) -> None:
+        found = next((e for e in self._executions() if e.id == request.execution_id), None)
+        pooled = None if found is None else found.arena
         if pooled is None:
-            channel.send(ArenaTaken(request.request, 0))
-            return
-        fd = _read_only(pooled.arena.fd)
-        channel.send(ArenaTaken(request.request, pooled.arena.reserved), [fd])
-        channel.when_flushed([fd])
+            client.send(ArenaTaken(request.request, 0))
+        else:
+            client.send_with(ArenaTaken(request.request, pooled.arena.reserved), [_read_only(pooled.arena.fd)])
 
     def close(self) -> None:
         """Let go of the control segment."""
         self._words.release()
-
-
-def _row(execution: MasterExecution) -> ExecutionRow:
-    arena, failure = execution.arena, execution.failure
-    return ExecutionRow(
-        execution.id,
-        execution.job.job_id,
-        execution.job.name,
-        execution.status.value,
-        execution.cancelled,
-        execution.started_at,
-        execution.completed_at,
-        None if failure is None else f"{failure.type_name}: {failure.text}".split("\n", 1)[0],
-        execution.plan,
-        None if arena is None else arena.id,
-    )
 
 
 def _version() -> str:

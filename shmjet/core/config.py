@@ -37,8 +37,11 @@ class JetConfig:
         members: addresses ("host:port") of members to join.
         discovery: how else members are found, None for not at all.
         secret: what members and clients prove to each other that they know; text or bytes. `SHMJET_SECRET_FILE` names
-            a file with it that only its owner may read (`shmjet secret -o FILE` makes one).
-        tls: None, or a mapping of TLS settings.
+            a file with it that only its owner may read (`shmjet secret -o FILE` makes one), and so does a text that
+            begins with `file:`.
+        tls: None, or a mapping of TLS settings: `certificate`, `key` and `authority` (paths of PEM files), `mutual`
+            (others have to show a certificate, too) and `check_hostname` (of whom one connects to; default True).
+        allow_code: whether clients may bring code; without, they can only look, and cancel (default True).
         partition_count: number of partitions of maps and edges, 1 to 65535 (default 271).
         backup_count: copies of each partition on other members, 0 to 6 (default 1).
         storage: "memory", or a directory in which maps, job records and snapshots survive.
@@ -64,6 +67,7 @@ class JetConfig:
     discovery: str | None = _UNSET
     secret: str | bytes | None = _UNSET
     tls: Mapping[str, Any] | None = _UNSET
+    allow_code: bool = _UNSET
     partition_count: int = _UNSET
     backup_count: int = _UNSET
     storage: str = _UNSET
@@ -113,6 +117,9 @@ class JetConfig:
             raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(f"{str(path)!r} is no valid TOML: {error}") from error
+        secret = read.get("secret")
+        if isinstance(secret, str) and not secret.startswith("file:") and os.stat(path).st_mode & 0o077:
+            raise ConfigError(f"{str(path)!r} holds a secret, but others may read it; chmod 600 {path}")
         settings: dict[str, Any] = {}
         for name, value in read.items():
             if name not in _FIELDS:
@@ -228,10 +235,28 @@ def _secret(where: str, value: Any) -> str | bytes | None:
     return value
 
 
-def _mapping(where: str, value: Any) -> Mapping[str, Any] | None:
-    if value is not None and not isinstance(value, Mapping):
+_TLS = {"certificate": str, "key": str, "authority": str, "mutual": bool, "check_hostname": bool}
+
+
+def _tls(where: str, value: Any) -> Mapping[str, Any] | None:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
         raise ConfigError(f"{where} must be a mapping of settings or None, got {value!r}")
-    return value
+    checked = {}
+    for name, setting in value.items():
+        if name not in _TLS:
+            raise ConfigError(f"{where} has no setting {name!r}; settings: {', '.join(_TLS)}")
+        if _TLS[name] is bool and isinstance(setting, str):  # from the environment
+            setting = _read_bool(setting)
+        elif isinstance(setting, os.PathLike):
+            setting = os.fspath(setting)
+        if not isinstance(setting, _TLS[name]):
+            raise ConfigError(f"{where}: {name} must be of type {_TLS[name].__name__}, got {setting!r}")
+        checked[name] = setting
+    if checked.get("mutual") and "authority" not in checked:
+        raise ConfigError(f"{where}: mutual needs an authority, whose certificates are accepted")
+    return checked
 
 
 def _cores(where: str, value: Any) -> int | tuple[int, ...] | None:
@@ -280,7 +305,8 @@ _FIELDS: dict[str, _Field] = {
     "members": _Field((), _read_list, _addresses),
     "discovery": _Field(None, str, _optional_text),
     "secret": _Field(None, str, _secret),
-    "tls": _Field(None, _read_table, _mapping),
+    "tls": _Field(None, _read_table, _tls),
+    "allow_code": _Field(True, _read_bool, _flag),
     "partition_count": _Field(271, int, _integer(1, MOST_PARTITIONS)),
     "backup_count": _Field(1, int, _integer(0, 6)),
     "storage": _Field("memory", str, _storage),

@@ -63,3 +63,20 @@ def read_secret(path: str | Path) -> bytes:
     if not secret or len(secret) > _LONGEST:
         raise ConfigError(f"the file {str(path)!r} should hold a secret of 1 to {_LONGEST} bytes")
     return secret
+
+
+def secret_bytes(value: str | bytes) -> bytes:
+    """Return the secret that a setting means: itself, or with `file:PATH` what is in that file.
+
+    Raises:
+        ConfigError: as `read_secret`.
+
+    Example:
+        >>> secret_bytes("hush")
+        b'hush'
+    """
+    if isinstance(value, bytes):
+        return value
+    if value.startswith("file:"):
+        return read_secret(Path(value.removeprefix("file:")).expanduser())
+    return value.encode()

@@ -197,6 +197,11 @@ class Channel:
         if start:
             del buffer[:start]
 
+    def feed(self, data: bytes) -> None:
+        """Take bytes that somebody else has read from the socket."""
+        self._buffer += data
+        self._split()
+
     def close(self) -> None:
         """Close the socket and every descriptor that nobody took. May be called twice."""
         if self._closed:

@@ -16,7 +16,7 @@ from signal import Signals
 
 import cloudpickle
 
-from shmjet.core import JobFailedError, RestartableError, WorkerLostError
+from shmjet.core import JobFailedError, MemberLostError, RestartableError, WorkerLostError
 from shmjet.core.errors import locate
 from shmjet.execution.messages import Failure, Frame
 
@@ -153,6 +153,16 @@ def worker_lost(
     )
 
 
+def member_lost(text: str, *, member: str) -> Failure:
+    """Describe the loss of a member that took part.
+
+    Args:
+        text: what became of it; names it.
+        member: its address.
+    """
+    return Failure("member_lost", None, -1, -1, 0, "MemberLostError", text, [], None, member=member)
+
+
 def _signal_name(number: int) -> str:
     with contextlib.suppress(ValueError):
         return Signals(number).name
@@ -167,9 +177,12 @@ def to_exception(failure: Failure, *, member: str, job: str) -> BaseException:
         job: how the job is called in the text.
     """
     if failure.kind == "worker_lost":
+        on = f" (member {failure.member})" if failure.member else ""
         return WorkerLostError(
-            f"job {job} failed: {failure.text}", pid=failure.pid, signal=failure.signal, vertices=failure.vertices
+            f"job {job} failed: {failure.text}{on}", pid=failure.pid, signal=failure.signal, vertices=failure.vertices
         )
+    if failure.kind == "member_lost":
+        return MemberLostError(f"job {job} failed: {failure.text}")
     cause: BaseException | None = None
     if failure.exception is not None:
         with contextlib.suppress(Exception):
@@ -181,7 +194,7 @@ def to_exception(failure: Failure, *, member: str, job: str) -> BaseException:
         failure_text(failure, job),
         vertex=failure.vertex,
         processor_index=failure.processor_index,
-        member=member,
+        member=failure.member or member,
         cause=cause,
     )
     error.__cause__ = cause
@@ -194,7 +207,8 @@ def failure_text(failure: Failure, job: str) -> str:
     if failure.vertex is not None:
         which = f", processor {failure.processor_index}" if failure.processor_index >= 0 else ""
         where += f" in vertex {failure.vertex!r}{which}"
-    where += f" (worker {failure.worker}, pid {failure.pid})"
+    on = f"member {failure.member}, " if failure.member else ""
+    where += f" ({on}worker {failure.worker}, pid {failure.pid})"
     lines = [f"{where}: {failure.type_name}"]
     last = f"{failure.type_name}: {failure.text}" if failure.text else failure.type_name
     if failure.frames:

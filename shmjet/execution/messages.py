@@ -158,6 +158,7 @@ class Probe(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Member to one worker: run the meta-suppliers, and say which vertices have non-cooperative processors.
 
     The descriptor of the code travels with it when `code_size` is not 0 (`Large`).
+    `other_addresses` are those of the other members that take part; `member_address` is the first's, which asks.
     """
 
     execution_id: int
@@ -173,6 +174,7 @@ class Probe(msgspec.Struct, frozen=True, tag=True, array_like=True):
     unknown: list[int]
     import_paths: list[str]
     code_size: int = 0
+    other_addresses: list[str] = []
 
 
 class Start(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -249,7 +251,8 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
 class Failure(msgspec.Struct, frozen=True, array_like=True):
     """Why an execution failed, in a form that always travels.
 
-    `exception` is the pickled exception, or None when it could not be pickled (or not read back).
+    `exception` is the pickled exception, or None when it could not be pickled (or not read back). `member` is the
+    address of where it happened, empty for a member without a network.
     """
 
     kind: str
@@ -264,6 +267,7 @@ class Failure(msgspec.Struct, frozen=True, array_like=True):
     restartable: bool = False
     signal: int = 0
     vertices: list[str] = []
+    member: str = ""
 
 
 class Hello(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -275,13 +279,15 @@ class Hello(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class Probed(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Worker to member: the answer to `Probe`.
 
-    `commits` says that a meta-supplier has something to do once all has ended well.
+    `suppliers` are those of the asking member, `others` those of each of `Probe.other_addresses`. `commits` says that a
+    meta-supplier has something to do once all has ended well.
     """
 
     execution_id: int
     suppliers: dict[int, bytes]
     non_cooperative: list[int]
     commits: bool = False
+    others: list[dict[int, bytes]] = []
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -40,6 +40,7 @@ class Probing:
     def __init__(self, command: Probe, grid: Callable[[], Any]) -> None:
         self._command = command
         self._grid = LazyGrid(grid)
+        self._addresses = [command.member_address, *command.other_addresses]
         self._metas: list[tuple[str, ProcessorMetaSupplier]] = []
         self.vertex: str | None = None
         """The vertex whose code is being run: the one to blame for an error."""
@@ -58,19 +59,21 @@ class Probing:
         finally:
             data.close()
         config = pickle.loads(command.config)
-        suppliers: dict[int, bytes] = {}
+        suppliers: list[dict[int, bytes]] = [{} for _ in self._addresses]
         non_cooperative: list[int] = []
         for v in sorted({*command.meta, *command.unknown}):
             vertex, supplier = command.shape.vertices[v], code.suppliers[v]
             self.vertex = vertex.name
             if isinstance(supplier, ProcessorMetaSupplier):
-                supplier = self._supplier_of(supplier, vertex, config)
-                suppliers[v] = cloudpickle.dumps(supplier)
+                given = self._suppliers_of(supplier, vertex, config)
+                for place, one in enumerate(given):
+                    suppliers[place][v] = cloudpickle.dumps(one)
+                supplier = given[0]
             if v in command.unknown and not self._is_cooperative(supplier, vertex, config):
                 non_cooperative.append(v)
         self.vertex = None
         commits = any(type(meta).commit is not ProcessorMetaSupplier.commit for _, meta in self._metas)
-        return Probed(command.execution_id, suppliers, non_cooperative, commits)
+        return Probed(command.execution_id, suppliers[0], non_cooperative, commits, suppliers[1:])
 
     def commit(self) -> None:
         """Call `commit` of the meta-suppliers; what one raises comes through."""
@@ -85,27 +88,31 @@ class Probing:
             "vertex_name": vertex.name,
             "logger": logging.getLogger(f"shmjet.job.{vertex.name}"),
             "local_parallelism": parallelism,
-            "total_parallelism": parallelism,
+            "total_parallelism": parallelism * len(self._addresses),
+            "member_count": len(self._addresses),
             "job_id": self._command.job_id,
             "job_config": config,
             "partition_count": self._command.partition_count,
             "grid": self._grid,
         }
 
-    def _supplier_of(self, meta: ProcessorMetaSupplier, vertex: VertexShape, config: Any) -> ProcessorSupplier:
+    def _suppliers_of(self, meta: ProcessorMetaSupplier, vertex: VertexShape, config: Any) -> list[ProcessorSupplier]:
+        """Return the supplier that a meta-supplier gives each member."""
         self._metas.append((vertex.name, meta))
         context = MetaSupplierContext(**self._context(vertex, config))
         speaker.about = about(context)
         meta.init(context)
-        address = self._command.member_address
-        given = meta.get([address])
-        supplier = given(address) if callable(given) else given[address]
-        if not isinstance(supplier, ProcessorSupplier):
-            raise ProcessorError(
-                f"vertex {vertex.name!r}: get() of its meta-supplier must give a ProcessorSupplier for {address!r}, "
-                f"got {supplier!r}"
-            )
-        return supplier
+        given = meta.get(self._addresses)
+        suppliers = []
+        for address in self._addresses:
+            supplier = given(address) if callable(given) else given[address]
+            if not isinstance(supplier, ProcessorSupplier):
+                raise ProcessorError(
+                    f"vertex {vertex.name!r}: get() of its meta-supplier must give a ProcessorSupplier for "
+                    f"{address!r}, got {supplier!r}"
+                )
+            suppliers.append(supplier)
+        return suppliers
 
     def _is_cooperative(self, supplier: Any, vertex: VertexShape, config: Any) -> bool:
         declared = getattr(supplier, "is_cooperative", None)

@@ -64,6 +64,7 @@ class Worker:
         settings: what the member said when it asked for this process.
         open_grid: opens the member's maps and lists in this process; called at most once, when first needed.
         link_eventfd: what wakes the member's link process; -1 where there is none.
+        open_far_grid: as `open_grid`, for those of the cluster that lie on another member.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Worker:
         settings: WorkerSettings,
         open_grid: Callable[[], Any],
         link_eventfd: int = -1,
+        open_far_grid: Callable[[], Any] | None = None,
     ) -> None:
         self._index = index
         self._channel = channel
@@ -83,7 +85,9 @@ class Worker:
         self._settings = settings
         self._shared = SharedMemory(control_memory, link_eventfd)
         self._open_grid = open_grid
+        self._open_far_grid = open_far_grid or open_grid
         self._grid: Any = None
+        self._far_grid: Any = None
         self._deployments: dict[int, Deployment] = {}
         self._probings: dict[int, Probing] = {}
         self._tasklets: list[Hosted] = []
@@ -121,8 +125,9 @@ class Worker:
         finally:
             for deployment in list(self._deployments.values()):
                 deployment.close_processors(self._interrupts)
-            if self._grid is not None:
-                self._grid.close()
+            for grid in (self._grid, self._far_grid):
+                if grid is not None:
+                    grid.close()
 
     # -- rounds -------------------------------------------------------------------------------------------------
 
@@ -241,6 +246,12 @@ class Worker:
             self._grid = self._open_grid()
         return self._grid
 
+    def far_grid(self) -> Any:
+        """Open the cluster's maps and lists, which are on another member."""
+        if self._far_grid is None:
+            self._far_grid = self._open_far_grid()
+        return self._far_grid
+
     def _probe(self, command: Probe, fds: list[int]) -> None:
         probing = self._probings[command.execution_id] = Probing(command, self.grid)
         try:
@@ -264,7 +275,8 @@ class Worker:
             self._channel.send(Committed(execution_id))
 
     def _deploy(self, command: Deploy, fds: list[int]) -> None:
-        deployment = Deployment(command, self._index, self.grid, self._channel.send)
+        grid = self.grid if command.plan.seat.index == 0 else self.far_grid  # they lie on the member that comes first
+        deployment = Deployment(command, self._index, grid, self._channel.send)
         self._deployments[command.execution_id] = deployment
         try:
             with self._interrupts.around(command.execution_id):

@@ -232,4 +232,4 @@ class _Recently:
 
 def ask(call: Call, operation: object, kind: type[Result] | None) -> Result:
     """Have an operation performed and return its result, of this type."""
-    return msgspec.msgpack.decode(call(_encode(operation)), type=kind)  # type: ignore[arg-type]
+    return msgspec.msgpack.decode(call(_encode(operation)), type=kind)

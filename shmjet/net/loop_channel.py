@@ -44,10 +44,17 @@ class LoopChannel:
         self._closed = False
         self._to_close: list[int] = []
 
-    def open(self) -> None:
-        """Start reading; needs the running loop."""
+    def open(self, leftover: bytes = b"") -> None:
+        """Start reading; needs the running loop.
+
+        Args:
+            leftover: what has been read from the socket before it came here.
+        """
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._channel.fileno(), self._readable)
+        if leftover:
+            self._channel.feed(leftover)
+            self._loop.call_soon(self._readable)
 
     def queue(self, message: object) -> None:
         """Add a message to what the next `send` or `flush` sends."""
@@ -98,6 +105,8 @@ class LoopChannel:
             self._to_close.clear()
 
     def _readable(self) -> None:
+        if self._closed:
+            return
         try:
             messages = self._channel.poll()
         except ChannelClosed:

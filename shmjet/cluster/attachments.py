@@ -1,0 +1,78 @@
+"""Files attached to jobs: kept in the instance's folder, and sent to the members that take part in an execution.
+
+Messages to other members go through here as well (`Post`), because files go the same way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from shmjet.cluster.network import Network
+from shmjet.cluster.peer_messages import PutFile
+from shmjet.cluster.protocol import Submission
+from shmjet.core.errors import ShmjetError
+
+PIECE = 1 << 20
+"""Bytes of a file in one message."""
+
+
+class Attachments:
+    """The attached files of one member.
+
+    Args:
+        folder: where they are kept, a folder for each job in it.
+        network: leads to other members; None where there are none.
+    """
+
+    def __init__(self, folder: Path, network: Network | None) -> None:
+        self._folder = folder
+        self._network = network
+
+    def add(self, job: str, path: str, offset: int, data: bytes) -> None:
+        """Write a piece of a file.
+
+        Args:
+            job: id of the job, hexadecimal digits.
+            path: relative to the job's folder.
+            offset: where the piece begins; 0 makes the file anew.
+
+        Raises:
+            ShmjetError: id or path lead out of the folder.
+        """
+        where = PurePosixPath(path)
+        if not job.isalnum() or where.is_absolute() or ".." in where.parts or not where.parts:
+            raise ShmjetError(f"an attachment cannot be called {path!r} in job {job!r}")
+        file = self._folder / job / where
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("wb" if offset == 0 else "r+b") as stream:
+            stream.seek(offset)
+            stream.write(data)
+
+    def take(self, message: Any) -> bool:
+        """Take a piece that another member sends; False when the message is about something else."""
+        if isinstance(message, PutFile):
+            self.add(message.job, message.path, message.offset, message.data)
+            return True
+        return False
+
+    def send(self, identity: str, message: object) -> None:
+        """Send a message to a member; it is lost when the member is."""
+        if self._network is not None:
+            self._network.send(identity, message)
+
+    async def send_files(self, uuids: Sequence[str], job: Submission) -> None:
+        """Send the files of a job; between pieces others get their turn."""
+        for path in job.attachments.values():
+            with (self._folder / job.job_id / path).open("rb") as stream:
+                offset = 0
+                while True:
+                    data = stream.read(PIECE)
+                    for uuid in uuids:
+                        self.send(uuid, PutFile(job.job_id, path, offset, data))
+                    offset += len(data)
+                    if len(data) < PIECE:
+                        break
+                    await asyncio.sleep(0)

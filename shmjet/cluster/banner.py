@@ -1,0 +1,37 @@
+"""What a member says when it is up: what listens where, and what is open to whom."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from shmjet.cluster.settings import SOCKET_NAME, MemberSettings
+
+
+def banner(settings: MemberSettings, folder: Path, uuid: str, address: str) -> list[str]:
+    """Return the lines.
+
+    Args:
+        settings: of the member; the secret is not among them.
+        folder: of the instance.
+        uuid: the member's identity.
+        address: where others reach it, "local" without a network.
+    """
+    lines = [
+        f"shmjet member {uuid[:8]} of cluster {settings.cluster_name!r}: {len(settings.cores)} workers",
+        f"  listens on {folder / SOCKET_NAME} (this user and root only)",
+    ]
+    if settings.bind is None:
+        lines.append("  opens no port: it has no network")
+        return lines
+    if settings.tls is None:
+        cover = "in the clear: who can read the network can read what jobs send over it"
+    elif settings.tls.get("mutual"):
+        cover = "TLS, and others have to show a certificate"
+    else:
+        cover = "TLS"
+    lines.append(f"  listens on tcp {settings.bind}, and is reached at {address}; {cover}")
+    lines.append("  open to members and clients that prove that they know the secret, to nobody else")
+    lines.append(
+        "  clients may run any code here" if settings.allow_code else "  clients may bring no code (allow_code is off)"
+    )
+    return lines

@@ -1,0 +1,214 @@
+"""The clients of a member, and those of others that pass requests on: who they are, and how answers get to them.
+
+A client talks to whichever member it has reached. What only the coordinator can answer goes to it between members
+(`Forward`, `Backward`); this member remembers what was asked, so that it can say so when the coordinator is lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from shmjet.cluster.conducting import Post
+from shmjet.cluster.peer_messages import Backward, ClientGone, Forward
+from shmjet.cluster.protocol import CoordinatorLost, Execute, Refused, Request
+from shmjet.execution.large import Large
+from shmjet.net.loop_channel import LoopChannel
+
+logger = logging.getLogger("shmjet.member")
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class LocalClient:
+    """A client that is connected to this member.
+
+    Args:
+        number: by which other members know it.
+        sock: connected to it.
+        received: called with the client, each request and its descriptors; those that it keeps it takes out.
+        closed: called once with the client when it is gone.
+        leftover: what has been read from the socket already.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        sock: socket.socket,
+        received: Callable[[LocalClient, Any, list[int]], None],
+        closed: Callable[[LocalClient], None],
+        leftover: bytes = b"",
+    ) -> None:
+        self.number = number
+        self.asked: set[int] = set()
+        """Requests that have been passed on and not been answered."""
+
+        def message(request: Any, fds: list[int]) -> None:
+            received(self, request, fds)
+            for fd in fds:
+                os.close(fd)
+
+        self.is_here = sock.family == socket.AF_UNIX
+        """Whether it is on this host, so that descriptors can be sent to it."""
+        self._channel = LoopChannel(sock, Request, message, lambda: closed(self))
+        self._channel.open(leftover)
+
+    def queue(self, message: object) -> None:
+        """Have a message sent with the next one."""
+        self._channel.queue(message)
+
+    def send(self, message: object) -> None:
+        """Send a message and all that is queued."""
+        self._channel.send(message)
+
+    def send_with(self, message: object, fds: Sequence[int]) -> None:
+        """Send a message with descriptors, which are closed then. Only to a client on this host."""
+        self._channel.send(message, fds)
+        self._channel.when_flushed(fds)
+
+    def flush(self) -> None:
+        """Send all that is queued."""
+        self._channel.flush()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._channel.close()
+
+
+class ForwardedClient:
+    """A client of another member.
+
+    Args:
+        post: to the other member.
+        member: its identity.
+        number: of the client there.
+    """
+
+    def __init__(self, post: Post, member: str, number: int) -> None:
+        self._post = post
+        self._member = member
+        self._number = number
+        self._queued: list[object] = []
+
+    def queue(self, message: object) -> None:
+        """Have a message sent with the next one."""
+        self._queued.append(message)
+
+    def send(self, message: object) -> None:
+        """Send a message and all that is queued."""
+        self._queued.append(message)
+        self.flush()
+
+    def flush(self) -> None:
+        """Send all that is queued."""
+        queued, self._queued = self._queued, []
+        for message in queued:
+            request = getattr(message, "request", 0)
+            self._post.send(self._member, Backward(self._number, _encode(message), request))
+
+
+class Clients:
+    """All clients of this member, and those of others as far as they ask this one.
+
+    Args:
+        post: to other members.
+        serve: called with a client, a request and its descriptors.
+        gone: called with a client that is gone.
+    """
+
+    def __init__(
+        self,
+        post: Post | None,
+        serve: Callable[[LocalClient | ForwardedClient, Any, list[int]], None],
+        gone: Callable[[LocalClient | ForwardedClient], None],
+    ) -> None:
+        self._post = post
+        self._serve = serve
+        self._gone = gone
+        self._local: dict[int, LocalClient] = {}
+        self._forwarded: dict[tuple[str, int], ForwardedClient] = {}
+        self._decode = msgspec.msgpack.Decoder(Request).decode
+        self._count = 0
+
+    def accept(self, listener: socket.socket) -> None:
+        """Take a connection of this host, if it is of this user or root."""
+        connection, _ = listener.accept()
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        _, uid, _ = struct.unpack("3i", credentials)
+        if uid not in (os.getuid(), 0):
+            logger.warning("refused a client of user %d", uid)
+            connection.close()
+            return
+        self.add(connection)
+
+    def add(self, connection: socket.socket, leftover: bytes = b"") -> None:
+        """Take a connection whose other end may ask for anything."""
+        self._count += 1
+        self._local[self._count] = LocalClient(self._count, connection, self._serve, self._closed, leftover)
+
+    def _closed(self, client: LocalClient) -> None:
+        self._local.pop(client.number, None)
+        self._gone(client)
+
+    def tell_all(self, message: object) -> None:
+        """Send a message to all clients of this member."""
+        for client in list(self._local.values()):
+            client.send(message)
+
+    def close(self) -> None:
+        """Close all connections."""
+        for client in list(self._local.values()):
+            client.close()
+        self._local.clear()
+
+    # -- for others, and by others ------------------------------------------------------------------------------
+
+    def forward(self, client: LocalClient, request: Any, fds: list[int], coordinator: str) -> None:
+        """Pass a request on. Code that came as a descriptor goes on in the message."""
+        assert self._post is not None
+        if isinstance(request, Execute) and request.submission is not None and request.submission.code_size:
+            code = Large.received(b"", request.submission.code_size, fds)
+            submission = msgspec.structs.replace(request.submission, code=bytes(code.view()), code_size=0)
+            request = msgspec.structs.replace(request, submission=submission)
+        client.asked.add(request.request)
+        self._post.send(coordinator, Forward(client.number, _encode(request)))
+
+    def backward(self, message: Backward) -> None:
+        """Take what the coordinator says to a client of ours."""
+        client = self._local.get(message.client)
+        if client is not None:
+            client.asked.discard(message.request)
+            client.send(msgspec.Raw(message.body))
+
+    def take(self, sender: str, message: Forward) -> None:
+        """Take a request that another member passes on."""
+        assert self._post is not None
+        key = sender, message.client
+        client = self._forwarded.get(key)
+        if client is None:
+            client = self._forwarded[key] = ForwardedClient(self._post, sender, message.client)
+        try:
+            request = self._decode(message.body)
+        except msgspec.DecodeError as error:
+            logger.error("a request that %s passed on cannot be read: %s", sender, error)
+            return
+        self._serve(client, request, [])
+
+    def forwarded_gone(self, sender: str, message: ClientGone | None = None) -> None:
+        """Take that a client of another member is gone, or all of them with their member."""
+        for key in [k for k in self._forwarded if k[0] == sender and (message is None or k[1] == message.client)]:
+            self._gone(self._forwarded.pop(key))
+
+    def coordinator_lost(self, why: str) -> None:
+        """Tell all clients that the coordinator is gone, and answer what it was asked."""
+        for client in list(self._local.values()):
+            asked, client.asked = client.asked, set()
+            for request in sorted(asked):
+                client.queue(Refused(request, "MemberLostError", why))
+            client.send(CoordinatorLost(why))

@@ -1,0 +1,185 @@
+"""Where a `JetInstance` is at home: at a member that its process has started, or nowhere, as a client of a cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from shmjet.cluster.connection import Connection, Way
+from shmjet.cluster.launch import StartingMember
+from shmjet.cluster.logs import LogReceiver
+from shmjet.cluster.protocol import Shutdown
+from shmjet.cluster.settings import LARGE_CODE, SOCKET_NAME
+from shmjet.core.errors import MemberLostError
+
+if TYPE_CHECKING:
+    from shmjet.cluster.far_way import FarWay
+
+_SHUTDOWN_S = 2.0
+_LEAVE_S = 3.0
+
+
+class LocalWay:
+    """The socket of a member that this process has started.
+
+    Args:
+        path: of the socket.
+        pid: of the member.
+    """
+
+    patience = None  # the socket ends with the member
+
+    def __init__(self, path: Path, pid: int) -> None:
+        self._path = path
+        self._pid = pid
+
+    @property
+    def gone(self) -> str:
+        """What to say when the member is gone."""
+        return f"the member of this instance (pid {self._pid}) is gone; start a new one with shmjet.new_instance()"
+
+    def connect(self) -> tuple[socket.socket, bytes, Callable[[], None]]:
+        """Connect."""
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.connect(str(self._path))
+        return sock, b"", sock.close
+
+    def connect_again(self, stopped: Callable[[], bool]) -> None:
+        """There is no other member of this instance."""
+
+
+class Home(Protocol):
+    """What an instance needs to know of where it is."""
+
+    has_own_member: bool
+    """Whether a member ends with the instance."""
+    most_inline: int
+    """A job's code of more bytes goes beside the message, as a descriptor."""
+
+    @property
+    def way(self) -> Way:
+        """What leads to a member."""
+
+    @property
+    def name(self) -> str:
+        """How errors call the member."""
+
+    @property
+    def address(self) -> str:
+        """Where the member is."""
+
+    @property
+    def grid_folder(self) -> Path | None:
+        """Where maps and lists can be opened directly; None where they cannot."""
+
+    def logs(self) -> LogReceiver | None:
+        """Return what takes the log records of the member's processes; None where they stay there."""
+
+    def learn(self, addresses: Sequence[str]) -> None:
+        """Take where members are."""
+
+    def begin_end(self, connection: Connection) -> None:
+        """Ask for the end of what belongs to the instance."""
+
+    def end(self) -> None:
+        """See to that end."""
+
+
+class OwnMember:
+    """A member that this process has started.
+
+    Args:
+        member: that comes up.
+        has_network: it belongs to a cluster; then maps may lie on another member.
+    """
+
+    has_own_member = True
+    most_inline = LARGE_CODE
+
+    def __init__(self, member: StartingMember, *, has_network: bool) -> None:
+        self._starting = member
+        self._process = member.process
+        self._has_network = has_network
+        self._started = member.wait()
+        self.folder = Path(self._started.folder)
+        """The instance's folder: sockets, maps, attached files."""
+        self.way = LocalWay(self.folder / SOCKET_NAME, self._process.pid)
+
+    @property
+    def name(self) -> str:
+        """The member's pid."""
+        return f"the member (pid {self._process.pid})"
+
+    @property
+    def address(self) -> str:
+        """The member's address."""
+        return self._started.address
+
+    @property
+    def grid_folder(self) -> Path | None:
+        """The folder of the member's store, if it is surely the one with the maps."""
+        return None if self._has_network else self.folder / "grid"
+
+    def logs(self) -> LogReceiver | None:
+        """Take the records of all its processes."""
+        return LogReceiver(self._starting.logs, self._starting.log_level)
+
+    def learn(self, addresses: Sequence[str]) -> None:
+        """Nothing to learn: when the member is gone, so is the instance."""
+
+    def begin_end(self, connection: Connection) -> None:
+        """Have the member leave and end."""
+        with contextlib.suppress(MemberLostError, TimeoutError):
+            connection.post(Shutdown).result(_LEAVE_S if self._has_network else _SHUTDOWN_S)
+
+    def end(self) -> None:
+        """Wait for the process."""
+        try:
+            self._process.wait(_SHUTDOWN_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class NoMember:
+    """A client of a cluster: nothing ends with it.
+
+    Args:
+        way: to any of the members.
+    """
+
+    has_own_member = False
+    most_inline = sys.maxsize  # no descriptor goes over the network
+    grid_folder: Path | None = None
+
+    def __init__(self, way: FarWay) -> None:
+        self.way = way
+
+    @property
+    def name(self) -> str:
+        """The member that it is connected to."""
+        return f"the client of {self.way.address}"
+
+    @property
+    def address(self) -> str:
+        """The address of the member that it is connected to."""
+        return self.way.address
+
+    def logs(self) -> LogReceiver | None:
+        """Members keep their logs."""
+        return None
+
+    def learn(self, addresses: Sequence[str]) -> None:
+        """Take where further members are, for when this one is gone."""
+        self.way.learn(addresses)
+
+    def begin_end(self, connection: Connection) -> None:
+        """Nothing ends."""
+
+    def end(self) -> None:
+        """Nothing ends."""

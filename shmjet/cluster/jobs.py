@@ -1,0 +1,308 @@
+"""The jobs that a coordinator knows, and what clients may ask about them.
+
+Knows nothing of how an execution runs, on one member or on many: it makes them through a function, and hears of their
+changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import msgspec
+
+from shmjet.cluster.protocol import (
+    CancelExecution,
+    Done,
+    Execute,
+    Executing,
+    ExecutionChanged,
+    GetJob,
+    GetMetrics,
+    JobReply,
+    JobRow,
+    JobsReply,
+    ListJobs,
+    MetricsReply,
+    Refused,
+    Submission,
+    Watch,
+)
+from shmjet.cluster.settings import KEPT_CODES, KEPT_RESULTS, LARGE_CODE
+from shmjet.core import JobStatus
+from shmjet.execution.failure import member_lost
+from shmjet.execution.large import Large
+from shmjet.execution.messages import Failure
+from shmjet.execution.metrics import NO_METRICS, Metrics
+
+
+class Client(Protocol):
+    """Who asks: a client of this member, or of another one that passes its requests on."""
+
+    def queue(self, message: object) -> None:
+        """Have a message sent with the next one."""
+
+    def send(self, message: object) -> None:
+        """Send a message and all that is queued."""
+
+    def flush(self) -> None:
+        """Send all that is queued."""
+
+
+class Running(Protocol):
+    """One run of a job, on however many members."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def job(self) -> Submission: ...
+    @property
+    def status(self) -> JobStatus: ...
+    @property
+    def failure(self) -> Failure | None: ...
+    @property
+    def cancelled(self) -> bool: ...
+    @property
+    def is_over(self) -> bool: ...
+    def start(self) -> None: ...
+    def cancel(self) -> None: ...
+    def metrics(self) -> Metrics | Awaitable[Metrics]: ...
+
+
+Told = Callable[[Any], None]
+Make = Callable[[Submission, Large, Told, Told], Running]
+"""Makes an execution of a job, whose code it is given beside it, from what is to be called at each change of its
+status, and from what is to be called when nothing is left of it."""
+
+
+@dataclass(eq=False)
+class JobRecord:
+    """A job with its executions, the newest last."""
+
+    submission: Submission
+    code: Large
+    executions: list[Running] = field(default_factory=list)
+
+    @property
+    def status(self) -> JobStatus:
+        """The status of the newest execution."""
+        return self.executions[-1].status if self.executions else JobStatus.NOT_RUNNING
+
+
+class JobTable:
+    """All jobs, and who watches them.
+
+    Args:
+        make: makes executions.
+        allow_code: whether clients may bring code.
+    """
+
+    def __init__(self, make: Make, *, allow_code: bool = True) -> None:
+        self._make = make
+        self._allow_code = allow_code
+        self._jobs: dict[str, JobRecord] = {}
+        self._executions: dict[int, Running] = {}
+        self._active: set[Running] = set()
+        self._watchers: dict[int, set[Client]] = {}
+        self._gone: dict[int, Failure] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def executions(self) -> list[Running]:
+        """All executions that are remembered, the oldest first."""
+        return list(self._executions.values())
+
+    @property
+    def active(self) -> list[Running]:
+        """The executions of which something is left."""
+        return list(self._active)
+
+    def serve(self, client: Client, request: Any, fds: list[int]) -> bool:
+        """Answer a request about jobs; False when it is about something else.
+
+        Args:
+            fds: descriptors that came with it; those that are kept are taken out.
+        """
+        match request:
+            case Execute():
+                self._execute(client, request, fds)
+            case CancelExecution():
+                execution = self._executions.get(request.execution_id)
+                if execution is not None:
+                    execution.cancel()
+                client.send(Done(request.request))
+            case GetMetrics():
+                self._tell_metrics(client, request)
+            case ListJobs():
+                client.send(JobsReply(request.request, self._rows()))
+            case GetJob():
+                client.send(self._job_reply(request))
+            case Watch():
+                for number in request.executions:
+                    client.queue(self._news(number))
+                    if number in self._executions:
+                        self._watchers.setdefault(number, set()).add(client)
+                client.send(Done(request.request))
+            case _:
+                return False
+        return True
+
+    def client_gone(self, client: Client) -> None:
+        """Tell a client nothing any more; what it has started goes on."""
+        for watchers in self._watchers.values():
+            watchers.discard(client)
+
+    def forget_all(self, failure: Failure) -> None:
+        """Take that this member coordinates no more: whoever asks about what it knew is told why."""
+        for record in self._jobs.values():
+            record.code.close()
+        for execution in self._executions.values():
+            self._gone.setdefault(execution.id, execution.failure or failure)
+        while len(self._gone) > KEPT_RESULTS:
+            del self._gone[next(iter(self._gone))]
+        self._jobs.clear()
+        self._executions.clear()
+        self._active.clear()
+        self._watchers.clear()
+
+    def note_gone(self, execution: int, failure: Failure) -> None:
+        """Take what became of an execution that another member coordinated, and that member with it."""
+        self._gone[execution] = failure
+        while len(self._gone) > KEPT_RESULTS:
+            del self._gone[next(iter(self._gone))]
+
+    # -- running ------------------------------------------------------------------------------------------------
+
+    def _execute(self, client: Client, request: Execute, fds: list[int]) -> None:
+        record = self._jobs.get(request.job_id)
+        if record is None and request.submission is not None:
+            if not self._allow_code:
+                text = (
+                    "this cluster takes no code from clients (allow_code is off): it runs jobs of its own configuration"
+                )
+                client.send(Refused(request.request, "AuthenticationError", text))
+                return
+            record = self._jobs[request.job_id] = _recorded(request.submission, fds)
+        if record is None:
+            client.send(Refused(request.request, "JobNotFoundError", f"there is no job {request.job_id!r}"))
+            return
+        if (other := self._namesake(record.submission)) is not None:
+            text = f"a job named {other.name!r} is running (id {other.job_id}); choose another name or cancel it"
+            client.send(Refused(request.request, "JobAlreadyExistsError", text))
+            return
+        answered = False
+
+        def answer(execution: Running) -> None:
+            nonlocal answered
+            if not answered:
+                answered = True
+                client.queue(Executing(request.request, execution.id))
+
+        def changed(execution: Running) -> None:
+            answer(execution)
+            news = _news_of(execution)
+            for watcher in list(self._watchers.get(execution.id, ())):
+                watcher.send(news)
+
+        execution = self._make(record.submission, record.code, changed, self._over)
+        self._watchers[execution.id] = {client}
+        self._executions[execution.id] = execution
+        self._active.add(execution)
+        record.executions.append(execution)
+        execution.start()  # first, because the workers have more to do than the client
+        if not request.patient:
+            answer(execution)
+            client.flush()
+
+    def _namesake(self, submission: Submission) -> Submission | None:
+        """Return another job of that name that has not ended."""
+        for execution in self._active if submission.name is not None else ():
+            other = execution.job
+            if other.name == submission.name and other is not submission and not execution.status.is_terminal:
+                return other
+        return None
+
+    def _over(self, execution: Running) -> None:
+        """Take an execution that has ended everywhere; of the ended ones the last `KEPT_RESULTS` are remembered."""
+        self._active.discard(execution)
+        while len(self._executions) - len(self._active) > KEPT_RESULTS:
+            self._forget(next(e for e in self._executions.values() if e.is_over))
+        large = [record for record in self._jobs.values() if record.code.fds]
+        if len(large) > KEPT_CODES:
+            ended = [record for record in large if all(e.is_over for e in record.executions)]
+            for old in list(ended[0].executions) if ended else ():
+                self._forget(old)
+
+    def _forget(self, execution: Running) -> None:
+        del self._executions[execution.id]
+        self._watchers.pop(execution.id, None)
+        record = self._jobs[execution.job.job_id]
+        record.executions.remove(execution)
+        if not record.executions:
+            record.code.close()
+            del self._jobs[execution.job.job_id]
+
+    # -- telling ------------------------------------------------------------------------------------------------
+
+    def _news(self, number: int) -> ExecutionChanged:
+        execution = self._executions.get(number)
+        if execution is not None:
+            return _news_of(execution)
+        text = "the cluster does not know it any more: the member that coordinated it is gone"
+        failure = self._gone.get(number) or member_lost(text, member="")
+        return ExecutionChanged(number, JobStatus.FAILED.value, failure=failure)
+
+    def _job_reply(self, request: GetJob) -> JobReply | Refused:
+        record = self._jobs.get(request.job_id)
+        if record is None:
+            return Refused(request.request, "JobNotFoundError", f"there is no job {request.job_id!r}")
+        newest = record.executions[-1] if record.executions else None
+        failure = None if newest is None or newest.cancelled else newest.failure
+        if failure is not None:
+            failure = msgspec.structs.replace(failure, exception=None)
+        return JobReply(request.request, record.submission.shape, failure)
+
+    def _tell_metrics(self, client: Client, request: GetMetrics) -> None:
+        execution = self._executions.get(request.execution_id)
+        metrics = NO_METRICS if execution is None else execution.metrics()
+        if isinstance(metrics, Metrics):
+            client.send(MetricsReply(request.request, metrics))
+            return
+
+        async def tell(metrics: Awaitable[Metrics]) -> None:
+            client.send(MetricsReply(request.request, await metrics))
+
+        task = asyncio.ensure_future(tell(metrics))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _rows(self) -> list[JobRow]:
+        return [
+            JobRow(
+                job_id,
+                record.submission.name,
+                record.status.value,
+                record.executions[-1].id if record.executions else None,
+                record.submission.config,
+            )
+            for job_id, record in self._jobs.items()
+        ]
+
+
+def _recorded(submission: Submission, fds: list[int]) -> JobRecord:
+    """Return the record of a new job; large code lies in a file, also when it came in the message."""
+    if submission.code_size:
+        code = Large.received(submission.code, submission.code_size, fds)
+        fds.remove(code.fd)
+    else:
+        code = Large.of(submission.code, LARGE_CODE)
+        submission = msgspec.structs.replace(submission, code=code.inline, code_size=code.size)
+    return JobRecord(submission, code)
+
+
+def _news_of(execution: Running) -> ExecutionChanged:
+    return ExecutionChanged(
+        execution.id, execution.status.value, cancelled=execution.cancelled, failure=execution.failure
+    )

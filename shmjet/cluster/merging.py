@@ -1,0 +1,58 @@
+"""One picture of an execution out of those of the members that take part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from shmjet.execution.metrics import NO_METRICS, EdgeMetrics, Metrics, ProcessorMetrics, VertexMetrics, WorkerMetrics
+
+
+def merge_metrics(parts: Sequence[tuple[str, Metrics]], started_at: float) -> Metrics:
+    """Return the metrics of a whole execution.
+
+    Processors get their global index, those of the first member first; processors and workers say on which member they
+    are; edges are added up.
+
+    Args:
+        parts: address and metrics of each member that takes part, in the order of their places.
+        started_at: when the execution was asked for, in seconds since 1970.
+    """
+    told = [(address, part) for address, part in parts if part.vertices]
+    if not told:
+        return NO_METRICS
+    ends = [part.execution_completion_time for _, part in told]
+    return Metrics(
+        vertices={name: _vertex(name, told) for name in told[0][1].vertices},
+        edges=[_edge([part.edges[e] for _, part in told]) for e in range(len(told[0][1].edges))],
+        workers=[_worker(address, worker) for address, part in told for worker in part.workers],
+        execution_start_time=started_at,
+        execution_completion_time=None if None in ends else max(end for end in ends if end is not None),
+    )
+
+
+def _vertex(name: str, parts: Sequence[tuple[str, Metrics]]) -> VertexMetrics:
+    processors: list[ProcessorMetrics] = []
+    for address, part in parts:
+        first = len(processors)
+        processors += [
+            msgspec.structs.replace(processor, index=first + processor.index, member=address)
+            for processor in part.vertices[name].processors
+        ]
+    return VertexMetrics(name, processors)
+
+
+def _worker(address: str, worker: WorkerMetrics) -> WorkerMetrics:
+    return msgspec.structs.replace(worker, member=address)
+
+
+def _edge(parts: Sequence[EdgeMetrics]) -> EdgeMetrics:
+    return msgspec.structs.replace(
+        parts[0],
+        emitted_count=sum(part.emitted_count for part in parts),
+        received_count=sum(part.received_count for part in parts),
+        queues_size=sum(part.queues_size for part in parts),
+        queues_capacity=sum(part.queues_capacity for part in parts),
+        ring_bytes=sum(part.ring_bytes for part in parts),
+    )

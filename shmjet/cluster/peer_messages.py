@@ -1,0 +1,148 @@
+"""What members say to each other besides membership: about executions, and for clients that ask the wrong one.
+
+Typed messages of msgspec, in bytes that the link carries. What is pickled in them (code, configs, exceptions) stays
+opaque here; it is unpickled in workers and clients only. A message that comes from none of the view's members is
+dropped before it is looked at, and one about an execution is taken from its coordinator only.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from shmjet.cluster.protocol import Submission
+from shmjet.cluster.views import MembershipMessage
+from shmjet.execution.messages import Failure, Probed, Seat
+from shmjet.execution.metrics import Metrics
+
+
+class PreparePart(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Coordinator to member: make your part of an execution.
+
+    `epoch` is that of the view whose members take part; a member that is in another view refuses.
+    """
+
+    execution: int
+    epoch: int
+    submission: Submission
+    probed: Probed
+    seat: Seat
+
+
+class StartPart(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Coordinator to member: all are ready."""
+
+    execution: int
+
+
+class CancelPart(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Coordinator to member: stop."""
+
+    execution: int
+
+
+class FinishPart(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Coordinator to member: all have ended; close suppliers, with this error if there was one, and let go."""
+
+    execution: int
+    error: str | None
+
+
+class PartReady(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to coordinator: all is ready here."""
+
+    execution: int
+
+
+class PartFailed(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to coordinator: it has failed here, and is being stopped here."""
+
+    execution: int
+    failure: Failure
+
+
+class PartEnded(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to coordinator: no tasklet is left here."""
+
+    execution: int
+
+
+class PartFinished(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to coordinator: nothing is left here; these were the metrics."""
+
+    execution: int
+    metrics: Metrics
+
+
+class AskMetrics(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Coordinator to member: how far is your part?"""
+
+    request: int
+    execution: int
+
+
+class PartMetrics(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to coordinator: so far."""
+
+    request: int
+    metrics: Metrics
+    execution: int
+
+
+class PutFile(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Coordinator to member: a piece of a file attached to a job, from `offset` on; they come in order."""
+
+    job: str
+    path: str
+    offset: int
+    data: bytes
+
+
+class Forward(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to coordinator: a client of mine asks; `body` is its request."""
+
+    client: int
+    body: bytes
+
+
+class Backward(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Coordinator to member: for your client; `body` is the reply to `request`, or news of an execution (0)."""
+
+    client: int
+    body: bytes
+    request: int
+
+
+class ClientGone(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to coordinator: that client of mine is gone."""
+
+    client: int
+
+
+class AskDescription(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to member: who are your workers?"""
+
+    request: int
+
+
+class Description(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to member: the pids of my workers."""
+
+    request: int
+    workers: list[int]
+
+
+ExecutionMessage = (
+    PreparePart
+    | StartPart
+    | CancelPart
+    | FinishPart
+    | PartReady
+    | PartFailed
+    | PartEnded
+    | PartFinished
+    | AskMetrics
+    | PartMetrics
+    | PutFile
+)
+RelayMessage = Forward | Backward | ClientGone | AskDescription | Description
+PeerMessage = MembershipMessage | ExecutionMessage | RelayMessage
