@@ -1,0 +1,260 @@
+"""Hosts made of network namespaces: each has an interface of its own on a bridge, and may run one member.
+
+What the kernel does between real hosts it does here: a cable that is pulled drops packets and says nothing. The bridge
+stands in the namespace of the tests, so that clients reach the hosts from there. The tests and `stress/hosts.py` share
+this.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+
+import shmjet
+from shmjet import ClientConfig, JetInstance, ShmjetError
+
+ROOT = Path(__file__).resolve().parents[2]
+SECRET = "a secret of these hosts"
+PORT = 5701
+START_S = 60.0
+_numbers = itertools.count()
+
+
+@functools.cache
+def why_not() -> str | None:
+    """Return why there can be no hosts here, None when there can."""
+    if os.geteuid() != 0:
+        return "only root may make network namespaces"
+    if shutil.which("ip") is None:
+        return "iproute2 is not installed"
+    name = f"sjtry{os.getpid()}"
+    try:
+        run("netns", "add", name)
+        try:
+            run("link", "add", name[:15], "type", "bridge")
+            run("link", "del", name[:15])
+        finally:
+            run("netns", "del", name)
+    except subprocess.CalledProcessError as error:
+        return f"network namespaces cannot be made here: {error.stderr.decode().strip()}"
+    return None
+
+
+def run(*words: str, namespace: str | None = None) -> None:
+    """Run `ip`."""
+    command = ["ip", *(() if namespace is None else ("-n", namespace)), *words]
+    subprocess.run(command, check=True, capture_output=True, timeout=30)
+
+
+class Host:
+    """One namespace with, perhaps, a member in it."""
+
+    def __init__(self, prefix: str, subnet: str, number: int) -> None:
+        self.name = f"{prefix}h{number}"
+        self.cable = f"{prefix}v{number}"
+        self.ip = f"{subnet}.{number + 1}"
+        self.address = f"{self.ip}:{PORT}"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.log: Path | None = None
+
+    @property
+    def pid(self) -> int:
+        """Of the member."""
+        assert self.process is not None
+        return self.process.pid
+
+    def children(self, what: str) -> list[int]:
+        """Return the pids of the member's children (and theirs) whose name contains a text."""
+        found, waiting = [], [self.pid]
+        while waiting:
+            for child in _children(waiting.pop()):
+                waiting.append(child)
+                if what in _name(child):
+                    found.append(child)
+        return found
+
+
+class Hosts:
+    """Several hosts.
+
+    Args:
+        count: how many.
+        cores: workers of each member.
+    """
+
+    def __init__(self, count: int, cores: int = 1) -> None:
+        number = next(_numbers)
+        self._prefix = f"sj{os.getpid() % 100_000}{chr(97 + number % 26)}"
+        self._subnet = f"10.{77 + number % 26}.{os.getpid() % 256}"
+        self._bridges = [f"{self._prefix}b{side}" for side in (0, 1)]
+        self._cores = cores
+        self._folder = Path(tempfile.mkdtemp(prefix="hosts-"))
+        self.hosts = [Host(self._prefix, self._subnet, index) for index in range(count)]
+
+    def __enter__(self) -> Hosts:
+        try:
+            self._plug()
+        except BaseException:
+            self._remove()
+            raise
+        return self
+
+    def _plug(self) -> None:
+        for bridge in self._bridges:
+            run("link", "add", bridge, "type", "bridge")
+            run("link", "set", bridge, "up")
+        run("addr", "add", f"{self._subnet}.254/24", "dev", self._bridges[0])
+        for host in self.hosts:
+            run("netns", "add", host.name)
+            run("link", "add", host.cable, "type", "veth", "peer", "name", "eth0", "netns", host.name)
+            run("link", "set", host.cable, "master", self._bridges[0])
+            run("link", "set", host.cable, "up")
+            run("addr", "add", f"{host.ip}/24", "dev", "eth0", namespace=host.name)
+            for device in ("lo", "eth0"):
+                run("link", "set", device, "up", namespace=host.name)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            print(self.logs(), file=sys.stderr)
+        self._remove()
+
+    def _remove(self) -> None:
+        for host in self.hosts:
+            self.stop(host)
+        for name in (*(host.cable for host in self.hosts), *self._bridges):
+            subprocess.run(["ip", "link", "del", name], capture_output=True, check=False)
+        for host in self.hosts:
+            subprocess.run(["ip", "netns", "del", host.name], capture_output=True, check=False)
+        shutil.rmtree(self._folder)
+
+    # -- members ----------------------------------------------------------------------------------------------------
+
+    def start(self, hosts: Sequence[Host] | None = None, **environment: str) -> None:
+        """Start members on hosts (all), at once, and wait until each has said that it is up."""
+        chosen = self.hosts if hosts is None else list(hosts)
+        listed = ",".join(host.address for host in self.hosts)
+        for host in chosen:
+            host.log = self._folder / f"{host.name}.log"
+            with host.log.open("ab") as log:
+                host.process = subprocess.Popen(
+                    ["ip", "netns", "exec", host.name, sys.executable, "-m", "shmjet", "member"],
+                    env={
+                        **os.environ,
+                        "PYTHONPATH": str(ROOT),
+                        "SHMJET_BIND": host.address,
+                        "SHMJET_MEMBERS": listed,
+                        "SHMJET_SECRET": SECRET,
+                        "SHMJET_CORES": str(self._cores),
+                        **environment,
+                    },
+                    stdout=log,
+                    stderr=log,
+                    stdin=subprocess.DEVNULL,
+                )
+        deadline = time.monotonic() + START_S
+        for host in chosen:
+            assert host.log is not None
+            while b"shmjet member" not in host.log.read_bytes():
+                assert host.process is not None
+                if host.process.poll() is not None or time.monotonic() > deadline:
+                    raise AssertionError(f"no member came up on {host.name}:\n{self.logs()}")
+                threading.Event().wait(0.05)
+
+    def stop(self, host: Host) -> None:
+        """Stop a member, kindly at first."""
+        process, host.process = host.process, None
+        if process is None:
+            return
+        for number, patience in ((signal.SIGCONT, 0.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
+            if process.poll() is None:
+                process.send_signal(number)
+                try:
+                    process.wait(patience or 0.001)
+                except subprocess.TimeoutExpired:
+                    continue
+
+    def kill(self, host: Host) -> None:
+        """Kill a member: -9."""
+        process, host.process = host.process, None
+        assert process is not None
+        process.kill()
+        process.wait()
+
+    def client(self, hosts: Sequence[Host] | None = None) -> JetInstance:
+        """Return a client of the members on some hosts (all)."""
+        addresses = [host.address for host in (self.hosts if hosts is None else hosts)]
+        return shmjet.new_client(addresses, ClientConfig(secret=SECRET, connect_timeout=2.0))
+
+    def await_members(self, count: int, hosts: Sequence[Host] | None = None, timeout: float = 30.0) -> None:
+        """Wait until the members on hosts (all that run) each see so many."""
+        chosen = [host for host in (self.hosts if hosts is None else hosts) if host.process is not None]
+
+        def see() -> bool:
+            for host in chosen:
+                try:
+                    with self.client([host]) as jet:
+                        if len(jet.cluster.members) != count:
+                            return False
+                except ShmjetError:
+                    return False
+            return True
+
+        wait_until(see, timeout, lambda: f"not {count} members\n{self.logs()}")
+
+    def logs(self) -> str:
+        """Return what all members have said."""
+        return "\n".join(
+            f"--- {host.name} {host.address}\n{host.log.read_text(errors='replace')}"
+            for host in self.hosts
+            if host.log is not None and host.log.exists()
+        )
+
+    # -- the network ------------------------------------------------------------------------------------------------
+
+    def cut(self, apart: Sequence[Host]) -> None:
+        """Put some hosts on a switch of their own, out of everybody else's reach, the tests' included."""
+        for host in apart:
+            run("link", "set", host.cable, "master", self._bridges[1])
+
+    def heal(self) -> None:
+        """Put all on one switch again."""
+        for host in self.hosts:
+            run("link", "set", host.cable, "master", self._bridges[0])
+
+
+def wait_until(predicate: Callable[[], object], timeout: float, what: Callable[[], str]) -> None:
+    """Wait until a predicate is true."""
+    deadline = time.monotonic() + timeout
+    while not predicate():
+        assert time.monotonic() < deadline, f"not within {timeout} s: {what()}"
+        threading.Event().wait(0.05)
+
+
+def _children(pid: int) -> list[int]:
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found += [int(child) for child in task.read_text().split()]
+        except OSError:
+            continue
+    return found
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
