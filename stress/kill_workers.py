@@ -20,7 +20,6 @@ from collections import deque
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -211,7 +210,7 @@ class Killer:
         self.workers = rng.choice([2, 2, 3, 4])
         self.stealing = rng.random() < 0.5
         self.jet = shmjet.new_instance(JetConfig(cores=self.workers, work_stealing=self.stealing))
-        self.folder = Path(self.jet._folder)
+        self.folder = self.jet._home.folder
         self.kills = 0
 
     def one(self, number: int) -> None:
