@@ -2,7 +2,7 @@
 
 Each round starts jobs from a client, lets one thing go wrong and checks: within five seconds each job has ended with an
 error that names the member that was lost, or goes on; the members that are left agree on who they are; a new job
-runs; the cluster comes together again. Parts: `member`, `coordinator`, `worker`, `link` and `client` are killed with -9,
+runs; the cluster comes together again. Parts: `member`, `coordinator`, `worker`, `link` and `client` are killed -9,
 `stop` halts a member for longer than the time-out, `cut` cuts one off, `halves` cuts two apart, `answers` counts
 words on 2, 3 and 5 hosts. Needs root; says so otherwise.
 """

@@ -58,6 +58,8 @@ class Home(Protocol):
 
     has_own_member: bool
     """Whether a member ends with the instance."""
+    folder: Path | None
+    """The folder of the member that ends with the instance."""
     most_inline: int
     """A job's code of more bytes goes beside the message, as a descriptor."""
 
@@ -106,9 +108,10 @@ class OwnMember:
         self._process = member.process
         self._has_network = has_network
         self._started = member.wait()
-        self.folder = Path(self._started.folder)
-        """The instance's folder: sockets, maps, attached files."""
-        self.way = LocalWay(self.folder / SOCKET_NAME, self._process.pid)
+        folder = Path(self._started.folder)
+        self.folder: Path | None = folder
+        self._grid_folder = None if has_network else folder / "grid"
+        self.way = LocalWay(folder / SOCKET_NAME, self._process.pid)
 
     @property
     def name(self) -> str:
@@ -123,7 +126,7 @@ class OwnMember:
     @property
     def grid_folder(self) -> Path | None:
         """The folder of the member's store, if it is surely the one with the maps."""
-        return None if self._has_network else self.folder / "grid"
+        return self._grid_folder
 
     def logs(self) -> LogReceiver | None:
         """Take the records of all its processes."""
@@ -155,6 +158,7 @@ class NoMember:
 
     has_own_member = False
     most_inline = sys.maxsize  # no descriptor goes over the network
+    folder: Path | None = None
     grid_folder: Path | None = None
 
     def __init__(self, way: FarWay) -> None:

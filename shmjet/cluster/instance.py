@@ -156,8 +156,16 @@ class JetInstance:
 
     @property
     def folder(self) -> Path:
-        """Where its member's socket and maps are; for an `Observer`."""
-        return self._folder
+        """Where its member's socket and maps are; for an `Observer`.
+
+        Raises:
+            ShmjetError: it has no member of its own, but is a client of others.
+        """
+        if self._home.folder is None:
+            raise ShmjetError("a client has no member of its own, so there is no folder to look into")
+        return self._home.folder
+
+    _folder = folder
 
     @property
     def cluster(self) -> Cluster:
