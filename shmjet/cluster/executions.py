@@ -16,9 +16,10 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from shmjet.cluster.arenas import PooledArena
+from shmjet.cluster.conductor import Conductor
 from shmjet.cluster.protocol import Submission
 from shmjet.cluster.site import MemberServices, Site, probe_of
 from shmjet.cluster.stopping import Stopping
@@ -66,28 +67,6 @@ class Phase(enum.Enum):
     """No tasklet is left on this member; others may have some."""
     FINISHING = enum.auto()
     OVER = enum.auto()
-
-
-class Conductor(Protocol):
-    """Who leads an execution in which several members take part; told of this member's part of it."""
-
-    def other_addresses(self) -> list[str]:
-        """Return where the other members are that take part. On the coordinator only."""
-
-    def probed(self, part: MasterExecution, probed: Probed) -> None:
-        """The meta-suppliers have answered; `deploy` comes next. On the coordinator only."""
-
-    def ready(self, part: MasterExecution) -> None:
-        """All is ready here; `go` comes next."""
-
-    def failed(self, part: MasterExecution, failure: Failure) -> None:
-        """Something has failed here, and all that runs here is being stopped."""
-
-    def ended(self, part: MasterExecution) -> None:
-        """No tasklet is left here; `commit`, on the coordinator, or `finish` comes next."""
-
-    def committed(self, part: MasterExecution) -> None:
-        """The meta-suppliers have committed; `finish` comes next."""
 
 
 @dataclass(eq=False)

@@ -17,7 +17,8 @@ from shmjet.cluster.banner import banner
 from shmjet.cluster.discovery import make_discovery
 from shmjet.cluster.member import Member
 from shmjet.cluster.memory_policy import prefer_nodes
-from shmjet.cluster.network import Network, NetworkSettings
+from shmjet.cluster.network import Network
+from shmjet.cluster.network_user import NetworkSettings
 from shmjet.cluster.settings import MemberSettings, Started, StartFailed
 from shmjet.cluster.workers import ForkServerProcess
 from shmjet.core.errors import ShmjetError

@@ -30,6 +30,7 @@ from shmjet.cluster.membership_events import (
     WasIsolated,
 )
 from shmjet.cluster.presence import Presence
+from shmjet.cluster.seeking import Seeking
 from shmjet.cluster.views import (
     Accept,
     Disband,
@@ -91,7 +92,7 @@ class Membership:
         self._settings = settings or MembershipSettings()
         self._partition_count = partition_count
         self._new_identity = new_identity
-        self._seeds = {address for address in seeds if address != me.address}
+        self._seeking = Seeking(me.address, seeds, self._settings)
         self._outgoing: list[tuple[str, MembershipMessage]] = []
         self._events: list[Event] = []
         self._last_tick = now
@@ -108,12 +109,8 @@ class Membership:
         self._presence = Presence(self._settings.detector, self._settings.complaint_grace)
         self._candidates: dict[str, _Candidate] = {}
         self._proposal: _Proposal | None = None
-        self._joining_since = now
-        self._next_join = now
         self._leave_by = 0.0
-        self._unreachable: set[str] = set()
-        self._seekers: dict[str, float] = {}
-        self._hopeful_until = 0.0
+        self._seeking.begin(now)
 
     # -- what comes out -----------------------------------------------------------------------------------------
 
@@ -140,22 +137,19 @@ class Membership:
     def addresses(self) -> set[str]:
         """Return where members are or should be, but for our own address."""
         known = {peer.address for peer in self._others()} | {c.peer.address for c in self._candidates.values()}
-        return (known | self._seeds) - {self.me.address}
+        return (known | self._seeking.seeds) - {self.me.address}
 
     # -- what goes in -------------------------------------------------------------------------------------------
 
     def add_seeds(self, addresses: Iterable[str]) -> None:
         """Take further addresses at which there may be members."""
-        fresh = {address for address in addresses if address != self.me.address} - self._seeds
-        if fresh:
-            self._seeds |= fresh
-            self._next_join = self._last_tick
+        if self._seeking.learn(addresses):
+            self._seeking.ask_soon(self._last_tick)
 
     def rename(self, seed: str, address: str) -> None:
         """Take that whoever is at a seed calls itself otherwise; its own address, if it is this member."""
-        if seed != address and seed in self._seeds:
-            self._seeds.discard(seed)
-            self.add_seeds([address])
+        if self._seeking.rename(seed, address):
+            self._seeking.ask_soon(self._last_tick)
 
     def renew(self, now: float) -> None:
         """Give up and join again as somebody new: we have lost our connections."""
@@ -163,7 +157,7 @@ class Membership:
 
     def unreachable(self, address: str, now: float) -> None:
         """Take that nobody listens at an address: its host answers, and has no such process. So it is dead."""
-        self._unreachable.add(address)
+        self._seeking.unreachable.add(address)
         self._is_dead_at(address)
         self.tick(now)
 
@@ -221,7 +215,7 @@ class Membership:
             case Redirect():
                 self._on_redirect(message, now)
             case Waiting():
-                self._seekers[message.sender.address] = now
+                self._seeking.another_seeks(message.sender.address, now)
             case JoinRefused():
                 self._on_refused(message)
             case Heartbeat():
@@ -248,24 +242,18 @@ class Membership:
     # -- looking for a cluster ----------------------------------------------------------------------------------
 
     def _seek(self, now: float) -> None:
-        settings = self._settings
-        if now >= self._next_join:
-            self._next_join = now + settings.join_interval
+        if self._seeking.due(now):
             request = JoinRequest(self.me, self._partition_count, self._highest)
-            for address in sorted(self._seeds):
+            for address in sorted(self._seeking.seeds):
                 self._send(address, request)
-        fresh = {address for address, at in self._seekers.items() if now - at < 5 * settings.join_interval}
-        if now < self._hopeful_until or any(address < self.me.address for address in fresh):
-            return
-        heard_of_all = self._seeds <= self._unreachable | fresh
-        if heard_of_all or now - self._joining_since >= settings.join_patience:
+        if self._seeking.may_found(now):
             self._install(View(self._highest + 1, (self.me,)), now)
 
     def _on_redirect(self, message: Redirect, now: float) -> None:
         if message.coordinator != self.me.address:
             self.add_seeds([message.coordinator])
             if self.state is State.JOINING:
-                self._hopeful_until = now + 5 * self._settings.join_interval
+                self._seeking.is_hopeful(now)
 
     def _on_refused(self, message: JoinRefused) -> None:
         if self.state is State.JOINING:
@@ -274,9 +262,9 @@ class Membership:
 
     def _on_join(self, message: JoinRequest, now: float) -> None:
         peer = message.peer
-        self._unreachable.discard(peer.address)
+        self._seeking.unreachable.discard(peer.address)
         if self.state is State.JOINING:
-            self._seekers[peer.address] = now
+            self._seeking.another_seeks(peer.address, now)
             self._send(peer.address, Waiting(self.me))
             return
         view = self.view
@@ -409,8 +397,8 @@ class Membership:
             self._promised = (proposed.epoch, message.sender)
             self._highest = max(self._highest, proposed.epoch)
             self._proposal = None
-            self._seeds |= {peer.address for peer in proposed.members} - {self.me.address}
-            self._hopeful_until = now + 5 * self._settings.join_interval
+            self._seeking.learn(peer.address for peer in proposed.members)
+            self._seeking.is_hopeful(now)
             self._send(proposer.address, Accept(self.me.uuid, proposed.epoch))
 
     def _on_reject(self, message: Reject, now: float) -> None:
@@ -452,9 +440,9 @@ class Membership:
         self._highest = max(self._highest, view.epoch)
         if self._proposal is not None and self._proposal.view.epoch <= view.epoch:
             self._proposal = None
-        self._seeds |= {peer.address for peer in (*old, *view.members)} - {self.me.address}
+        self._seeking.learn(peer.address for peer in (*old, *view.members))
         self._candidates = {uuid: c for uuid, c in self._candidates.items() if view.find(uuid) is None}
-        self._unreachable -= {peer.address for peer in view.members}
+        self._seeking.unreachable -= {peer.address for peer in view.members}
         left = tuple(peer for peer in gone if self._presence.said_goodbye(peer.uuid))
         lost = tuple(peer for peer in gone if not self._presence.said_goodbye(peer.uuid))
         joined = tuple(p for p in view.members if p.uuid not in uuids and p.uuid != self.me.uuid)
@@ -470,7 +458,7 @@ class Membership:
         if view is None or epoch > view.epoch:
             return
         message = Fenced(self.me.uuid, sender, view.epoch)
-        for where in [address] if address is not None else sorted(self._seeds):
+        for where in [address] if address is not None else sorted(self._seeking.seeds):
             self._send(where, message)
 
     def _on_fenced(self, message: Fenced, now: float) -> None:
@@ -490,8 +478,8 @@ class Membership:
         self.me = msgspec.structs.replace(self.me, uuid=self._new_identity())
         self._reset(now)
         if seed is not None and seed != self.me.address:
-            self._seeds.add(seed)
-        self._hopeful_until = now + 5 * self._settings.join_interval
+            self._seeking.learn([seed])
+        self._seeking.is_hopeful(now)
         self._events.append(WasFenced(self.me, others))
 
     def _isolate(self, lost: tuple[Peer, ...]) -> None:
@@ -527,14 +515,14 @@ class Membership:
         if not self.is_coordinator:
             return
         here = {peer.address for peer in self.view.members}
-        for address in sorted(self._seeds - here):
+        for address in sorted(self._seeking.seeds - here):
             self._send(address, Probe(self.me, self.view.epoch, len(self.view.members)))
 
     def _on_probe(self, message: Probe, now: float) -> None:
         view = self.view
         if view is None:
             self.add_seeds([message.sender.address])
-            self._hopeful_until = now + 5 * self._settings.join_interval
+            self._seeking.is_hopeful(now)
         elif view.find(message.sender.uuid) is not None or self.state is State.LEAVING:
             return
         elif self.state is State.ISOLATED:

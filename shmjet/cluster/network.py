@@ -13,8 +13,7 @@ import logging
 import os
 import uuid
 from collections.abc import Coroutine, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, get_args
+from typing import Any, get_args
 
 import msgspec
 
@@ -22,6 +21,7 @@ from shmjet.cluster.addressing import advertised_host
 from shmjet.cluster.discovery import Discovery
 from shmjet.cluster.membership import Membership
 from shmjet.cluster.membership_events import HasLeft, JoinFailed, State, ViewInstalled, WasFenced, WasIsolated
+from shmjet.cluster.network_user import NetworkSettings, NetworkUser
 from shmjet.cluster.peer_messages import PeerMessage
 from shmjet.cluster.views import MembershipMessage, Peer, View
 from shmjet.core.errors import AuthenticationError, ConfigError, ShmjetError
@@ -37,7 +37,6 @@ from shmjet.net.messages import (
     Received,
     Secret,
     Setup,
-    TlsFiles,
 )
 
 HEARTBEAT_S = 0.25
@@ -53,50 +52,6 @@ _JOIN_S = 30.0
 _RESTART_S = 0.5
 
 logger = logging.getLogger("shmjet.member")
-
-
-@dataclass(frozen=True)
-class NetworkSettings:
-    """What a member with a network needs to know of it; see `JetConfig`."""
-
-    bind: str
-    seeds: tuple[str, ...]
-    cluster_name: str
-    secret: bytes
-    tls: TlsFiles | None
-    partition_count: int
-    flow_period_ns: int
-
-
-class NetworkUser(Protocol):
-    """The member, as its network sees it."""
-
-    def peer(self, identity: str, address: str) -> Peer:
-        """Return how this member is described to others."""
-
-    def link_setup(self) -> tuple[int, int, list[int]]:
-        """Return size of the control segment, offset of the link's block in it, and two descriptors for the link."""
-
-    def view_changed(self, event: ViewInstalled) -> None:
-        """There is a new view."""
-
-    def isolated(self, lost: tuple[Peer, ...]) -> None:
-        """More than half of the others cannot be heard."""
-
-    def fenced(self, others: tuple[Peer, ...], why: str) -> None:
-        """This member is not what it was any more: all that it took part in has failed, and its maps are gone."""
-
-    def connection_lost(self, peer: Peer, why: str) -> None:
-        """The connection to a member of the view has broken; what was under way is lost."""
-
-    def peer_message(self, sender: str, message: Any) -> None:
-        """A member of the view says something."""
-
-    def client_accepted(self, fd: int, address: str, leftover: bytes) -> None:
-        """A client that knows the secret has connected; the descriptor is ours."""
-
-    def execution_broken(self, execution: int, why: str) -> None:
-        """The link cannot carry an execution's edges any more."""
 
 
 class Network:
