@@ -11,6 +11,7 @@ import msgspec
 from shmjet.cluster.far_way import FarWay
 from shmjet.cluster.homes import NoMember
 from shmjet.cluster.instance import JetInstance
+from shmjet.cluster.tls_settings import tls_settings
 from shmjet.core import JetConfig
 from shmjet.core.errors import ConfigError
 from shmjet.core.secret import secret_bytes
@@ -88,7 +89,7 @@ def new_client(addresses: Sequence[str], config: ClientConfig | None = None) -> 
         list(seen.members),
         config.cluster_name or "dev",
         secret_bytes(config.secret),
-        None if config.tls is None else msgspec.convert(dict(config.tls), TlsFiles),
+        None if config.tls is None else msgspec.convert(tls_settings(config.tls), TlsFiles),
         config.connect_timeout,
     )
     jet_config = JetConfig(cluster_name=config.cluster_name or "dev", members=addresses, secret=config.secret)

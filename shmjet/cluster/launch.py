@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,9 +64,15 @@ def _network_settings(config: JetConfig) -> dict[str, Any]:
         "bind": config.bind,
         "seeds": list(config.members),
         "discovery": config.discovery,
-        "tls": None if config.tls is None else dict(config.tls),
+        "tls": None if config.tls is None else _tls(config.tls),
         "flow_period_ns": int(config.flow_control_period * 1e9),
     }
+
+
+def _tls(given: Mapping[str, Any]) -> dict[str, Any] | None:
+    from shmjet.cluster.tls_settings import tls_settings
+
+    return tls_settings(given)
 
 
 def secret_pipe(config: JetConfig) -> int:

@@ -235,28 +235,10 @@ def _secret(where: str, value: Any) -> str | bytes | None:
     return value
 
 
-_TLS = {"certificate": str, "key": str, "authority": str, "mutual": bool, "check_hostname": bool}
-
-
-def _tls(where: str, value: Any) -> Mapping[str, Any] | None:
-    if value is None:
-        return None
-    if not isinstance(value, Mapping):
+def _mapping(where: str, value: Any) -> Mapping[str, Any] | None:
+    if value is not None and not isinstance(value, Mapping):
         raise ConfigError(f"{where} must be a mapping of settings or None, got {value!r}")
-    checked = {}
-    for name, setting in value.items():
-        if name not in _TLS:
-            raise ConfigError(f"{where} has no setting {name!r}; settings: {', '.join(_TLS)}")
-        if _TLS[name] is bool and isinstance(setting, str):  # from the environment
-            setting = _read_bool(setting)
-        elif isinstance(setting, os.PathLike):
-            setting = os.fspath(setting)
-        if not isinstance(setting, _TLS[name]):
-            raise ConfigError(f"{where}: {name} must be of type {_TLS[name].__name__}, got {setting!r}")
-        checked[name] = setting
-    if checked.get("mutual") and "authority" not in checked:
-        raise ConfigError(f"{where}: mutual needs an authority, whose certificates are accepted")
-    return checked
+    return value
 
 
 def _cores(where: str, value: Any) -> int | tuple[int, ...] | None:
@@ -305,7 +287,7 @@ _FIELDS: dict[str, _Field] = {
     "members": _Field((), _read_list, _addresses),
     "discovery": _Field(None, str, _optional_text),
     "secret": _Field(None, str, _secret),
-    "tls": _Field(None, _read_table, _tls),
+    "tls": _Field(None, _read_table, _mapping),
     "allow_code": _Field(True, _read_bool, _flag),
     "partition_count": _Field(271, int, _integer(1, MOST_PARTITIONS)),
     "backup_count": _Field(1, int, _integer(0, 6)),

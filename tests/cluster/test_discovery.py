@@ -15,6 +15,7 @@ from shmjet.cluster import discovery
 from shmjet.cluster.addressing import advertised_host
 from shmjet.cluster.availability import check_instance
 from shmjet.cluster.discovery import PluggedDiscovery, make_discovery
+from shmjet.cluster.tls_settings import tls_settings
 
 
 async def _found(way: discovery.Discovery) -> list[str]:
@@ -135,7 +136,12 @@ def test_a_member_without_an_address_has_no_network(field: str, value: Any) -> N
 
 
 def test_settings_of_tls_are_checked() -> None:
-    with pytest.raises(ConfigError, match="no setting 'cert'"):
-        JetConfig(tls={"cert": "x"})
+    with pytest.raises(ConfigError, match="no setting 'certs'"):
+        tls_settings({"certs": "x"})
     with pytest.raises(ConfigError, match="mutual needs an authority"):
-        JetConfig(tls={"certificate": "x", "mutual": True})
+        tls_settings({"cert": "x", "mutual": "true"})
+    assert tls_settings({"cert": "x", "ca": "y", "mutual": "on"}) == {
+        "certificate": "x",
+        "authority": "y",
+        "mutual": True,
+    }
