@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from shmjet.cluster.far_way import FarWay
 from shmjet.cluster.homes import NoMember
 from shmjet.cluster.instance import JetInstance
@@ -85,11 +83,12 @@ def new_client(addresses: Sequence[str], config: ClientConfig | None = None) -> 
             "a client needs the cluster's secret: pass ClientConfig(secret=...), or set SHMJET_SECRET or "
             "SHMJET_SECRET_FILE"
         )
+    tls = tls_settings(config.tls)
     way = FarWay(
         list(seen.members),
         config.cluster_name or "dev",
         secret_bytes(config.secret),
-        None if config.tls is None else msgspec.convert(tls_settings(config.tls), TlsFiles),
+        None if tls is None else TlsFiles(**tls),
         config.connect_timeout,
     )
     jet_config = JetConfig(cluster_name=config.cluster_name or "dev", members=addresses, secret=config.secret)

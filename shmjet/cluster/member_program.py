@@ -89,7 +89,7 @@ def _network_of(settings: MemberSettings, secret: bytes) -> Callable[[Member], N
         tuple(settings.seeds),
         settings.cluster_name,
         secret,
-        None if settings.tls is None else msgspec.convert(settings.tls, TlsFiles),
+        None if settings.tls is None else TlsFiles(**settings.tls),
         settings.partition_count,
         settings.flow_period_ns,
     )

@@ -1,0 +1,103 @@
+"""Members that join with TLS, and those that may not join: another secret, another cluster, no code."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shmjet import (
+    DAG,
+    AuthenticationError,
+    ClientConfig,
+    ConfigError,
+    JetConfig,
+    JetInstance,
+    MemberLostError,
+    between,
+    new_client,
+    new_instance,
+    processors,
+)
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    """Certificates for this host, of an authority of our own."""
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl to make certificates with")
+    folder: Path = tmp_path_factory.mktemp("tls")
+
+    def openssl(*words: str) -> None:
+        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+
+    key = ["-newkey", "rsa:2048", "-nodes", "-keyout"]
+    openssl("req", "-x509", *key, "ca.key", "-out", "ca.pem", "-days", "1", "-subj", "/CN=ca")
+    openssl("req", *key, "m.key", "-out", "m.csr", "-subj", "/CN=localhost")
+    (folder / "names").write_text("subjectAltName=IP:127.0.0.1\n")
+    signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "1", "-extfile", "names"]
+    openssl("x509", "-req", "-in", "m.csr", *signed, "-out", "m.pem")
+    return {"cert": folder / "m.pem", "key": folder / "m.key", "ca": folder / "ca.pem", "mutual": True}
+
+
+@pytest.fixture(scope="module")
+def first(tls: dict[str, object]) -> Iterator[JetInstance]:
+    with new_instance(JetConfig(cores=1, bind="127.0.0.1:0", secret="hush", tls=tls)) as jet:
+        yield jet
+
+
+def address_of(jet: JetInstance) -> str:
+    return jet.cluster.members[0].address
+
+
+def items() -> DAG:
+    dag = DAG()
+    source, sink = dag.new_vertex("items", processors.read_items(range(100))), processors.write_list("out")
+    return dag.edge(between(source, dag.new_vertex("sink", sink)).distributed())
+
+
+def test_members_and_clients_meet_over_tls(first: JetInstance, tls: dict[str, object]) -> None:
+    address = address_of(first)
+    config = JetConfig(cores=1, bind="127.0.0.1:0", secret="hush", tls=tls, members=[address])
+    with new_instance(config) as second, new_client([address], ClientConfig(secret="hush", tls=tls)) as client:
+        assert len(second.cluster.members) == 2
+        client.new_job(items()).run(60)
+        assert sorted(client.get_list("out")) == list(range(100))
+        assert sorted(second.get_list("out")) == list(range(100))
+
+
+def test_who_comes_in_the_clear_is_not_heard(first: JetInstance) -> None:
+    with pytest.raises(MemberLostError):
+        new_client([address_of(first)], ClientConfig(secret="hush", connect_timeout=3))
+
+
+def test_a_member_with_another_secret_does_not_join(first: JetInstance, tls: dict[str, object]) -> None:
+    wrong = JetConfig(cores=1, bind="127.0.0.1:0", secret="other", tls=tls, members=[address_of(first)])
+    with pytest.raises(AuthenticationError):
+        new_instance(wrong)
+    assert len(first.cluster.members) == 1
+
+
+def test_a_member_of_another_cluster_or_with_other_partitions_does_not_join(
+    first: JetInstance, tls: dict[str, object]
+) -> None:
+    common = {"cores": 1, "bind": "127.0.0.1:0", "secret": "hush", "tls": tls, "members": [address_of(first)]}
+    with pytest.raises(ConfigError, match="partition_count 271"):
+        new_instance(JetConfig(**common, partition_count=17))
+    with pytest.raises(ConfigError, match="cluster"):
+        new_instance(JetConfig(**common, cluster_name="other"))
+
+
+def test_a_member_that_allows_no_code_says_so() -> None:
+    with (
+        new_instance(JetConfig(cores=1, bind="127.0.0.1:0", secret="hush", allow_code=False)) as jet,
+        new_client([address_of(jet)], ClientConfig(secret="hush")) as client,
+    ):
+        with pytest.raises(AuthenticationError, match="allow_code"):
+            client.new_job(items()).run(30)
+        assert client.jobs() == []
