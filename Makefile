@@ -69,12 +69,8 @@ scaling: setup ## speed-up and its costs with 1, 2, 4 ... workers (WORKERS=N: up
 	$(BIN)/python bench/scaling.py $(if $(QUICK),--quick) $(if $(WORKERS),--workers $(WORKERS))
 
 stress: setup ## kill, limit and race the engine (LONG=1 for the long forms, an hour)
-<<<<<<< HEAD
-	for script in ring_races checksum hostile_bytes kill_workers kill_members stealing limits pool_soak spark_faults; do \
-=======
 	for script in ring_races checksum hostile_bytes simulate_cluster hosts kill_workers kill_members stealing limits \
-		pool_soak; do \
->>>>>>> 1c8703f (stress/hosts.py and stress/simulate_cluster.py join make stress)
+			pool_soak spark_faults; do \
 		$(BIN)/python stress/$$script.py $(if $(LONG),,--ci); done
 
 model: setup ## check the protocols' models exhaustively (needs spin; LONG=1 for larger bounds)
