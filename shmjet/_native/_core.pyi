@@ -209,7 +209,7 @@ class RingProducer:
     def leave_mark(self, size: int, /) -> bool:
         """Ask to be woken when the reader has taken half of what is queued and there is room for `size` bytes.
 
-        False when that is so already.
+        False when that is so already, as in an empty ring.
         """
 
     def put_run(self, data: Buffer, start: int, stop: int, /) -> tuple[int, int]:

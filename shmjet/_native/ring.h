@@ -249,8 +249,10 @@ static inline void ring_commit(ring_producer_t *p, const ring_claim_t *claim, co
 
 /* Leaves the position at which the producer wants to be woken: half of what is queued consumed, and room for a record of
  * `size` bytes; beyond the current head and never beyond the tail, so that it is always reached. Returns RING_OK when the
- * mark stands, RING_EMPTY when the consumer has passed it already (try again), RING_CORRUPT for a damaged head. */
+ * mark stands, RING_EMPTY when the consumer has passed it already (try again), RING_CORRUPT for a damaged head. In an empty
+ * ring there is nothing left that the consumer could pass, so no mark is left there. */
 static inline int ring_leave_wake_mark(ring_producer_t *p, uint64_t size) {
+    if (p->tail == p->head) return RING_EMPTY;
     uint64_t queued = p->tail - p->head, wanted = p->head + ((queued + 1) / 2);
     uint64_t offset = p->tail & (p->capacity - 1), rest = p->capacity - offset;
     uint64_t end = p->tail + size + (rest < size ? rest : 0);

@@ -293,3 +293,16 @@ def test_closed_objects_say_so() -> None:
     assert not consumer.has_data
     assert not Poller([consumer], [producer]).ready()
     memory.close()
+
+
+def test_no_wake_mark_is_left_in_an_empty_ring() -> None:
+    """Who looked while the ring was full may ask when it is empty: a mark would lie where no reader ever comes."""
+    memory = mmap.mmap(-1, RING_HEADER + 4096)
+    ring_format(memory, 0, 4096, 64)
+    producer, consumer = RingProducer(memory, 0), RingConsumer(memory, 0)
+    assert producer.push_mark(2, 1)
+    assert producer.leave_mark(24)  # the reader has not passed it
+    assert consumer.pull(Codec()) == (2, 1, 0)
+    assert not producer.leave_mark(24)
+    producer.close()
+    consumer.close()
