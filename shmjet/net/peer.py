@@ -263,8 +263,11 @@ class Peer:
         lanes = self.outgoing.get(execution)
         if lanes is not None:
             lanes.allow(edge, limit)
-        elif len(self._early_limits) < _KEPT_LIMITS:  # the peer has opened an execution before this member
-            self._early_limits[execution, edge] = limit
+            return
+        # The peer has opened an execution before this member, or this member has closed it: the oldest is forgotten.
+        self._early_limits[execution, edge] = limit
+        if len(self._early_limits) > _KEPT_LIMITS:
+            del self._early_limits[next(iter(self._early_limits))]
 
     # -- executions ---------------------------------------------------------------------------------------------
 
