@@ -318,9 +318,10 @@ def attack(count: int, rng: random.Random, tally: Tally) -> None:
             except OSError:
                 pass
             port.settle(sock)
-        port.turn()
-        for _ in range(3):
+        deadline = time.monotonic() + 10
+        while (port.link._gate._strangers or port.link._peers) and time.monotonic() < deadline:
             port.turn()
+        port.turn()
         if len(port.lines) > 1:
             tally.complain(f"one connection, and {len(port.lines)} lines: {port.lines}")
         if port.ups != before + proved:
