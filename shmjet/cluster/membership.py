@@ -176,6 +176,7 @@ class Membership:
             return
         alone = self.view is None or len(self.view.members) == 1 or self.state is State.ISOLATED
         self.state = State.LEFT if alone else State.LEAVING
+        self._proposal = None  # accepted, it would make us a member again
         self._leave_by = now + self._settings.leave_patience
         if alone:
             self._events.append(HasLeft())

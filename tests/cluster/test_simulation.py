@@ -15,6 +15,11 @@ def test_stories_end_well(first: int) -> None:
         Simulation(seed).run()
 
 
+@pytest.mark.parametrize("seed", [9736])
+def test_stories_that_once_ended_badly_end_well(seed: int) -> None:
+    Simulation(seed).run()  # 9736: one that leaves had a proposal under way, which was accepted
+
+
 def test_a_story_can_be_told_again() -> None:
     def told() -> tuple[list[str], object]:
         simulation = Simulation(11)
