@@ -21,8 +21,8 @@ FILE = "stacks"
 
 _SIGNAL = signal.SIGUSR2
 _PY_SPY_S = 10.0
-_ANSWER_S = 2.0
-_QUIET_S = 0.03
+_ANSWER_S = 5.0
+_QUIET_S = 0.08
 """A stack is complete when nothing has been added for so long."""
 
 
