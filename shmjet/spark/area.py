@@ -7,6 +7,7 @@ they were told to, so one that is killed leaves nothing half done but bytes that
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import os
@@ -115,6 +116,7 @@ class AttachedArea:
         return self._memory[number * self.slot_size : (number + 1) * self.slot_size]
 
     def close(self) -> None:
-        """Unmap it."""
+        """Unmap it; where a slot's memory is still held, by the frames of an error say, it goes with that."""
         self._memory.release()
-        self._mapping.close()
+        with contextlib.suppress(BufferError):
+            self._mapping.close()

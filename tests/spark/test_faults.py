@@ -90,6 +90,17 @@ def test_sparks_failure_arrives_with_its_message(spark: Any, fed: Fed) -> None:
         fed(spark_source(df))
 
 
+def test_an_error_in_the_middle_of_a_slot_reaches_the_user(spark: Any, fed: Fed) -> None:
+    def fussy(n: int) -> int:
+        if n == 700:
+            raise ValueError("not 700")
+        return n
+
+    rdd = spark.sparkContext.range(0, 1000, 1, 1).map(fussy)
+    with pytest.raises(JobFailedError, match=r"Spark: in a Python worker: ValueError: not 700[\s\S]*in fussy"):
+        fed(spark_source(rdd, columns=["value"], batch_rows=100))
+
+
 def test_a_plan_that_spark_refuses_fails_the_job(spark: Any, fed: Fed, tmp_path: Path) -> None:
     spark.range(3).write.parquet(str(tmp_path / "gone"))
     df = spark.read.parquet(str(tmp_path / "gone"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from shmjet import BatchError
-from shmjet.spark.area import FeedArea
+from shmjet.spark.area import AttachedArea, FeedArea
 from shmjet.spark.holding import Extent, Holding, Room, room_for
 from shmjet.spark.protocol import ALIGNMENT, Content, Mode, padded, put_head, records
 
@@ -49,6 +50,18 @@ def test_a_slot_is_free_when_the_last_view_of_it_is_gone() -> None:
     assert area.take() is None
     del part
     assert area.take() == one
+    area.close()
+
+
+def test_a_task_may_let_go_of_an_area_whose_slot_it_still_holds() -> None:
+    """As it does when its function raised in the middle of a slot: that error must reach Spark, and no other."""
+    area = FeedArea(1 << 16, 2, "test")
+    attached = AttachedArea(os.dup(area.fd), 1 << 16, 2)
+    slot = attached.slot(1)
+    slot[0] = 7
+    attached.close()
+    assert slot[0] == 7
+    assert area.memory(1)[0] == 7
     area.close()
 
 
