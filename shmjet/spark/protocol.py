@@ -142,7 +142,7 @@ class End(Message, frozen=True, tag=True, array_like=True):
 
 
 class Abandon(Message, frozen=True, tag=True, array_like=True):
-    """Task: this attempt will not be completed. Not answered."""
+    """Task: I have stopped, and write nowhere any more. The answer to `Superseded`; not answered itself."""
 
 
 class OpenRound(Message, frozen=True, tag=True, array_like=True):

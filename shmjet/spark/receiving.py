@@ -199,7 +199,7 @@ class FeedProcessor(Processor):
         """Send an attempt away whose round is over."""
         if self._ledger.is_open(attempt.round):
             return False
-        self._drop_attempt(visitor)
+        self._forget_attempt(visitor)
         self._say(visitor, says.Refused(f"the round {attempt.round} of Spark's data is over"))
         return True
 
@@ -265,10 +265,16 @@ class FeedProcessor(Processor):
             self._holding.drop(extent)
         attempt.extents.clear()
 
-    def _drop_attempt(self, visitor: _Visitor) -> None:
+    def _forget_attempt(self, visitor: _Visitor) -> None:
+        """Drop what an attempt has sent. Its slots stay its own: it may be writing there until it says otherwise."""
         if visitor.attempt is not None:
             self._drop(visitor.attempt)
             visitor.attempt = None
+        visitor.wants = 0
+
+    def _drop_attempt(self, visitor: _Visitor) -> None:
+        """Drop what an attempt has sent, and take its slots back: it has stopped."""
+        self._forget_attempt(visitor)
         self._release(visitor)
 
     def _release(self, visitor: _Visitor) -> None:
@@ -296,7 +302,7 @@ class FeedProcessor(Processor):
             return False
         winner = self._ledger.winner(attempt)
         if winner is not None:
-            self._drop_attempt(visitor)
+            self._forget_attempt(visitor)
             self._say(visitor, says.Superseded(winner))
             return False
         room, given = self._holding.room(self._ledger.mode(attempt))

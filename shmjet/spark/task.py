@@ -210,6 +210,7 @@ class Link:
 
     def _refusal(self, answer: Any) -> Exception:
         if isinstance(answer, says.Superseded):
+            self._channel.send(says.Abandon())
             self._over()
             return _SupersededError(answer.winner)
         self.close()
