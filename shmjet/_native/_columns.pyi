@@ -162,6 +162,14 @@ def text_split(text: Column, data: Array, ends: Array, rows: Array, /) -> None:
         ValueError: an array has less room than `text_split_size` said.
     """
 
+def text_prefix(offsets: Array, data: Array, out: Array, /) -> int:
+    """Write each value of a text column behind its length in 4 bytes, little-endian; return the bytes written.
+
+    Raises:
+        ValueError: `out` has not 4 bytes more for each value than these have, or offsets leave the data.
+        OverflowError: a value has more than 2**31 - 1 bytes.
+    """
+
 def text_lower(text: Column, data: Array, other: Array, /) -> int:
     """Write the values of a text column, from its first offset on, with ASCII letters in lower case.
 

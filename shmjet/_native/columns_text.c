@@ -1,6 +1,7 @@
-/* Binding of the text kernels: text_split.h, text_case.h, word_count.h, word_walk.h. */
+/* Binding of the text kernels: text_split.h, text_case.h, text_prefix.h, word_count.h, word_walk.h. */
 #include "columns.h"
 #include "text_case.h"
+#include "text_prefix.h"
 #include "text_split.h"
 #include "word_count.h"
 #include "word_walk.h"
@@ -83,6 +84,28 @@ static PyObject *lower_into(PyObject *Py_UNUSED(module), PyObject *args) {
     }
     column_unbind(&bound);
     return result;
+}
+
+/* text_prefix(offsets, data, out) -> int */
+static PyObject *prefix_into(PyObject *Py_UNUSED(module), PyObject *args) {
+    static const char *const names[] = {"offsets", "data", "out"};
+    PyObject *objects[3];
+    if (!PyArg_ParseTuple(args, "OOO:text_prefix", &objects[0], &objects[1], &objects[2])) return NULL;
+    Py_buffer views[3];
+    int held = 0;
+    int64_t written = 0;
+    for (; held < 3; held++)
+        if (get_room(objects[held], &views[held], held == 2, held ? 0 : 8, names[held]) < 0) {
+            written = -3;
+            goto done;
+        }
+    column_t column = {.kind = 't', .rows = views[0].len / 8 - 1, .data = views[1].buf, .offsets = views[0].buf};
+    written = text_prefix_column(&column, views[1].len, views[2].buf, views[2].len);
+    if (written == -1) PyErr_SetString(PyExc_ValueError, "offsets leave the data, or there is not enough room in out");
+    if (written == -2) PyErr_SetString(PyExc_OverflowError, "a value has more than 2**31 - 1 bytes");
+done:
+    while (held > 0) PyBuffer_Release(&views[--held]);
+    return written < 0 ? NULL : PyLong_FromLongLong(written);
 }
 
 /* text_resume(buffer, begin, position, stop) -> int */
@@ -272,6 +295,7 @@ static PyType_Spec table_spec = {"shmjet._native._columns.WordTable", sizeof(Wor
 PyMethodDef columns_text_methods[] = {
     {"text_split_size", split_size, METH_O, "text_split_size(text) -> (words, bytes of them)"},
     {"text_split", split_into, METH_VARARGS, "text_split(text, data, ends, rows) -> None"},
+    {"text_prefix", prefix_into, METH_VARARGS, "text_prefix(offsets, data, out) -> int: bytes written"},
     {"text_resume", resume, METH_VARARGS, "text_resume(buffer, begin, position, stop) -> int"},
     {"text_lower", lower_into, METH_VARARGS, "text_lower(text, data, other) -> int: values left to the caller"},
     {NULL, NULL, 0, NULL},

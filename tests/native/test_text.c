@@ -1,4 +1,5 @@
-/* Tests of the text kernels without Python: text_scan.h, text_split.h, text_case.h, word_table.h, word_count.h, word_walk.h.
+/* Tests of the text kernels without Python: text_scan.h, text_split.h, text_case.h, text_prefix.h, word_table.h,
+ * word_count.h, word_walk.h.
  *
  * Everything is held against a scalar splitter, on random bytes in buffers of exactly the right size, so that the address
  * sanitizer sees every byte read too much. Prints "ok". The argument is the number of random texts. */
@@ -7,6 +8,7 @@
 #include <stdlib.h>
 
 #include "text_case.h"
+#include "text_prefix.h"
 #include "text_split.h"
 #include "word_count.h"
 #include "word_walk.h"
@@ -286,9 +288,34 @@ static void test_a_count_that_overflows(void) {
     word_table_free(&table);
 }
 
+/* Values of all lengths behind their lengths, in buffers of exactly the right size. */
+static void test_prefixes(void) {
+    enum { ROWS = 40 };
+    int64_t offsets[ROWS + 1] = {0}, bytes = 0;
+    for (int row = 0; row < ROWS; row++) offsets[row + 1] = bytes += random_below(random_below(3) ? 20 : 100);
+    uint8_t *text = malloc((size_t)bytes + !bytes), *out = malloc((size_t)bytes + TEXT_PREFIX * ROWS);
+    for (int64_t i = 0; i < bytes; i++) text[i] = (uint8_t)random_below(256);
+    column_t column = {'t', 0, ROWS, text, (const uint8_t *)offsets, NULL};
+    assert(text_prefix_column(&column, bytes, out, bytes + TEXT_PREFIX * ROWS) == bytes + TEXT_PREFIX * ROWS);
+    const uint8_t *at = out;
+    for (int row = 0; row < ROWS; row++) {
+        uint32_t length = (uint32_t)(offsets[row + 1] - offsets[row]);
+        assert((at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24) == length);
+        assert(!memcmp(at + TEXT_PREFIX, text + offsets[row], length));
+        at += TEXT_PREFIX + length;
+    }
+    assert(text_prefix_column(&column, bytes, out, bytes + TEXT_PREFIX * ROWS - 1) == -1);
+    assert(!bytes || text_prefix_column(&column, bytes - 1, out, bytes + TEXT_PREFIX * ROWS) == -1);
+    offsets[ROWS / 2] = -1;
+    assert(text_prefix_column(&column, bytes, out, bytes + TEXT_PREFIX * ROWS) == -1);
+    free(text);
+    free(out);
+}
+
 int main(int argc, char **argv) {
     int texts = argc > 1 ? atoi(argv[1]) : 1000;
     for (int i = 0; i < texts; i++) test_random_text();
+    for (int i = 0; i < texts; i++) test_prefixes();
     test_a_large_table();
     test_hashes_made_on_purpose();
     test_a_count_that_overflows();
