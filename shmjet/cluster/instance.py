@@ -147,6 +147,7 @@ class JetInstance:
         self._connection = Connection(home.way, self._news, self._again, self._member_lost)
         self._logs = home.logs()
         self._grid: Grid | RemoteGrid | None = None
+        _open.add(self)
         atexit.register(self._at_exit)
 
     @property
@@ -415,6 +416,7 @@ class JetInstance:
             if self._closed:
                 return
             self._closed = True
+        _open.discard(self)
         atexit.unregister(self._at_exit)
         if os.getpid() != self._pid:  # a forked child's copy: the instance is the parent's
             return
@@ -441,6 +443,14 @@ class JetInstance:
     def __repr__(self) -> str:
         state = "closed" if self._closed else "lost" if self._lost else self._home.name
         return f"<JetInstance {self._config.cluster_name!r} {state}>"
+
+
+_open: weakref.WeakSet[JetInstance] = weakref.WeakSet()
+
+
+def open_instances() -> list[JetInstance]:
+    """Return the instances that this process has started and not shut down."""
+    return [instance for instance in list(_open) if instance._pid == os.getpid() and not instance._lost]
 
 
 def _listeners(dag: DAG) -> tuple[Callable[[Execution], None], ...]:

@@ -105,7 +105,7 @@ class Shelf:
     """Where a client keeps the results of the latest execution; when nobody has it any more, they are gone."""
 
     def __init__(self) -> None:
-        self.run: Run | None = None
+        self.run: Run | GivenRun | None = None
         """None before the first execution."""
 
     def clear(self) -> None:
@@ -158,6 +158,18 @@ class CollectSupplier(ProcessorMetaSupplier):
                 shelf.run = self._running
         execution.add_done_callback(self._ended)
 
+    def give(self, read: Callable[[], Iterator[Any]], error: BaseException | None = None) -> None:
+        """Put results on the shelf that another engine has made.
+
+        Args:
+            read: gives them from the beginning, as often as it is called.
+            error: what their job failed with.
+        """
+        shelf = self._shelf()
+        if shelf is not None:
+            shelf.clear()
+            shelf.run = GivenRun(read, error)
+
     def _ended(self, execution: Future[None]) -> None:
         running, self._running = self._running, None
         if running is not None:
@@ -175,6 +187,38 @@ class CollectSupplier(ProcessorMetaSupplier):
 
 def _no_shelf() -> None:
     return None
+
+
+class GivenRun:
+    """The results of a job that has ended and ran elsewhere; they can be read as those of a `Run`.
+
+    Args:
+        read: gives the results from the beginning.
+        error: what the job failed with.
+    """
+
+    def __init__(self, read: Callable[[], Iterator[Any]], error: BaseException | None) -> None:
+        self.execution: Future[None] = Future()
+        if error is None:
+            self.execution.set_result(None)
+        else:
+            self.execution.set_exception(error)
+        self._read: Callable[[], Iterator[Any]] | None = read
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield all results; then raise what the job failed with."""
+        if self._read is None:
+            raise _given_up()
+        yield from self._read()
+        self.execution.result(0)
+
+    def close(self) -> None:
+        """Free the results. Reading them afterwards is an error."""
+        self._read = None
+
+
+def _given_up() -> ShmjetError:
+    return ShmjetError("these results have been given up: their job was executed again, or they were closed")
 
 
 class _Stream:
@@ -262,7 +306,7 @@ class Run:
     def _stream(self, position: int) -> _Stream | None:
         with self._lock:
             if self._closed:
-                raise ShmjetError("these results have been given up: their job was executed again, or they were closed")
+                raise _given_up()
             self._accept()
             return self._open.streams[position] if position < len(self._open.streams) else None
 

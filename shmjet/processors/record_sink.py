@@ -10,6 +10,7 @@ Must not know: jobs; `places` knows where the folder is.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, Protocol
@@ -221,11 +222,45 @@ class RecordSinkSupplier(ProcessorMetaSupplier):
             self._folder.rename(temporary(self._names[-1], self._job_id), self._names[-1])
             self._names.pop()
 
+    def elsewhere(self) -> RecordFiles:
+        """Return the parts of the sink, for another engine to put together."""
+        return RecordFiles(self._folder, self._writing)
+
     def close(self, error: BaseException | None) -> None:
         """Remove what has not got its name."""
         for name in self._names:
             with contextlib.suppress(Exception):
                 self._folder.remove(temporary(name, self._job_id))
+
+
+@dataclass(frozen=True)
+class RecordFiles:
+    """A sink's files where another engine has its tasks write them, each under the id of its attempt."""
+
+    folder: Folder
+    writing: RecordWriting
+
+    def supply(self) -> Supply:
+        """Return what makes the processor of a task; the job id that it is told names its file until it is renamed."""
+        return Supply(RecordSinkProcessor, self.folder, self.writing)
+
+    def name(self, index: int, job_id: str) -> None:
+        """Give the file of a processor its name. Raises OSError when it is not there."""
+        name = self.writing.name_of(index)
+        self.folder.rename(temporary(name, job_id), name)
+
+    def forget(self, index: int, job_id: str) -> None:
+        """Remove the file of a processor that has not got its name."""
+        self.folder.remove(temporary(self.writing.name_of(index), job_id))
+
+    def sweep(self, run: str) -> None:
+        """Remove what attempts of a run have left that nobody knows of, where the folder is one of this host."""
+        if self.folder.is_remote:
+            return
+        for entry in os.scandir(self.folder.path):
+            if entry.name.startswith(".") and entry.name.endswith(UNFINISHED) and f".{run}-" in entry.name:
+                with contextlib.suppress(OSError):
+                    os.unlink(entry.path)
 
 
 def temporary(name: str, job_id: str) -> str:

@@ -150,6 +150,19 @@ class ServiceSupplier(ProcessorSupplier):
         self.is_cooperative = factory.is_cooperative
         self.movable = False
 
+    @property
+    def shares(self) -> bool:
+        """Whether all processors of a process have one service."""
+        return self._factory.shared
+
+    def holder(self) -> Any:
+        """Return a fresh holder of the service; for hosts that keep one beyond the processors that use it."""
+        return self._holder(self._factory)
+
+    def using(self, holder: Any) -> Processor:
+        """Return a processor that uses the service of a holder."""
+        return self._make(holder)
+
     def get(self, count: int) -> Sequence[Processor]:
         """Return processors that share one holder, or have one each."""
         shared = self._holder(self._factory) if self._factory.shared else None
