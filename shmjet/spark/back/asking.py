@@ -1,0 +1,110 @@
+"""A question from the worker that commits a job to the client that executes it, over a Unix socket.
+
+The socket has an abstract name known to the job only, and the client answers processes of its own user only. A
+question is a word, its answer `+` and a text, or `-` and the text of an error. Must not know what is asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+import threading
+from collections.abc import Callable, Mapping
+
+from shmjet.core.errors import ShmjetError
+
+_CREDENTIALS = struct.Struct("3i")
+_CONNECT_S = 10.0
+_QUESTION_S = 5.0
+
+
+def ask(address: str, question: str) -> str:
+    """Ask the client and wait for its answer, however long that takes.
+
+    Raises:
+        ShmjetError: nobody answers, or the answer is an error; it has its text.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(_CONNECT_S)
+        try:
+            connection.connect(address)
+            connection.sendall(question.encode() + b"\n")
+            connection.settimeout(None)  # Spark's writers take what they take; the client's end closes the socket
+            answer = b"".join(iter(lambda: connection.recv(1 << 16), b"")).decode()
+        except OSError as error:
+            raise ShmjetError(
+                f"the process that made shmjet.spark.sink() does not answer ({error}); it has to execute the job, and "
+                "to stay until the job has ended"
+            ) from error
+    if not answer.startswith("+"):
+        raise ShmjetError(answer[1:] or "the process that made shmjet.spark.sink() has ended before it had written")
+    return answer[1:]
+
+
+class Answering:
+    """Answers questions in a thread, from now until it is closed.
+
+    Args:
+        address: where to listen.
+        answers: what gives the answer to each question; an exception is an answer too.
+        at_end: called in the thread, last.
+
+    Raises:
+        OSError: somebody listens there already.
+    """
+
+    def __init__(
+        self, address: str, answers: Mapping[str, Callable[[], str]], at_end: Callable[[], None] | None = None
+    ) -> None:
+        self._answers = answers
+        self._at_end = at_end
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._listener.bind(address)
+            self._listener.listen(8)
+        except OSError:
+            self._listener.close()
+            raise
+        self._thread = threading.Thread(target=self._run, name="shmjet-spark-sink", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while True:
+                connection, _ = self._listener.accept()
+                with connection, contextlib.suppress(OSError):
+                    self._answer(connection)
+        except OSError:  # closed
+            return
+        finally:
+            if self._at_end is not None:
+                self._at_end()
+
+    def _answer(self, connection: socket.socket) -> None:
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        if _CREDENTIALS.unpack(credentials)[1] != os.getuid():
+            return
+        connection.settimeout(_QUESTION_S)
+        question = connection.makefile("rb").readline(64).decode().strip()
+        connection.settimeout(None)
+        try:
+            answer = "+" + self._answers[question]()
+        except Exception as error:
+            answer = f"-{_text_of(error)}"
+        connection.sendall(answer.encode())
+
+    def close(self) -> None:
+        """Stop; an answer that is being given is waited for."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept()
+        self._listener.close()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+
+def _text_of(error: Exception) -> str:
+    """Return the first lines of an error's text; Spark's have its whole stack behind them."""
+    lines = str(error).strip().split("\n")
+    return "\n".join([f"{type(error).__name__}: {lines[0]}", *lines[1:6]])

@@ -1,0 +1,193 @@
+"""`sink`: the rows of a pipeline, written by Spark's writers when the job has succeeded.
+
+Processors write column files; what Spark writes it reads from these. In the engine, the job's commit is what starts
+Spark's writer: the meta-supplier asks the client, which has the session, and the job succeeds only if that does. So a
+job that fails, or that Spark's writer fails, writes nothing, and no file is left. Must not know stages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from shmjet.core.errors import ConfigError
+from shmjet.core.processor import MetaSupplierContext, ProcessorMetaSupplier, ProcessorSupplier
+from shmjet.pipeline.definitions import SinkDef
+from shmjet.processors.bulk import Supply
+from shmjet.spark.back.areas import new_area
+from shmjet.spark.back.asking import Answering, ask
+from shmjet.spark.back.files import ColumnFileProcessor
+from shmjet.spark.back.schemas import Column, columns_of, struct_of
+from shmjet.spark.back.writing import Writing, checked_writing
+
+BEGIN, COMMIT = "begin", "commit"
+"""What the meta-supplier asks the client."""
+
+
+def sink(
+    spark: Any,
+    schema: Any,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    format: str = "parquet",  # noqa: A002
+    mode: str = "error",
+    table: str | None = None,
+    partition_by: Sequence[str] = (),
+    options: Mapping[str, Any] | None = None,
+    folder: str | os.PathLike[str] | None = None,
+) -> SinkDef[Any]:
+    """Write rows with Spark, once the whole job has succeeded; for pipelines in the engine and on Spark.
+
+    Rows are dicts, tuples, dataclasses, single values of the only column, or batches. Naive times are in UTC.
+
+    Args:
+        spark: a `SparkSession` of this process, which executes the job.
+        schema: a `StructType`, DDL such as `"word string, n bigint"`, or a dict of names and types.
+        path: where to write, as for `DataFrameWriter.save`; none for tables and JDBC.
+        format: "parquet", "orc", "csv", "json", "text", "jdbc", or another one that Spark knows.
+        mode: "error", "append", "overwrite" or "ignore", when there is something already.
+        table: write a table of this name, with `saveAsTable`.
+        partition_by: columns by which Spark makes folders.
+        options: of the writer; for JDBC `url`, `dbtable` and the like.
+        folder: for the files in between, when Spark's executors run on other hosts: one that all hosts have.
+
+    Raises:
+        ConfigError, TypeError: an argument makes no sense; the text names it.
+
+    A value that does not fit its column makes the job fail with a `BatchError` that names column, value and partition.
+
+    Example:
+        >>> stage.write_to(shmjet.spark.sink(spark, "word string, n bigint", path="counts.parquet"))   # doctest: +SKIP
+    """
+    struct = struct_of(spark, schema)
+    columns = columns_of(struct)
+    writing = checked_writing(path, format, mode, table, partition_by, options, [column.name for column in columns])
+    return SinkDef(f"spark({writing.target})", SparkSinkSupplier(spark, struct, columns, writing, folder))
+
+
+class SparkSinkSupplier(ProcessorMetaSupplier):
+    """Makes the processors in the engine; in the client, has Spark write their files when the job commits.
+
+    A pickled copy knows the columns and the address of the client, and nothing of Spark.
+    """
+
+    is_cooperative = True
+
+    def __init__(
+        self,
+        spark: Any,
+        struct: Any,
+        columns: tuple[Column, ...],
+        writing: Writing,
+        folder: str | os.PathLike[str] | None,
+    ) -> None:
+        self._spark = spark
+        self._struct = struct
+        self._columns = columns
+        self._writing = writing
+        self._folder = folder
+        self._address = f"\0shmjet-spark-sink-{os.urandom(12).hex()}"
+        self._files = ""
+
+    # -- in the worker that asks meta-suppliers -----------------------------------------------------------------
+
+    def init(self, context: MetaSupplierContext) -> None:
+        """Ask the client for the folder of this execution."""
+        self._files = ask(self._address, BEGIN)
+
+    def get(self, addresses: Sequence[str]) -> Mapping[str, ProcessorSupplier]:
+        """Return a supplier that is the same everywhere."""
+        return dict.fromkeys(addresses, ProcessorSupplier.of(Supply(ColumnFileProcessor, self._files, self._columns)))
+
+    def commit(self) -> None:
+        """Have the client write with Spark. Raises ShmjetError with what Spark says when that fails."""
+        ask(self._address, COMMIT)
+
+    # -- in the client ------------------------------------------------------------------------------------------
+
+    def on_client(self, execution: Future[None]) -> None:
+        """Be ready for the questions of an execution."""
+        opened = self.on_spark(self._spark)
+        answers = {BEGIN: lambda: opened.folder, COMMIT: opened.commit}
+        answering = Answering(self._address, answers, opened.leave)
+
+        def ended(_: Future[None]) -> None:
+            answering.close()
+            opened.close()
+
+        execution.add_done_callback(ended)
+
+    def on_spark(self, spark: Any) -> OpenedSink:
+        """Return the sink for one run of a job.
+
+        Raises:
+            ConfigError: there may be executors on other hosts, and no folder was named; or the session is another one.
+        """
+        if spark is not self._spark:
+            raise ConfigError("shmjet.spark.sink: it was made with another SparkSession than the one that runs the job")
+        return OpenedSink(spark, self._struct, self._columns, self._writing, self._folder)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_spark": None, "_struct": None, "_folder": None}
+
+
+class OpenedSink:
+    """The sink in one run: a folder of column files, and what becomes of them."""
+
+    def __init__(
+        self,
+        spark: Any,
+        struct: Any,
+        columns: tuple[Column, ...],
+        writing: Writing,
+        folder: str | os.PathLike[str] | None,
+    ) -> None:
+        self._spark = spark
+        self._struct = struct
+        self._columns = columns
+        self._writing = writing
+        self._area = new_area(spark, folder)
+        self._closed = False
+
+    @property
+    def folder(self) -> str:
+        """Where processors put their files."""
+        return str(self._area.path)
+
+    def supply(self) -> Supply:
+        """Return what makes the processors."""
+        return Supply(ColumnFileProcessor, self.folder, self._columns)
+
+    def commit(self, names: Sequence[str] | None = None) -> str:
+        """Have Spark write.
+
+        Args:
+            names: of the files that count; None: all that are there.
+        """
+        found = names if names is not None else [name for name in os.listdir(self.folder) if name.endswith(".parquet")]
+        paths = [os.path.join(self.folder, name) for name in sorted(found)]
+        reader = self._spark.read.schema(self._struct)
+        frame = reader.parquet(*paths) if paths else self._spark.createDataFrame([], self._struct)
+        self._writing.write(frame)
+        return ""
+
+    def leave(self) -> None:
+        """Close this thread's connection to Spark's JVM, which would stay open behind its end.
+
+        As PySpark's own `InheritableThread` does it.
+        """
+        with contextlib.suppress(AttributeError, ValueError):
+            client = self._spark.sparkContext._gateway._gateway_client
+            connection = client.get_thread_connection()
+            if connection is not None:
+                client.deque.remove(connection)
+                connection.close()
+
+    def close(self) -> None:
+        """Remove the files."""
+        if not self._closed:
+            self._closed = True
+            self._area.remove()
