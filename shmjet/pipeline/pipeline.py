@@ -6,7 +6,8 @@ It must not know how anything is planned: `shmjet.pipeline.planner` reads the no
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, TypeVar
+import importlib
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from shmjet.core.dag import DAG
 from shmjet.core.errors import PlanError
@@ -151,13 +152,40 @@ class Pipeline:
         """
         return self.plan(config).to_dag()
 
-    def explain(self, config: JobConfig | None = None) -> str:
+    def explain(self, config: JobConfig | None = None, *, target: Literal["engine", "spark"] = "engine") -> str:
         """Return the plan as a tree, from sinks to sources, with the reason of each choice.
 
         Args:
-            config: as for `plan`, which also says what is raised.
+            config: of the job.
+            target: "spark" tells what `run_on_spark` would do.
+
+        Raises:
+            PlanError: see `plan`; with target="spark" also when a stage cannot be run there.
+            ValueError: an unknown target.
         """
+        if target == "spark":
+            text: str = _spark().explain_on_spark(self._nodes, JobConfig() if config is None else config)
+            return text
+        if target != "engine":
+            raise ValueError(f'explain: target must be "engine" or "spark", got {target!r}')
         return self.plan(config).explain()
+
+    def run_on_spark(self, spark: Any, *, config: JobConfig | None = None, jet: Any = None) -> None:
+        """Run the pipeline on Spark's own operators instead of the engine, and return when it has ended.
+
+        Args:
+            spark: a `SparkSession`.
+            config: of the job.
+            jet: the instance whose lists and maps are read and written; None: the only one that is open.
+
+        Raises:
+            PlanError: a stage cannot be run on Spark; the text names it, and nothing has been started.
+            JobFailedError: a stage's code, or Spark, failed.
+            ModuleNotFoundError: PySpark is not installed.
+
+        See `shmjet.spark.run_on_spark`.
+        """
+        _spark().run_on_spark(self, spark, config=config, jet=jet)
 
     def to_dot(self) -> str:
         """Return the pipeline, stage by stage, in Graphviz' language; `to_dag().to_dot()` gives the DAG."""
@@ -189,3 +217,8 @@ class Pipeline:
 
     def __repr__(self) -> str:
         return f"<Pipeline of {len(self._nodes)} stages: {' '.join(node.name for node in self._nodes)}>"
+
+
+def _spark() -> Any:
+    """Return the package that translates pipelines for Spark: a floor above, which only these two methods reach."""
+    return importlib.import_module("shmjet.spark")

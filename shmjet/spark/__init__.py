@@ -13,8 +13,10 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from shmjet.spark.back import free_dataframes, sink, to_dataframe
     from shmjet.spark.errors import SparkError
     from shmjet.spark.feed import SparkSource, source
+    from shmjet.spark.runner import explain_on_spark, run_on_spark
 
 if find_spec("pyspark") is None:
     raise ModuleNotFoundError(
@@ -25,10 +27,24 @@ if find_spec("pyspark") is None:
 _PLACES = {
     "SparkError": "shmjet.spark.errors",
     "SparkSource": "shmjet.spark.feed",
+    "explain_on_spark": "shmjet.spark.runner",
+    "free_dataframes": "shmjet.spark.back",
+    "run_on_spark": "shmjet.spark.runner",
+    "sink": "shmjet.spark.back",
     "source": "shmjet.spark.feed",
+    "to_dataframe": "shmjet.spark.back",
 }
 
-__all__ = ["SparkError", "SparkSource", "source"]
+__all__ = [
+    "SparkError",
+    "SparkSource",
+    "explain_on_spark",
+    "free_dataframes",
+    "run_on_spark",
+    "sink",
+    "source",
+    "to_dataframe",
+]
 
 
 def __getattr__(name: str) -> Any:

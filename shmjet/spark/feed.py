@@ -56,6 +56,16 @@ class SparkSource(SourceDef[Any], ProcessorSupplier):
             )
         self._origin.begin(self, execution)
 
+    def prepare(self) -> Any:
+        """Return the Spark job that reads the rows, for pipelines that run on Spark.
+
+        Raises:
+            ConfigError: this process does not hold the DataFrame, or it is a stream.
+        """
+        if self._origin is None or not hasattr(self._origin, "prepare"):
+            raise ConfigError(f"{self.name}: only the process that made it can read it, and only bounded data at once")
+        return self._origin.prepare()
+
     def __reduce__(self) -> Any:
         return _restored, (self.name, self.fields, self.columnar, self.memory, self.feed)
 

@@ -1,0 +1,141 @@
+"""The user's code on its way to Spark's Python workers, and what of it lives as long as a worker process.
+
+All of a pipeline's code is pickled once, so that what its parts share stays shared, and unpickled once in each worker
+process. There the suppliers of vertices live, as in a worker of the engine, and with them the services that the tasks
+of a process share. Must not know RDDs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Protocol
+
+import cloudpickle
+
+from shmjet.core.context import SupplierContext
+from shmjet.core.processor import Processor, ProcessorContext, ProcessorSupplier, make_processors
+from shmjet.processors.service_use import ServiceSupplier
+
+MOST_RUNS = 4
+"""Runs whose code a worker process keeps; the services of the oldest are closed then."""
+
+
+class Shipment(Protocol):
+    """What a Spark broadcast of bytes looks like."""
+
+    @property
+    def value(self) -> bytes:
+        """The bytes."""
+
+
+@dataclass(frozen=True)
+class Code:
+    """A pipeline's code, as tasks carry it.
+
+    Args:
+        run: identity of the run.
+        shipment: of what `pickled` returned.
+    """
+
+    run: str
+    shipment: Shipment
+
+    def here(self) -> CodeHere:
+        """Return the code in this process."""
+        found = _here.get(self.run)
+        if found is None:
+            while len(_here) >= MOST_RUNS:
+                close_run(next(iter(_here)))
+            found = _here[self.run] = CodeHere(self.shipment.value)
+        _here.move_to_end(self.run)
+        return found
+
+
+_here: OrderedDict[str, CodeHere] = OrderedDict()
+
+
+def close_run(run: str) -> None:
+    """Forget the code of a run in this process, and close the services that it has here."""
+    found = _here.pop(run, None)
+    if found is not None:
+        found.close()
+
+
+def pickled(suppliers: Mapping[str, Any], functions: Mapping[Any, Any], modules: Sequence[ModuleType] = ()) -> bytes:
+    """Return a pipeline's code as bytes.
+
+    Args:
+        suppliers: of processors, by vertex.
+        functions: of edges.
+        modules: whose code goes along.
+
+    Raises:
+        TypeError: something cannot be pickled; the text names the vertex.
+    """
+    already = set(cloudpickle.list_registry_pickle_by_value())
+    added = [module for module in modules if module.__name__ not in already]
+    for module in added:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        code: bytes = cloudpickle.dumps((dict(suppliers), dict(functions)), protocol=5)
+        return cloudpickle.dumps((sys.path, code), protocol=5)  # type: ignore[no-any-return]
+    except Exception as error:
+        for name, supplier in suppliers.items():
+            try:
+                cloudpickle.dumps(supplier)
+            except Exception as cause:
+                raise TypeError(
+                    f"stage {name!r} cannot be sent to Spark's workers: {cause}; open files, locks and connections "
+                    "in a service or in the processor's init() instead of capturing them"
+                ) from error
+        raise TypeError(f"the pipeline cannot be sent to Spark's workers: {error}") from error
+    finally:
+        for module in added:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+class CodeHere:
+    """A pipeline's code in one process, with the suppliers that live there."""
+
+    def __init__(self, data: bytes) -> None:
+        path, code = cloudpickle.loads(data)
+        # A worker on the driver's host finds there what the driver finds; elsewhere the folders are missing.
+        sys.path += [folder for folder in path if folder not in sys.path and os.path.exists(folder)]
+        self._suppliers, self.functions = cloudpickle.loads(code)
+        self._opened: dict[str, ProcessorSupplier] = {}
+        self._holders: dict[str, Any] = {}
+
+    def processor(self, vertex: str, context: ProcessorContext) -> Processor:
+        """Return a fresh processor of a vertex; services that are shared are those of this process."""
+        supplier = self._supplier(vertex, context)
+        if not isinstance(supplier, ServiceSupplier) or not supplier.shares:
+            return make_processors(supplier, 1, vertex)[0]
+        holder = self._holders.get(vertex)
+        if holder is None:
+            holder = supplier.holder()
+            holder.acquire(context)  # until the process is done with the run, so that tasks find it open
+            self._holders[vertex] = holder
+        return supplier.using(holder)
+
+    def _supplier(self, vertex: str, context: ProcessorContext) -> ProcessorSupplier:
+        opened = self._opened.get(vertex)
+        if opened is None:
+            opened = ProcessorSupplier.of(self._suppliers[vertex])
+            shared = {name: getattr(context, name) for name in SupplierContext.__dataclass_fields__}
+            opened.init(SupplierContext(**shared))
+            self._opened[vertex] = opened
+        return opened
+
+    def close(self) -> None:
+        """Close services and suppliers."""
+        holders, self._holders = self._holders, {}
+        opened, self._opened = self._opened, {}
+        for holder in holders.values():
+            holder.release()
+        for supplier in opened.values():
+            supplier.close(None)
