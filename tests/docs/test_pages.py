@@ -20,6 +20,8 @@ from shmjet import JetInstance, PoolExecutor
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
+ON_SPARK = ROOT / "docs" / "spark.md"
+"""Needs a session of Spark: `tests/spark/test_guide.py` runs it."""
 LICENSES = "/usr/share/common-licenses"
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 OPTIONAL = ("dask", "joblib", "prometheus_client", "sklearn", "starlette", "uvicorn")
@@ -47,7 +49,7 @@ def document_of(page: Path, text: str) -> Document:
 def pages() -> list[Path]:
     """Return all pages that have examples."""
     found = (README, *sorted(page for page in (ROOT / "docs").rglob("*.md") if "_build" not in page.parts))
-    return [page for page in found if list(document_of(page, page.read_text()))]
+    return [page for page in found if page != ON_SPARK and list(document_of(page, page.read_text()))]
 
 
 def evaluate(document: Document) -> None:
