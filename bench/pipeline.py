@@ -15,6 +15,7 @@ A bench is a function `(Bench, Options) -> None` in `BENCHES`; to add one, write
 
 from __future__ import annotations
 
+import importlib
 import sys
 import time
 from collections import Counter
@@ -133,8 +134,7 @@ def _add_spark(bench: Bench, options: Options, path: Path, checked: Callable[[Ca
 
 
 def _dask_counts(path: Path, workers: int) -> Counts:
-    from dask import bag
-
+    bag: Any = importlib.import_module("dask.bag")  # untyped, where it is installed
     text = bag.read_text(str(path), blocksize=max(1 << 20, path.stat().st_size // (4 * workers)))
     words = text.map(str.lower).map(str.split).flatten().frequencies()
     return dict(words.compute(scheduler="processes", num_workers=workers))

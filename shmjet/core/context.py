@@ -37,6 +37,11 @@ class Door(Protocol):
 
 
 def _no_door(name: str) -> Door:
+    """Open the door `name`; where there is no member, nobody could ask at it.
+
+    Raises:
+        ProcessorError: always, here.
+    """
     raise ProcessorError(f"door {name!r} cannot be opened: there is no member here at which anybody could ask for it")
 
 
