@@ -29,10 +29,13 @@ def test_a_thread_is_named_until_it_has_ended() -> None:
 
 def test_a_child_is_named_by_its_command_until_somebody_has_waited_for_it() -> None:
     before = Belongings.now()
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    found = leftovers(before, grace=0)
+    program = "print(1, flush=True); input()"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", program], **pipes) as child:  # type: ignore[call-overload]
+        child.stdout.readline()  # its command can be read a moment after it was started
+        found = leftovers(before, grace=0)
+        child.communicate(b"\n")
     assert any(line.startswith(f"process {child.pid}: ") and "input()" in line for line in found)
-    child.communicate(b"\n")
     assert leftovers(before) == []
 
 
