@@ -80,10 +80,11 @@ class EndlessBatches(Processor):
     def __init__(self) -> None:
         self._small = Batch({"n": np.arange(100), "x": np.arange(100) / 2})
         self._large = Batch({"n": np.arange(8192), "t": Text.of([f"row {n}" for n in range(8192)])})
+        self._next = self._small
 
     def complete(self) -> bool:
-        while self.outbox.offer(self._small) and self.outbox.offer(self._large):
-            pass
+        while self.outbox.offer(self._next):
+            self._next = self._large if self._next is self._small else self._small
         return False
 
 
