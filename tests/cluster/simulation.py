@@ -38,6 +38,8 @@ class Node:
         self.held: list[MembershipMessage] = []
         self.gone_for_me: set[str] = set()
         self.epoch = 0
+        self.uuid = ""
+        """Who it was when the event happened that is looked at: it may have become somebody else since."""
 
     @property
     def alive(self) -> bool:
@@ -47,7 +49,7 @@ class Node:
         peer = Peer(self.simulation.identity(), self.address, 1)
         self.member = Membership(peer, self.seeds, 271, self.simulation.identity, self.simulation.now)
         self.generation += 1
-        self.paused_until, self.epoch = 0.0, 0
+        self.paused_until, self.epoch, self.uuid = 0.0, 0, peer.uuid
         self.held.clear()
         self.gone_for_me.clear()
         self.simulation.at(self.simulation.now, self.tick, self.generation)
@@ -95,11 +97,12 @@ class Node:
         assert member is not None
         for event in member.take_events():
             if isinstance(event, ViewInstalled):
-                self.check(event.view, member)
+                self.check(event.view)
                 self.gone_for_me.update(peer.uuid for peer in (*event.lost, *event.left))
                 self.simulation.removals += len(event.lost)
             elif isinstance(event, WasFenced):
                 self.simulation.fencings += 1
+                self.uuid = event.me.uuid
                 self.epoch = 0  # it is somebody new, and may join those who had lost it
                 self.gone_for_me.clear()
         for address, message in member.take_messages():
@@ -107,12 +110,12 @@ class Node:
         if member.state is State.LEFT:
             self.kill()
 
-    def check(self, view: View, member: Membership) -> None:
+    def check(self, view: View) -> None:
         simulation = self.simulation
         if view.epoch <= self.epoch:
             simulation.broken(f"{self.address} goes from epoch {self.epoch} to {view.epoch}")
         self.epoch = view.epoch
-        if view.find(member.me.uuid) is None:
+        if view.find(self.uuid) is None:
             simulation.broken(f"{self.address} installs a view without itself")
         if len(set(view.uuids)) < len(view.uuids) or len({p.address for p in view.members}) < len(view.members):
             simulation.broken(f"{self.address} installs a view with a member twice: {view}")
