@@ -513,21 +513,26 @@ class Membership:
         if now < self._next_probe or self.view is None:
             return
         self._next_probe = now + self._settings.probe_interval
-        if not self.is_coordinator:
-            return
-        here = {peer.address for peer in self.view.members}
-        for address in sorted(self._seeking.seeds - here):
-            self._send(address, Probe(self.me, self.view.epoch, len(self.view.members)))
+        if self.is_coordinator:
+            here = {peer.address for peer in self.view.members}
+            for address in sorted(self._seeking.seeds - here):
+                self._send(address, Probe(self.me, self.view.epoch, len(self.view.members)))
+        elif self.state is State.ISOLATED:
+            # Those whom it misses may have been started again and know neither its address nor its view.
+            for address in sorted(self._seeking.seeds):
+                self._send(address, Probe(self.me, self.view.epoch, 0))
 
     def _on_probe(self, message: Probe, now: float) -> None:
         view = self.view
         if view is None:
             self.add_seeds([message.sender.address])
-            self._seeking.is_hopeful(now)
+            if message.size > 0:
+                self._seeking.is_hopeful(now)
         elif view.find(message.sender.uuid) is not None or self.state is State.LEAVING:
             return
         elif self.state is State.ISOLATED:
-            self._fence(now, message.sender.address)
+            if message.size > 0:  # one that is isolated itself can take nobody in
+                self._fence(now, message.sender.address)
         elif not self.is_coordinator:
             self._send(message.sender.address, Redirect(self.me, view.coordinator.address))
         else:

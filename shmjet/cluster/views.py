@@ -129,6 +129,7 @@ class Probe(msgspec.Struct, frozen=True, tag=True, array_like=True):
     sender: Peer
     epoch: int
     size: int
+    """Of its view; 0 from one that is isolated and asks whether there is a cluster that it could join."""
 
 
 class Disband(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -8,7 +8,7 @@ import pytest
 
 from shmjet.cluster.membership import Membership
 from shmjet.cluster.membership_events import JoinFailed, State, ViewInstalled, WasFenced, WasIsolated
-from shmjet.cluster.views import Fenced, Heartbeat, Install, Peer, Propose, View
+from shmjet.cluster.views import Fenced, Heartbeat, Install, Peer, Probe, Propose, View
 from tests.cluster.simulation import Simulation
 
 
@@ -241,3 +241,27 @@ def test_one_alone_founds_a_cluster_at_once() -> None:
     (event,) = member.take_events()
     assert isinstance(event, ViewInstalled)
     assert event.view == View(1, (member.me,))
+
+
+def test_one_that_is_isolated_asks_whoever_is_there_now_and_joins_them() -> None:
+    a, b, c = (Peer(name, f"{name}:1", 1) for name in "abc")
+    lonely = Membership(c, [a.address], 271, lambda: "c2", 0.0)
+    lonely.receive(Install("a", View(1, (a, b, c))), 0.0)
+    for now in range(1, 31):
+        lonely.tick(now / 10)
+    assert lonely.state is State.ISOLATED
+    asked = [(where, message) for where, message in lonely.take_messages() if isinstance(message, Probe)]
+    assert asked == [(a.address, Probe(c, 1, 0)), (b.address, Probe(c, 1, 0))]
+    lonely.receive(Probe(Peer("x", "x:1", 1), 7, 0), 3.1)
+    assert lonely.state is State.ISOLATED, "another that is isolated has nothing to offer"
+
+    new = Membership(Peer("a2", a.address, 2), [], 271, lambda: "", 0.0)  # a was started again, and knows nobody
+    new.tick(0.0)
+    new.tick(3.1)
+    assert new.is_coordinator
+    new.take_messages()
+    new.receive(asked[0][1], 3.1)
+    ((where, answer),) = new.take_messages()
+    assert where == c.address
+    lonely.receive(answer, 3.1)
+    assert (lonely.state, lonely.me.uuid) == (State.JOINING, "c2")
