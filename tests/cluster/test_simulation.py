@@ -43,4 +43,4 @@ def test_a_breach_names_its_seed() -> None:
     assert node.member is not None
     assert node.member.view is not None
     with pytest.raises(Broken, match=r"seed 3: .* goes from epoch"):
-        node.check(node.member.view, node.member)
+        node.check(node.member.view)
