@@ -108,6 +108,8 @@ class Membership:
         self._promised: tuple[int, str] = (0, "")
         self._presence = Presence(self._settings.detector, self._settings.complaint_grace)
         self._candidates: dict[str, _Candidate] = {}
+        self._dropped: set[str] = set()
+        """Who was in a view that this member has installed, and was not in the one after it: not to come back."""
         self._proposal: _Proposal | None = None
         self._leave_by = 0.0
         self._seeking.begin(now)
@@ -167,7 +169,7 @@ class Membership:
 
     def fenced_by(self, address: str, now: float) -> None:
         """Take that whoever listens at an address refuses to talk to us under this identity."""
-        if self.state is State.ISOLATED or any(peer.address == address for peer in self._others()):
+        if self.state in (State.ISOLATED, State.JOINING) or any(peer.address == address for peer in self._others()):
             self._fence(now, address)
 
     def leave(self, now: float) -> None:
@@ -279,6 +281,9 @@ class Membership:
             self._send(peer.address, JoinRefused(self.me, text))
         elif view.find(peer.uuid) is not None:
             self._send(peer.address, Install(self.me.uuid, view))
+        elif peer.uuid in self._dropped:
+            # It had accepted a view that never reached it, and others have had it in theirs and lost it since.
+            self._send(peer.address, Fenced(self.me.uuid, peer.uuid, view.epoch))
         elif not self._leads(now):
             self._send(peer.address, Redirect(self.me, self._leader(now).address))
         else:
@@ -389,6 +394,10 @@ class Membership:
                 return
             if message.sender != self._leader(now).uuid:
                 return  # we hear one that is older: either will change its mind, or ours changes
+            if back := [peer for peer in proposed.members if peer.uuid in self._dropped]:
+                for peer in back:
+                    self._send(peer.address, Fenced(self.me.uuid, peer.uuid, view.epoch))
+                return  # who proposes has missed the view that dropped them, or they join again as somebody new
         newest = max((self._highest, ""), self._promised)
         if (view is not None and proposed.epoch <= view.epoch) or (
             (proposed.epoch, message.sender) != self._promised and proposed.epoch <= newest[0]
@@ -428,7 +437,13 @@ class Membership:
         new, view = message.view, self.view
         if new.find(self.me.uuid) is None or new.find(message.sender) is None or self.state is State.LEAVING:
             return
-        if view is None or new.epoch > view.epoch:
+        if view is not None and new.epoch <= view.epoch:
+            return
+        if self._dropped.intersection(new.uuids):
+            # We had accepted the proposals of two sides, and the other one had its way first. Both views have us in
+            # them, and those in the one are lost to the other: we can go on with neither under this identity.
+            self._fence(now, next(peer.address for peer in new.members if peer.uuid == message.sender))
+        else:
             self._install(new, now)
 
     def _install(self, view: View, now: float) -> None:
@@ -439,8 +454,8 @@ class Membership:
         self.view = view
         self.state = State.MEMBER
         self._highest = max(self._highest, view.epoch)
-        if self._proposal is not None and self._proposal.view.epoch <= view.epoch:
-            self._proposal = None
+        self._proposal = None  # it was to follow another view
+        self._dropped.update(peer.uuid for peer in gone)
         self._seeking.learn(peer.address for peer in (*old, *view.members))
         self._candidates = {uuid: c for uuid, c in self._candidates.items() if view.find(uuid) is None}
         self._seeking.unreachable -= {peer.address for peer in view.members}
@@ -464,9 +479,11 @@ class Membership:
 
     def _on_fenced(self, message: Fenced, now: float) -> None:
         view = self.view
-        if message.receiver != self.me.uuid or view is None:
+        if message.receiver != self.me.uuid:
             return
-        if self.state is State.LEAVING:
+        if view is None:
+            self._fence(now)
+        elif self.state is State.LEAVING:
             self._finish_leaving()
         elif self.state is State.ISOLATED or (view.find(message.sender) is not None and message.epoch > view.epoch):
             self._fence(now)

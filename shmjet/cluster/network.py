@@ -436,7 +436,8 @@ class Network:
             case "self":
                 self._state.rename(event.address, self._address)
             case "fenced":
-                self._state.fenced_by(event.address, now)
+                if not self._restarting:  # what the link of the old identity still says is not about the new one
+                    self._state.fenced_by(event.address, now)
             case "authentication":
                 self._fail_start(AuthenticationError(f"cannot join {event.address}: {event.reason}"))
             case "cluster" | "version" | "protocol":

@@ -8,7 +8,7 @@ import pytest
 
 from shmjet.cluster.membership import Membership
 from shmjet.cluster.membership_events import JoinFailed, State, ViewInstalled, WasFenced, WasIsolated
-from shmjet.cluster.views import Fenced, Heartbeat, Install, Peer, Probe, Propose, View
+from shmjet.cluster.views import Accept, Fenced, Heartbeat, Install, JoinRequest, Peer, Probe, Propose, View
 from tests.cluster.simulation import Simulation
 
 
@@ -265,3 +265,52 @@ def test_one_that_is_isolated_asks_whoever_is_there_now_and_joins_them() -> None
     assert where == c.address
     lonely.receive(answer, 3.1)
     assert (lonely.state, lonely.me.uuid) == (State.JOINING, "c2")
+
+
+def test_an_identity_that_a_view_has_dropped_is_not_taken_in_again() -> None:
+    member = member_of(OLD, YOUNG)
+    member.receive(Propose("old", View(8, (OLD, member.me))), 0.1)
+    member.receive(Install("old", View(8, (OLD, member.me))), 0.1)
+    member.take_messages()
+    fenced = [(YOUNG.address, Fenced("me", "young", 8))]
+    member.receive(JoinRequest(YOUNG, 271, 7), 0.2)
+    assert member.take_messages() == fenced
+    member.receive(Propose("old", View(9, (OLD, member.me, YOUNG))), 0.2)
+    assert member.take_messages() == fenced, "whoever proposes it may not know, but we do"
+    again = Peer("young again", YOUNG.address, 3)
+    member.receive(Propose("old", View(9, (OLD, member.me, again))), 0.3)
+    assert member.take_messages() == [(OLD.address, Accept("me", 9))]
+
+
+@pytest.mark.parametrize("by_link", [False, True])
+def test_one_that_was_dropped_before_it_knew_that_it_was_in_joins_as_somebody_new(by_link: bool) -> None:
+    member = Membership(Peer("me", "10.0.0.1:1", 1), [OLD.address], 271, lambda: "somebody-new", 0.0)
+    member.tick(0.0)
+    member.receive(Propose("old", View(8, (OLD, member.me))), 0.1)  # the Install never comes
+    member.receive(Fenced("old", "somebody-else", 9), 2.9)
+    assert member.me.uuid == "me"
+    if by_link:
+        member.fenced_by(OLD.address, 3.0)
+    else:
+        member.receive(Fenced("old", "me", 9), 3.0)
+    member.take_messages()
+    member.tick(3.0)
+    assert member.take_messages() == [(OLD.address, JoinRequest(member.me, 271, 8))]
+    assert member.me.uuid == "somebody-new"
+
+
+def test_one_whom_two_sides_have_in_their_views_goes_on_with_neither_under_its_identity() -> None:
+    other = Peer("other", "10.0.0.4:1", 4)
+    member = member_of(OLD, YOUNG, other)
+    theirs, ours = View(9, (OLD, member.me)), View(8, (YOUNG, other, member.me))
+    member.unreachable(OLD.address, 0.1)
+    member.receive(Propose("young", ours), 0.1)
+    member.heard("old", 0.2)
+    member.receive(Propose("old", theirs), 0.2)
+    sent = [message for _, message in member.take_messages()]
+    assert [message for message in sent if isinstance(message, Accept)] == [Accept("me", 8), Accept("me", 9)]
+    member.receive(Install("young", ours), 0.3)
+    member.take_events()
+    member.receive(Install("old", theirs), 0.3)
+    assert [type(event) for event in member.take_events()] == [WasFenced]
+    assert (member.state, member.me.uuid) == (State.JOINING, "somebody-new")

@@ -21,6 +21,10 @@ def test_stories_end_well(first: int) -> None:
         9736,  # one that leaves had a proposal under way, which was accepted
         502436,  # one was isolated, and those whom it missed were started again and did not know of it
         504364,
+        505316,  # one accepted, did not learn that it was a member, was lost as one, and asked again as the same
+        513136,
+        517873,
+        505924,  # one had accepted the views of both halves, and installed the one after the other
     ],
 )
 def test_stories_that_once_ended_badly_end_well(seed: int) -> None:
