@@ -157,7 +157,7 @@ def source(
     mode = Mode.STREAM if deterministic else Mode.PARTITION
     if hasattr(df_or_rdd, "schema") and hasattr(df_or_rdd, "select"):
         df, origin = of_dataframe(df_or_rdd, names, batch_rows, mode, memory)
-        fields = fields_of(df.schema)
+        fields = fields_of(df)
         kind = StreamSource if df.isStreaming else SparkSource
         return kind("spark", fields, is_columnar(fields), memory, origin)
     if hasattr(df_or_rdd, "mapPartitionsWithIndex") and hasattr(df_or_rdd, "getNumPartitions"):

@@ -48,7 +48,7 @@ class _DataFrame(_Bounded):
     def __init__(self, df: Any, batch_rows: int, mode: Mode, memory: int) -> None:
         super().__init__(df.sparkSession.sparkContext, mode, memory)
         self.df = df
-        self.fields = fields_of(df.schema)
+        self.fields = fields_of(df)
         self.batch_rows = batch_rows
 
     def prepare(self) -> Prepared:
@@ -73,7 +73,7 @@ class _Stream:
         self.stream = df
         self.context = df.sparkSession.sparkContext
         self.names = names
-        self.fields = fields_of(df.schema)
+        self.fields = fields_of(df)
         self.batch_rows = batch_rows
         self.memory = memory
         self._feed: Feed | None = None

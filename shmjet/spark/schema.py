@@ -56,12 +56,13 @@ class Field:
         return self.kind in _NESTED
 
 
-def fields_of(schema: Any) -> tuple[Field, ...]:
-    """Return the fields of a Spark `StructType`.
+def fields_of(df: Any) -> tuple[Field, ...]:
+    """Return the fields of a Spark DataFrame.
 
     Raises:
         ConfigError: there is no column, two have one name, or a type has no counterpart; the text names the column.
     """
+    schema = _schema_of(df)
     fields = tuple(_field(field.name, field.dataType, field.name) for field in schema.fields)
     names = [field.name for field in fields]
     if not names:
@@ -81,6 +82,21 @@ def is_columnar(fields: tuple[Field, ...]) -> bool:
     return not any(field.is_nested for field in fields)
 
 
+def _schema_of(df: Any) -> Any:
+    """Return `df.schema`; where PySpark itself does not know a type (3.5 and intervals), say which column has it."""
+    try:
+        return df.schema
+    except ValueError as error:
+        from pyspark.sql.types import _parse_datatype_json_string
+
+        for field in df._jdf.schema().fields():
+            try:
+                _parse_datatype_json_string(field.dataType().json())
+            except ValueError:
+                raise _no_counterpart(field.name(), field.dataType().simpleString()) from error
+        raise
+
+
 def _field(name: str, kind: Any, column: str) -> Field:
     sql_type = getattr(kind, "sqlType", None)
     if callable(sql_type):  # a user-defined type lies in memory as what it is made of
@@ -96,7 +112,11 @@ def _field(name: str, kind: Any, column: str) -> Field:
         return Field(name, "map", (_field("key", kind.keyType, column), _field("value", kind.valueType, column)))
     if type_name == "StructType":
         return Field(name, "struct", tuple(_field(f.name, f.dataType, column) for f in kind.fields))
-    raise ConfigError(
-        f"spark.source: column {column!r} has type {kind.simpleString()}, which has no counterpart here; "
+    raise _no_counterpart(column, kind.simpleString())
+
+
+def _no_counterpart(column: str, kind: str) -> ConfigError:
+    return ConfigError(
+        f"spark.source: column {column!r} has type {kind}, which has no counterpart here; "
         "cast it to string in Spark, or leave it out with columns=[...]"
     )
