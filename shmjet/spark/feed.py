@@ -155,7 +155,7 @@ def source(
         raise ConfigError(f"spark.source: columns is a sequence of names, got {columns!r}")
     names = None if columns is None else tuple(columns)
     mode = Mode.STREAM if deterministic else Mode.PARTITION
-    if hasattr(df_or_rdd, "schema") and hasattr(df_or_rdd, "select"):
+    if hasattr(type(df_or_rdd), "schema") and hasattr(df_or_rdd, "select"):
         df, origin = of_dataframe(df_or_rdd, names, batch_rows, mode, memory)
         fields = fields_of(df)
         kind = StreamSource if df.isStreaming else SparkSource
