@@ -457,12 +457,14 @@ def test_map_gives_what_came_before_an_exception(pool: PoolExecutor) -> None:
 def test_map_has_a_timeout(pool: PoolExecutor, tmp_path: Path) -> None:
     here, later = tmp_path / "here", tmp_path / "later"
     here.touch()
-    for name in ("map", "imap_unordered"):
-        results = getattr(pool, name)(wait_for_file, [str(here), str(later)], timeout=3.0, chunksize=1)
-        assert next(results) is None
-        with pytest.raises(TimeoutError):
-            next(results)
-    later.touch()
+    try:
+        for name in ("map", "imap_unordered"):
+            results = getattr(pool, name)(wait_for_file, [str(here), str(later)], timeout=3.0, chunksize=1)
+            assert next(results) is None
+            with pytest.raises(TimeoutError):
+                next(results)
+    finally:
+        later.touch()  # the pool waits for what it runs
 
 
 def test_map_checks_its_sizes(pool: PoolExecutor) -> None:
