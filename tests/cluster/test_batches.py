@@ -168,7 +168,6 @@ def test_a_child_forked_by_user_code_can_look_at_a_batch(jet: JetInstance) -> No
     jet.new_job(dag.edge(between(source, sink).broadcast())).run(30)
 
 
-@pytest.mark.slow
 def belongings(pids: list[int]) -> tuple[int, list[int]]:
     """Bytes of the processes' own memory, and how many descriptors each of them has.
 

@@ -144,7 +144,9 @@ def test_following_ends_quietly_when_the_member_is_lost(monkeypatch: pytest.Monk
 
 def test_following_ends_with_the_time_that_a_job_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", Terminal())
-    live.follow(Future(), lambda: chain(), "job", timeout=0.01)
+    execution: Future[None] = Future()
+    live.follow(execution, lambda: chain(), "job", timeout=0.01)
+    assert not execution.done()
 
 
 class Display:

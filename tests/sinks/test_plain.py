@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 from collections import Counter
@@ -86,8 +87,10 @@ def test_a_socket_gets_a_line_for_each_item(jet: shmjet.JetInstance) -> None:
     assert received.decode() == "Ä\nB\n"
 
 
-def test_the_log_and_nowhere(jet: shmjet.JetInstance) -> None:
-    run(jet, sources.items(["item for the log"]), sinks.logger(repr), sinks.noop())
+def test_the_log_and_nowhere(jet: shmjet.JetInstance, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        run(jet, sources.items(["item for the log"]), sinks.logger(repr), sinks.noop())
+    assert any("'item for the log'" in record.getMessage() for record in caplog.records)
 
 
 # -- builder ---------------------------------------------------------------------------------------------------------
