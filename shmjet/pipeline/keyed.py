@@ -13,9 +13,10 @@ from shmjet.aggregate_ops import AggregateOperation
 from shmjet.pipeline import transforms as t
 from shmjet.pipeline.building import AggregateBuilder
 from shmjet.pipeline.checking import checked_fn, checked_operation
+from shmjet.pipeline.general import ServiceLike
 from shmjet.pipeline.handles import SinkStage
 from shmjet.pipeline.joining import co_aggregation
-from shmjet.pipeline.stages import BatchStage, ServiceLike
+from shmjet.pipeline.stages import BatchStage
 from shmjet.pipeline.tables import Table
 from shmjet.processors.keying import KeyFn
 

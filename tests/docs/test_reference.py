@@ -45,8 +45,9 @@ def public_names() -> list[tuple[str, str]]:
 
 
 def methods_of(kind: type) -> Iterator[tuple[str, Any]]:
-    """Yield the public methods and properties that a class defines itself."""
-    for name, value in vars(kind).items():
+    """Yield the public methods and properties that a class, or one that it is made of, defines."""
+    ours = [base for base in kind.__mro__ if base.__module__.startswith("shmjet.")]
+    for name, value in (pair for base in ours for pair in vars(base).items()):
         found = value.__func__ if isinstance(value, classmethod | staticmethod) else value
         if not name.startswith("_") and (inspect.isfunction(found) or isinstance(found, property)):
             yield name, found
