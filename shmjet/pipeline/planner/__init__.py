@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from shmjet.core.dag import DAG
 from shmjet.core.job import JobConfig
 from shmjet.pipeline.planner.buffering import buffer_edges
-from shmjet.pipeline.planner.compiling import Compiler
+from shmjet.pipeline.planner.compiling import compile_plan
 from shmjet.pipeline.planner.explaining import explain
 from shmjet.pipeline.planner.graph import LogicalGraph
 from shmjet.pipeline.planner.model import PhysicalPlan
@@ -53,6 +53,6 @@ def plan(nodes: Sequence[Node], config: JobConfig) -> Plan:
             streams that are joined do not agree in their partitions.
     """
     graph = LogicalGraph(nodes)
-    physical = Compiler(graph, partition_counts(graph, config)).compile()
+    physical = compile_plan(graph, partition_counts(graph, config))
     buffer_edges(physical)
     return Plan(physical)

@@ -18,6 +18,9 @@ from shmjet.processors.keying import is_identity
 KeyIdentity = Hashable
 """What stands for a key function; equal for functions that give equal keys."""
 
+FIRST = itemgetter(0)
+"""The key of `(key, result)` pairs, which stages by key emit, and of `(key, value)` entries."""
+
 
 def _at_model(item: Any) -> Any:
     return item[0]
