@@ -237,8 +237,8 @@ class Outbox:
             return self._plain_count
         return self.offer_all(items, ordinal)
 
-    def is_plain(self, bucket: list[Any]) -> bool:
-        """Say, for the engine, whether a bucket that is drained now is known to have no watermark."""
+    def _is_plain(self, bucket: list[Any]) -> bool:
+        """Say, to the tasklet, whether a bucket that it drains now is known to have no watermark."""
         plain, self._plain = self._plain, None
         return bucket is plain and len(bucket) == self._plain_count
 

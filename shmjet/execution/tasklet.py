@@ -5,7 +5,8 @@ emitted. No callback is made while something of the last one is still waiting fo
 processor, and through its inbox the lanes and their producers. What is given to a callback adapts to what items
 cost, so that a call takes about `TARGET_NS`.
 
-It must not know processes: lanes, counters and the wake-up of neighbours come in from outside.
+Which edge is drained when is the `Intake`'s business, how often numbers are published the `Meter`'s. It must not know
+processes: lanes, counters and the wake-up of neighbours come in from outside.
 """
 
 from __future__ import annotations
@@ -15,44 +16,24 @@ from time import perf_counter_ns
 from typing import Any
 
 from shmjet._native import Poller
-from shmjet.core import Inbox, Outbox, Processor, ProcessorContext, Watermark, WatermarkCoalescer
+from shmjet.core import Inbox, Outbox, Processor, ProcessorContext, Watermark
 from shmjet.execution import counters as words
-from shmjet.execution.counters import COUNTS, NO_WATERMARK, ProcessorCounters
+from shmjet.execution.counters import COUNTS, ProcessorCounters
 from shmjet.execution.inbound import InboundEdge
-from shmjet.execution.layout import COUNTERS, INBOUND_COUNTERS
+from shmjet.execution.intake import Intake
 from shmjet.execution.logs import about, speaker
+from shmjet.execution.metering import Meter
 from shmjet.execution.outbound import Outbound
 from shmjet.execution.pacing import MAX_BATCH, PATIENCE_NS, SLOW_NS, AdaptiveLimit
 from shmjet.execution.state import State
 from shmjet.ring.lane import LaneReader, LaneWriter
-from shmjet.ring.marks import DONE, IDLE, Barrier, Mark
+from shmjet.ring.marks import DONE, IDLE, Mark
 
-_PUBLISH_NS = 200_000
-"""How long a processor works between two publications of its numbers, which take two microseconds."""
-_ALWAYS_PUBLISHED = 16
-"""Calls after each of which they are published: what a job does first should be seen, also when it is stuck then."""
+_MOVING = ("_emit_limit", "_inbox_limit", "_process_limit", "_watermark", "last_barrier", "state")
+"""Fields that move to another worker as they are."""
 
-_MOVING = (
-    "_aligned",
-    "_barrier",
-    "_blocked",
-    "_busy_ns",
-    "_calls",
-    "_coalescer",
-    "_cursor",
-    "_emit_limit",
-    "_inbox_limit",
-    "_mark",
-    "_mark_edge",
-    "_process_limit",
-    "_received",
-    "_received_batches",
-    "_slow_calls",
-    "_watermark",
-    "last_barrier",
-    "state",
-)
-"""Fields that move as they are."""
+_LEAST_DRAINED = 256
+"""Items that an edge is drained of at least, if it has them, however few the processor is given at once."""
 
 
 class ProcessorTasklet:
@@ -90,20 +71,10 @@ class ProcessorTasklet:
         self._outbox = outbox
         self._outbox.overdue = self._overdue if processor.is_cooperative else _never
         self._outbound = list(outbound)
-        self._edges = sorted(inbound, key=lambda edge: edge.ordinal)
-        self._buffered = [edge for edge in inbound if edge.is_buffered]
-        self._groups = _by_priority(inbound)
-        self._group: list[InboundEdge] = []
-        self._cursor = 0
-        self._coalescer = WatermarkCoalescer(len(inbound)) if inbound else None
-        self._edge: InboundEdge | None = None
-        self._batch: list[Any] = []
-        self._batch_pos = 0
-        self._mark: Watermark | Barrier | None = None
-        self._mark_edge = 0
+        self._intake = Intake(inbound)
+        self._edges = self._intake.edges
+        self._meter = Meter(counters, len(outbound))
         self._watermark: Watermark | None = None
-        self._barrier: Barrier | None = None
-        self._aligned: dict[int, Barrier] = {}
         self.last_barrier = -1
         self._unflushed = False
         self._progress = False
@@ -113,13 +84,7 @@ class ProcessorTasklet:
         self._emit_limit = AdaptiveLimit(most)
         self._process_limit = AdaptiveLimit(most)
         self._begun_ns = 0
-        self._calls = self._slow_calls = self._busy_ns = self._blocked = 0
-        self._received = self._received_batches = 0
-        self._publish_ns = 0
-        self._is_stale = False
-        kind = type(processor)
-        self._emitted_at = [counters.emitted_at(ordinal) for ordinal in range(len(self._outbound))]
-        self._has_nullary = kind.try_process is not Processor.try_process
+        self._has_nullary = type(processor).try_process is not Processor.try_process
         self._steps = {
             State.PROCESS_WATERMARK: self._process_watermark,
             State.NULLARY_PROCESS: self._nullary_process,
@@ -131,7 +96,6 @@ class ProcessorTasklet:
         }
         self.state = State.NULLARY_PROCESS
         self.poller = self._new_poller()
-        self._open_next_group()
 
     def _new_poller(self) -> Poller:
         consumers = [consumer for edge in self._edges for consumer in edge.consumers]
@@ -183,22 +147,20 @@ class ProcessorTasklet:
             whether anything was moved or changed; False means that calling again is useless until a lane has new
             items or room, or, with `polling` set, until something outside has changed.
         """
-        self._progress = False
         self.polling = False
         speaker.about = self._about
-        for edge in self._buffered:
-            if edge.soak():
-                self._progress = True
+        self._progress = bool(self._intake.buffered) and self._intake.soak()
         if not self._unflushed or self._flush():
             self._steps[self.state]()
             if self._unflushed and not self._flush():
-                self._blocked += 1
+                self._meter.blocked += 1
         if not self._progress:
             self.settle()
-        self.poller.inputs = bool(self._buffered) or self._wants_input()
-        if self._progress and self._busy_ns < self._publish_ns and self.state is not State.END:
-            self._is_stale = True
-        elif (self._progress or self.polling or self._is_stale) and COUNTS:
+        self.poller.inputs = bool(self._intake.buffered) or self._wants_input()
+        meter = self._meter
+        if self._progress and meter.busy_ns < meter.publish_ns and self.state is not State.END:
+            meter.is_stale = True
+        elif (self._progress or self.polling or meter.is_stale) and COUNTS:
             self._count()
         return self._progress
 
@@ -208,7 +170,7 @@ class ProcessorTasklet:
             self.state in (State.NULLARY_PROCESS, State.PROCESS_INBOX)
             and not self._unflushed
             and not self._inbox
-            and self._batch_pos >= len(self._batch)
+            and not self._intake.has_items
         )
 
     # -- moving to another worker -------------------------------------------------------------------------------
@@ -222,7 +184,7 @@ class ProcessorTasklet:
             and not self._outbox.has_unfinished_item
             and not self._closed
             and self.state is not State.END
-            and not any(edge.in_fragments for edge in self._edges)
+            and not self._intake.in_fragments
         )
 
     @property
@@ -233,36 +195,27 @@ class ProcessorTasklet:
     @property
     def busy_ns(self) -> int:
         """Nanoseconds spent in the processor so far."""
-        return self._busy_ns
+        return self._meter.busy_ns
 
     def packed(self) -> dict[str, Any]:
         """Return all that a twin on another worker needs to go on; only while it `is_at_rest`."""
         plain = {name: getattr(self, name) for name in _MOVING}
         plain["_inbox"] = list(self._inbox)
-        plain["_batch"], plain["_batch_pos"] = self._batch[self._batch_pos :], 0
-        plain["_edge"] = None if self._edge is None else self._edge.ordinal
-        plain["_group"] = [edge.ordinal for edge in self._group]
-        plain["_groups"] = [[edge.ordinal for edge in group] for group in self._groups]
-        plain["edges"] = [edge.packed() for edge in self._edges]
+        plain["intake"] = self._intake.packed()
+        plain["meter"] = self._meter.packed()
         plain["emitted"] = [out.emitted for out in self._outbound]
         return plain
 
     def unpack(self, packed: dict[str, Any]) -> None:
         """Go on where a twin on another worker stopped; instead of `init`."""
         packed = dict(packed)
-        for edge, state in zip(self._edges, packed.pop("edges"), strict=True):
-            edge.unpack(state)
+        self._intake.unpack(packed.pop("intake"))
+        self._meter.unpack(packed.pop("meter"))
         for out, emitted in zip(self._outbound, packed.pop("emitted"), strict=True):
             out.emitted = emitted
-        inbox, ordinal = packed.pop("_inbox"), packed.pop("_edge")
-        self._inbox.fill(inbox)
-        self._edge = None if ordinal is None else self._edges[ordinal]
-        self._group = [self._edges[ordinal] for ordinal in packed.pop("_group")]
-        self._groups = [[self._edges[ordinal] for ordinal in group] for group in packed.pop("_groups")]
+        self._inbox.fill(packed.pop("_inbox"))
         for name, value in packed.items():
             setattr(self, name, value)
-        for edge in self._edges:
-            edge.open(edge in self._group and edge.ordinal not in self._aligned)
         self.dirty = True
 
     def relink_output(self, ordinal: int, old: LaneWriter, new: LaneWriter) -> None:
@@ -286,7 +239,7 @@ class ProcessorTasklet:
         for ordinal, out in enumerate(self._outbound):
             bucket = buckets[ordinal]
             if bucket:
-                out.add(bucket, self._outbox.is_plain(bucket))
+                out.add(bucket, self._outbox._is_plain(bucket))
                 buckets[ordinal] = []
             before = out.moved
             if not out.flush():
@@ -336,8 +289,8 @@ class ProcessorTasklet:
             self.counters.words[words.LAST_FORWARDED_WATERMARK] = watermark.timestamp
             self._progress = True
             self.state = State.NULLARY_PROCESS
-            assert self._coalescer is not None
-            self._observe(self._coalescer.pending())
+            assert self._intake.coalescer is not None
+            self._observe(self._intake.coalescer.pending())
 
     def _nullary_process(self) -> None:
         if self._has_nullary and not self._timed(self.processor.try_process):
@@ -346,30 +299,31 @@ class ProcessorTasklet:
         self._enter(State.PROCESS_INBOX)
 
     def _process_inbox(self) -> None:
-        if not self._inbox and self._barrier is None and self._watermark is None:
+        intake = self._intake
+        if not self._inbox and intake.barrier is None and self._watermark is None:
             self._fill_inbox()
         if self._inbox:
             self._process()
-        elif self._barrier is not None:
+        elif intake.barrier is not None:
             self._enter(State.EMIT_BARRIER)
         elif self._watermark is not None:
             self._enter(State.PROCESS_WATERMARK)
-        elif self._edge is not None and self._edge.done:
+        elif intake.edge is not None and intake.edge.done:
             self._enter(State.COMPLETE_EDGE)
-        elif not self._group:
+        elif not intake.group:
             self._enter(State.COMPLETE)
         elif self._has_nullary:
             self.polling = not self._progress and self.processor.polls
             self.state = State.NULLARY_PROCESS
 
     def _process(self) -> None:
-        assert self._edge is not None
-        inbox, ordinal = self._inbox, self._edge.ordinal
+        inbox, intake = self._inbox, self._intake
+        assert intake.edge is not None
         before = len(inbox)
         self._outbox.limit = self._process_limit.value
         start = self._begun_ns = self._clock()
         self._outbox.begin_callback()
-        self.processor.process(ordinal, inbox)
+        self.processor.process(intake.edge.ordinal, inbox)
         elapsed = self._clock() - start
         self._spent(elapsed)
         self._process_limit.update(self._outbox.accepted, elapsed)
@@ -377,26 +331,20 @@ class ProcessorTasklet:
         if taken:
             self._progress = True
             self._inbox_limit.update(taken, elapsed)
-        if not inbox and self._batch_pos >= len(self._batch) and (self._mark is not None or self._has_nullary):
-            self._take_mark()
+        if not inbox and not intake.has_items and (intake.mark is not None or self._has_nullary):
+            self._observe(intake.take_mark())
             self.state = State.PROCESS_WATERMARK
         self.polling = not self._progress and not self._unflushed
 
     def _complete_edge(self) -> None:
-        edge = self._edge
+        edge = self._intake.edge
         assert edge is not None
         if not self._timed(lambda: self.processor.complete_edge(edge.ordinal)):
             self.polling = not self._progress
             return
         self._outbox.require_finished("complete_edge()")
         self._progress = True
-        self._edge = None
-        self._group.remove(edge)
-        if not self._group:
-            self._open_next_group()
-        if self._coalescer is not None:
-            self._observe(self._coalescer.input_done(edge.ordinal))
-        self._align()
+        self._observe(self._intake.end_edge())
         self.state = State.PROCESS_WATERMARK
 
     def _complete(self) -> None:
@@ -422,13 +370,11 @@ class ProcessorTasklet:
 
     def _emit_barrier(self) -> None:
         """Pass an aligned barrier on; saving state goes here, before it."""
-        assert self._barrier is not None
-        self.last_barrier = self._barrier.snapshot_id
-        self._emit_mark(self._barrier)
-        self._barrier = None
-        self._aligned.clear()
-        for edge in self._group:
-            edge.open(True)
+        barrier = self._intake.barrier
+        assert barrier is not None
+        self.last_barrier = barrier.snapshot_id
+        self._emit_mark(barrier)
+        self._intake.resume()
         self.state = State.PROCESS_WATERMARK
 
     def _emit_done_item(self) -> None:
@@ -440,60 +386,13 @@ class ProcessorTasklet:
 
     def _fill_inbox(self) -> None:
         """Give the inbox the next slice; at most one edge is drained, round robin within the open group."""
-        if self._batch_pos >= len(self._batch) and self._mark is None:
-            self._drain_edges()
-        if self._batch_pos < len(self._batch):
-            limit = self._inbox_limit.value
-            batch, pos = self._batch, self._batch_pos
-            if pos == 0 and len(batch) <= limit:
-                self._inbox.fill(batch)
-                self._batch = []
-            else:
-                self._inbox.fill(batch[pos : pos + limit])
-                self._batch_pos = pos + limit
-                if self._batch_pos >= len(batch):
-                    self._batch, self._batch_pos = [], 0
+        intake, limit = self._intake, self._inbox_limit.value
+        if not intake.has_items and intake.mark is None and intake.drain(max(limit, _LEAST_DRAINED)):
+            self._progress = True
+        if intake.has_items:
+            self._inbox.fill(intake.next_slice(limit))
         else:
-            self._take_mark()
-
-    def _drain_edges(self) -> None:
-        count = len(self._group)
-        for step in range(count):
-            at = (self._cursor + step) % count
-            edge = self._group[at]
-            if edge.ordinal in self._aligned:
-                continue
-            items, mark, moved = edge.drain(max(self._inbox_limit.value, 256))
-            self._progress = self._progress or moved
-            if items is not None or mark is not None or edge.done:
-                self._edge = edge
-                self._cursor = (at + 1) % count
-                self._batch = items or []
-                self._batch_pos = 0
-                assert mark is not DONE
-                self._mark = mark if isinstance(mark, Watermark | Barrier) else None
-                self._mark_edge = edge.ordinal
-                if items is not None:
-                    self._received += len(items)
-                    self._received_batches += 1
-                    assert self._coalescer is not None
-                    self._coalescer.observe_event(edge.ordinal)
-                return
-
-    def _take_mark(self) -> None:
-        mark, self._mark = self._mark, None
-        if isinstance(mark, Watermark):
-            assert self._coalescer is not None
-            self._observe(self._coalescer.observe_watermark(self._mark_edge, mark))
-        elif isinstance(mark, Barrier):
-            self._aligned[self._mark_edge] = mark
-            self._edges[self._mark_edge].open(False)
-            self._align()
-
-    def _align(self) -> None:
-        """Take the barrier once it has come on every edge that is being consumed; such an edge waits for it."""
-        if self._aligned and all(edge.ordinal in self._aligned for edge in self._group):
-            self._barrier = next(iter(self._aligned.values()))
+            self._observe(intake.take_mark())
 
     def _observe(self, watermark: Watermark | None) -> None:
         """Take a watermark coalesced over all edges; the idle message goes straight through."""
@@ -505,16 +404,6 @@ class ProcessorTasklet:
         else:
             self.counters.words[words.COALESCED_WATERMARK] = watermark.timestamp
             self._watermark = watermark
-
-    def _open_next_group(self) -> None:
-        if self._groups:
-            self._group = self._groups.pop(0)
-            for edge in self._group:
-                edge.open(True)
-        self._cursor = 0
-        for group in self._groups:
-            for edge in group:
-                edge.open(False)
 
     # -- bookkeeping --------------------------------------------------------------------------------------------
 
@@ -532,50 +421,19 @@ class ProcessorTasklet:
         return bool(result)
 
     def _spent(self, elapsed_ns: int) -> None:
-        self._calls += 1
-        self._busy_ns += elapsed_ns
+        meter = self._meter
+        meter.calls += 1
+        meter.busy_ns += elapsed_ns
         if elapsed_ns > SLOW_NS:
-            self._slow_calls += 1
+            meter.slow_calls += 1
         if any(self._outbox.buckets):
             self._unflushed = True
             self._progress = True
 
     def _count(self) -> None:
         """Publish the numbers: after the first calls, when nothing goes on, and now and then between."""
-        self._is_stale = False
-        self._publish_ns = self._busy_ns + _PUBLISH_NS if self._calls > _ALWAYS_PUBLISHED else 0
-        to = self.counters.words
-        to[words.CALLS] = self._calls
-        to[words.SLOW_CALLS] = self._slow_calls
-        to[words.BUSY_NS] = self._busy_ns
-        to[words.RECEIVED] = self._received
-        to[words.RECEIVED_BATCHES] = self._received_batches
-        to[words.STATE] = self.state
-        to[words.BLOCKED] = self._blocked
-        if not self._edges:
-            to[words.WORK_DONE], to[words.WORK_TOTAL] = self.processor.progress()
-        top = NO_WATERMARK
-        for edge in self._edges:
-            at = COUNTERS + INBOUND_COUNTERS * edge.ordinal
-            to[at] = edge.received
-            to[at + 1] = edge.batches
-            if edge.top_watermark is not None:
-                top = max(top, edge.top_watermark.timestamp)
-        to[words.TOP_OBSERVED_WATERMARK] = top
-        emitted = 0
-        for ordinal, out in enumerate(self._outbound):
-            to[self._emitted_at[ordinal]] = out.emitted
-            emitted += out.emitted
-        to[words.EMITTED] = emitted
+        self._meter.publish(self.state, self.processor, self._intake, self._outbound)
 
 
 def _never() -> bool:
     return False
-
-
-def _by_priority(edges: Sequence[InboundEdge]) -> list[list[InboundEdge]]:
-    """Group edges that are consumed together, the first group first."""
-    groups: dict[int, list[InboundEdge]] = {}
-    for edge in edges:
-        groups.setdefault(edge.priority, []).append(edge)
-    return [groups[priority] for priority in sorted(groups)]

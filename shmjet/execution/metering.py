@@ -1,0 +1,74 @@
+"""What one tasklet counts, and how often it publishes that: a publication costs two microseconds.
+
+Must not know what is done between two publications.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shmjet.core import Processor
+from shmjet.execution import counters as words
+from shmjet.execution.counters import NO_WATERMARK, ProcessorCounters
+from shmjet.execution.intake import Intake
+from shmjet.execution.outbound import Outbound
+from shmjet.execution.state import State
+
+_PUBLISH_NS = 200_000
+"""How long a processor works between two publications of its numbers."""
+_ALWAYS_PUBLISHED = 16
+"""Calls after each of which they are published: what a job does first should be seen, also when it is stuck then."""
+
+
+class Meter:
+    """The numbers of one tasklet, which counts in them itself.
+
+    Args:
+        counters: where they are published.
+        ordinals: number of outbound ordinals.
+    """
+
+    def __init__(self, counters: ProcessorCounters, ordinals: int) -> None:
+        self.calls = self.slow_calls = self.busy_ns = self.blocked = 0
+        self.is_stale = False
+        """Whether there is something to publish since the last time."""
+        self.publish_ns = 0
+        """The `busy_ns` up to which nothing is published while work goes on."""
+        self._counters = counters
+        self._emitted_at = [counters.emitted_at(ordinal) for ordinal in range(ordinals)]
+
+    def publish(self, state: State, processor: Processor, intake: Intake, outbound: Sequence[Outbound]) -> None:
+        """Write all numbers to where anyone can read them."""
+        self.is_stale = False
+        self.publish_ns = self.busy_ns + _PUBLISH_NS if self.calls > _ALWAYS_PUBLISHED else 0
+        to = self._counters.words
+        to[words.CALLS] = self.calls
+        to[words.SLOW_CALLS] = self.slow_calls
+        to[words.BUSY_NS] = self.busy_ns
+        to[words.RECEIVED] = intake.received
+        to[words.RECEIVED_BATCHES] = intake.received_batches
+        to[words.STATE] = state
+        to[words.BLOCKED] = self.blocked
+        if not intake.edges:
+            to[words.WORK_DONE], to[words.WORK_TOTAL] = processor.progress()
+        top = NO_WATERMARK
+        for edge in intake.edges:
+            at = self._counters.received_at(edge.ordinal)
+            to[at] = edge.received
+            to[at + 1] = edge.batches
+            if edge.top_watermark is not None:
+                top = max(top, edge.top_watermark.timestamp)
+        to[words.TOP_OBSERVED_WATERMARK] = top
+        emitted = 0
+        for ordinal, out in enumerate(outbound):
+            to[self._emitted_at[ordinal]] = out.emitted
+            emitted += out.emitted
+        to[words.EMITTED] = emitted
+
+    def packed(self) -> tuple[int, int, int, int]:
+        """Return what a twin on another worker needs to go on."""
+        return self.calls, self.slow_calls, self.busy_ns, self.blocked
+
+    def unpack(self, packed: tuple[int, int, int, int]) -> None:
+        """Go on where a twin on another worker stopped."""
+        self.calls, self.slow_calls, self.busy_ns, self.blocked = packed
