@@ -34,15 +34,14 @@ def drive(supplier: Callable[[], Any], batches: list[list[Any]]) -> int:
     """Run one processor over batches; return how many items it emitted."""
     processor, inbox, outbox = supplier(), Inbox(), Outbox([2048])
     processor.init(outbox, ProcessorContext())
-    bucket = outbox.buckets[0]
     emitted = 0
 
     def call(callback: Callable[..., Any], *args: Any) -> Any:
         nonlocal emitted
         outbox.begin_callback()
         result = callback(*args)
-        emitted += len(bucket)
-        bucket.clear()
+        emitted += len(outbox.buckets[0])
+        outbox.buckets[0] = []  # as the engine does; it may be a list that the processor has given
         return result
 
     for batch in batches:
