@@ -13,8 +13,6 @@ import csv
 import importlib.util
 import os
 import random
-import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,6 +25,7 @@ os.environ["POLARS_MAX_THREADS"] = "1"  # before polars is imported
 
 import numpy as np
 from _harness import Bench, PeerSkipped, Report, installed, parse_options
+from _tpch import SCHEMAS, generate
 
 from shmjet import processors
 from shmjet.core.context import MetaSupplierContext, ProcessorContext
@@ -36,13 +35,7 @@ from shmjet.ring.batch import Batch
 GENERATED = ["csv_integers", "csv_prices", "csv_floats", "csv_text"]
 BENCHES = [*GENERATED, "csv_flights", "csv_lineitem", "csv_cut", "csv_write"]
 
-LINEITEM = {
-    **dict.fromkeys(("l_orderkey", "l_partkey", "l_suppkey", "l_linenumber"), "int64"),
-    **dict.fromkeys(("l_quantity", "l_extendedprice", "l_discount", "l_tax"), "float64"),
-    **dict.fromkeys(("l_returnflag", "l_linestatus"), "text"),
-    **dict.fromkeys(("l_shipdate", "l_commitdate", "l_receiptdate"), "datetime64[D]"),
-    **dict.fromkeys(("l_shipinstruct", "l_shipmode", "l_comment"), "text"),
-}
+LINEITEM = {**SCHEMAS["lineitem"], "l_quantity": "float64"}
 FLIGHTS_TEXT = ("carrier", "tailnum", "origin", "dest")
 
 
@@ -88,14 +81,9 @@ def flights(folder: Path) -> File:
     return File(path, schema | {"time_hour": "datetime64[s]"}, ("", "NA"))
 
 
-def lineitem(folder: Path, scale: str) -> File:
+def lineitem(folder: Path, scale: float) -> File:
     """The largest table of TPC-H."""
-    program = shutil.which("tpchgen-cli", path=os.pathsep.join([os.environ["PATH"], *(f"{p}/bin" for p in sys.path)]))
-    if program is None:
-        raise PeerSkipped("tpchgen-cli is not installed")
-    command = [program, "csv", "-s", scale, "--tables", "lineitem", "--output-dir", str(folder)]
-    subprocess.run(command, check=True, capture_output=True)
-    return File(next(folder.glob("**/lineitem*.csv")), LINEITEM)
+    return File(generate(folder, scale, ["lineitem"]) / "lineitem.csv", LINEITEM)
 
 
 def run_shmjet(file: File, count: int = 1, **options: Any) -> int:
@@ -258,7 +246,7 @@ def main() -> int:
                 measure(report, bench, generated(folder, bench, rows), options.rounds)
         for bench, make in (
             ("csv_flights", flights),
-            ("csv_lineitem", lambda place: lineitem(place, "0.01" if options.quick else "0.1")),
+            ("csv_lineitem", lambda place: lineitem(place, 0.01 if options.quick else 0.1)),
         ):
             if options.wants(bench):
                 try:

@@ -1,6 +1,6 @@
 """TPC-H's queries 1, 3 and 6 on columns, from CSV files to the answer on all cores, beside duckdb and polars.
 
-The tables are those of PyPI's `tpchgen-cli`, which makes them without a network; `bench/data` keeps them. Everybody
+The tables are those of `_tpch.py`; `bench/data` keeps them. Everybody
 reads the same files, warm, and uses as many threads or workers as `--workers` says. Each answer of shmjet is held
 against duckdb's in the same run. The queries are jobs of the Core API: what a planner would make of the SQL in `SQL`.
 
@@ -9,11 +9,8 @@ Scale 0.1 has 600,572 line items; `--quick` takes it too.
 
 from __future__ import annotations
 
-import importlib.metadata
 import math
 import os
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from _harness import Bench, Options, PeerSkipped, Report, elapsed, parse_options
+from _tpch import SCHEMAS, generate
 
 import shmjet
 from shmjet import DAG, JetConfig, JetInstance, JobConfig, between, from_, processors
@@ -28,37 +26,6 @@ from shmjet.columns import Batch, column, count, mean, sum_
 
 BENCHES = ["tpch_q1", "tpch_q3", "tpch_q6"]
 DATA = Path(__file__).resolve().parent / "data"
-
-SCHEMAS: dict[str, dict[str, str]] = {
-    "lineitem": {
-        **dict.fromkeys(("l_orderkey", "l_partkey", "l_suppkey", "l_linenumber", "l_quantity"), "int64"),
-        **dict.fromkeys(("l_extendedprice", "l_discount", "l_tax"), "float64"),
-        **dict.fromkeys(("l_returnflag", "l_linestatus"), "text"),
-        **dict.fromkeys(("l_shipdate", "l_commitdate", "l_receiptdate"), "datetime64[D]"),
-        **dict.fromkeys(("l_shipinstruct", "l_shipmode", "l_comment"), "text"),
-    },
-    "orders": {
-        "o_orderkey": "int64",
-        "o_custkey": "int64",
-        "o_orderstatus": "text",
-        "o_totalprice": "float64",
-        "o_orderdate": "datetime64[D]",
-        "o_orderpriority": "text",
-        "o_clerk": "text",
-        "o_shippriority": "int64",
-        "o_comment": "text",
-    },
-    "customer": {
-        "c_custkey": "int64",
-        "c_name": "text",
-        "c_address": "text",
-        "c_nationkey": "int64",
-        "c_phone": "text",
-        "c_acctbal": "float64",
-        "c_mktsegment": "text",
-        "c_comment": "text",
-    },
-}
 
 SQL = {
     "tpch_q1": """
@@ -208,33 +175,7 @@ def answer_of(jet: JetInstance, name: str, folder: Path) -> list[tuple[Any, ...]
     return list(rows.tuples())
 
 
-# -- tables and peers --------------------------------------------------------------------------------------------------
-
-
-def generate(folder: Path, scale: float) -> Path:
-    """Make the tables, unless they are there.
-
-    Raises:
-        PeerSkipped: `tpchgen-cli` is not installed.
-    """
-    if not all((folder / f"{name}.csv").exists() for name in SCHEMAS):
-        program = shutil.which("tpchgen-cli") or _installed_program()
-        folder.mkdir(parents=True, exist_ok=True)
-        command = [program, "csv", "-s", str(scale), f"--output-dir={folder}", "--tables", ",".join(SCHEMAS)]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    return folder
-
-
-def _installed_program() -> str:
-    try:
-        files = importlib.metadata.files("tpchgen-cli") or []
-    except importlib.metadata.PackageNotFoundError:
-        files = []
-    for file in files:
-        path = Path(str(file.locate()))
-        if path.name == "tpchgen-cli" and os.access(path, os.X_OK):
-            return str(path)
-    raise PeerSkipped("tpchgen-cli is not installed (pip install tpchgen-cli)")
+# -- peers -------------------------------------------------------------------------------------------------------------
 
 
 def with_duckdb(folder: Path, threads: int) -> Callable[[str], list[tuple[Any, ...]]]:
