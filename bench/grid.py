@@ -21,7 +21,7 @@ import sqlite3
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -29,11 +29,14 @@ from typing import Any, Protocol
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import lmdb
-from _harness import Bench, Report, parse_options, rate
+from _harness import Bench, Options, Report, parse_options, rate
 
 from shmjet.core.keys import partition_id
 from shmjet.grid import Grid
 
+FILLED = ["grid_get", "grid_scan", "grid_dict", "grid_list"]
+"""Benches on stores that have been filled before."""
+BENCHES = ["grid_put", "grid_parallel", *FILLED]
 BATCH = 10_000
 PARTITIONS = 271
 FORK = multiprocessing.get_context("fork")
@@ -177,117 +180,138 @@ def pairs_of(count: int, seed: int = 1) -> Pairs:
     return list(zip(words, itertools.count(1)))
 
 
-def fresh(kind: type[Contender], base: Path, numbers: Iterator[int]) -> tuple[Contender, Path]:
-    """Return an empty store and its folder."""
-    folder = base / str(next(numbers))
-    folder.mkdir()
-    return kind(folder), folder
+class Measuring:
+    """The benches on the same entries, all stores in folders of their own below one.
+
+    Args:
+        options: of the command line.
+        base: folder in which stores are made.
+    """
+
+    def __init__(self, options: Options, base: Path) -> None:
+        self._options = options
+        self._base = base
+        self._report = Report(options)
+        self._count = 100_000 if options.quick else 500_000
+        self._pairs = pairs_of(self._count)
+        self._keys = [key for key, _ in random.Random(2).sample(self._pairs, self._count // 5)]
+        self._numbers = itertools.count()
+
+    def run(self) -> int:
+        """Run what is asked for; return the script's exit status."""
+        wants = self._options.wants
+        if wants("grid_put"):
+            self._compare("grid_put", self._put)
+        if wants("grid_parallel"):
+            self._compare("grid_parallel", self._put_in_parallel)
+        if any(map(wants, FILLED)):
+            kinds: list[type[Contender]] = [Shmjet, *PEERS.values()]
+            filled = {kind: self._filled(kind) for kind in kinds}
+            self._read(filled)
+            for store in filled.values():
+                store.close()
+        return self._report.finish()
+
+    def _read(self, filled: dict[type[Contender], Contender]) -> None:
+        """Run the benches that need full stores."""
+        ours, wants = filled[Shmjet], self._options.wants
+        assert isinstance(ours, Shmjet)
+        if wants("grid_get"):
+            self._compare("grid_get", lambda kind: rate(len(self._keys), lambda: filled[kind].get(self._keys)))
+        if wants("grid_scan"):
+            self._compare("grid_scan", lambda kind: rate(self._count, filled[kind].scan))
+        if wants("grid_dict"):
+            with Bench("grid_dict", "entries/s") as bench:
+                bench.ours(lambda: rate(self._count, lambda: dict(ours.map)))
+                bench.peer("sqlite3", lambda: rate(self._count, filled[Sqlite].scan))
+                self._report.add(bench.measure(rounds=self._options.rounds))
+        if wants("grid_list"):
+            with Bench("grid_list", "items/s") as bench:
+                bench.ours(lambda: self._list_in_and_out(ours.grid.get_list("bench")))
+                bench.peer("file of pickles", self._pickles_in_and_out)
+                self._report.add(bench.measure(rounds=self._options.rounds))
+
+    def _compare(self, name: str, run: Callable[[type[Contender]], float]) -> None:
+        with Bench(name, "entries/s") as bench:
+            bench.facts["entries"] = self._count
+            bench.ours(lambda: run(Shmjet))
+            for peer, kind in PEERS.items():
+                bench.peer(peer, partial(run, kind))
+            self._report.add(bench.measure(rounds=self._options.rounds))
+
+    def _fresh(self, kind: type[Contender]) -> tuple[Contender, Path]:
+        """Return an empty store and its folder."""
+        folder = self._base / str(next(self._numbers))
+        folder.mkdir()
+        return kind(folder), folder
+
+    def _filled(self, kind: type[Contender]) -> Contender:
+        store, _ = self._fresh(kind)
+        store.put(self._pairs)
+        return store
+
+    def _put(self, kind: type[Contender]) -> float:
+        store, folder = self._fresh(kind)
+        result = rate(self._count, lambda: store.put(self._pairs))
+        store.close()
+        shutil.rmtree(folder)
+        return result
+
+    def _put_in_parallel(self, kind: type[Contender]) -> float:
+        store, folder = self._fresh(kind)
+        store.close()
+        workers = self._options.workers
+        start = FORK.Barrier(workers + 1)
+
+        def write(part: Pairs) -> None:
+            own = kind(folder)
+            start.wait()
+            for at in range(0, len(part), BATCH):
+                own.put(part[at : at + BATCH])
+            own.close()
+
+        processes = [FORK.Process(target=write, args=(self._pairs[index::workers],)) for index in range(workers)]
+        for process in processes:
+            process.start()
+        start.wait()
+        begin = time.perf_counter()
+        for process in processes:
+            process.join()
+        result = self._count / (time.perf_counter() - begin)
+        shutil.rmtree(folder)
+        return result
+
+    def _list_in_and_out(self, items: Any) -> float:
+        items.clear()
+
+        def run() -> list[Any]:
+            items.extend(self._pairs)
+            return list(items)
+
+        return rate(self._count, run)
+
+    def _pickles_in_and_out(self) -> float:
+        path = self._base / "list"
+        path.unlink(missing_ok=True)
+
+        def run() -> Pairs:
+            with path.open("ab") as file:
+                for at in range(0, self._count, 1024):
+                    pickle.dump(self._pairs[at : at + 1024], file, 5)
+            found: Pairs = []
+            with path.open("rb") as file:
+                while len(found) < self._count:
+                    found += pickle.load(file)
+            return found
+
+        return rate(self._count, run)
 
 
 def main() -> int:
     """Run the benches asked for."""
-    names = ["grid_put", "grid_get", "grid_scan", "grid_dict", "grid_parallel", "grid_list"]
-    options = parse_options(__doc__, names)
-    count = 100_000 if options.quick else 500_000
-    pairs, report, numbers = pairs_of(count), Report(options), itertools.count()
-    keys = [key for key, _ in random.Random(2).sample(pairs, count // 5)]
-    kinds: dict[str, type[Contender]] = {"shmjet": Shmjet, **PEERS}
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as name:
-        base = Path(name)
-
-        def timed_put(kind: type[Contender]) -> float:
-            store, folder = fresh(kind, base, numbers)
-            result = rate(count, lambda: store.put(pairs))
-            store.close()
-            shutil.rmtree(folder)
-            return result
-
-        def parallel_put(kind: type[Contender]) -> float:
-            store, folder = fresh(kind, base, numbers)
-            store.close()
-            parts = [pairs[index :: options.workers] for index in range(options.workers)]
-            start = FORK.Barrier(options.workers + 1)
-
-            def write(part: Pairs) -> None:
-                own = kind(folder)
-                start.wait()
-                for at in range(0, len(part), BATCH):
-                    own.put(part[at : at + BATCH])
-                own.close()
-
-            processes = [FORK.Process(target=write, args=(part,)) for part in parts]
-            for process in processes:
-                process.start()
-            start.wait()
-            begin = time.perf_counter()
-            for process in processes:
-                process.join()
-            result = count / (time.perf_counter() - begin)
-            shutil.rmtree(folder)
-            return result
-
-        def compare(bench_name: str, run: Callable[[type[Contender]], float]) -> None:
-            with Bench(bench_name, "entries/s") as bench:
-                bench.facts["entries"] = count
-                bench.ours(lambda: run(Shmjet))
-                for peer, kind in PEERS.items():
-                    bench.peer(peer, partial(run, kind))
-                report.add(bench.measure(rounds=options.rounds))
-
-        if options.wants("grid_put"):
-            compare("grid_put", timed_put)
-        if options.wants("grid_parallel"):
-            compare("grid_parallel", parallel_put)
-        filled: dict[type[Contender], Contender] = {}
-        for kind in kinds.values():
-            filled[kind], _ = fresh(kind, base, numbers)
-            filled[kind].put(pairs)
-        if options.wants("grid_get"):
-            compare("grid_get", lambda kind: rate(len(keys), lambda: filled[kind].get(keys)))
-        if options.wants("grid_scan"):
-            compare("grid_scan", lambda kind: rate(count, filled[kind].scan))
-        ours = filled[Shmjet]
-        assert isinstance(ours, Shmjet)
-        if options.wants("grid_dict"):
-            with Bench("grid_dict", "entries/s") as bench:
-                bench.ours(lambda: rate(count, lambda: dict(ours.map)))
-                bench.peer("sqlite3", lambda: rate(count, filled[Sqlite].scan))
-                report.add(bench.measure(rounds=options.rounds))
-        if options.wants("grid_list"):
-            items = ours.grid.get_list("bench")
-
-            def in_and_out() -> float:
-                items.clear()
-
-                def both() -> list[Any]:
-                    items.extend(pairs)
-                    return list(items)
-
-                return rate(count, both)
-
-            def pickled() -> float:
-                path = base / "list"
-                path.unlink(missing_ok=True)
-
-                def run() -> list[tuple[str, int]]:
-                    with path.open("ab") as file:
-                        for at in range(0, count, 1024):
-                            pickle.dump(pairs[at : at + 1024], file, 5)
-                    found: list[tuple[str, int]] = []
-                    with path.open("rb") as file:
-                        while len(found) < count:
-                            found += pickle.load(file)
-                    return found
-
-                return rate(count, run)
-
-            with Bench("grid_list", "items/s") as bench:
-                bench.ours(in_and_out)
-                bench.peer("file of pickles", pickled)
-                report.add(bench.measure(rounds=options.rounds))
-        for store in filled.values():
-            store.close()
-    return report.finish()
+    options = parse_options(__doc__, BENCHES)
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as base:
+        return Measuring(options, Path(base)).run()
 
 
 if __name__ == "__main__":
