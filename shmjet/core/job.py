@@ -6,7 +6,6 @@ A description that travels with the DAG. It must not know how jobs are run.
 from __future__ import annotations
 
 import enum
-import sys
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import ModuleType
@@ -167,10 +166,6 @@ class JobConfig:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-
-    def loaded_modules(self) -> list[ModuleType]:
-        """Return the added modules that this process has loaded, by name."""
-        return [sys.modules[name] for name in self.module_names if name in sys.modules]
 
 
 _FIELD_NAMES = {f.name for f in fields(JobConfig)}

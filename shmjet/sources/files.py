@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from shmjet.pipeline.definitions import SourceDef
@@ -72,17 +73,12 @@ def files(
         >>> p.read_from(sources.files("s3://logs/2024/*.json.gz", "json"))                  # doctest: +SKIP
         >>> p.read_from(sources.files("flights.csv", "csv", as_=Batch, nulls=("", "NA")))   # doctest: +SKIP
     """
-    if format not in ("lines", "json", "csv", "raw"):
-        raise ValueError(f'sources.files: format must be "lines", "json", "csv" or "raw", got {format!r}')
+    is_columnar = isinstance(as_, type) and issubclass(as_, Columnar)
+    _check_format(format, as_, is_columnar, schema, columns)
     places = absolute_places("sources.files", paths)
     for place in places:
         check_method("sources.files", compression_of(place))
-    is_columnar = isinstance(as_, type) and issubclass(as_, Columnar)
-    if as_ is not None and format in (("json", "raw") if is_columnar else ("lines", "raw")):
-        raise TypeError(f"sources.files: format {format!r} gives no items of type {getattr(as_, '__name__', as_)!r}")
-    if format != "csv" and (columns is not None or (schema is not None and not is_columnar)):
-        raise ValueError(f'sources.files: schema and columns are for format="csv", not {format!r}')
-    batches = None
+    batches: Any = None
     if is_columnar or format == "csv":
         from shmjet.processors.file_batches import batch_format
         from shmjet.ring.batch import Batch
@@ -103,7 +99,7 @@ def files(
             on_bad_line=on_bad_line,
         )
         if with_path and not is_columnar:
-            batches = _with_path(batches)
+            batches = replace(batches, path_column=PATH_COLUMN)
     else:
         check_encoding(charset)
         codecs.lookup_error(errors)
@@ -188,10 +184,16 @@ def csv(
     )
 
 
-def _with_path(batches: Any) -> Any:
-    from dataclasses import replace
-
-    return replace(batches, path_column=PATH_COLUMN)
+def _check_format(
+    format_: str, as_: Any, is_columnar: bool, schema: Mapping[str, Any] | None, columns: Sequence[str] | None
+) -> None:
+    """Raise ValueError or TypeError when a format is unknown, or other arguments do not go with it."""
+    if format_ not in ("lines", "json", "csv", "raw"):
+        raise ValueError(f'sources.files: format must be "lines", "json", "csv" or "raw", got {format_!r}')
+    if as_ is not None and format_ in (("json", "raw") if is_columnar else ("lines", "raw")):
+        raise TypeError(f"sources.files: format {format_!r} gives no items of type {getattr(as_, '__name__', as_)!r}")
+    if format_ != "csv" and (columns is not None or (schema is not None and not is_columnar)):
+        raise ValueError(f'sources.files: schema and columns are for format="csv", not {format_!r}')
 
 
 def _kind(format_: str) -> str:
