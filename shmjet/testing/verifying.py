@@ -1,9 +1,7 @@
-"""Tests of processors without an engine: `verify_processor`, and an inbox, outbox, context and grid for use by hand.
+"""`verify_processor`: one processor, run in several ways over the same input, must give the same output each time.
 
-`verify_processor` is Jet's best idea for testing (its TestSupport): the same input is run several times, in batches of
-one and all at once, into a roomy outbox and into one with a single slot that is full at every other call, and each run
-must give the same output, make progress in every call and forget no refused item. A run is one row of `MODES`, so
-more kinds are more rows. Nothing here knows the engine; the rules it checks are those of `shmjet.core`.
+A way is a row of `MODES`, so more kinds are more rows. In each, every call has to make progress and no refused item may
+be forgotten; the rules are those of `shmjet.core`. Must not know the engine. After Jet's TestSupport.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, NoReturn
 
@@ -24,8 +22,7 @@ from shmjet.core.vertex import Vertex, VertexSupplier
 from shmjet.core.watermark import WatermarkCoalescer
 from shmjet.ring.columnar import Columnar
 from shmjet.ring.marks import Watermark
-
-__all__ = ["MODES", "Mode", "ProcessorCheck", "TestContext", "TestGrid", "TestInbox", "TestOutbox", "verify_processor"]
+from shmjet.testing.doubles import TestContext
 
 OutputChecker = Callable[[list[Any], list[Any]], bool]
 
@@ -54,143 +51,6 @@ MODES = (
     Mode("all items at once, outbox of one slot, full at every even call", None, 0),
 )
 """What `verify_processor` runs through."""
-
-
-class TestInbox(Inbox):
-    """An inbox that starts with items.
-
-    Example:
-        >>> inbox = TestInbox(1, 2, 3)
-        >>> inbox.poll(), len(inbox)
-        (1, 2)
-    """
-
-    __test__ = False
-    __slots__ = ()
-
-    def __init__(self, *items: Any) -> None:
-        super().__init__()
-        self.fill(list(items))
-
-    def add(self, *items: Any) -> None:
-        """Put more items at the end."""
-        self.fill([*self.take(), *items])
-
-
-class TestOutbox(Outbox):
-    """An outbox to look into.
-
-    Args:
-        capacities: of its buckets, in items; without any there is one bucket of 2048.
-
-    Example:
-        >>> outbox = TestOutbox(1)
-        >>> outbox.offer("a"), outbox.offer("b"), outbox.drain(), outbox.offer("b")
-        (True, False, ['a'], True)
-    """
-
-    __test__ = False
-    __slots__ = ()
-
-    def __init__(self, *capacities: int) -> None:
-        super().__init__(capacities or (DEFAULT_HIGH_WATER_MARK,))
-
-    def drain(self, ordinal: int = 0) -> list[Any]:
-        """Return what the bucket of an ordinal holds and empty it; the next call of the processor may begin."""
-        items = self.buckets[ordinal]
-        self.buckets[ordinal] = []
-        self.begin_callback()
-        return items
-
-
-class _ModeOutbox(Outbox):
-    """Counts callbacks, and with `full_at` has one slot per bucket and none at every other callback."""
-
-    __slots__ = ("_calls", "_full_at")
-
-    def __init__(self, bucket_count: int, full_at: int | None) -> None:
-        super().__init__([DEFAULT_HIGH_WATER_MARK if full_at is None else 1] * bucket_count)
-        self._full_at = full_at
-        self._calls = 0
-
-    @property
-    def is_shut(self) -> bool:
-        return self._calls % 2 == self._full_at
-
-    def begin_callback(self) -> None:
-        self._calls += 1
-        super().begin_callback()
-        if self.is_shut:
-            self._caps = [0] * len(self._caps)
-
-    def room(self, ordinal: Ordinals = -1) -> int:
-        if self.is_shut:
-            return 0
-        room = super().room(ordinal)
-        return min(room, 1 - len(self._sink)) if self._full_at is not None and not self.buckets else room
-
-
-class TestMap(dict[Any, Any]):
-    """A dict with the methods of an `IMap` that processors use."""
-
-    __test__ = False
-
-    def put(self, key: Any, value: Any) -> None:
-        """Set one entry."""
-        self[key] = value
-
-    def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
-        """Set many entries."""
-        self.update(entries)
-
-    def get_all(self, keys: Iterable[Any]) -> dict[Any, Any]:
-        """Return the entries that exist for some keys."""
-        return {key: self[key] for key in keys if key in self}
-
-    def size(self) -> int:
-        """Return the number of entries."""
-        return len(self)
-
-
-class TestGrid:
-    """Maps and lists in plain memory, each made when it is first asked for.
-
-    Example:
-        >>> grid = TestGrid()
-        >>> grid.get_map("counts").put("a", 1)
-        >>> grid.maps
-        {'counts': {'a': 1}}
-    """
-
-    __test__ = False
-
-    def __init__(self) -> None:
-        self.maps: dict[str, TestMap] = {}
-        self.lists: dict[str, list[Any]] = {}
-
-    def get_map(self, name: str) -> TestMap:
-        """Return the map of that name."""
-        return self.maps.setdefault(name, TestMap())
-
-    def get_list(self, name: str) -> list[Any]:
-        """Return the list of that name."""
-        return self.lists.setdefault(name, [])
-
-
-@dataclass(frozen=True, kw_only=True)
-class TestContext(ProcessorContext):
-    """A `ProcessorContext` of a single processor, with a `TestGrid`; every field can be given by keyword.
-
-    Example:
-        >>> TestContext(local_parallelism=2, local_index=1).vertex_name
-        'test'
-    """
-
-    __test__ = False
-
-    vertex_name: str = "test"
-    job_id: str = "test-job"
-    grid: Any = field(default_factory=TestGrid)
 
 
 def verify_processor(supplier: VertexSupplier) -> ProcessorCheck:
@@ -513,3 +373,30 @@ def _same_items(expected: list[Any], actual: list[Any]) -> bool:
 def _shown(items: list[Any]) -> str:
     text = repr(items)
     return f"{text if len(text) <= 500 else text[:499] + '…'} ({len(items)} items)"
+
+
+class _ModeOutbox(Outbox):
+    """Counts callbacks, and with `full_at` has one slot per bucket and none at every other callback."""
+
+    __slots__ = ("_calls", "_full_at")
+
+    def __init__(self, bucket_count: int, full_at: int | None) -> None:
+        super().__init__([DEFAULT_HIGH_WATER_MARK if full_at is None else 1] * bucket_count)
+        self._full_at = full_at
+        self._calls = 0
+
+    @property
+    def is_shut(self) -> bool:
+        return self._calls % 2 == self._full_at
+
+    def begin_callback(self) -> None:
+        self._calls += 1
+        super().begin_callback()
+        if self.is_shut:
+            self._caps = [0] * len(self._caps)
+
+    def room(self, ordinal: Ordinals = -1) -> int:
+        if self.is_shut:
+            return 0
+        room = super().room(ordinal)
+        return min(room, 1 - len(self._sink)) if self._full_at is not None and not self.buckets else room

@@ -1,0 +1,121 @@
+"""What stands for the engine around a processor in a test: inbox, outbox, context and grid, also for use by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from shmjet.core.context import ProcessorContext
+from shmjet.core.inbox import Inbox
+from shmjet.core.outbox import DEFAULT_HIGH_WATER_MARK, Outbox
+
+
+class TestInbox(Inbox):
+    """An inbox that starts with items.
+
+    Example:
+        >>> inbox = TestInbox(1, 2, 3)
+        >>> inbox.poll(), len(inbox)
+        (1, 2)
+    """
+
+    __test__ = False
+    __slots__ = ()
+
+    def __init__(self, *items: Any) -> None:
+        super().__init__()
+        self.fill(list(items))
+
+    def add(self, *items: Any) -> None:
+        """Put more items at the end."""
+        self.fill([*self.take(), *items])
+
+
+class TestOutbox(Outbox):
+    """An outbox to look into.
+
+    Args:
+        capacities: of its buckets, in items; without any there is one bucket of 2048.
+
+    Example:
+        >>> outbox = TestOutbox(1)
+        >>> outbox.offer("a"), outbox.offer("b"), outbox.drain(), outbox.offer("b")
+        (True, False, ['a'], True)
+    """
+
+    __test__ = False
+    __slots__ = ()
+
+    def __init__(self, *capacities: int) -> None:
+        super().__init__(capacities or (DEFAULT_HIGH_WATER_MARK,))
+
+    def drain(self, ordinal: int = 0) -> list[Any]:
+        """Return what the bucket of an ordinal holds and empty it; the next call of the processor may begin."""
+        items = self.buckets[ordinal]
+        self.buckets[ordinal] = []
+        self.begin_callback()
+        return items
+
+
+class TestMap(dict[Any, Any]):
+    """A dict with the methods of an `IMap` that processors use."""
+
+    __test__ = False
+
+    def put(self, key: Any, value: Any) -> None:
+        """Set one entry."""
+        self[key] = value
+
+    def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
+        """Set many entries."""
+        self.update(entries)
+
+    def get_all(self, keys: Iterable[Any]) -> dict[Any, Any]:
+        """Return the entries that exist for some keys."""
+        return {key: self[key] for key in keys if key in self}
+
+    def size(self) -> int:
+        """Return the number of entries."""
+        return len(self)
+
+
+class TestGrid:
+    """Maps and lists in plain memory, each made when it is first asked for.
+
+    Example:
+        >>> grid = TestGrid()
+        >>> grid.get_map("counts").put("a", 1)
+        >>> grid.maps
+        {'counts': {'a': 1}}
+    """
+
+    __test__ = False
+
+    def __init__(self) -> None:
+        self.maps: dict[str, TestMap] = {}
+        self.lists: dict[str, list[Any]] = {}
+
+    def get_map(self, name: str) -> TestMap:
+        """Return the map of that name."""
+        return self.maps.setdefault(name, TestMap())
+
+    def get_list(self, name: str) -> list[Any]:
+        """Return the list of that name."""
+        return self.lists.setdefault(name, [])
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestContext(ProcessorContext):
+    """A `ProcessorContext` of a single processor, with a `TestGrid`; every field can be given by keyword.
+
+    Example:
+        >>> TestContext(local_parallelism=2, local_index=1).vertex_name
+        'test'
+    """
+
+    __test__ = False
+
+    vertex_name: str = "test"
+    job_id: str = "test-job"
+    grid: Any = field(default_factory=TestGrid)
