@@ -14,11 +14,14 @@ and what they promise. No clock, no randomness and no I/O in here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 
+from shmjet.cluster.agreement import Agreement
+from shmjet.cluster.candidates import Candidates, answer_to
+from shmjet.cluster.meeting import Turn, turn_on
 from shmjet.cluster.membership_events import (
     Event,
     HasLeft,
@@ -30,6 +33,7 @@ from shmjet.cluster.membership_events import (
     WasIsolated,
 )
 from shmjet.cluster.presence import Presence
+from shmjet.cluster.roster import Roster
 from shmjet.cluster.seeking import Seeking
 from shmjet.cluster.views import (
     Accept,
@@ -49,21 +53,6 @@ from shmjet.cluster.views import (
     View,
     Waiting,
 )
-
-
-@dataclass
-class _Proposal:
-    view: View
-    accepted: set[str]
-
-
-@dataclass
-class _Candidate:
-    """One that has asked to join."""
-
-    peer: Peer
-    epoch: int
-    at: float
 
 
 class Membership:
@@ -88,7 +77,6 @@ class Membership:
     ) -> None:
         self.me = me
         self.state = State.JOINING
-        self.view: View | None = None
         self._settings = settings or MembershipSettings()
         self._partition_count = partition_count
         self._new_identity = new_identity
@@ -98,19 +86,18 @@ class Membership:
         self._last_tick = now
         self._next_heartbeat = now
         self._next_probe = now
-        self._highest = 0
+        self._agreement = Agreement()
         self._reset(now)
 
     def _reset(self, now: float) -> None:
         """Begin to look for a cluster."""
         self.state = State.JOINING
-        self.view = None
-        self._promised: tuple[int, str] = (0, "")
+        self._agreement.forget()
         self._presence = Presence(self._settings.detector, self._settings.complaint_grace)
-        self._candidates: dict[str, _Candidate] = {}
+        self._roster = Roster(self.me.uuid, self._presence)
+        self._candidates = Candidates()
         self._dropped: set[str] = set()
         """Who was in a view that this member has installed, and was not in the one after it: not to come back."""
-        self._proposal: _Proposal | None = None
         self._leave_by = 0.0
         self._seeking.begin(now)
 
@@ -127,6 +114,11 @@ class Membership:
         return events
 
     @property
+    def view(self) -> View | None:
+        """The view that is in force, None before the first."""
+        return self._roster.view
+
+    @property
     def is_coordinator(self) -> bool:
         """True for the oldest member of a view that is in force."""
         return self.state is State.MEMBER and self.view is not None and self.view.coordinator.uuid == self.me.uuid
@@ -134,11 +126,11 @@ class Membership:
     @property
     def missing(self) -> tuple[Peer, ...]:
         """Members of the view that are not heard."""
-        return tuple(p for p in self._others() if self._presence.is_gone(p.uuid, self._last_tick))
+        return self._roster.missing(self._last_tick)
 
     def addresses(self) -> set[str]:
         """Return where members are or should be, but for our own address."""
-        known = {peer.address for peer in self._others()} | {c.peer.address for c in self._candidates.values()}
+        known = {peer.address for peer in self._roster.others} | set(self._candidates.addresses())
         return (known | self._seeking.seeds) - {self.me.address}
 
     # -- what goes in -------------------------------------------------------------------------------------------
@@ -160,7 +152,7 @@ class Membership:
     def unreachable(self, address: str, now: float) -> None:
         """Take that nobody listens at an address: its host answers, and has no such process. So it is dead."""
         self._seeking.unreachable.add(address)
-        self._is_dead_at(address)
+        self._roster.take_dead_at(address)
         self.tick(now)
 
     def heard(self, uuid: str, now: float) -> None:
@@ -169,7 +161,9 @@ class Membership:
 
     def fenced_by(self, address: str, now: float) -> None:
         """Take that whoever listens at an address refuses to talk to us under this identity."""
-        if self.state in (State.ISOLATED, State.JOINING) or any(peer.address == address for peer in self._others()):
+        if self.state in (State.ISOLATED, State.JOINING) or any(
+            peer.address == address for peer in self._roster.others
+        ):
             self._fence(now, address)
 
     def leave(self, now: float) -> None:
@@ -178,7 +172,7 @@ class Membership:
             return
         alone = self.view is None or len(self.view.members) == 1 or self.state is State.ISOLATED
         self.state = State.LEFT if alone else State.LEAVING
-        self._proposal = None  # accepted, it would make us a member again
+        self._agreement.withdraw()  # accepted, it would make us a member again
         self._leave_by = now + self._settings.leave_patience
         if alone:
             self._events.append(HasLeft())
@@ -189,8 +183,7 @@ class Membership:
         """Do what is due; to be called every tenth of a second or so."""
         if now - self._last_tick > self._settings.own_pause:
             self._presence.excuse_all(now)
-            for candidate in self._candidates.values():
-                candidate.at = now
+            self._candidates.excuse_all(now)
         self._last_tick = max(now, self._last_tick)
         if self.state is State.JOINING:
             self._seek(now)
@@ -212,45 +205,17 @@ class Membership:
         """Take a message of another member, which has proved that it knows the secret."""
         if self.state in (State.LEFT, State.REFUSED):
             return
-        match message:
-            case JoinRequest():
-                self._on_join(message, now)
-            case Redirect():
-                self._on_redirect(message, now)
-            case Waiting():
-                self._seeking.another_seeks(message.sender.address, now)
-            case JoinRefused():
-                self._on_refused(message)
-            case Heartbeat():
-                self._on_heartbeat(message, now)
-            case Propose():
-                self._on_propose(message, now)
-            case Accept():
-                self._on_accept(message, now)
-            case Reject():
-                self._on_reject(message, now)
-            case Install():
-                self._on_install(message, now)
-            case Leave():
-                self._on_leave(message, now)
-            case Fenced():
-                self._on_fenced(message, now)
-            case Probe():
-                self._on_probe(message, now)
-            case Disband():
-                view = self.view
-                if view is not None and message.sender == view.coordinator.uuid and message.epoch == view.epoch:
-                    self._fence(now, message.address)
+        _TAKERS[type(message)](self, message, now)
 
     # -- looking for a cluster ----------------------------------------------------------------------------------
 
     def _seek(self, now: float) -> None:
         if self._seeking.due(now):
-            request = JoinRequest(self.me, self._partition_count, self._highest)
+            request = JoinRequest(self.me, self._partition_count, self._agreement.highest)
             for address in sorted(self._seeking.seeds):
                 self._send(address, request)
         if self._seeking.may_found(now):
-            self._install(View(self._highest + 1, (self.me,)), now)
+            self._install(View(self._agreement.highest + 1, (self.me,)), now)
 
     def _on_redirect(self, message: Redirect, now: float) -> None:
         if message.coordinator != self.me.address:
@@ -258,7 +223,10 @@ class Membership:
             if self.state is State.JOINING:
                 self._seeking.is_hopeful(now)
 
-    def _on_refused(self, message: JoinRefused) -> None:
+    def _on_waiting(self, message: Waiting, now: float) -> None:
+        self._seeking.another_seeks(message.sender.address, now)
+
+    def _on_refused(self, message: JoinRefused, now: float) -> None:
         if self.state is State.JOINING:
             self.state = State.REFUSED
             self._events.append(JoinFailed(message.text))
@@ -270,38 +238,25 @@ class Membership:
             self._seeking.another_seeks(peer.address, now)
             self._send(peer.address, Waiting(self.me))
             return
-        view = self.view
-        if view is None or self.state is not State.MEMBER:
+        if self.view is None or self.state is not State.MEMBER:
             return
-        if message.partition_count != self._partition_count:
-            text = (
-                f"the cluster of {self.me.address} has partition_count {self._partition_count}, and {peer.address} has "
-                f"{message.partition_count}: give all members the same"
-            )
-            self._send(peer.address, JoinRefused(self.me, text))
-        elif view.find(peer.uuid) is not None:
-            self._send(peer.address, Install(self.me.uuid, view))
-        elif peer.uuid in self._dropped:
-            # It had accepted a view that never reached it, and others have had it in theirs and lost it since.
-            self._send(peer.address, Fenced(self.me.uuid, peer.uuid, view.epoch))
-        elif not self._leads(now):
-            self._send(peer.address, Redirect(self.me, self._leader(now).address))
-        else:
-            # A listener was bound to that address anew, so whoever had it before is gone.
-            self._is_dead_at(peer.address)
-            for uuid in [u for u, c in self._candidates.items() if c.peer.address == peer.address and u != peer.uuid]:
-                del self._candidates[uuid]
-            self._candidates[peer.uuid] = _Candidate(peer, message.epoch, now)
-            self._send(peer.address, Redirect(self.me, self.me.address))
-            self._consider(now)
+        answer = answer_to(message, self.me, self._partition_count, self._dropped, self._roster, now)
+        if answer is not None:
+            self._send(peer.address, answer)
+            return
+        # A listener was bound to that address anew, so whoever had it before is gone.
+        self._roster.take_dead_at(peer.address)
+        self._candidates.add(message, now)
+        self._send(peer.address, Redirect(self.me, self.me.address))
+        self._consider(now)
 
     # -- who is there -------------------------------------------------------------------------------------------
 
     def _beat(self, now: float) -> None:
         assert self.view is not None
-        suspects = tuple(peer.uuid for peer in self._others() if self._presence.is_silent(peer.uuid, now))
+        suspects = tuple(peer.uuid for peer in self._roster.others if self._presence.is_silent(peer.uuid, now))
         beat = Heartbeat(self.me.uuid, self.view.epoch, suspects)
-        for peer in self._others():
+        for peer in self._roster.others:
             self._send(peer.address, beat)
 
     def _on_heartbeat(self, message: Heartbeat, now: float) -> None:
@@ -317,66 +272,36 @@ class Membership:
         if message.epoch < view.epoch:
             self._send(peer.address, Install(self.me.uuid, view))
 
-    def _is_dead_at(self, address: str) -> None:
-        for peer in self._others():
-            if peer.address == address:
-                self._presence.is_dead(peer.uuid)
-
-    def _others(self) -> Iterator[Peer]:
-        return (peer for peer in (self.view.members if self.view else ()) if peer.uuid != self.me.uuid)
-
-    def _leader(self, now: float) -> Peer:
-        """Return the oldest member that is not gone; it is the one that may propose views."""
-        assert self.view is not None
-        return next(p for p in self.view.members if not self._is_gone(p, now))
-
-    def _is_gone(self, peer: Peer, now: float) -> bool:
-        return peer.uuid != self.me.uuid and self._presence.is_gone(peer.uuid, now)
-
-    def _leads(self, now: float) -> bool:
-        return self.view is not None and self._leader(now).uuid == self.me.uuid
-
     # -- changing the view --------------------------------------------------------------------------------------
 
     def _consider(self, now: float) -> None:
         """See whether the view still fits; propose another, or find that we have no right to."""
         view = self.view
         assert view is not None
-        staying = [p for p in view.members if not self._is_gone(p, now)]
-        countable = [p for p in view.members if not self._presence.is_certainly_gone(p.uuid)]
-        if 2 * len(staying) < len(countable):
-            self._isolate(tuple(p for p in view.members if p not in staying))
+        staying = self._roster.staying(now)
+        if not self._roster.may_go_on(staying):
+            self._isolate(self._roster.missing(now))
             return
         if self.state is State.ISOLATED:
             self.state = State.MEMBER
         if staying[0].uuid != self.me.uuid:
             return
-        accused = self._presence.accused(view, now)
-        trusted = [p for p in staying if p.uuid == self.me.uuid or p.uuid not in accused]
-        if 2 * len(trusted) >= len(countable):
-            staying = trusted
-        patience = self._settings.detector.longest_silence
-        self._candidates = {u: c for u, c in self._candidates.items() if now - c.at < patience}
-        coming = [c for u, c in self._candidates.items() if view.find(u) is None]
-        target = (*staying, *(c.peer for c in coming))
-        if target == view.members:
-            self._proposal = None
-        elif self._proposal is None or self._proposal.view.members != target:
-            newest = max([view.epoch, self._highest, *(c.epoch for c in coming)])
-            self._propose(View(newest + 1, target), now)
-
-    def _propose(self, view: View, now: float) -> None:
-        self._highest = view.epoch
-        self._promised = (view.epoch, self.me.uuid)
-        self._proposal = _Proposal(view, {self.me.uuid})
-        self._repeat_proposal()
-        self._check_accepted(now)
+        staying = self._roster.trusted(staying, now)
+        self._candidates.drop_silent(now, self._settings.detector.longest_silence)
+        coming = self._candidates.outside(view)
+        target = (*staying, *coming)
+        uuids = [peer.uuid for peer in target]
+        if uuids == list(view.uuids):
+            self._agreement.withdraw()
+        elif not self._agreement.proposes(uuids):
+            newest = max(view.epoch, self._agreement.highest, self._candidates.newest_epoch(coming))
+            self._agreement.propose(View(newest + 1, target), self.me.uuid)
+            self._repeat_proposal()
+            self._check_accepted(now)
 
     def _repeat_proposal(self) -> None:
-        if self._proposal is not None:
-            for peer in self._proposal.view.members:
-                if peer.uuid not in self._proposal.accepted:
-                    self._send(peer.address, Propose(self.me.uuid, self._proposal.view))
+        for peer, message in self._agreement.unanswered(self.me.uuid):
+            self._send(peer.address, message)
 
     def _on_propose(self, message: Propose, now: float) -> None:
         proposed, view = message.view, self.view
@@ -392,46 +317,36 @@ class Membership:
             if proposed == view:
                 self._send(proposer.address, Accept(self.me.uuid, proposed.epoch))
                 return
-            if message.sender != self._leader(now).uuid:
+            if message.sender != self._roster.leader(now).uuid:
                 return  # we hear one that is older: either will change its mind, or ours changes
             if back := [peer for peer in proposed.members if peer.uuid in self._dropped]:
                 for peer in back:
                     self._send(peer.address, Fenced(self.me.uuid, peer.uuid, view.epoch))
                 return  # who proposes has missed the view that dropped them, or they join again as somebody new
-        newest = max((self._highest, ""), self._promised)
-        if (view is not None and proposed.epoch <= view.epoch) or (
-            (proposed.epoch, message.sender) != self._promised and proposed.epoch <= newest[0]
-        ):
-            self._send(proposer.address, Reject(self.me.uuid, newest[0]))
+        newest = self._agreement.overtaken_by(message, 0 if view is None else view.epoch)
+        if newest is not None:
+            self._send(proposer.address, Reject(self.me.uuid, newest))
         else:
-            self._promised = (proposed.epoch, message.sender)
-            self._highest = max(self._highest, proposed.epoch)
-            self._proposal = None
+            self._agreement.accept(message)
             self._seeking.learn(peer.address for peer in proposed.members)
             self._seeking.is_hopeful(now)
             self._send(proposer.address, Accept(self.me.uuid, proposed.epoch))
 
     def _on_reject(self, message: Reject, now: float) -> None:
-        self._highest = max(self._highest, message.epoch)
-        if self._proposal is not None and message.epoch >= self._proposal.view.epoch:
-            self._proposal = None
-            if self.state is State.MEMBER:
-                self._consider(now)
+        if self._agreement.rejected(message) and self.state is State.MEMBER:
+            self._consider(now)
 
     def _on_accept(self, message: Accept, now: float) -> None:
-        if self._proposal is not None and message.epoch == self._proposal.view.epoch:
-            self._proposal.accepted.add(message.sender)
-            self._check_accepted(now)
+        self._agreement.accepted(message)
+        self._check_accepted(now)
 
     def _check_accepted(self, now: float) -> None:
-        proposal = self._proposal
-        if proposal is None or not proposal.accepted.issuperset(proposal.view.uuids):
-            return
-        self._proposal = None
-        for peer in proposal.view.members:
-            if peer.uuid != self.me.uuid:
-                self._send(peer.address, Install(self.me.uuid, proposal.view))
-        self._install(proposal.view, now)
+        view = self._agreement.take_agreed()
+        if view is not None:
+            for peer in view.members:
+                if peer.uuid != self.me.uuid:
+                    self._send(peer.address, Install(self.me.uuid, view))
+            self._install(view, now)
 
     def _on_install(self, message: Install, now: float) -> None:
         new, view = message.view, self.view
@@ -451,18 +366,18 @@ class Membership:
         old = before.members if before is not None else ()
         uuids = {peer.uuid for peer in old}
         gone = [peer for peer in old if view.find(peer.uuid) is None]
-        self.view = view
+        self._roster.view = view
         self.state = State.MEMBER
-        self._highest = max(self._highest, view.epoch)
-        self._proposal = None  # it was to follow another view
+        self._agreement.saw(view.epoch)
+        self._agreement.withdraw()  # it was to follow another view
         self._dropped.update(peer.uuid for peer in gone)
         self._seeking.learn(peer.address for peer in (*old, *view.members))
-        self._candidates = {uuid: c for uuid, c in self._candidates.items() if view.find(uuid) is None}
+        self._candidates.drop_members(view)
         self._seeking.unreachable -= {peer.address for peer in view.members}
         left = tuple(peer for peer in gone if self._presence.said_goodbye(peer.uuid))
         lost = tuple(peer for peer in gone if not self._presence.said_goodbye(peer.uuid))
         joined = tuple(p for p in view.members if p.uuid not in uuids and p.uuid != self.me.uuid)
-        self._presence.follow(self._others(), now)
+        self._presence.follow(self._roster.others, now)
         self._next_heartbeat = now
         self._events.append(ViewInstalled(view, before, joined, lost, left))
 
@@ -489,7 +404,7 @@ class Membership:
             self._fence(now)
 
     def _fence(self, now: float, seed: str | None = None) -> None:
-        others = tuple(self._others())
+        others = tuple(self._roster.others)
         if self.state is State.LEAVING:
             self._finish_leaving()
             return
@@ -503,11 +418,11 @@ class Membership:
     def _isolate(self, lost: tuple[Peer, ...]) -> None:
         if self.state is not State.ISOLATED:
             self.state = State.ISOLATED
-            self._proposal = None
+            self._agreement.withdraw()
             self._events.append(WasIsolated(lost))
 
     def _say_goodbye(self) -> None:
-        for peer in self._others():
+        for peer in self._roster.others:
             self._send(peer.address, Leave(self.me.uuid))
 
     def _finish_leaving(self) -> None:
@@ -545,22 +460,41 @@ class Membership:
             self.add_seeds([message.sender.address])
             if message.size > 0:
                 self._seeking.is_hopeful(now)
-        elif view.find(message.sender.uuid) is not None or self.state is State.LEAVING:
             return
-        elif self.state is State.ISOLATED:
-            if message.size > 0:  # one that is isolated itself can take nobody in
+        match turn_on(message, self.me, view, self.state):
+            case Turn.JOIN:
                 self._fence(now, message.sender.address)
-        elif not self.is_coordinator:
-            self._send(message.sender.address, Redirect(self.me, view.coordinator.address))
-        else:
-            ours = (len(view.members), view.epoch, self.me.uuid)
-            if ours < (message.size, message.epoch, message.sender.uuid):
-                for peer in self._others():
+            case Turn.REDIRECT:
+                self._send(message.sender.address, Redirect(self.me, view.coordinator.address))
+            case Turn.DISBAND:
+                for peer in self._roster.others:
                     self._send(peer.address, Disband(self.me.uuid, view.epoch, message.sender.address))
                 self._fence(now, message.sender.address)
-            else:
+            case Turn.ANSWER:
                 self._send(message.sender.address, Probe(self.me, view.epoch, len(view.members)))
+
+    def _on_disband(self, message: Disband, now: float) -> None:
+        view = self.view
+        if view is not None and message.sender == view.coordinator.uuid and message.epoch == view.epoch:
+            self._fence(now, message.address)
 
     def _send(self, address: str, message: MembershipMessage) -> None:
         if address != self.me.address:
             self._outgoing.append((address, message))
+
+
+_TAKERS: dict[type, Callable[[Membership, Any, float], None]] = {
+    JoinRequest: Membership._on_join,
+    Redirect: Membership._on_redirect,
+    Waiting: Membership._on_waiting,
+    JoinRefused: Membership._on_refused,
+    Heartbeat: Membership._on_heartbeat,
+    Propose: Membership._on_propose,
+    Accept: Membership._on_accept,
+    Reject: Membership._on_reject,
+    Install: Membership._on_install,
+    Leave: Membership._on_leave,
+    Fenced: Membership._on_fenced,
+    Probe: Membership._on_probe,
+    Disband: Membership._on_disband,
+}

@@ -1,0 +1,87 @@
+"""Those that ask to join: what they are told, and who of them is to be in the next view.
+
+A part of `membership`; no clock in here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from shmjet.cluster.roster import Roster
+from shmjet.cluster.views import Fenced, Install, JoinRefused, JoinRequest, Peer, Redirect, View
+
+
+@dataclass
+class _Candidate:
+    peer: Peer
+    epoch: int
+    at: float
+
+
+class Candidates:
+    """Who has asked, and when."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, _Candidate] = {}
+
+    def add(self, request: JoinRequest, now: float) -> None:
+        """Take a request; whoever asked from that address before is gone."""
+        peer = request.peer
+        for uuid in [u for u, c in self._found.items() if c.peer.address == peer.address and u != peer.uuid]:
+            del self._found[uuid]
+        self._found[peer.uuid] = _Candidate(peer, request.epoch, now)
+
+    def excuse_all(self, now: float) -> None:
+        """Take that we were away, so that we cannot know who has asked."""
+        for candidate in self._found.values():
+            candidate.at = now
+
+    def drop_silent(self, now: float, patience: float) -> None:
+        """Forget those that have not asked for so many seconds."""
+        self._found = {uuid: c for uuid, c in self._found.items() if now - c.at < patience}
+
+    def drop_members(self, view: View) -> None:
+        """Forget those that are in a view now."""
+        self._found = {uuid: c for uuid, c in self._found.items() if view.find(uuid) is None}
+
+    def outside(self, view: View) -> list[Peer]:
+        """Return those that are not in a view, in the order in which they asked first."""
+        return [c.peer for uuid, c in self._found.items() if view.find(uuid) is None]
+
+    def newest_epoch(self, peers: Iterable[Peer]) -> int:
+        """Return the newest epoch that some of them have seen; 0 for nobody."""
+        return max((self._found[peer.uuid].epoch for peer in peers), default=0)
+
+    def addresses(self) -> Iterator[str]:
+        """Yield where they are."""
+        return (candidate.peer.address for candidate in self._found.values())
+
+
+def answer_to(
+    request: JoinRequest, me: Peer, partition_count: int, dropped: set[str], roster: Roster, now: float
+) -> Install | Fenced | JoinRefused | Redirect | None:
+    """Return what a member tells one that asks to join; None where it is for this member to take it in.
+
+    Args:
+        request: what it says.
+        me: this member, which is in a view.
+        partition_count: of the cluster.
+        dropped: who was in a view that this member has installed, and is not to come back.
+        roster: this member's view.
+        now: seconds.
+    """
+    peer, view = request.peer, roster.view
+    assert view is not None
+    if request.partition_count != partition_count:
+        text = (
+            f"the cluster of {me.address} has partition_count {partition_count}, and {peer.address} has "
+            f"{request.partition_count}: give all members the same"
+        )
+        return JoinRefused(me, text)
+    if view.find(peer.uuid) is not None:
+        return Install(me.uuid, view)
+    if peer.uuid in dropped:
+        # It had accepted a view that never reached it, and others have had it in theirs and lost it since.
+        return Fenced(me.uuid, peer.uuid, view.epoch)
+    return None if roster.leads(now) else Redirect(me, roster.leader(now).address)
