@@ -1,14 +1,15 @@
 """How a view comes into force: one member proposes it, all who would be in it accept, and then it is installed.
 
 A part of `membership`: the promises that a member has given, and the proposal that it has made itself. Whoever has
-accepted an epoch accepts nothing older. Knows nothing of who may propose, or why. No clock in here.
+accepted an epoch accepts nothing older. Knows nothing of why a view is proposed. No clock in here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from shmjet.cluster.views import Accept, Peer, Propose, Reject, View
+from shmjet.cluster.roster import Roster
+from shmjet.cluster.views import Accept, Fenced, JoinRequest, Peer, Propose, Reject, View
 
 
 class Agreement:
@@ -23,24 +24,28 @@ class Agreement:
 
     def forget(self) -> None:
         """Begin anew, as somebody else."""
+        self.since = 0
+        """The first epoch that this identity has promised to be in, 0 for none: others may have it in their view."""
         self._promised: tuple[int, str] = (0, "")
         self._proposal: View | None = None
         self._accepted: set[str] = set()
-
-    @property
-    def promised(self) -> int:
-        """The epoch of the newest proposal that this identity has accepted or made; 0 for none."""
-        return self._promised[0]
 
     def saw(self, epoch: int) -> None:
         """Note that there is such an epoch."""
         self.highest = max(self.highest, epoch)
 
+    def entered(self, view: View, me: str) -> None:
+        """Take that a view with this member in it is in force; what was proposed was to follow another one."""
+        self.saw(view.epoch)
+        self.since = self.since or view.since_of(me)
+        self._proposal = None
+
     # -- proposing ----------------------------------------------------------------------------------------------
 
-    def proposes(self, uuids: Sequence[str]) -> bool:
-        """Say whether the proposal that is under way is for these members, the oldest first."""
-        return self._proposal is not None and self._proposal.uuids == tuple(uuids)
+    def proposes(self, members: Sequence[Peer], since: Sequence[int]) -> bool:
+        """Say whether the proposal that is under way is for these members, in this order, since these epochs."""
+        proposal = self._proposal
+        return proposal is not None and proposal.members == tuple(members) and proposal.since == tuple(since)
 
     def propose(self, view: View, me: str) -> None:
         """Propose a view, and accept it."""
@@ -83,19 +88,42 @@ class Agreement:
 
     # -- answering ----------------------------------------------------------------------------------------------
 
-    def overtaken_by(self, message: Propose, present: int) -> int | None:
-        """Return the epoch by which a proposal is overtaken, None when it may be accepted.
+    def answers(
+        self, message: Propose, request: JoinRequest, roster: Roster, now: float
+    ) -> Iterator[tuple[str, Accept | Reject | Fenced | JoinRequest]]:
+        """Yield what to say about a proposal of a view with this member in it, and to which addresses.
+
+        An `Accept` is a promise to accept nothing older.
 
         Args:
-            message: the proposal; one that was accepted before may be accepted again.
-            present: the epoch of the view that is in force, 0 where there is none.
+            message: of one that is in both views, where there is one.
+            request: how this member would ask to join now.
+            roster: the view that is in force.
+            now: seconds.
         """
+        me, proposed, view = request.peer.uuid, message.view, roster.view
+        proposer = proposed.find(message.sender)
+        if proposer is None:
+            return
+        if proposed == view:
+            yield proposer.address, Accept(me, proposed.epoch)
+        elif view is not None and message.sender != roster.leader(now).uuid:
+            return  # we hear one that is older: either will change its mind, or ours changes
+        elif self._is_overtaken(message, 0 if view is None else view.epoch):
+            yield proposer.address, Reject(me, self.highest)
+        elif view is not None and (back := proposed.lost_by(view)):
+            for peer in back:  # who proposes has missed the view that lost them; they join again as somebody new
+                yield peer.address, Fenced(me, peer.uuid, view.epoch)
+        elif self.since and proposed.since_of(me) != self.since:
+            yield proposer.address, request  # it does not know since when others may have us in their views
+        else:
+            self.since = proposed.since_of(me)
+            self._promised = (proposed.epoch, message.sender)
+            self.saw(proposed.epoch)
+            self._proposal = None
+            yield proposer.address, Accept(me, proposed.epoch)
+
+    def _is_overtaken(self, message: Propose, present: int) -> bool:
         epoch = message.view.epoch
         is_new = epoch > self.highest or (epoch, message.sender) == self._promised
-        return None if is_new and epoch > present else self.highest
-
-    def accept(self, message: Propose) -> None:
-        """Promise to accept nothing older."""
-        self._promised = (message.view.epoch, message.sender)
-        self.saw(message.view.epoch)
-        self._proposal = None
+        return epoch <= present or not is_new

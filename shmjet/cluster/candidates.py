@@ -5,7 +5,7 @@ A part of `membership`; no clock in here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shmjet.cluster.roster import Roster
@@ -13,9 +13,12 @@ from shmjet.cluster.views import Fenced, Install, JoinRefused, JoinRequest, Peer
 
 
 @dataclass
-class _Candidate:
+class Candidate:
+    """One that has asked: what it has seen, since when it may be in views (0: not yet), and when it asked last."""
+
     peer: Peer
     epoch: int
+    since: int
     at: float
 
 
@@ -23,14 +26,16 @@ class Candidates:
     """Who has asked, and when."""
 
     def __init__(self) -> None:
-        self._found: dict[str, _Candidate] = {}
+        self._found: dict[str, Candidate] = {}
 
     def add(self, request: JoinRequest, now: float) -> None:
         """Take a request; whoever asked from that address before is gone."""
         peer = request.peer
         for uuid in [u for u, c in self._found.items() if c.peer.address == peer.address and u != peer.uuid]:
             del self._found[uuid]
-        self._found[peer.uuid] = _Candidate(peer, request.epoch, now)
+        before = self._found.get(peer.uuid)
+        since = request.since or (0 if before is None else before.since)
+        self._found[peer.uuid] = Candidate(peer, request.epoch, since, now)
 
     def excuse_all(self, now: float) -> None:
         """Take that we were away, so that we cannot know who has asked."""
@@ -45,13 +50,9 @@ class Candidates:
         """Forget those that are in a view now."""
         self._found = {uuid: c for uuid, c in self._found.items() if view.find(uuid) is None}
 
-    def outside(self, view: View) -> list[Peer]:
+    def outside(self, view: View) -> list[Candidate]:
         """Return those that are not in a view, in the order in which they asked first."""
-        return [c.peer for uuid, c in self._found.items() if view.find(uuid) is None]
-
-    def newest_epoch(self, peers: Iterable[Peer]) -> int:
-        """Return the newest epoch that some of them have seen; 0 for nobody."""
-        return max((self._found[peer.uuid].epoch for peer in peers), default=0)
+        return [c for uuid, c in self._found.items() if view.find(uuid) is None]
 
     def addresses(self) -> Iterator[str]:
         """Yield where they are."""
@@ -59,7 +60,7 @@ class Candidates:
 
 
 def answer_to(
-    request: JoinRequest, me: Peer, partition_count: int, dropped: set[str], roster: Roster, now: float
+    request: JoinRequest, me: Peer, partition_count: int, roster: Roster, now: float
 ) -> Install | Fenced | JoinRefused | Redirect | None:
     """Return what a member tells one that asks to join; None where it is for this member to take it in.
 
@@ -67,7 +68,6 @@ def answer_to(
         request: what it says.
         me: this member, which is in a view.
         partition_count: of the cluster.
-        dropped: who was in a view that this member has installed, and is not to come back.
         roster: this member's view.
         now: seconds.
     """
@@ -81,7 +81,7 @@ def answer_to(
         return JoinRefused(me, text)
     if view.find(peer.uuid) is not None:
         return Install(me.uuid, view)
-    if peer.uuid in dropped:
-        # It had accepted a view that never reached it, and others have had it in theirs and lost it since.
+    if 0 < request.since <= view.epoch:
+        # It had accepted a view that never reached it: others may have had it in theirs, and lost it since.
         return Fenced(me.uuid, peer.uuid, view.epoch)
     return None if roster.leads(now) else Redirect(me, roster.leader(now).address)

@@ -96,8 +96,6 @@ class Membership:
         self._presence = Presence(self._settings.detector, self._settings.complaint_grace)
         self._roster = Roster(self.me.uuid, self._presence)
         self._candidates = Candidates()
-        self._dropped: set[str] = set()
-        """Who was in a view that this member has installed, and was not in the one after it: not to come back."""
         self._leave_by = 0.0
         self._seeking.begin(now)
 
@@ -211,11 +209,15 @@ class Membership:
 
     def _seek(self, now: float) -> None:
         if self._seeking.due(now):
-            request = JoinRequest(self.me, self._partition_count, self._agreement.highest)
+            request = self._join_request()
             for address in sorted(self._seeking.seeds):
                 self._send(address, request)
         if self._seeking.may_found(now):
-            self._install(View(self._agreement.highest + 1, (self.me,)), now)
+            epoch = self._agreement.highest + 1
+            self._install(View(epoch, (self.me,), (self._agreement.since or epoch,)), now)
+
+    def _join_request(self) -> JoinRequest:
+        return JoinRequest(self.me, self._partition_count, self._agreement.highest, self._agreement.since)
 
     def _on_redirect(self, message: Redirect, now: float) -> None:
         if message.coordinator != self.me.address:
@@ -240,7 +242,7 @@ class Membership:
             return
         if self.view is None or self.state is not State.MEMBER:
             return
-        answer = answer_to(message, self.me, self._partition_count, self._dropped, self._roster, now)
+        answer = answer_to(message, self.me, self._partition_count, self._roster, now)
         if answer is not None:
             self._send(peer.address, answer)
             return
@@ -255,9 +257,7 @@ class Membership:
     def _beat(self, now: float) -> None:
         assert self.view is not None
         suspects = tuple(peer.uuid for peer in self._roster.others if self._presence.is_silent(peer.uuid, now))
-        beat = Heartbeat(self.me.uuid, self.view.epoch, suspects)
-        for peer in self._roster.others:
-            self._send(peer.address, beat)
+        self._tell_others(Heartbeat(self.me.uuid, self.view.epoch, suspects))
 
     def _on_heartbeat(self, message: Heartbeat, now: float) -> None:
         view = self.view
@@ -289,13 +289,15 @@ class Membership:
         staying = self._roster.trusted(staying, now)
         self._candidates.drop_silent(now, self._settings.detector.longest_silence)
         coming = self._candidates.outside(view)
-        target = (*staying, *coming)
-        uuids = [peer.uuid for peer in target]
-        if uuids == list(view.uuids):
+        members = (*staying, *(candidate.peer for candidate in coming))
+        since = (*(view.since_of(peer.uuid) for peer in staying), *(candidate.since for candidate in coming))
+        if members == view.members:
             self._agreement.withdraw()
-        elif not self._agreement.proposes(uuids):
-            newest = max(view.epoch, self._agreement.highest, self._candidates.newest_epoch(coming))
-            self._agreement.propose(View(newest + 1, target), self.me.uuid)
+        elif not self._agreement.proposes(members, since):
+            epoch = 1 + max(view.epoch, self._agreement.highest, *(candidate.epoch for candidate in coming))
+            for candidate in coming:
+                candidate.since = candidate.since or epoch
+            self._agreement.propose(View(epoch, members, tuple(s or epoch for s in since)), self.me.uuid)
             self._repeat_proposal()
             self._check_accepted(now)
 
@@ -308,29 +310,14 @@ class Membership:
         if proposed.find(self.me.uuid) is None or self.state is State.LEAVING:
             return
         proposer = proposed.find(message.sender)
-        if proposer is None:
+        if proposer is not None and view is not None and view.find(message.sender) is None:
+            self._refuse(message.sender, proposed.epoch, proposer.address)
             return
-        if view is not None:
-            if view.find(message.sender) is None:
-                self._refuse(message.sender, proposed.epoch, proposer.address)
-                return
-            if proposed == view:
-                self._send(proposer.address, Accept(self.me.uuid, proposed.epoch))
-                return
-            if message.sender != self._roster.leader(now).uuid:
-                return  # we hear one that is older: either will change its mind, or ours changes
-            if back := [peer for peer in proposed.members if peer.uuid in self._dropped]:
-                for peer in back:
-                    self._send(peer.address, Fenced(self.me.uuid, peer.uuid, view.epoch))
-                return  # who proposes has missed the view that dropped them, or they join again as somebody new
-        newest = self._agreement.overtaken_by(message, 0 if view is None else view.epoch)
-        if newest is not None:
-            self._send(proposer.address, Reject(self.me.uuid, newest))
-        else:
-            self._agreement.accept(message)
-            self._seeking.learn(peer.address for peer in proposed.members)
-            self._seeking.is_hopeful(now)
-            self._send(proposer.address, Accept(self.me.uuid, proposed.epoch))
+        for address, answer in self._agreement.answers(message, self._join_request(), self._roster, now):
+            self._send(address, answer)
+            if isinstance(answer, Accept):
+                self._seeking.learn(peer.address for peer in proposed.members)
+                self._seeking.is_hopeful(now)
 
     def _on_reject(self, message: Reject, now: float) -> None:
         if self._agreement.rejected(message) and self.state is State.MEMBER:
@@ -354,7 +341,7 @@ class Membership:
             return
         if view is not None and new.epoch <= view.epoch:
             return
-        if self._dropped.intersection(new.uuids):
+        if view is not None and new.lost_by(view):
             # We had accepted the proposals of two sides, and the other one had its way first. Both views have us in
             # them, and those in the one are lost to the other: we can go on with neither under this identity.
             self._fence(now, next(peer.address for peer in new.members if peer.uuid == message.sender))
@@ -368,9 +355,7 @@ class Membership:
         gone = [peer for peer in old if view.find(peer.uuid) is None]
         self._roster.view = view
         self.state = State.MEMBER
-        self._agreement.saw(view.epoch)
-        self._agreement.withdraw()  # it was to follow another view
-        self._dropped.update(peer.uuid for peer in gone)
+        self._agreement.entered(view, self.me.uuid)
         self._seeking.learn(peer.address for peer in (*old, *view.members))
         self._candidates.drop_members(view)
         self._seeking.unreachable -= {peer.address for peer in view.members}
@@ -422,8 +407,7 @@ class Membership:
             self._events.append(WasIsolated(lost))
 
     def _say_goodbye(self) -> None:
-        for peer in self._roster.others:
-            self._send(peer.address, Leave(self.me.uuid))
+        self._tell_others(Leave(self.me.uuid))
 
     def _finish_leaving(self) -> None:
         self.state = State.LEFT
@@ -467,8 +451,7 @@ class Membership:
             case Turn.REDIRECT:
                 self._send(message.sender.address, Redirect(self.me, view.coordinator.address))
             case Turn.DISBAND:
-                for peer in self._roster.others:
-                    self._send(peer.address, Disband(self.me.uuid, view.epoch, message.sender.address))
+                self._tell_others(Disband(self.me.uuid, view.epoch, message.sender.address))
                 self._fence(now, message.sender.address)
             case Turn.ANSWER:
                 self._send(message.sender.address, Probe(self.me, view.epoch, len(view.members)))
@@ -477,6 +460,10 @@ class Membership:
         view = self.view
         if view is not None and message.sender == view.coordinator.uuid and message.epoch == view.epoch:
             self._fence(now, message.address)
+
+    def _tell_others(self, message: MembershipMessage) -> None:
+        for peer in self._roster.others:
+            self._send(peer.address, message)
 
     def _send(self, address: str, message: MembershipMessage) -> None:
         if address != self.me.address:

@@ -24,10 +24,19 @@ class Peer(msgspec.Struct, frozen=True, array_like=True):
 
 
 class View(msgspec.Struct, frozen=True, array_like=True):
-    """Who is in the cluster; `members` in the order in which they joined, so that the first coordinates."""
+    """Who is in the cluster; `members` in the order in which they joined, so that the first coordinates.
+
+    `since` says of each the first epoch that it has promised to be in, under its identity: no view before it has it,
+    and one that lacks it and is not older has lost it for good.
+    """
 
     epoch: int
     members: tuple[Peer, ...]
+    since: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.since) != len(self.members):
+            raise ValueError(f"a view of {len(self.members)} members has {len(self.since)} epochs of joining")
 
     @property
     def coordinator(self) -> Peer:
@@ -43,6 +52,19 @@ class View(msgspec.Struct, frozen=True, array_like=True):
         """Return the member with this identity, or None."""
         return next((peer for peer in self.members if peer.uuid == uuid), None)
 
+    def since_of(self, uuid: str) -> int:
+        """Return since when a member may be in views; 0 for one that is not in this."""
+        return next((since for peer, since in zip(self.members, self.since, strict=True) if peer.uuid == uuid), 0)
+
+    def lost_by(self, before: View) -> list[Peer]:
+        """Return those members that an earlier view has lost: they are not in it, and could have been."""
+        known = before.uuids
+        return [
+            peer
+            for peer, since in zip(self.members, self.since, strict=True)
+            if since <= before.epoch and peer.uuid not in known
+        ]
+
 
 class JoinRequest(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """I want to be a member. `partition_count` has to be the cluster's."""
@@ -51,6 +73,8 @@ class JoinRequest(msgspec.Struct, frozen=True, tag=True, array_like=True):
     partition_count: int
     epoch: int
     """The newest that it has seen: the view that takes it in has to be newer."""
+    since: int
+    """The first that it has promised to be in under this identity; 0 for none yet."""
 
 
 class Redirect(msgspec.Struct, frozen=True, tag=True, array_like=True):

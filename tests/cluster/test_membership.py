@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
+from types import FunctionType, ModuleType
 
 import pytest
 
 from shmjet.cluster.membership import Membership
 from shmjet.cluster.membership_events import JoinFailed, State, ViewInstalled, WasFenced, WasIsolated
-from shmjet.cluster.views import Accept, Fenced, Heartbeat, Install, JoinRequest, Peer, Probe, Propose, View
+from shmjet.cluster.views import Accept, Fenced, Heartbeat, Install, JoinRequest, Peer, Probe, Propose, Reject, View
 from tests.cluster.simulation import Simulation
 
 
@@ -160,11 +162,16 @@ def test_a_graceful_leave_is_no_loss() -> None:
         simulation.check_together()
 
 
+def view_of(epoch: int, *members: Peer, new: Peer | None = None) -> View:
+    """Return a view that "me" may be in since the first epoch, others since the second, and one since this."""
+    return View(epoch, members, tuple(epoch if peer == new else 1 if peer.uuid == "me" else 2 for peer in members))
+
+
 def member_of(*others: Peer) -> Membership:
     me = Peer("me", "10.0.0.1:1", 1)
     member = Membership(me, [], 271, lambda: "somebody-new", 0.0)
     member.tick(0.0)
-    view = View(7, (*others, me))
+    view = view_of(7, *others, me)
     member.receive(Propose(others[0].uuid, view), 0.0) if others else None
     member.receive(Install(others[0].uuid if others else "me", view), 0.0)
     member.take_events(), member.take_messages()
@@ -177,8 +184,8 @@ OLD, YOUNG = Peer("old", "10.0.0.2:1", 2), Peer("young", "10.0.0.3:1", 3)
 def test_messages_of_an_older_epoch_change_nothing() -> None:
     member = member_of(OLD, YOUNG)
     before = member.view
-    member.receive(Install("old", View(6, (OLD, member.me))), 0.1)
-    member.receive(Propose("old", View(7, (OLD, member.me))), 0.1)
+    member.receive(Install("old", view_of(6, OLD, member.me)), 0.1)
+    member.receive(Propose("old", view_of(7, OLD, member.me)), 0.1)
     member.receive(Fenced("young", "me", 6), 0.1)
     assert member.view == before
     assert [type(message).__name__ for _, message in member.take_messages()] == ["Reject"]
@@ -192,7 +199,7 @@ def test_a_stranger_is_told_that_it_is_fenced() -> None:
 
 def test_only_the_oldest_that_is_heard_may_propose() -> None:
     member = member_of(OLD, YOUNG)
-    usurping = Propose("young", View(8, (YOUNG, member.me)))
+    usurping = Propose("young", view_of(8, YOUNG, member.me))
     member.receive(usurping, 0.1)
     assert member.take_messages() == []
     member.unreachable(OLD.address, 0.2)
@@ -203,11 +210,11 @@ def test_only_the_oldest_that_is_heard_may_propose() -> None:
 
 def test_a_promise_binds() -> None:
     member = member_of(OLD, YOUNG)
-    member.receive(Propose("old", View(9, (OLD, member.me))), 0.1)
+    member.receive(Propose("old", view_of(9, OLD, member.me)), 0.1)
     member.take_messages()
     member.unreachable(OLD.address, 0.2)
     member.take_messages()
-    member.receive(Propose("young", View(8, (YOUNG, member.me))), 0.3)
+    member.receive(Propose("young", view_of(8, YOUNG, member.me)), 0.3)
     assert [(type(m).__name__, m.epoch) for _, m in member.take_messages() if hasattr(m, "epoch")] == [("Reject", 9)]
 
 
@@ -240,13 +247,13 @@ def test_one_alone_founds_a_cluster_at_once() -> None:
     member.tick(0.0)
     (event,) = member.take_events()
     assert isinstance(event, ViewInstalled)
-    assert event.view == View(1, (member.me,))
+    assert event.view == view_of(1, member.me)
 
 
 def test_one_that_is_isolated_asks_whoever_is_there_now_and_joins_them() -> None:
     a, b, c = (Peer(name, f"{name}:1", 1) for name in "abc")
     lonely = Membership(c, [a.address], 271, lambda: "c2", 0.0)
-    lonely.receive(Install("a", View(1, (a, b, c))), 0.0)
+    lonely.receive(Install("a", view_of(1, a, b, c)), 0.0)
     for now in range(1, 31):
         lonely.tick(now / 10)
     assert lonely.state is State.ISOLATED
@@ -269,16 +276,16 @@ def test_one_that_is_isolated_asks_whoever_is_there_now_and_joins_them() -> None
 
 def test_an_identity_that_a_view_has_dropped_is_not_taken_in_again() -> None:
     member = member_of(OLD, YOUNG)
-    member.receive(Propose("old", View(8, (OLD, member.me))), 0.1)
-    member.receive(Install("old", View(8, (OLD, member.me))), 0.1)
+    member.receive(Propose("old", view_of(8, OLD, member.me)), 0.1)
+    member.receive(Install("old", view_of(8, OLD, member.me)), 0.1)
     member.take_messages()
     fenced = [(YOUNG.address, Fenced("me", "young", 8))]
-    member.receive(JoinRequest(YOUNG, 271, 7), 0.2)
+    member.receive(JoinRequest(YOUNG, 271, 7, 2), 0.2)
     assert member.take_messages() == fenced
-    member.receive(Propose("old", View(9, (OLD, member.me, YOUNG))), 0.2)
+    member.receive(Propose("old", view_of(9, OLD, member.me, YOUNG)), 0.2)
     assert member.take_messages() == fenced, "whoever proposes it may not know, but we do"
     again = Peer("young again", YOUNG.address, 3)
-    member.receive(Propose("old", View(9, (OLD, member.me, again))), 0.3)
+    member.receive(Propose("old", view_of(9, OLD, member.me, again, new=again)), 0.3)
     assert member.take_messages() == [(OLD.address, Accept("me", 9))]
 
 
@@ -286,7 +293,7 @@ def test_an_identity_that_a_view_has_dropped_is_not_taken_in_again() -> None:
 def test_one_that_was_dropped_before_it_knew_that_it_was_in_joins_as_somebody_new(by_link: bool) -> None:
     member = Membership(Peer("me", "10.0.0.1:1", 1), [OLD.address], 271, lambda: "somebody-new", 0.0)
     member.tick(0.0)
-    member.receive(Propose("old", View(8, (OLD, member.me))), 0.1)  # the Install never comes
+    member.receive(Propose("old", view_of(8, OLD, member.me)), 0.1)  # the Install never comes
     member.receive(Fenced("old", "somebody-else", 9), 2.9)
     assert member.me.uuid == "me"
     if by_link:
@@ -295,14 +302,14 @@ def test_one_that_was_dropped_before_it_knew_that_it_was_in_joins_as_somebody_ne
         member.receive(Fenced("old", "me", 9), 3.0)
     member.take_messages()
     member.tick(3.0)
-    assert member.take_messages() == [(OLD.address, JoinRequest(member.me, 271, 8))]
+    assert member.take_messages() == [(OLD.address, JoinRequest(member.me, 271, 8, 0))]
     assert member.me.uuid == "somebody-new"
 
 
 def test_one_whom_two_sides_have_in_their_views_goes_on_with_neither_under_its_identity() -> None:
     other = Peer("other", "10.0.0.4:1", 4)
     member = member_of(OLD, YOUNG, other)
-    theirs, ours = View(9, (OLD, member.me)), View(8, (YOUNG, other, member.me))
+    theirs, ours = view_of(9, OLD, member.me), view_of(8, YOUNG, other, member.me)
     member.unreachable(OLD.address, 0.1)
     member.receive(Propose("young", ours), 0.1)
     member.heard("old", 0.2)
@@ -314,3 +321,59 @@ def test_one_whom_two_sides_have_in_their_views_goes_on_with_neither_under_its_i
     member.receive(Install("old", theirs), 0.3)
     assert [type(event) for event in member.take_events()] == [WasFenced]
     assert (member.state, member.me.uuid) == (State.JOINING, "somebody-new")
+
+
+def test_one_that_has_promised_before_accepts_no_view_that_does_not_know() -> None:
+    """Others may have installed the first view with it, and lost it since; the epoch in the view tells them."""
+    member = Membership(Peer("me", "10.0.0.1:1", 1), [OLD.address], 271, lambda: "somebody-new", 0.0)
+    member.receive(Propose("old", View(8, (OLD, member.me), (1, 8))), 0.1)
+    member.receive(Propose("young", View(12, (YOUNG, member.me), (3, 12))), 0.2)
+    assert member.take_messages() == [
+        (OLD.address, Accept("me", 8)),
+        (YOUNG.address, JoinRequest(member.me, 271, 8, 8)),
+    ]
+    member.receive(Propose("young", View(13, (YOUNG, member.me), (3, 8))), 0.3)
+    assert member.take_messages() == [(YOUNG.address, Accept("me", 13))]
+
+
+def test_a_coordinator_proposes_a_newcomer_since_when_it_first_promised() -> None:
+    member, new = member_of(), Peer("new", "10.0.0.9:1", 9)
+    member.receive(JoinRequest(new, 271, 0, 0), 0.1)
+    first = next(message.view for _, message in member.take_messages() if isinstance(message, Propose))
+    assert first.since_of("new") == first.epoch
+    member.receive(Reject("new", first.epoch + 4), 0.2)
+    again = next(message.view for _, message in member.take_messages() if isinstance(message, Propose))
+    assert again.epoch == first.epoch + 5
+    assert again.since_of("new") == first.epoch, "it may have promised to be in the first one"
+    member.receive(JoinRequest(new, 271, first.epoch + 4, first.epoch + 2), 0.3)
+    third = next(message.view for _, message in member.take_messages() if isinstance(message, Propose))
+    assert third.since_of("new") == first.epoch + 2, "it knows best"
+
+
+def test_nothing_is_remembered_of_those_who_were_lost() -> None:
+    member = member_of()
+    sizes = []
+    for number in range(1, 41):
+        new = Peer(f"new {number}", "10.0.0.9:1", 9)
+        member.receive(JoinRequest(new, 271, 0, 0), float(number))
+        proposal = next(message.view for _, message in member.take_messages() if isinstance(message, Propose))
+        member.receive(Accept(new.uuid, proposal.epoch), float(number))
+        assert member.view is not None
+        assert new in member.view.members
+        member.unreachable(new.address, number + 0.1)
+        assert member.view.members == (member.me,)
+        member.take_messages(), member.take_events()
+        sizes.append(len(_reachable(member)))
+    assert sizes[-1] == sizes[4]
+
+
+def _reachable(root: object) -> set[int]:
+    """Return the ids of all that an object holds, but for classes, modules and functions."""
+    found: set[int] = set()
+    waiting = [root]
+    while waiting:
+        item = waiting.pop()
+        if id(item) not in found and not isinstance(item, type | ModuleType | FunctionType):
+            found.add(id(item))
+            waiting += gc.get_referents(item)
+    return found
