@@ -18,6 +18,7 @@ from typing import Any, get_args
 import msgspec
 
 from shmjet.cluster.addressing import advertised_host
+from shmjet.cluster.contacts import DIAL_AGAIN_S, Contacts
 from shmjet.cluster.discovery import Discovery
 from shmjet.cluster.membership import Membership
 from shmjet.cluster.membership_events import HasLeft, JoinFailed, State, ViewInstalled, WasFenced, WasIsolated
@@ -43,9 +44,7 @@ HEARTBEAT_S = 0.25
 PATIENCE_S = 0.7
 """For so long the link sends heartbeats for a member that gives no sign of life itself."""
 _TICK_S = 0.1
-_DIAL_AGAIN_S = 0.2
 _REACH_S = 5.0
-_MOST_PENDING = 64
 _DISCOVER_S = 1.0
 _DISCOVER_LATER_S = 10.0
 _JOIN_S = 30.0
@@ -72,9 +71,7 @@ class Network:
         self._link: LinkClient | None = None
         self._membership: Membership | None = None
         self._address = ""
-        self._peers: dict[str, str] = {}
-        self._dialled: dict[str, float] = {}
-        self._pending: dict[str, list[bytes]] = {}
+        self._contacts = Contacts(lambda: self.link, self._now)
         self._ready: asyncio.Future[None] | None = None
         self._left = asyncio.Event()
         self._arrived = asyncio.Event()
@@ -197,10 +194,8 @@ class Network:
 
     def send(self, identity: str, message: object) -> None:
         """Send a message to a member; it is lost when there is no connection to it."""
-        link = self.link
-        if link is not None and identity in self._peers:
-            with contextlib.suppress(LinkLost):
-                link.send(identity, self._encode(message))
+        if identity in self._contacts:
+            self._contacts.send(identity, self._encode(message))
 
     async def reach(self, identities: Sequence[str]) -> None:
         """Wait until there are connections to members of the view: right after a change some are still being made.
@@ -209,17 +204,17 @@ class Network:
             OSError: one of them cannot be reached; the text names it.
         """
         deadline = self._now() + _REACH_S
-        while missing := [uuid for uuid in identities if uuid != self.me.uuid and uuid not in self._peers]:
+        while missing := [uuid for uuid in identities if uuid != self.me.uuid and uuid not in self._contacts]:
             view = self.view
             peers = [view.find(uuid) for uuid in missing] if view is not None else []
             addresses = [peer.address for peer in peers if peer is not None]
             if self._now() > deadline or not addresses:
                 raise OSError(f"member {self._address} has no connection to {', '.join(addresses or missing)}")
             for address in addresses:
-                self._dial(address)
+                self._contacts.dial(address)
             self._arrived.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._arrived.wait(), _DIAL_AGAIN_S)
+                await asyncio.wait_for(self._arrived.wait(), DIAL_AGAIN_S)
 
     # -- time ---------------------------------------------------------------------------------------------------
 
@@ -261,32 +256,11 @@ class Network:
         while True:
             messages, events = state.take_messages(), state.take_events()
             for address, message in messages:
-                self._say(address, self._encode(message))
+                self._contacts.say(address, self._encode(message))
             for event in events:
                 self._happened(event)
             if not messages and not events:
                 return
-
-    def _say(self, address: str, data: bytes) -> None:
-        link = self.link
-        if link is None:
-            return
-        with contextlib.suppress(LinkLost):
-            for identity, where in self._peers.items():
-                if where == address:
-                    link.send(identity, data)
-                    return
-            pending = self._pending.setdefault(address, [])
-            pending.append(data)
-            del pending[:-_MOST_PENDING]
-            self._dial(address)
-
-    def _dial(self, address: str) -> None:
-        now, link = self._now(), self.link
-        if link is not None and now - self._dialled.get(address, -_DIAL_AGAIN_S) >= _DIAL_AGAIN_S:
-            self._dialled[address] = now
-            with contextlib.suppress(LinkLost):
-                link.connect(address)
 
     def _happened(self, event: Any) -> None:
         match event:
@@ -312,15 +286,15 @@ class Network:
         link = self.link
         with contextlib.suppress(LinkLost):
             for peer in (*event.lost, *event.left):
-                if link is not None and peer.uuid in self._peers:
+                if link is not None and peer.uuid in self._contacts:
                     # Of two halves each has lost the other, and neither may shut the other out for good.
                     if peer in event.lost and 2 * survivors > survivors + len(event.lost):
                         link.fence(peer.uuid)
                     else:
                         link.disconnect(peer.uuid)
         for peer in view.members:
-            if peer.uuid != self.me.uuid and peer.uuid not in self._peers:
-                self._dial(peer.address)
+            if peer.uuid != self.me.uuid and peer.uuid not in self._contacts:
+                self._contacts.dial(peer.address)
         self._user.view_changed(event)
         if self._ready is not None and not self._ready.done():
             self._ready.set_result(None)
@@ -338,9 +312,7 @@ class Network:
     async def _restart(self) -> None:
         """Give the new identity a link of its own: peers know connections by identity."""
         old, self._link = self._link, None
-        self._peers.clear()
-        self._pending.clear()
-        self._dialled.clear()
+        self._contacts.forget_all()
         if old is not None:
             await old.stop(_RESTART_S)
         while not await self._open_again():
@@ -398,7 +370,7 @@ class Network:
         try:
             message = self._decode(payload)
         except msgspec.DecodeError as error:
-            logger.error("a message of %s cannot be read: %s", self._peers.get(sender, sender), error)
+            logger.error("a message of %s cannot be read: %s", self._contacts.address_of(sender) or sender, error)
             if self._link is not None:
                 self._link.disconnect(sender)
             return
@@ -410,26 +382,22 @@ class Network:
                 self._user.peer_message(sender, message)
 
     def _up(self, event: PeerUp) -> None:
-        self._peers[event.peer] = event.address
         self._arrived.set()
         if event.dialed is not None and event.dialed != event.address:
             self._state.rename(event.dialed, event.address)
-            self._pending.setdefault(event.address, []).extend(self._pending.pop(event.dialed, []))
-        for data in self._pending.pop(event.address, []):
-            self._say(event.address, data)
+        self._contacts.up(event.peer, event.address, event.dialed)
 
     def _down(self, event: PeerDown) -> None:
-        address = self._peers.pop(event.peer, None)
+        address = self._contacts.down(event.peer)
         view = self._state.view
         peer = view.find(event.peer) if view is not None else None
         if peer is not None:
             self._user.connection_lost(peer, event.reason)
         if address is not None and peer is not None and not self._stopping:
-            self._dialled.pop(address, None)
-            self._dial(address)  # to see whether anybody is there
+            self._contacts.dial(address)  # to see whether anybody is there
 
     def _failed(self, event: ConnectFailed, now: float) -> None:
-        self._pending.pop(event.address, None)
+        self._contacts.failed(event.address)
         match event.kind:
             case "unreachable" if "refused" in event.reason.lower():
                 self._state.unreachable(event.address, now)
