@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from shmjet.aggregate_ops import AggregateOperation
     from shmjet.cluster.client import ClientConfig, new_client
-    from shmjet.cluster.instance import Cluster, JetInstance, Member
+    from shmjet.cluster.instance import JetInstance
     from shmjet.cluster.job import Execution, Job
     from shmjet.cluster.launch import new_instance
+    from shmjet.cluster.members import Cluster, Member
     from shmjet.core import (
         DAG,
         AbstractProcessor,
@@ -76,9 +77,9 @@ _PLACES = {
     "AggregateOperation": "shmjet.aggregate_ops",
     "ClientConfig": "shmjet.cluster.client",
     "new_client": "shmjet.cluster.client",
-    "Cluster": "shmjet.cluster.instance",
+    "Cluster": "shmjet.cluster.members",
     "JetInstance": "shmjet.cluster.instance",
-    "Member": "shmjet.cluster.instance",
+    "Member": "shmjet.cluster.members",
     "new_instance": "shmjet.cluster.launch",
     "Execution": "shmjet.cluster.job",
     "Job": "shmjet.cluster.job",

@@ -23,11 +23,11 @@ from shmjet.cluster.conductor import Conductor
 from shmjet.cluster.protocol import Submission
 from shmjet.cluster.site import MemberServices, Site, probe_of
 from shmjet.cluster.stopping import Stopping
+from shmjet.cluster.taking_part import Participants, loss_of
 from shmjet.cluster.visitors import Visitors
 from shmjet.cluster.workers import Child
 from shmjet.core import JobStatus, PlanError
 from shmjet.execution.collect import Reading
-from shmjet.execution.failure import worker_lost
 from shmjet.execution.large import Large
 from shmjet.execution.messages import (
     Adopt,
@@ -70,17 +70,6 @@ class Phase(enum.Enum):
 
 
 @dataclass(eq=False)
-class _Part:
-    """One process' part in an execution."""
-
-    child: Child
-    ready: bool = False
-    ended: bool = False
-    finished: bool = False
-    adopted: int = 0
-
-
-@dataclass(eq=False)
 class MasterExecution:
     """Runs one job once.
 
@@ -110,7 +99,7 @@ class MasterExecution:
     started_at: float = field(default_factory=time.time)
     completed_at: float | None = None
     visitors: Visitors = field(default_factory=Visitors)
-    _parts: dict[int, _Part] = field(default_factory=dict)
+    _parts: Participants = field(default_factory=Participants)
     _site: Site | None = None
     _overdue: bool = False
     _final: Reading | None = None
@@ -136,9 +125,7 @@ class MasterExecution:
 
     def _pending(self) -> Iterator[Child]:
         """Give the processes that have not done yet what they were told: to stop, or at the end to close all."""
-        for part in self._parts.values():
-            if not (part.finished if self.phase is Phase.FINISHING else part.ended):
-                yield part.child
+        return self._parts.unfinished() if self.phase is Phase.FINISHING else self._parts.unended()
 
     # -- starting -----------------------------------------------------------------------------------------------
 
@@ -151,7 +138,7 @@ class MasterExecution:
             self._planned(Probed(self.id, {}, []))
             return
         child = self.services.workers.workers[self.first_worker]
-        self._parts[child.index] = _Part(child)
+        self._parts.add(child)
         child.send(probe, self.code.fds)
 
     def _planned(self, probed: Probed) -> None:
@@ -177,12 +164,12 @@ class MasterExecution:
         try:
             site.open()
             for endpoint in sorted(endpoints):
-                self._parts[endpoint] = _Part(site.child_at(endpoint))
+                self._parts.add(site.child_at(endpoint))
             if site.plan.gate is not None:
                 self._opening = asyncio.ensure_future(self._open_link(site))
         except OSError as error:  # no shared memory, or no descriptor for a carrier: nobody has been told anything
             for part in self._parts.values():
-                part.ready = part.ended = part.finished = True
+                part.is_out()
             self._fail(_member_failure(error))
             self._check_ended()
             return
@@ -205,9 +192,9 @@ class MasterExecution:
     def _pass_on(self, message: HandOver, fds: list[int]) -> None:
         """Give a tasklet that one worker hands over to another, which may not have taken part so far."""
         child = self.services.workers.workers[message.to]
-        part = self._parts.get(message.to)
-        if part is None or part.child is not child:
-            part = self._parts[message.to] = _Part(child, ready=True)
+        part = self._parts.of(child)
+        if part is None:
+            part = self._parts.add(child, ready=True)
             assert self._site is not None
             self._site.deploy(child, takes_part=False)
         part.ended = False
@@ -222,8 +209,8 @@ class MasterExecution:
 
     def report(self, child: Child, message: Any, fds: list[int]) -> None:
         """Take what a child reports about this execution."""
-        part = self._parts.get(child.index)
-        if part is None or part.child is not child:
+        part = self._parts.of(child)
+        if part is None:
             return
         match message:
             case Probed():
@@ -272,33 +259,20 @@ class MasterExecution:
 
     def child_lost(self, child: Child) -> bool:
         """Take the death of a process; returns whether it took part."""
-        part = self._parts.get(child.index)
-        if part is None or part.child is not child:
+        part = self._parts.of(child)
+        if part is None:
             return False
         running = not part.ended or (self.phase in (Phase.COMMITTING, Phase.AWAITING) and child is self._committer)
         if child is self._committer:
             self._committer = None
         if self._site is not None:
             self._site.detach(child)
-        part.ready = part.ended = part.finished = True
+        part.is_out()
         if running and self.phase not in (Phase.FINISHING, Phase.OVER):
-            self._fail(self._loss(child))
+            self._fail(loss_of(child, self._site.vertices_at(child.index) if self._site is not None else []))
         self._check_ended()
         self._check_over()
         return True
-
-    def _loss(self, child: Child) -> Failure:
-        status = child.status if child.status is not None else -9
-        return worker_lost(
-            worker=child.index,
-            pid=child.pid,
-            signal=-status if status < 0 else 0,
-            status=status,
-            vertices=self._site.vertices_at(child.index) if self._site is not None else [],
-            carrier=child.is_carrier,
-            because=child.killed_because,
-            last_words=child.last_words,
-        )
 
     def break_off(self, failure: Failure) -> None:
         """Stop, for something that happened outside of the processes that take part."""
@@ -371,14 +345,13 @@ class MasterExecution:
         self.visitors.end()
         if self._site is not None:
             self._site.say_cancelled()
-        for part in self._parts.values():
-            if not part.ended:
-                part.child.send(Cancel(self.id))
+        for child in self._parts.unended():
+            child.send(Cancel(self.id))
         self._stopping.stop()
 
     def _check_ended(self) -> None:
         done = (Phase.AWAITING, Phase.FINISHING, Phase.OVER)
-        if self.phase in done or not all(part.ended for part in self._parts.values()):
+        if self.phase in done or not self._parts.have_ended:
             return
         if self.phase not in (Phase.RUNNING, Phase.COMMITTING) and self.failure is None and not self.cancelled:
             return
@@ -432,11 +405,11 @@ class MasterExecution:
             self._stopping.close()
 
     def _check_over(self) -> None:
-        if self.phase is not Phase.FINISHING or not all(part.finished for part in self._parts.values()):
+        if self.phase is not Phase.FINISHING or not self._parts.have_finished:
             return
         self.phase = Phase.OVER
         self._stopping.end()
-        carriers = [part.child for part in self._parts.values() if part.child.is_carrier]
+        carriers = self._parts.carriers
         for child in carriers:
             if not child.lost:
                 self.services.workers.stop_carrier(child)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import atexit
 import os
-import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,54 +17,30 @@ import msgspec
 from shmjet.cluster.availability import check_job
 from shmjet.cluster.connection import Connection
 from shmjet.cluster.job import Execution, Job
+from shmjet.cluster.members import Cluster
 from shmjet.cluster.protocol import (
     CancelExecution,
     CoordinatorLost,
-    Describe,
     Execute,
     Executing,
     ExecutionChanged,
     GetMetrics,
     GridCall,
     ListJobs,
-    Submission,
     Upload,
     Watch,
 )
 from shmjet.cluster.settings import KEPT_RESULTS, SOCKET_NAME
+from shmjet.cluster.submitting import attachments_of, listeners_of, pieces_of, submission_of
 from shmjet.core import DAG, DagError, JetConfig, JobConfig, JobStatus, MemberLostError, ShmjetError
-from shmjet.execution.code import code_of
 from shmjet.execution.failure import to_exception
 from shmjet.execution.large import Large
-from shmjet.execution.messages import JobShape
 from shmjet.execution.metrics import Metrics
-from shmjet.execution.plan import describe
 from shmjet.grid import Grid, IList, IMap
 from shmjet.grid.remote import RemoteGrid
 
 if TYPE_CHECKING:
     from shmjet.cluster.homes import Home
-
-_PIECE = 1 << 20
-_PLAIN_CONFIG: bytes = cloudpickle.dumps(JobConfig())
-
-
-@dataclass(frozen=True)
-class Member:
-    """A member of the cluster.
-
-    `address` is "local" for a member without a network; `uuid` names it for good, `pid` is its process; `cores` are the
-    core numbers that its workers run on; `workers` are the pids of its workers; `is_local`: this process started it;
-    `is_coordinator`: it is the oldest, which coordinates jobs.
-    """
-
-    address: str
-    uuid: str
-    pid: int
-    cores: tuple[int, ...]
-    workers: tuple[int, ...]
-    is_local: bool
-    is_coordinator: bool
 
 
 class Planned(Protocol):
@@ -75,49 +48,6 @@ class Planned(Protocol):
 
     def to_dag(self, config: JobConfig | None = None) -> DAG:
         """Return the DAG, planned for a job's settings."""
-
-
-class Cluster:
-    """The members that a client sees.
-
-    Example:
-        >>> [len(member.workers) for member in jet.cluster.members]             # doctest: +SKIP
-        [4]
-    """
-
-    def __init__(self, connection: Connection, has_own: bool, learn: Callable[[list[str]], None]) -> None:
-        self._connection = connection
-        self._has_own = has_own
-        self._learn = learn
-
-    @property
-    def members(self) -> tuple[Member, ...]:
-        """All members, the oldest, which coordinates, first.
-
-        Raises:
-            MemberLostError: the member is gone.
-        """
-        reply = self._connection.ask(Describe)
-        found = tuple(
-            Member(
-                address=row.address,
-                uuid=row.uuid,
-                pid=row.pid,
-                cores=tuple(row.cores),
-                workers=tuple(row.workers),
-                is_local=self._has_own and row.uuid == reply.asked,
-                is_coordinator=place == 0,
-            )
-            for place, row in enumerate(reply.members)
-        )
-        self._learn([member.address for member in found])
-        return found
-
-    def __repr__(self) -> str:
-        try:
-            return f"<Cluster of {', '.join(f'{member.address} (pid {member.pid})' for member in self.members)}>"
-        except ShmjetError:
-            return "<Cluster that is gone>"
 
 
 class JetInstance:
@@ -194,29 +124,13 @@ class JetInstance:
             if isinstance(dag, type) or not hasattr(dag, "to_dag"):
                 raise DagError(f"new_job() takes a Pipeline or a DAG, got {dag!r} ({type(dag).__name__})")
             dag = dag.to_dag(config)
-        shape = describe(dag)
         job_id = os.urandom(8).hex()
-        submission = Submission(
-            job_id=job_id,
-            name=config.name,
-            shape=shape,
-            code=_pickle_code(dag, shape, config),
-            config=_PLAIN_CONFIG if config == JobConfig() else cloudpickle.dumps(config),
-            attachments=self._copy_attachments(job_id, config),
-            import_paths=[os.path.abspath(path) for path in sys.path],
-        )
-        job = Job(self, job_id, config, submission, _listeners(dag), (list(dag), list(dag.edges)))
+        submission = submission_of(dag, config, job_id, attachments_of(config))
+        for path, offset, piece in pieces_of(config):
+            self._upload(job_id, path, offset, piece)
+        job = Job(self, job_id, config, submission, listeners_of(dag), (list(dag), list(dag.edges)))
         self._jobs[job_id] = job
         return job
-
-    def _copy_attachments(self, job_id: str, config: JobConfig) -> dict[str, str]:
-        """Give attached files to the member, so that later changes of them do not matter; return where they lie."""
-        copies = {}
-        for number, (key, path) in enumerate(config.attached_files.items()):
-            copies[key] = f"{number}/{path.name}"
-            for offset, piece in _pieces(path):
-                self._upload(job_id, copies[key], offset, piece)
-        return copies
 
     def _upload(self, job_id: str, path: str, offset: int, piece: bytes) -> None:
         self._connection.ask(lambda request: Upload(request, job_id, path, offset, piece))
@@ -451,57 +365,3 @@ _open: weakref.WeakSet[JetInstance] = weakref.WeakSet()
 def open_instances() -> list[JetInstance]:
     """Return the instances that this process has started and not shut down."""
     return [instance for instance in list(_open) if instance._pid == os.getpid() and not instance._lost]
-
-
-def _listeners(dag: DAG) -> tuple[Callable[[Execution], None], ...]:
-    """Return the methods `on_client` of the suppliers that have one, each once."""
-    suppliers = {id(vertex.supplier): vertex.supplier for vertex in dag.vertices}
-    found = [getattr(supplier, "on_client", None) for supplier in suppliers.values()]
-    return tuple(listener for listener in found if callable(listener))
-
-
-def _pieces(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield a file piece by piece, each with its offset; an empty file is one empty piece."""
-    with path.open("rb") as stream:
-        offset, data = 0, stream.read(_PIECE)
-        while data or offset == 0:
-            yield offset, data
-            if not data:
-                return
-            offset += len(data)
-            data = stream.read(_PIECE)
-
-
-def _pickle_code(dag: DAG, shape: JobShape, config: JobConfig) -> bytes:
-    """Pickle a DAG's code, that of the config's modules by value."""
-    modules = config.modules
-    already = set(cloudpickle.list_registry_pickle_by_value())
-    added = [module for module in modules if module.__name__ not in already]
-    for module in added:
-        cloudpickle.register_pickle_by_value(module)
-    try:
-        data: bytes = cloudpickle.dumps(code_of(dag, shape), protocol=5)
-        return data
-    except Exception as error:
-        raise _explain(dag, error) from error
-    finally:
-        for module in added:
-            cloudpickle.unregister_pickle_by_value(module)
-
-
-def _explain(dag: DAG, error: Exception) -> Exception:
-    """Name the vertex or edge whose code cannot be pickled."""
-    for vertex in dag.vertices:
-        try:
-            cloudpickle.dumps(vertex.supplier)
-        except Exception as cause:
-            return TypeError(
-                f"vertex {vertex.name!r} cannot be sent to the workers: {cause}; "
-                "open files, locks and connections in the processor's init() instead of capturing them"
-            )
-    for edge in dag.edges:
-        try:
-            cloudpickle.dumps((edge.key_fn, edge.partitioner, edge.order_key))
-        except Exception as cause:
-            return TypeError(f"edge {edge!r} cannot be sent to the workers: {cause}")
-    return TypeError(f"the DAG cannot be sent to the workers: {error}")

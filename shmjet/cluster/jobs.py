@@ -30,6 +30,7 @@ from shmjet.cluster.protocol import (
     Submission,
     Watch,
 )
+from shmjet.cluster.run import Run
 from shmjet.cluster.settings import KEPT_CODES, KEPT_RESULTS, LARGE_CODE
 from shmjet.core import JobStatus
 from shmjet.execution.failure import member_lost
@@ -51,19 +52,9 @@ class Client(Protocol):
         """Send all that is queued."""
 
 
-class Running(Protocol):
+class Running(Run, Protocol):
     """One run of a job, on however many members."""
 
-    @property
-    def id(self) -> int: ...
-    @property
-    def job(self) -> Submission: ...
-    @property
-    def status(self) -> JobStatus: ...
-    @property
-    def failure(self) -> Failure | None: ...
-    @property
-    def cancelled(self) -> bool: ...
     @property
     def is_over(self) -> bool: ...
     def start(self) -> None: ...

@@ -22,6 +22,7 @@ from shmjet.cluster.arenas import ArenaPool
 from shmjet.cluster.attachments import Attachments
 from shmjet.cluster.clients import Clients, ForwardedClient, LocalClient
 from shmjet.cluster.conducting import ClusterExecution
+from shmjet.cluster.describing import Describing
 from shmjet.cluster.executions import MasterExecution
 from shmjet.cluster.folder import InstanceFolder, base_folder, sweep
 from shmjet.cluster.following import Following
@@ -44,7 +45,6 @@ from shmjet.cluster.protocol import (
     Done,
     GridCall,
     Look,
-    MemberRow,
     MembersReply,
     Ping,
     Refused,
@@ -68,7 +68,6 @@ from shmjet.execution.stacks import offer_stacks
 from shmjet.grid import Grid
 
 _STOP_S = 0.5
-_DESCRIBE_S = 1.0
 
 logger = logging.getLogger("shmjet.member")
 
@@ -130,7 +129,7 @@ class Member:
         self._clients = Clients(self._network, self._serve, self._client_gone)
         self._attachments = Attachments(self._services.attachments, self._network)
         self._following = Following(self._services, self._first_worker, self._add_part, self._drop_part)
-        self._asked: dict[int, asyncio.Future[list[int]]] = {}
+        self._describing = Describing(self._network, self.workers.pids)
         self._stop = asyncio.Event()
         self._closing = contextlib.ExitStack()
         self._stopped_by: list[tuple[LocalClient | ForwardedClient, int]] = []
@@ -267,14 +266,7 @@ class Member:
                 self._network.send(view.coordinator.uuid, ClientGone(client.number))
 
     async def _describe(self, client: LocalClient | ForwardedClient, request: int) -> None:
-        own = await self.workers.pids()
-        view = None if self._network is None else self._network.view
-        peers = (self.peer(self.uuid, self.address),) if view is None else view.members
-        told = await asyncio.gather(*(self._workers_of(peer, own) for peer in peers))
-        rows = [
-            MemberRow(peer.uuid, peer.address, peer.pid, list(peer.cores), workers)
-            for peer, workers in zip(peers, told, strict=True)
-        ]
+        rows = await self._describing.rows(self.peer(self.uuid, self.address))
         client.send(MembersReply(request, rows, self.uuid))
 
     def _visit(self, client: LocalClient, request: Visit) -> None:
@@ -300,23 +292,6 @@ class Member:
         """Return the executions that this member leads, and the parts that it has in those of others."""
         led: list[Any] = self._jobs.executions
         return [*led, *self._following.parts]
-
-    async def _workers_of(self, peer: Peer, own: list[int]) -> list[int]:
-        if peer.uuid == self.uuid or self._network is None:
-            return own
-        number = next(self._ids)
-        self._asked[number] = future = asyncio.get_running_loop().create_future()
-        self._network.send(peer.uuid, AskDescription(number))
-        try:
-            return await asyncio.wait_for(future, _DESCRIBE_S)
-        except TimeoutError:
-            return []
-        finally:
-            del self._asked[number]
-
-    async def _tell_workers(self, sender: str, request: int) -> None:
-        assert self._network is not None
-        self._network.send(sender, Description(request, await self.workers.pids()))
 
     def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -447,11 +422,9 @@ class Member:
             case ClientGone():
                 self._clients.forwarded_gone(sender, message)
             case AskDescription():
-                self._start_task(self._tell_workers(sender, message.request))
+                self._start_task(self._describing.tell(sender, message))
             case Description():
-                future = self._asked.get(message.request)
-                if future is not None and not future.done():
-                    future.set_result(message.workers)
+                self._describing.take(message)
             case _:
                 self._execution_message(sender, message)
 

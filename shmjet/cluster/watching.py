@@ -15,27 +15,17 @@ import msgspec
 
 from shmjet.cluster.arenas import PooledArena
 from shmjet.cluster.clients import LocalClient
-from shmjet.cluster.protocol import ArenaTaken, Attached, ExecutionRow, Look, Looked, Submission, TakeArena
+from shmjet.cluster.protocol import ArenaTaken, Attached, ExecutionRow, Look, Looked, TakeArena
+from shmjet.cluster.run import Run
 from shmjet.cluster.settings import MemberSettings
-from shmjet.core import JobStatus
 from shmjet.execution import control
-from shmjet.execution.messages import Failure, JobPlan
+from shmjet.execution.messages import JobPlan
 from shmjet.ring.arena import Arena
 
 
-class Watched(Protocol):
+class Watched(Run, Protocol):
     """An execution, or this member's part of one."""
 
-    @property
-    def id(self) -> int: ...
-    @property
-    def job(self) -> Submission: ...
-    @property
-    def status(self) -> JobStatus: ...
-    @property
-    def failure(self) -> Failure | None: ...
-    @property
-    def cancelled(self) -> bool: ...
     @property
     def started_at(self) -> float: ...
     @property
