@@ -192,6 +192,30 @@ class DAG:
 
         return to_svg(list(self), self._edges, default_parallelism)
 
+    def to_mermaid(self, default_parallelism: int | None = None) -> str:
+        """Return the DAG as a flow chart in Mermaid's language.
+
+        Args:
+            default_parallelism: as for `to_dot`.
+
+        Raises:
+            DagError: as `validate`.
+
+        Example:
+            >>> from shmjet.core import Processor, between
+            >>> dag = DAG()
+            >>> a, b = dag.new_vertex("a", Processor), dag.new_vertex("b", Processor, 1)
+            >>> print(dag.edge(between(a, b).all_to_one()).to_mermaid())
+            flowchart TB
+                v0["a"]
+                v1["b (1)"]
+                v0 -->|"all_to_one()"| v1
+        """
+        self.validate()
+        from shmjet.core.mermaid import to_mermaid
+
+        return to_mermaid(list(self), self._edges, default_parallelism)
+
     def _repr_svg_(self) -> str | None:
         try:
             return self.to_svg() if self._vertices else None

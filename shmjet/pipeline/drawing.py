@@ -1,4 +1,4 @@
-"""Pictures of a pipeline: its stages as a graph for the drawings that DAGs have, and flow charts for Mermaid.
+"""Pictures of a pipeline: its stages as a graph, for the drawings that DAGs have.
 
 Must not know how anything is planned.
 """
@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from shmjet.core.dag import DAG
-from shmjet.core.edge import Edge, from_
+from shmjet.core.edge import from_
 from shmjet.core.processor import Processor
 from shmjet.core.topology import cycle_in
-from shmjet.core.vertex import Vertex
 from shmjet.pipeline import transforms as t
 
 
@@ -66,38 +65,3 @@ def _subtitle(transform: t.Transform) -> str:
             called = getattr(function, "__name__", type(function).__name__)
             return kind if called == "<lambda>" else f"{kind}: {called}"
     return kind
-
-
-def to_mermaid(dag: DAG) -> str:
-    """Return a DAG as a Mermaid flow chart.
-
-    Example:
-        >>> from shmjet.core import Processor, between
-        >>> dag = DAG()
-        >>> a, b = dag.new_vertex("a", Processor), dag.new_vertex("b", Processor, 1)
-        >>> print(to_mermaid(dag.edge(between(a, b).all_to_one())))
-        flowchart TB
-            v0["a"]
-            v1["b (1)"]
-            v0 -->|"all_to_one()"| v1
-    """
-    order: list[Vertex] = list(dag)
-    index = {vertex.name: f"v{i}" for i, vertex in enumerate(order)}
-    lines = ["flowchart TB"]
-    for vertex in order:
-        count = "" if vertex.local_parallelism == -1 else f" ({vertex.local_parallelism})"
-        lines.append(f'    {index[vertex.name]}["{_escaped(vertex.name)}{count}"]')
-    for edge in dag.edges:
-        label = _label(edge)
-        arrow = f'-->|"{label}"|' if label else "-->"
-        lines.append(f"    {index[edge.source.name]} {arrow} {index[edge.destination.name]}")
-    return "\n".join(lines)
-
-
-def _label(edge: Edge) -> str:
-    return _escaped(", ".join(edge.traits()))
-
-
-def _escaped(text: str) -> str:
-    """Write characters that mean something to Mermaid as entities."""
-    return text.replace("#", "#35;").replace('"', "#quot;").replace("<", "#lt;").replace(">", "#gt;")

@@ -205,9 +205,9 @@ class Pipeline:
         Args:
             dag: the planned DAG instead of the stages.
         """
-        from shmjet.pipeline.drawing import as_graph, to_mermaid
+        from shmjet.pipeline.drawing import as_graph
 
-        return to_mermaid(self.to_dag() if dag else as_graph(self._nodes))
+        return (self.to_dag() if dag else as_graph(self._nodes)).to_mermaid()
 
     def _repr_svg_(self) -> str | None:
         return self.to_svg() if self._nodes else None
@@ -216,7 +216,8 @@ class Pipeline:
         return self.to_svg() if self._nodes else None
 
     def __repr__(self) -> str:
-        return f"<Pipeline of {len(self._nodes)} stages: {' '.join(node.name for node in self._nodes)}>"
+        names = "".join(f" {node.name}" for node in self._nodes)
+        return f"<Pipeline of {len(self._nodes)} stages{names and ':'}{names}>"
 
 
 def _spark() -> Any:

@@ -46,6 +46,15 @@ def test_mermaid_draws_the_stages_or_the_dag(pipeline: Pipeline) -> None:
     dag = pipeline.to_mermaid(dag=True)
     assert '["aggregate_by_key-combine"]' in dag
     assert '-->|"partitioned(' in dag
+    assert pipeline.to_dag().to_mermaid() == dag
+
+
+def test_the_name_of_a_stage_may_have_several_lines() -> None:
+    pipeline = Pipeline()
+    pipeline.read_from(items_source("two\nlines", [])).write_to(list_sink("out"))
+    assert '["two lines"]' in pipeline.to_mermaid()
+    assert repr(pipeline) == "<Pipeline of 2 stages: two\nlines out>"
+    assert repr(Pipeline()) == "<Pipeline of 0 stages>"
 
 
 def test_a_table_that_would_close_a_cycle_is_drawn_without_its_edge() -> None:
