@@ -99,6 +99,9 @@ _PLACES = {
     "Text": "shmjet.ring.text",
 }
 _MODULES = ("aggregate_ops", "columns", "console", "pipeline", "processors", "sinks", "sources", "testing")
+_WITH_EXTRAS = ("spark",)
+"""Modules that need a package of an extra; `dir` leaves them out, so that looking at all names needs none."""
+
 
 __version__: str
 
@@ -172,7 +175,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
+    if name in _MODULES or name in _WITH_EXTRAS:
         return importlib.import_module(f"shmjet.{name}")
     if name == "__version__":
         value: Any = _version()
