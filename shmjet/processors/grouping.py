@@ -20,16 +20,14 @@ class GroupAndAccumulateProcessor(BulkProcessor):
 
     def __init__(self, key_fn: KeyFn, initial: Any, accumulate: Callable[[Any, Any], Any]) -> None:
         self._key_fn = key_fn
-        self._initial = initial
         self._accumulate = accumulate
-        self._table: dict[Any, Any] = {}
+        self._table: defaultdict[Any, Any] = defaultdict(initial if callable(initial) else lambda: initial)
 
     def absorb(self, ordinal: int, items: list[Any]) -> None:
         """Fold a list."""
-        table, initial, accumulate = self._table, self._initial, self._accumulate
-        get = table.get
+        table, accumulate = self._table, self._accumulate
         for key, item in zip(keys_of(self._key_fn, items), items, strict=True):
-            table[key] = accumulate(get(key, initial), item)
+            table[key] = accumulate(table[key], item)
 
     def results(self) -> Iterable[Any]:
         """Return (key, value) for every key."""
@@ -60,7 +58,8 @@ def group_and_accumulate(key_fn: KeyFn, initial: Any, accumulate: Callable[[Any,
 
     Args:
         key_fn: key of an item (None: the item itself).
-        initial: the value before a key's first item. It is shared by all keys, so it must not be mutable.
+        initial: the value before a key's first item, or a function without arguments that makes one (`int`,
+            `lambda: 0`). A value is shared by all keys, so it must not be mutable.
         accumulate: `(value, item) -> value`.
 
     Raises:

@@ -148,6 +148,12 @@ def test_group_and_accumulate_transforms_an_immutable_value() -> None:
     verify_processor(supplier).inputs(["ab", "b", "ac"]).expect([("a", ("ab", "ac")), ("b", ("b",))])
 
 
+@pytest.mark.parametrize("initial", [0, int, lambda: 0])
+def test_the_initial_value_of_group_and_accumulate_may_be_made_by_a_function(initial: Any) -> None:
+    supplier = processors.group_and_accumulate(lambda word: word[0], initial, lambda total, word: total + len(word))
+    verify_processor(supplier).inputs(["ab", "abc", "x"]).expect([("a", 5), ("x", 1)])
+
+
 def test_group_and_accumulate_refuses_a_mutable_initial_value() -> None:
     with pytest.raises(TypeError, match="group_and_collect"):
         processors.group_and_accumulate(None, [], max)
