@@ -18,6 +18,7 @@ from shmjet.aggregate_ops.collecting import to_list
 from shmjet.aggregate_ops.composing import all_of
 from shmjet.aggregate_ops.operation import AggregateOperation, checked_fn, optional_fn, single_op
 from shmjet.aggregate_ops.tables import ABSENT
+from shmjet.core.key_functions import keys_of, mapped, selected
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -45,13 +46,13 @@ class _Mapping:
         return None if value is None else self._op.accumulate(accumulator, value)
 
     def whole(self, accumulator: Any, items: list[Any]) -> Any:
-        values = list(map(self._fn, items))
+        values = mapped(self._fn, items)
         if index_of_special(values, 0, NoneType) >= 0:
             values = [value for value in values if value is not None]
         return self._op.fold(accumulator, values)
 
     def groups(self, table: Any, keys: Iterable[Any], items: list[Any]) -> None:
-        values = list(map(self._fn, items))
+        values = mapped(self._fn, items)
         if index_of_special(values, 0, NoneType) >= 0:
             _fold_some(self._op, table, keys, values, [value is not None for value in values])
         else:
@@ -99,10 +100,10 @@ class _Filtering:
         return self._op.accumulate(accumulator, item) if self._predicate(item) else None
 
     def whole(self, accumulator: Any, items: list[Any]) -> Any:
-        return self._op.fold(accumulator, list(filter(self._predicate, items)))
+        return self._op.fold(accumulator, selected(self._predicate, items))
 
     def groups(self, table: Any, keys: Iterable[Any], items: list[Any]) -> None:
-        _fold_some(self._op, table, keys, items, list(map(self._predicate, items)))
+        _fold_some(self._op, table, keys, items, mapped(self._predicate, items))
 
 
 def filtering(predicate: Callable[[T], Any], downstream: AggregateOperation[T, A, R]) -> AggregateOperation[T, A, R]:
@@ -139,7 +140,7 @@ class _FlatMapping:
         return self._op.fold(accumulator, list(self._fn(item)))
 
     def whole(self, accumulator: Any, items: list[Any]) -> Any:
-        return self._op.fold(accumulator, list(chain.from_iterable(map(self._fn, items))))
+        return self._op.fold(accumulator, list(chain.from_iterable(self._fn(item) for item in items)))
 
     def groups(self, table: Any, keys: Iterable[Any], items: list[Any]) -> None:
         all_keys: list[Any] = []
@@ -193,7 +194,7 @@ class _Grouping:
         self.whole(groups, [item])
 
     def whole(self, groups: dict[Any, Any], items: list[Any]) -> dict[Any, Any]:
-        self._op.fold_groups(groups, items if self._key_fn is None else map(self._key_fn, items), items)
+        self._op.fold_groups(groups, keys_of(self._key_fn, items), items)
         return groups
 
     def merge(self, groups: dict[Any, Any], other: dict[Any, Any]) -> None:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from shmjet._native import add_up
 from shmjet.aggregate_ops.operation import AggregateOperation, checked_fn, optional_fn
 from shmjet.aggregate_ops.tables import Counts, Means, Sums
+from shmjet.core.key_functions import mapped
 
 T = TypeVar("T")
 
@@ -71,10 +72,10 @@ class _Summing:
         return total + (item if self._fn is None else self._fn(item))
 
     def whole(self, total: Any, items: list[Any]) -> Any:
-        return add_up(total, items if self._fn is None else list(map(self._fn, items)))
+        return add_up(total, items if self._fn is None else mapped(self._fn, items))
 
     def groups(self, table: Sums | Means, keys: Iterable[Any], items: list[Any]) -> None:
-        table.native.add(keys, items if self._fn is None else map(self._fn, items))
+        table.native.add(keys, items if self._fn is None else mapped(self._fn, items))
 
 
 def summing(fn: Callable[[T], Any] | None = None) -> AggregateOperation[T, Any, Any]:

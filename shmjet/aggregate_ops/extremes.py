@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from shmjet.aggregate_ops.operation import AggregateOperation, optional_fn
 from shmjet.aggregate_ops.tables import ABSENT, Least, Most
+from shmjet.core.key_functions import mapped
 
 T = TypeVar("T")
 
@@ -58,7 +59,7 @@ class _Ranked:
         return (rank, item) if found is None or self._better(rank, found[0]) else None
 
     def whole(self, found: tuple[Any, Any] | None, items: list[Any]) -> tuple[Any, Any] | None:
-        pairs: Iterable[Any] = zip(map(self._rank, items), items, strict=True)
+        pairs: Iterable[Any] = zip(mapped(self._rank, items), items, strict=True)
         best: tuple[Any, Any] | None = self._best(
             pairs if found is None else chain((found,), pairs), key=itemgetter(0), default=None
         )
@@ -66,7 +67,7 @@ class _Ranked:
 
     def groups(self, table: Any, keys: Iterable[Any], items: list[Any]) -> None:
         get, better = table.get, self._better
-        for key, rank, item in zip(keys, map(self._rank, items), items, strict=True):
+        for key, rank, item in zip(keys, mapped(self._rank, items), items, strict=True):
             found = get(key)
             if found is None or better(rank, found[0]):
                 table[key] = rank, item

@@ -1,4 +1,4 @@
-"""Functions of one item: `None` and `lambda x: x` mean the item itself and cost nothing per item.
+"""Functions of one item, called for each item of a list; `None` and `lambda x: x` mean the item itself.
 
 Must not know: partitions and canonical bytes (`shmjet.core.keys`); here a key is whatever a dict takes.
 """
@@ -6,7 +6,8 @@ Must not know: partitions and canonical bytes (`shmjet.core.keys`); here a key i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from types import FunctionType
+from operator import attrgetter, itemgetter
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType
 from typing import Any
 
 KeyFn = Callable[[Any], Any] | None
@@ -52,5 +53,32 @@ def plain(key_fn: KeyFn) -> KeyFn:
 
 
 def keys_of(key_fn: KeyFn, items: list[Any]) -> Iterable[Any]:
-    """Return the keys of `items` (lazily unless they are the items)."""
-    return items if key_fn is None else map(key_fn, items)
+    """Return the keys of `items`, as many as there are items."""
+    return items if key_fn is None else mapped(key_fn, items)
+
+
+def mapped(fn: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+    """Return `fn(item)` of each item.
+
+    Not by `map` where `fn` may run Python code: for that a StopIteration is the end of the list, and what is left would
+    be lost in silence (the trap that PEP 479 has closed for generators). A comprehension raises it, and it calls
+    functions of Python faster.
+
+    Example:
+        >>> mapped(str.upper, ["a", "b"])
+        ['A', 'B']
+    """
+    return list(map(fn, items)) if _is_native(fn) else [fn(item) for item in items]
+
+
+def selected(predicate: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+    """Return the items for which a predicate is true; by `filter` only where `mapped` would take `map`."""
+    return list(filter(predicate, items)) if _is_native(predicate) else [item for item in items if predicate(item)]
+
+
+def _is_native(fn: Any) -> bool:
+    """Tell whether a function runs no code of its own in Python."""
+    kind = type(fn)
+    if kind is BuiltinFunctionType:
+        return fn is not next
+    return kind in (itemgetter, attrgetter, MethodDescriptorType) or (kind is type and fn.__module__ == "builtins")

@@ -14,6 +14,7 @@ from typing import Any
 
 from shmjet._native import Poller, ascends, sort_numbers
 from shmjet.core import ShmjetError, WatermarkCoalescer
+from shmjet.core.key_functions import mapped
 from shmjet.ring.columnar import Columnar
 from shmjet.ring.lane import LaneReader, LocalLane, RingLaneReader
 from shmjet.ring.marks import DONE, Barrier, Mark, Watermark
@@ -280,7 +281,7 @@ class OrderedInboundEdge(InboundEdge):
         return self._live_count == 0 and not any(self._heads)
 
     def _keys(self, items: list[Any]) -> list[Any]:
-        return items if self._key is None else list(map(self._key, items))
+        return items if self._key is None else mapped(self._key, items)
 
     def _check_order(self, lane: int, items: list[Any]) -> None:
         keys = self._keys(items)

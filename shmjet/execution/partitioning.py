@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from shmjet._native import clock_ns, index_of_special, split
 from shmjet.core import BatchError, ColumnKey, PartitionError
 from shmjet.core.errors import locate
+from shmjet.core.key_functions import mapped
 from shmjet.core.keys import canonical_bytes
 from shmjet.execution.routing import replaced
 from shmjet.ring.columnar import Columnar
@@ -127,7 +128,7 @@ class PartitionedRouter:
                 f"edge {self._edge}: a Batch cannot be its own key; say partitioned(column('name')) to send each row "
                 "to the owner of its key, or give a key_fn that takes the whole batch"
             )
-        keys = items if self._key_fn is None else list(map(self._key_fn, items))
+        keys = items if self._key_fn is None else mapped(self._key_fn, items)
         if self._partitioner is None:
             shares = split(items, keys, len(self._table), self._table, len(self._lanes), canonical_bytes)
         else:

@@ -20,6 +20,7 @@ from shmjet.core.processor import (
     SupplierLike,
 )
 from shmjet.processors.bulk import BulkProcessor, Supply
+from shmjet.processors.keying import selected
 from shmjet.ring.marks import Watermark
 
 
@@ -32,7 +33,7 @@ class LoggerProcessor(BulkProcessor):
 
     def absorb(self, ordinal: int, items: list[Any]) -> None:
         """Log a list."""
-        for item in items if self._predicate is None else filter(self._predicate, items):
+        for item in items if self._predicate is None else selected(self._predicate, items):
             self.context.logger.info("%s", self._to_text(item))
 
 

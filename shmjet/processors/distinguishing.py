@@ -11,7 +11,7 @@ from typing import Any
 
 from shmjet.core.processor import Processor
 from shmjet.processors.bulk import Supply, TransformingProcessor
-from shmjet.processors.keying import KeyFn, plain
+from shmjet.processors.keying import KeyFn, mapped, plain
 
 
 class DistinctProcessor(TransformingProcessor):
@@ -29,7 +29,7 @@ class DistinctProcessor(TransformingProcessor):
             seen.update(fresh)
         else:
             fresh = []
-            for key, item in zip(map(key_fn, items), items, strict=True):
+            for key, item in zip(mapped(key_fn, items), items, strict=True):
                 if key not in seen:
                     seen.add(key)
                     fresh.append(item)

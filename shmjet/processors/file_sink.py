@@ -13,6 +13,7 @@ from typing import IO, Any, Literal
 
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.processors.bulk import BulkProcessor, Supply
+from shmjet.processors.keying import mapped
 from shmjet.processors.line_blocks import check_encoding
 from shmjet.processors.new_file import NewFile
 
@@ -35,7 +36,7 @@ class WriteFileProcessor(BulkProcessor):
     def absorb(self, ordinal: int, items: list[Any]) -> None:
         """Write a list."""
         assert self._file is not None
-        self._file.write("\n".join(map(self._to_line, items)) + "\n")
+        self._file.write("\n".join(mapped(self._to_line, items)) + "\n")
 
     def finish(self) -> bool:
         """Give the file its name."""

@@ -14,7 +14,7 @@ from shmjet.core.errors import ProcessorError
 from shmjet.core.inbox import Inbox
 from shmjet.core.processor import Processor
 from shmjet.processors.bulk import ExpandingProcessor, Supply
-from shmjet.processors.keying import KeyFn, keys_of, plain
+from shmjet.processors.keying import KeyFn, keys_of, mapped, plain
 from shmjet.processors.match_table import NOTHING, MatchTable
 
 _NO_MATCH = (None,)
@@ -71,7 +71,7 @@ class HashJoinProcessor(ExpandingProcessor):
             )
         table = self._tables[ordinal - 1]
         _, key_fn, projection = self._clauses[ordinal - 1]
-        table.add(keys_of(key_fn, items), items if projection is None else list(map(projection, items)))
+        table.add(keys_of(key_fn, items), items if projection is None else mapped(projection, items))
 
     def _pairs(self, items: list[Any]) -> list[Any]:
         """Join items of which each has one match or none: no call of Python code but the key function's."""

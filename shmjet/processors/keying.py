@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shmjet.core.key_functions import KeyFn, is_identity, keys_of, plain
+from shmjet.core.key_functions import KeyFn, is_identity, keys_of, mapped, plain, selected
 
-__all__ = ["KeyFn", "KeyFns", "is_identity", "keys_of", "plain"]
+__all__ = ["KeyFn", "KeyFns", "is_identity", "keys_of", "mapped", "plain", "selected"]
 
 
 class KeyFns:

@@ -21,6 +21,7 @@ from shmjet.core.processor import MetaSupplierContext, ProcessorContext, Process
 from shmjet.processors.asserting import rows_of
 from shmjet.processors.bulk import BulkProcessor, Supply
 from shmjet.processors.compression import packing, suffix_of
+from shmjet.processors.keying import mapped
 from shmjet.processors.places import UNFINISHED, Folder
 from shmjet.processors.row_text import RowEncoder
 from shmjet.ring.columnar import Columnar
@@ -68,7 +69,7 @@ class LineEncoder:
 
     def encode(self, items: list[Any]) -> bytes:
         """Return the lines."""
-        return ("\n".join(map(self._to_line, items)) + "\n").encode(self._encoding)
+        return ("\n".join(mapped(self._to_line, items)) + "\n").encode(self._encoding)
 
 
 class JsonEncoder:

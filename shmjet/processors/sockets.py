@@ -14,6 +14,7 @@ from typing import Any
 from shmjet.core.inbox import Inbox
 from shmjet.core.processor import Processor, ProcessorContext, ProcessorMetaSupplier
 from shmjet.processors.bulk import BulkProcessor, Supply
+from shmjet.processors.keying import mapped
 from shmjet.processors.line_blocks import check_encoding
 
 CONNECT_TIMEOUT = 10.0
@@ -93,7 +94,7 @@ class WriteSocketProcessor(BulkProcessor):
         if not inbox:
             return
         items = inbox.take()
-        text = "\n".join(map(self._to_line, items)) + "\n"
+        text = "\n".join(mapped(self._to_line, items)) + "\n"
         self._unsent = memoryview(text.encode(self._encoding))
         if not self._send():
             self.hold(inbox, items[-1])

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from shmjet._native import Codec, NumberSorter, sort_numbers, sort_texts
+from shmjet.core.key_functions import mapped
 from shmjet.ring.pickling import Pickling, loads
 
 LEAST_STEP = 64
@@ -50,7 +51,7 @@ class Order:
     def sort(self, items: list[Any]) -> list[Any]:
         """Sort a list in place and return it. Stable."""
         if self._kernels:
-            keys = items if self.key is None else list(map(self.key, items))
+            keys = items if self.key is None else mapped(self.key, items)
             for kernel in self._kernels:
                 if kernel(items, keys, self.reverse):
                     self._kernels = (kernel,)

@@ -14,7 +14,7 @@ from shmjet.core.inbox import Inbox
 from shmjet.core.processor import Processor
 from shmjet.processors import emission
 from shmjet.processors.bulk import ExpandingProcessor, Supply, TransformingProcessor
-from shmjet.processors.keying import KeyFn, keys_of, plain
+from shmjet.processors.keying import KeyFn, keys_of, plain, selected
 
 
 def _callable(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -51,7 +51,7 @@ class FilterProcessor(TransformingProcessor):
 
     def transform(self, items: list[Any]) -> list[Any]:
         """Filter a list."""
-        return list(filter(self._predicate, items))
+        return selected(self._predicate, items)
 
 
 class FlatMapProcessor(ExpandingProcessor):
@@ -62,7 +62,8 @@ class FlatMapProcessor(ExpandingProcessor):
 
     def expand(self, ordinal: int, items: list[Any]) -> Iterable[Any]:
         """Return all results; the function is called only as far as they are drawn."""
-        return chain.from_iterable(map(self._fn, items))
+        fn = self._fn
+        return chain.from_iterable(fn(item) for item in items)  # not `map`: see `mapped`
 
     def process(self, ordinal: int, inbox: Inbox) -> None:
         """As `ExpandingProcessor`; says what is wrong when a result cannot be iterated over."""
