@@ -21,8 +21,9 @@ from shmjet._native._columns import text_prefix
 from shmjet.spark.back import parquet
 from shmjet.spark.back.files import ColumnFile, file_name
 from shmjet.spark.back.fitting import fitted_values
+from shmjet.spark.back.levels import GROUPS
 from shmjet.spark.back.parquet import PAGE_ROWS, ROW_GROUP, ParquetWriter
-from shmjet.spark.back.schemas import Column
+from shmjet.spark.back.schemas import KINDS, Column
 
 FORMAT = Path(__file__).parents[2] / "docs" / "formats" / "parquet.md"
 
@@ -42,6 +43,7 @@ COLUMNS = (
     Column("wide", "decimal", 38, 10),
     Column("word", "text"),
     Column("raw", "bytes"),
+    Column("took", "duration"),
 )
 ROWS: list[tuple[Any, ...]] = [
     (
@@ -60,8 +62,9 @@ ROWS: list[tuple[Any, ...]] = [
         Decimal("-1234567890123456789012345678.0123456789"),
         "zürich 🚀",
         b"\0\xff",
+        dt.timedelta(days=-3, microseconds=7),
     ),
-    (None,) * 15,
+    (None,) * len(COLUMNS),
     (
         127,
         -1,
@@ -78,6 +81,7 @@ ROWS: list[tuple[Any, ...]] = [
         Decimal("5"),
         "",
         b"",
+        dt.timedelta(),
     ),
 ]
 
@@ -98,13 +102,13 @@ def test_duckdb_reads_every_type_and_nulls(tmp_path: Path) -> None:
     path = written(tmp_path, COLUMNS, ROWS * 7)
     with duckdb.connect() as connection:
         connection.execute("set timezone = 'UTC'")
-        names = ", ".join(column.name for column in COLUMNS if column.name != "moment")
-        found = connection.execute(f"select {names}, epoch_us(moment) from read_parquet('{path}')").fetchall()
-    epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+        names = ", ".join(column.name for column in COLUMNS if column.name not in ("moment", "took"))
+        found = connection.execute(f"select {names}, epoch_us(moment), took from read_parquet('{path}')").fetchall()
+    epoch, micro = dt.datetime(1970, 1, 1, tzinfo=dt.UTC), dt.timedelta(microseconds=1)
     for row, got in zip(ROWS * 7, found, strict=True):
-        expected = [value for column, value in zip(COLUMNS, row, strict=True) if column.name != "moment"]
-        moment = row[8] and (row[8] - epoch) // dt.timedelta(microseconds=1)
-        assert got == (*expected, moment)
+        moment = row[8] and (row[8] - epoch) // micro
+        took = None if row[-1] is None else row[-1] // micro
+        assert got == (*row[:8], *row[9:-1], moment, took)
 
 
 POLARS = """
@@ -184,11 +188,14 @@ def test_the_page_on_the_format_says_what_the_code_does() -> None:
     text = FORMAT.read_text()
     assert f"{PAGE_ROWS:,} rows" in text
     assert f"{ROW_GROUP >> 20} MiB" in text
+    assert f"{parquet.PAGE_BYTES >> 20} MiB of values" in text
+    for kind, group in GROUPS.items():
+        assert re.search(rf"^\| {kind} \| .*repeated group `{group}`", text, re.MULTILINE)
     for key, value in parquet._METADATA:
         assert f"`{key}` = {value}" in text
     kinds = set(re.findall(r"^\| ([a-z_0-9, ]+?)(?: \||\()", text, re.MULTILINE))
     listed = {kind.strip() for line in kinds for kind in line.split(",")}
-    assert {column.kind for column in COLUMNS} <= listed
+    assert set(KINDS.values()) <= listed
 
 
 @pytest.mark.parametrize(

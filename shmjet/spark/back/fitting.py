@@ -1,14 +1,15 @@
 """Python values and columns of batches as the arrays that a file of columns takes, each checked against its column.
 
-What would be lost is an error that names column and value: nothing is rounded, cut or made null. An int in a column of
-floats is a float; a naive time is in UTC. Must not know files.
+Lists, maps and structs become the arrays of their parts, and lengths. Must not know files.
 """
 
 from __future__ import annotations
 
-import datetime
-import decimal
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from types import NoneType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,42 +18,50 @@ import numpy.typing as npt
 from shmjet.columns.gathering import plain_column
 from shmjet.ring.errors import BatchError
 from shmjet.ring.text import Mask, Text
-from shmjet.spark.back.schemas import Column
+from shmjet.spark.back.converting import CONVERTERS, LARGEST_EXACT, MOMENTS, NUMBERS, misfit, plain
+from shmjet.spark.back.rows import CONTAINERS
+from shmjet.spark.back.schemas import NESTED, Column
 
-Values: TypeAlias = npt.NDArray[Any] | Text
+
+@dataclass(frozen=True)
+class Nested:
+    """The values of a nested column.
+
+    Args:
+        lengths: of the lists or maps, 0 where there is none; None for structs.
+        parts: the elements of all lists, one after the other; keys and values of all maps; or the fields of the structs
+            that there are, which leaves out nulls.
+    """
+
+    lengths: npt.NDArray[np.int64] | None
+    parts: tuple[Fitted, ...]
+
+
+Values: TypeAlias = npt.NDArray[Any] | Text | Nested
 Fitted: TypeAlias = tuple[Values, Mask | None]
 """Values, and where they are no nulls; what lies under a null has no meaning."""
 
 WIDE = np.dtype((np.void, 16))
 """A decimal of more than 18 digits: its unscaled value, big-endian."""
 
-_NUMBERS = {"int8", "int16", "int32", "int64", "float32", "float64"}
-_MOMENTS = {"timestamp", "timestamp_ntz"}
-_EPOCH = datetime.datetime(1970, 1, 1)
-_EPOCH_UTC = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_MICROSECOND = datetime.timedelta(microseconds=1)
-_FIRST_DAY = datetime.date(1970, 1, 1).toordinal()
-_PLAIN_KINDS = {"f": {"float32", "float64"}, "b": {"bool"}, "t": {"text"}, "y": {"bytes"}, "i": _NUMBERS}
-_LARGEST_EXACT = {"float32": 1 << 24, "float64": 1 << 53}
+_PLAIN_KINDS: dict[str, tuple[str, ...]] = {
+    "f": ("float32", "float64"),
+    "b": ("bool",),
+    "t": ("text",),
+    "y": ("bytes",),
+    "i": NUMBERS,
+}
 
 
 def dtype_of(column: Column) -> np.dtype[Any]:
     """Return the dtype of a column's fitted values; that of text is bytes."""
-    if column.kind in _NUMBERS or column.kind == "bool":
+    if column.kind in NUMBERS or column.kind == "bool":
         return np.dtype(column.kind)
     if column.kind == "date":
         return np.dtype(np.int32)
     if column.kind == "decimal":
         return np.dtype(np.int32) if column.precision <= 9 else np.dtype(np.int64) if column.precision <= 18 else WIDE
     return np.dtype(np.uint8) if column.kind in ("text", "bytes") else np.dtype(np.int64)
-
-
-def misfit(column: Column, value: Any, why: str = "") -> BatchError:
-    """Return the error for a value that a column does not take."""
-    because = f": {why}" if why else ""
-    return BatchError(
-        f"column {column.name!r} ({column.sql}) does not take {value!r:.80} of type {type(value).__name__}{because}"
-    )
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------
@@ -68,12 +77,13 @@ def fitted_rows(column: Column, rows: list[Any], place: int, width: int) -> Fitt
     Raises:
         BatchError: a value does not fit; the text names column and value.
     """
-    quick = plain_column(rows, column.name, place, width)
-    if quick is not None:
-        values, mask = quick
-        kind = "y" if isinstance(values, Text) and values.is_bytes else "t" if isinstance(values, Text) else ""
-        if column.kind in _PLAIN_KINDS[kind or values.dtype.kind]:  # type: ignore[union-attr]
-            return _checked_nulls(column, _narrowed(column, values, mask), mask)
+    if column.kind not in NESTED:
+        quick = plain_column(rows, column.name, place, width)
+        if quick is not None:
+            values, mask = quick
+            kind = ("y" if values.is_bytes else "t") if isinstance(values, Text) else values.dtype.kind
+            if column.kind in _PLAIN_KINDS[kind]:
+                return _checked_nulls(column, _narrowed(column, values, mask), mask)
     return fitted_values(column, [row[column.name] if isinstance(row, dict) else row[place] for row in rows])
 
 
@@ -85,8 +95,10 @@ def fitted_values(column: Column, values: Sequence[Any]) -> Fitted:
     """
     mask = np.fromiter((value is not None for value in values), np.bool_, len(values))
     nulls = None if mask.all() else mask
-    convert = _CONVERTERS[column.kind]
-    found = [None if value is None else convert(column, _plain(value)) for value in values]
+    if column.kind in NESTED:
+        return _checked_nulls(column, _nested(column, values), nulls)
+    convert = CONVERTERS[column.kind]
+    found = [None if value is None else convert(column, plain(value)) for value in values]
     if column.kind in ("text", "bytes"):
         return _checked_nulls(column, _text(column, found), nulls)
     dtype = dtype_of(column)
@@ -98,100 +110,8 @@ def fitted_values(column: Column, values: Sequence[Any]) -> Fitted:
 
 def _checked_nulls(column: Column, values: Values, mask: Mask | None) -> Fitted:
     if mask is not None and not column.nullable:
-        raise BatchError(f"column {column.name!r} ({column.sql} not null) does not take None")
+        raise BatchError(f"{column.label} ({column.sql} not null) does not take None")
     return values, mask
-
-
-def _plain(value: Any) -> Any:
-    """Return the Python value of a numpy scalar."""
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _integer(column: Column, value: Any) -> int:
-    bits = 8 * np.dtype(column.kind).itemsize
-    if type(value) is not int:
-        raise misfit(column, value)
-    if not -(1 << bits - 1) <= value < 1 << bits - 1:
-        raise misfit(column, value, "out of range")
-    return value
-
-
-def _floating(column: Column, value: Any) -> float:
-    if type(value) is int:
-        if abs(value) > _LARGEST_EXACT[column.kind] and int(float(value)) != value:
-            raise misfit(column, value, "no float is exactly that")
-        return float(value)
-    if not isinstance(value, float):
-        raise misfit(column, value)
-    return value
-
-
-def _boolean(column: Column, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise misfit(column, value)
-    return value
-
-
-def _date(column: Column, value: Any) -> int:
-    if not isinstance(value, datetime.date) or isinstance(value, datetime.datetime):
-        raise misfit(column, value)
-    return value.toordinal() - _FIRST_DAY
-
-
-def _moment(column: Column, value: Any) -> int:
-    if not isinstance(value, datetime.datetime):
-        raise misfit(column, value)
-    if value.tzinfo is None:
-        return (value - _EPOCH) // _MICROSECOND
-    if column.kind == "timestamp_ntz":
-        raise misfit(column, value, "it has a time zone, and the column has none")
-    return (value - _EPOCH_UTC) // _MICROSECOND
-
-
-def _decimal(column: Column, value: Any) -> int | bytes:
-    if type(value) is int:
-        value = decimal.Decimal(value)
-    elif type(value) is float:  # stands for the decimal of its shortest text, as where decimals come from Spark
-        value = decimal.Decimal(repr(value))
-    if not isinstance(value, decimal.Decimal) or not value.is_finite():
-        raise misfit(column, value)
-    sign, digits, exponent = value.as_tuple()
-    assert isinstance(exponent, int)
-    unscaled, shift = int("".join(map(str, digits))), exponent + column.scale
-    if shift < 0:
-        unscaled, rest = divmod(unscaled, 10**-shift)
-        if rest:
-            raise misfit(column, value, f"it has more than {column.scale} digits behind the point")
-    elif unscaled:
-        unscaled *= 10**shift if shift <= column.precision else 10 ** (column.precision + 1)
-    if unscaled >= 10**column.precision:
-        raise misfit(column, value, f"it has more than {column.precision} digits")
-    unscaled = -unscaled if sign else unscaled
-    return unscaled.to_bytes(16, "big", signed=True) if column.precision > 18 else unscaled
-
-
-def _string(column: Column, value: Any) -> str:
-    if not isinstance(value, str):
-        raise misfit(column, value)
-    return value
-
-
-def _binary(column: Column, value: Any) -> bytes:
-    if not isinstance(value, bytes | bytearray | memoryview):
-        raise misfit(column, value)
-    return bytes(value)
-
-
-_CONVERTERS: dict[str, Callable[[Column, Any], Any]] = {
-    **dict.fromkeys(("int8", "int16", "int32", "int64"), _integer),
-    **dict.fromkeys(("float32", "float64"), _floating),
-    **dict.fromkeys(_MOMENTS, _moment),
-    "bool": _boolean,
-    "date": _date,
-    "decimal": _decimal,
-    "text": _string,
-    "bytes": _binary,
-}
 
 
 def _text(column: Column, values: list[Any]) -> Text:
@@ -199,13 +119,68 @@ def _text(column: Column, values: list[Any]) -> Text:
     try:
         return Text.of([empty if value is None else value for value in values])
     except BatchError as error:
-        raise BatchError(f"column {column.name!r} ({column.sql}): {error}") from None
+        raise BatchError(f"{column.label} ({column.sql}): {error}") from None
+
+
+# -- nested values -----------------------------------------------------------------------------------------------------
+
+
+def _nested(column: Column, values: Sequence[Any]) -> Nested:
+    """Return lists, maps or structs as their parts."""
+    fits = CONTAINERS[column.kind]
+    for kind in set(map(type, values)) - {NoneType}:
+        if not issubclass(kind, fits) and not (column.kind == "struct" and _has_attributes(kind)):
+            raise misfit(column, next(value for value in values if type(value) is kind))
+    if column.kind == "struct":
+        structs = [value for value in values if value is not None]
+        cells = zip(*(_cells(column, value) for value in structs), strict=True) if structs else [()] * len(column.parts)
+        return Nested(None, tuple(map(_part, column.parts, map(list, cells))))
+    containers: list[Any] = [_listed(column, value) for value in values]
+    lengths = np.fromiter(map(len, containers), np.int64, len(containers))
+    parts = [list(chain.from_iterable(containers))]
+    if column.kind == "map":
+        parts.append(list(chain.from_iterable(value.values() for value in containers if value)))
+    return Nested(lengths, tuple(map(_part, column.parts, parts)))
+
+
+def _part(column: Column, values: list[Any]) -> Fitted:
+    """Return a part of nested values."""
+    return fitted_rows(column, list(zip(values)), 0, 1)
+
+
+def _listed(column: Column, value: Any) -> Any:
+    """Return what a list or map holds, as Python values."""
+    if value is None:
+        return ()
+    if isinstance(value, np.ndarray):
+        if not value.ndim:
+            raise misfit(column, value, "an array without dimensions is no list")
+        return value.tolist()
+    return value
+
+
+def _has_attributes(kind: type) -> bool:
+    return dataclasses.is_dataclass(kind) or hasattr(kind, "__struct_fields__")
+
+
+def _cells(column: Column, value: Any) -> tuple[Any, ...]:
+    """Return the fields of a struct; a dict may leave out those that may be null, as in Spark's `createDataFrame`."""
+    if isinstance(value, Mapping):
+        return tuple(value.get(part.name) for part in column.parts)
+    if isinstance(value, tuple | list):
+        if len(value) != len(column.parts):
+            raise misfit(column, value, f"it has {len(value)} values for {len(column.parts)} fields")
+        return tuple(value)
+    missing = [part.name for part in column.parts if not hasattr(value, part.name)]
+    if missing:
+        raise misfit(column, value, f"it has no {missing[0]!r}")
+    return tuple(getattr(value, part.name) for part in column.parts)
 
 
 # -- columns of batches ------------------------------------------------------------------------------------------------
 
 
-def fitted_column(column: Column, values: Values, mask: Mask | None) -> Fitted:
+def fitted_column(column: Column, values: npt.NDArray[Any] | Text, mask: Mask | None) -> Fitted:
     """Return a column of a batch.
 
     Raises:
@@ -213,14 +188,16 @@ def fitted_column(column: Column, values: Values, mask: Mask | None) -> Fitted:
     """
     if isinstance(values, Text):
         if column.kind != ("bytes" if values.is_bytes else "text"):
-            raise BatchError(f"column {column.name!r} ({column.sql}) does not take a column of {values.dtype}")
+            raise BatchError(f"{column.label} ({column.sql}) does not take a column of {values.dtype}")
         return _checked_nulls(column, values, mask)
     kind = values.dtype.kind
-    if column.kind in _NUMBERS and kind in "iuf":
+    if column.kind in NUMBERS and kind in "iuf":
         return _checked_nulls(column, _narrowed(column, values, mask), mask)
     if column.kind == "bool" and kind == "b":
         return _checked_nulls(column, values, mask)
-    if kind == "M" and column.kind in ("date", *_MOMENTS):
+    if kind == "M" and column.kind in ("date", *MOMENTS):
+        return _dates(column, values, mask)
+    if kind == "m" and column.kind == "duration":
         return _dates(column, values, mask)
     if column.kind in ("text", "bytes") and kind == ("U" if column.kind == "text" else "S"):
         return _checked_nulls(column, Text.of(values.tolist()), mask)
@@ -228,7 +205,7 @@ def fitted_column(column: Column, values: Values, mask: Mask | None) -> Fitted:
         listed = values.tolist()
         present = [value if mask is None or mask[row] else None for row, value in enumerate(listed)]
         return fitted_values(column, present)
-    raise BatchError(f"column {column.name!r} ({column.sql}) does not take a column of dtype {values.dtype}")
+    raise BatchError(f"{column.label} ({column.sql}) does not take a column of dtype {values.dtype}")
 
 
 def _dates(column: Column, values: npt.NDArray[Any], mask: Mask | None) -> Fitted:
@@ -236,7 +213,7 @@ def _dates(column: Column, values: npt.NDArray[Any], mask: Mask | None) -> Fitte
     if not there.all():
         mask = there if mask is None else mask & there
     unit, dtype = ("D", np.dtype(np.int32)) if column.kind == "date" else ("us", np.dtype(np.int64))
-    found = values.astype(f"M8[{unit}]")
+    found = values.astype(f"{values.dtype.kind}8[{unit}]")
     exact = found.astype(values.dtype) == values
     wrong = ~exact & there if mask is None else ~exact & mask
     if wrong.any():
@@ -249,7 +226,7 @@ def _dates(column: Column, values: npt.NDArray[Any], mask: Mask | None) -> Fitte
     return _checked_nulls(column, numbers.astype(dtype), mask)
 
 
-def _narrowed(column: Column, values: Values, mask: Mask | None) -> Values:
+def _narrowed(column: Column, values: npt.NDArray[Any] | Text, mask: Mask | None) -> npt.NDArray[Any] | Text:
     """Return numbers with the column's dtype."""
     if isinstance(values, Text) or values.dtype.kind == "b":
         return values
@@ -264,7 +241,7 @@ def _narrowed(column: Column, values: Values, mask: Mask | None) -> Values:
     if dtype.kind == "f" and values.dtype.kind == "f":
         wrong = np.isinf(found) & ~np.isinf(there)
     elif dtype.kind == "f":
-        wrong = (there > _LARGEST_EXACT[column.kind]) | (there < -_LARGEST_EXACT[column.kind])
+        wrong = (there > LARGEST_EXACT[column.kind]) | (there < -LARGEST_EXACT[column.kind])
         for row in np.flatnonzero(wrong).tolist():
             wrong[row] = int(found[row]) != int(there[row])
     else:

@@ -7,7 +7,6 @@ and the instance may end, without anything being asked twice.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import errno
 import os
 import tempfile
@@ -25,8 +24,9 @@ from shmjet.ring.batch import Batch
 from shmjet.ring.text import Text
 from shmjet.spark.back.areas import new_area
 from shmjet.spark.back.files import ColumnFile, file_name
+from shmjet.spark.back.inferring import fields_of, word_for
 from shmjet.spark.back.rows import of_entry
-from shmjet.spark.back.schemas import columns_of, struct_of, word_for
+from shmjet.spark.back.schemas import columns_of, struct_of
 
 LOOKED_AT = 1000
 """Rows from which a schema is made where none is given."""
@@ -43,7 +43,8 @@ def to_dataframe(
 
     An entry of a map is a row of its key and its value, or of the key and what the value is made of, when that is a
     tuple, a dict or a dataclass. An item of a list is a row: a dict, a tuple, a dataclass, a single value, or a `Batch`
-    of rows. What comes later into the map or list is not in the DataFrame.
+    of rows. Inside rows, lists are arrays, dicts maps, tuples and dataclasses structs. What comes later into the map or
+    list is not in the DataFrame.
 
     The rows lie in column files, in shared memory where there is room, until `free_dataframes` or the end of this
     process.
@@ -108,7 +109,7 @@ def _struct_and_rows(spark: Any, given: Any, schema: Any) -> tuple[Any, Iterable
             first, entries = _first(entries)
             schema = _inferred([_flat(entry) for entry in first])
         struct = struct_of(spark, schema)
-        return struct, map(of_entry(struct.names), entries)
+        return struct, map(of_entry(columns_of(struct)), entries)
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise TypeError(f"to_dataframe: expected a map, a list or rows, got {type(given).__name__}: {given!r:.80}")
     items: Iterable[Any] = given
@@ -127,9 +128,7 @@ def _first(items: Iterable[Any]) -> tuple[list[Any], Iterator[Any]]:
 def _flat(entry: tuple[Any, Any]) -> dict[str, Any]:
     """Return an entry of a map as a row with names."""
     key, value = entry
-    named = _named(value)
-    if list(named) == ["value"]:
-        return {"key": key, "value": value}
+    named = {"value": value} if isinstance(value, list) else _named(value)
     return {"key": key, **{f"value{name}" if name.startswith("_") else name: each for name, each in named.items()}}
 
 
@@ -139,12 +138,7 @@ def _named(item: Any) -> dict[str, Any]:
         return {name: _sample(item[name]) for name in item.names}
     if isinstance(item, Mapping):
         return dict(item)
-    if dataclasses.is_dataclass(item) and not isinstance(item, type):
-        return {field.name: getattr(item, field.name) for field in dataclasses.fields(item)}
-    if isinstance(item, tuple):
-        names = getattr(item, "_fields", None) or [f"_{place}" for place in range(1, len(item) + 1)]
-        return dict(zip(names, item, strict=True))
-    return {"value": item}
+    return fields_of(tuple(item) if isinstance(item, list) else item) or {"value": item}
 
 
 def _sample(column: Any) -> Any:
@@ -163,6 +157,9 @@ def _inferred(rows: Sequence[dict[str, Any]]) -> dict[str, str]:
     for name in rows[0]:
         word = word_for(row.get(name) for row in rows)
         if word is None:
-            raise ConfigError(f"to_dataframe: column {name!r} is None in the first {len(rows)} rows; give a schema")
+            raise ConfigError(
+                f"to_dataframe: column {name!r} is None in the first {len(rows)} rows, or what is in it is empty or "
+                "None; give a schema"
+            )
         schema[name] = word
     return schema

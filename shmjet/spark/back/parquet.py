@@ -1,4 +1,4 @@
-"""A minimal writer of Parquet files: flat columns, PLAIN, uncompressed, nulls by definition levels.
+"""A minimal writer of Parquet files: PLAIN, uncompressed, lists, maps and structs by levels.
 
 Spark reads such files with its own public reader as fast as memory allows, and so does everybody else. Layout and
 choices are in `docs/formats/parquet.md`; the format itself is at https://parquet.apache.org/docs/file-format. Must not
@@ -8,14 +8,17 @@ know Spark, nor where files are.
 from __future__ import annotations
 
 import struct as packing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from shmjet._native import _columns
-from shmjet.ring.text import Mask, Text
-from shmjet.spark.back.fitting import WIDE, Fitted, Values
+from shmjet.ring.errors import BatchError
+from shmjet.ring.text import Text
+from shmjet.spark.back.fitting import WIDE, Fitted
+from shmjet.spark.back.levels import GROUPS, Entries, Leaf, Levels, is_optional, leaves_of, shredded
 from shmjet.spark.back.schemas import Column
 from shmjet.spark.back.thrift import I64, Byte, Struct, encoded, struct, varint
 
@@ -26,9 +29,16 @@ ROW_GROUP = 8 << 20
 PAGE_ROWS = 1 << 16
 """Rows of a page, at most: a reader decodes a page at once."""
 
+PAGE_BYTES = 64 << 20
+"""Bytes of the values of a page, at most, unless a single row has more."""
+
+_LARGEST_PAGE = (1 << 31) - 1
+"""What a page's header can say."""
+
 _BOOLEAN, _INT32, _INT64, _FLOAT, _DOUBLE, _BYTES, _FIXED = 0, 1, 2, 4, 5, 6, 7
-_OPTIONAL, _PLAIN, _RLE, _UNCOMPRESSED, _DATA_PAGE = 1, 0, 3, 0, 0
-_UTF8, _DECIMAL, _DATE, _TIMESTAMP_MICROS, _INT_8, _INT_16 = 0, 5, 6, 10, 15, 16
+_REQUIRED, _OPTIONAL, _REPEATED = 0, 1, 2
+_PLAIN, _RLE, _UNCOMPRESSED, _DATA_PAGE = 0, 3, 0, 0
+_UTF8, _MAP, _LIST, _DECIMAL, _DATE, _TIMESTAMP_MICROS, _INT_8, _INT_16 = 0, 1, 3, 5, 6, 10, 15, 16
 _LENGTH = packing.Struct("<I")
 
 _METADATA = (("org.apache.spark.version", "3.5.0"),)
@@ -41,7 +51,7 @@ class ParquetWriter:
 
     Args:
         file: open for writing, at its beginning; it stays open.
-        columns: of the file; all may hold nulls.
+        columns: of the file; in the file, all may hold nulls.
 
     Example:
         >>> import io
@@ -58,7 +68,9 @@ class ParquetWriter:
     def __init__(self, file: IO[bytes], columns: Sequence[Column]) -> None:
         self._file = file
         self._columns = tuple(columns)
-        self._pages: list[list[bytes]] = [[] for _ in columns]
+        self._leaves = leaves_of(columns)
+        self._pages: list[list[bytes]] = [[] for _ in self._leaves]
+        self._entries = [0] * len(self._leaves)
         self._waiting = 0
         self._waiting_rows = 0
         self._groups: list[Struct] = []
@@ -72,17 +84,33 @@ class ParquetWriter:
         Args:
             columns: every column's values and mask, as `fitting` makes them.
             rows: how many.
+
+        Raises:
+            BatchError: one row has more bytes than fit a page (2 GiB); the text names the column.
         """
         for start in range(0, rows, PAGE_ROWS):
             stop = min(rows, start + PAGE_ROWS)
-            for number, column in enumerate(self._columns):
-                values, mask = columns[column.name]
-                page = _page(values[start:stop], None if mask is None else mask[start:stop], column, stop - start)
-                self._pages[number] += page
-                self._waiting += sum(map(len, page))
+            number = 0
+            for column in self._columns:
+                number = self._write(column, columns[column.name], start, stop, number)
             self._waiting_rows += stop - start
             if self._waiting >= ROW_GROUP:
                 self._close_group()
+
+    def _write(self, column: Column, fitted: Fitted, start: int, stop: int, number: int) -> int:
+        """Make pages of the leaves of a column, the first of which has a number; return the next number."""
+        shreds = shredded(column, fitted, start, stop)
+        if stop - start > 1 and max(entries.values.nbytes for entries in shreds) > PAGE_BYTES:
+            middle = (start + stop) // 2
+            self._write(column, fitted, start, middle, number)
+            return self._write(column, fitted, middle, stop, number)
+        for leaf, entries in zip(self._leaves[number : number + len(shreds)], shreds, strict=True):
+            page = _page(leaf, entries)
+            self._pages[number] += page
+            self._entries[number] += entries.count
+            self._waiting += sum(map(len, page))
+            number += 1
+        return number
 
     def finish(self) -> int:
         """Write the footer; return the number of rows in the file."""
@@ -91,7 +119,7 @@ class ParquetWriter:
         footer = encoded(
             struct(
                 (1, 1),
-                (2, [struct((4, "schema"), (5, len(self._columns))), *map(_element, self._columns)]),
+                (2, [struct((4, "schema"), (5, len(self._columns))), *_elements(self._columns)]),
                 (3, I64(self._rows)),
                 (4, list(self._groups)),
                 (5, [struct((1, key), (2, value)) for key, value in _METADATA]),
@@ -104,26 +132,27 @@ class ParquetWriter:
     def _close_group(self) -> None:
         chunks: list[Any] = []
         size = 0
-        for column, pages in zip(self._columns, self._pages, strict=True):
+        for leaf, pages, entries in zip(self._leaves, self._pages, self._entries, strict=True):
             length = sum(map(len, pages))
-            chunks.append(_chunk(column, self._waiting_rows, self._at, length))
+            chunks.append(_chunk(leaf, entries, self._at, length))
             self._file.writelines(pages)
             self._at += length
             size += length
             pages.clear()
+        self._entries = [0] * len(self._leaves)
         self._groups.append(struct((1, chunks), (2, I64(size)), (3, I64(self._waiting_rows))))
         self._rows += self._waiting_rows
         self._waiting = self._waiting_rows = 0
 
 
-def _chunk(column: Column, rows: int, start: int, length: int) -> Struct:
-    """Return what the footer says of the pages of a column in a row group."""
+def _chunk(leaf: Leaf, entries: int, start: int, length: int) -> Struct:
+    """Return what the footer says of the pages of a leaf in a row group."""
     metadata = struct(
-        (1, _physical(column)),
+        (1, _physical(leaf.column)),
         (2, [_PLAIN, _RLE]),
-        (3, [column.name]),
+        (3, list(leaf.path)),
         (4, _UNCOMPRESSED),
-        (5, I64(rows)),
+        (5, I64(entries)),
         (6, I64(length)),
         (7, I64(length)),
         (9, I64(start)),
@@ -131,28 +160,34 @@ def _chunk(column: Column, rows: int, start: int, length: int) -> Struct:
     return struct((2, I64(start)), (3, metadata))
 
 
-def _page(values: Values, mask: Mask | None, column: Column, rows: int) -> list[bytes]:
-    """Return a page: its header, its definition levels, its values."""
-    if mask is not None and mask.all():
-        mask = None
-    levels = _levels(mask, rows)
-    body = _plain(values if mask is None else values[mask], column)
-    size = len(levels) + len(body)
-    header = struct((1, _DATA_PAGE), (2, size), (3, size), (5, struct((1, rows), (2, _PLAIN), (3, _RLE), (4, _RLE))))
-    return [encoded(header), levels, body]
+def _page(leaf: Leaf, entries: Entries) -> list[bytes]:
+    """Return a page: its header, its levels, its values."""
+    count = entries.count
+    repetition = _levels(entries.repetition, leaf.repetition, count) if leaf.repetition else b""
+    definition = _levels(entries.definition, leaf.definition, count)
+    body = _plain(entries.values, leaf.column)
+    size = len(repetition) + len(definition) + len(body)
+    if size > _LARGEST_PAGE:
+        raise BatchError(f"{leaf.column.label} ({leaf.column.sql}) does not take {size:,} bytes in one row")
+    header = struct((1, _DATA_PAGE), (2, size), (3, size), (5, struct((1, count), (2, _PLAIN), (3, _RLE), (4, _RLE))))
+    return [encoded(header), repetition, definition, body]
 
 
-def _levels(mask: Mask | None, rows: int) -> bytes:
-    """Return the definition levels, 1 for a value and 0 for a null: one run, or bits in groups of eight."""
-    if mask is None:
-        levels = varint(rows << 1) + b"\1"
+def _levels(levels: Levels | None, highest: int, count: int) -> bytes:
+    """Return levels: one run where all are equal, else as many bits as the highest needs, in groups of eight."""
+    width = highest.bit_length()
+    if levels is None or not count or (levels == levels[0]).all():
+        level = highest if levels is None or not count else int(levels[0])
+        coded = varint(count << 1) + level.to_bytes((width + 7) // 8, "little")
     else:
-        bits = np.packbits(mask, bitorder="little").tobytes()
-        levels = varint(len(bits) << 1 | 1) + bits
-    return _LENGTH.pack(len(levels)) + levels
+        bits = np.zeros((-(-count // 8) * 8, width), np.uint8)
+        for place in range(width):
+            bits[:count, place] = levels >> place & 1
+        coded = varint(len(bits) // 8 << 1 | 1) + np.packbits(bits, bitorder="little").tobytes()
+    return _LENGTH.pack(len(coded)) + coded
 
 
-def _plain(values: Values, column: Column) -> bytes:
+def _plain(values: npt.NDArray[Any] | Text, column: Column) -> bytes:
     """Return values in PLAIN encoding."""
     if isinstance(values, Text):
         out = np.empty(int(values.offsets[-1] - values.offsets[0]) + 4 * len(values), np.uint8)
@@ -174,7 +209,7 @@ def _physical(column: Column) -> int:
             return _BOOLEAN
         case "int8" | "int16" | "int32" | "date":
             return _INT32
-        case "int64" | "timestamp" | "timestamp_ntz":
+        case "int64" | "timestamp" | "timestamp_ntz" | "duration":
             return _INT64
         case "float32":
             return _FLOAT
@@ -185,8 +220,33 @@ def _physical(column: Column) -> int:
     return _BYTES
 
 
-def _element(column: Column) -> Struct:
-    """Return what the schema says of a column, in the old words and in the new ones."""
+def _elements(columns: Sequence[Column]) -> Iterator[Struct]:
+    """Yield what the schema says of columns and their parts, depth first."""
+    for column in columns:
+        yield from _element(column, _OPTIONAL)
+
+
+def _element(column: Column, repetition: int) -> Iterator[Struct]:
+    """Yield what the schema says of a column, in the old words and in the new ones, and of its parts."""
+    if not column.parts:
+        yield _leaf_element(column, repetition)
+        return
+    converted, logical = {
+        "list": (_LIST, struct((3, struct()))),
+        "map": (_MAP, struct((2, struct()))),
+        "struct": (None, None),
+    }[column.kind]
+    group = GROUPS.get(column.kind)
+    children = len(column.parts) if group is None else 1
+    yield struct((3, repetition), (4, column.name), (5, children), (6, converted), (10, logical))
+    if group is not None:
+        yield struct((3, _REPEATED), (4, group), (5, len(column.parts)))
+    for part in column.parts:
+        yield from _element(part, _OPTIONAL if is_optional(column, part) else _REQUIRED)
+
+
+def _leaf_element(column: Column, repetition: int) -> Struct:
+    """Return what the schema says of a column that is no group."""
     converted: int | None = None
     logical: Struct | None = None
     match column.kind:
@@ -208,7 +268,7 @@ def _element(column: Column) -> Struct:
     return struct(
         (1, physical),
         (2, 16 if physical == _FIXED else None),
-        (3, _OPTIONAL),
+        (3, repetition),
         (4, column.name),
         (6, converted),
         (7, column.scale if is_decimal else None),

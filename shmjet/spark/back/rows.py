@@ -1,18 +1,29 @@
 """Items as rows: dicts, tuples, dataclasses, named tuples, single values, entries of maps, and batches of columns.
 
-Must not know types of columns or files.
+Must not know types of columns, nested ones apart, or files.
 """
 
 from __future__ import annotations
 
+import array
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
+import numpy as np
+
 from shmjet.ring.batch import Batch
 from shmjet.ring.errors import BatchError
+from shmjet.spark.back.schemas import Column
+
+CONTAINERS: dict[str, tuple[type, ...]] = {
+    "list": (list, tuple, array.array, np.ndarray),
+    "map": (Mapping,),
+    "struct": (tuple, list, Mapping),
+}
+"""What the values of nested columns are; those of structs may be dataclasses as well."""
 
 Rows = list[Any]
 """Rows that are all dicts, or all tuples."""
@@ -84,26 +95,41 @@ def tuples(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
     return convert
 
 
-def of_entry(names: Sequence[str]) -> Callable[[tuple[Any, Any]], Any]:
+def of_entry(columns: Sequence[Column]) -> Callable[[tuple[Any, Any]], Any]:
     """Return a function that makes a row of an entry of a map: the key, then the value or what the value is made of.
 
     Example:
-        >>> to_row = of_entry(["user", "n", "day"])
+        >>> to_row = of_entry([Column("user", "int64"), Column("n", "int64"), Column("day", "text")])
         >>> to_row((7, {"day": "Mon", "n": 1})), to_row((7, (1, "Mon")))
         ((7, 1, 'Mon'), (7, 1, 'Mon'))
-        >>> of_entry(["word", "n"])(("a", 2))
+        >>> of_entry([Column("word", "text"), Column("n", "int64")])(("a", 2))
         ('a', 2)
+        >>> of_entry([Column("word", "text"), Column("at", "list")])(("a", [2, 5]))
+        ('a', [2, 5])
     """
-    rest = tuple(names[1:])
+    rest = tuple(column.name for column in columns[1:])
+    whole = CONTAINERS.get(columns[1].kind) if len(rest) == 1 else None
     values_of = tuples(rest) if rest else None
 
     def convert(entry: tuple[Any, Any]) -> Any:
         key, value = entry
         if values_of is None:
             return (key,)
+        if whole is not None:
+            return key, _unwrapped(value, rest[0], whole)
         if isinstance(value, Mapping):
             _check_names(value, rest)
             return (key, *(value[name] for name in rest))
         return (key, *values_of(value))
 
     return convert
+
+
+def _unwrapped(value: Any, name: str, whole: tuple[type, ...]) -> Any:
+    """Return what goes into the only column for values: it may come by itself, or as a row of one value."""
+    inner: Any = value
+    if isinstance(value, Mapping) and list(value) == [name]:
+        inner = value[name]
+    elif isinstance(value, tuple) and len(value) == 1:
+        inner = value[0]
+    return inner if inner is None or isinstance(inner, whole) or dataclasses.is_dataclass(inner) else value

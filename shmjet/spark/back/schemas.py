@@ -1,6 +1,6 @@
 """Columns of a table that goes to Spark: what a schema says, as plain data that travels to workers without PySpark.
 
-Must not know files or values.
+Lists, maps and structs are columns of columns. Must not know files or values.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import decimal
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from shmjet.core.errors import ConfigError
@@ -29,8 +29,15 @@ KINDS = {
     "VarcharType": "text",
     "CharType": "text",
     "BinaryType": "bytes",
+    "DayTimeIntervalType": "duration",
+    "ArrayType": "list",
+    "MapType": "map",
+    "StructType": "struct",
 }
 """What columns of Spark's types hold."""
+
+NESTED = ("list", "map", "struct")
+"""Kinds whose values are made of others."""
 
 SQL = {
     "int8": "tinyint",
@@ -45,33 +52,39 @@ SQL = {
     "timestamp_ntz": "timestamp_ntz",
     "text": "string",
     "bytes": "binary",
+    "duration": "interval day to second",
 }
 """What Spark's SQL calls a kind."""
 
-_WORDS: dict[Any, str] = {
+WORDS: dict[Any, str] = {
     bool: "boolean",
     int: "bigint",
     float: "double",
     str: "string",
     bytes: "binary",
+    bytearray: "binary",
     datetime.date: "date",
     datetime.datetime: "timestamp",
+    datetime.timedelta: "interval day to second",
     decimal.Decimal: "decimal(38,18)",
     "text": "string",
     "bytes": "binary",
     **{kind: word for kind, word in SQL.items() if kind not in ("text", "bytes")},
 }
+"""The SQL type of a Python type, and of a dtype's name."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column.
+    """One column, or one part of a nested one.
 
     Args:
-        name: of the column.
+        name: of the column or of the struct's field; `element` in lists, `key` and `value` in maps.
         kind: a value of `KINDS`.
         precision, scale: of a decimal: digits in all, and behind the point.
         nullable: None is a value.
+        parts: the element of a list, key and value of a map, the fields of a struct.
+        within: of a part: the column that it is a part of, and the names from there on.
     """
 
     name: str
@@ -79,11 +92,31 @@ class Column:
     precision: int = 0
     scale: int = 0
     nullable: bool = True
+    parts: tuple[Column, ...] = ()
+    within: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """What errors call it.
+
+        Example:
+            >>> Column("n", "int64").label, Column("day", "date", within=("visits", "element")).label
+            ("column 'n'", "column 'visits' at element.day")
+        """
+        if not self.within:
+            return f"column {self.name!r}"
+        return f"column {self.within[0]!r} at {'.'.join((*self.within[1:], self.name))}"
 
     @property
     def sql(self) -> str:
         """The type as SQL calls it."""
-        return f"decimal({self.precision},{self.scale})" if self.kind == "decimal" else SQL[self.kind]
+        if self.kind == "decimal":
+            return f"decimal({self.precision},{self.scale})"
+        if self.kind == "struct":
+            return f"struct<{','.join(f'{part.name}:{part.sql}' for part in self.parts)}>"
+        if self.kind in NESTED:
+            return f"{'array' if self.kind == 'list' else 'map'}<{','.join(part.sql for part in self.parts)}>"
+        return SQL[self.kind]
 
 
 def struct_of(spark: Any, schema: Any) -> Any:
@@ -112,7 +145,7 @@ def struct_of(spark: Any, schema: Any) -> Any:
     for name, given in schema.items():
         kind = given
         if not isinstance(given, DataType):
-            word = _WORDS.get(given, given) if isinstance(given, str | type) else None
+            word = WORDS.get(given, given) if isinstance(given, str | type) else None
             if not isinstance(word, str):
                 raise ConfigError(f"column {name!r}: expected a type such as 'bigint', 'int64' or int, got {given!r}")
             kind = _parsed(spark, f"v {word}", f"column {name!r}").fields[0].dataType
@@ -142,54 +175,36 @@ def columns_of(struct: Any) -> tuple[Column, ...]:
     Raises:
         ConfigError: there is none, two have one name, or a type cannot be written; the text names the column.
     """
-    columns = []
-    for field in struct.fields:
-        kind = KINDS.get(type(field.dataType).__name__)
-        if kind is None:
-            raise ConfigError(
-                f"column {field.name!r} has type {field.dataType.simpleString()}, which cannot be sent to Spark in "
-                "columns; make it text (JSON, say) and let Spark parse it, or give it columns of its own"
-            )
-        precision, scale = getattr(field.dataType, "precision", 0), getattr(field.dataType, "scale", 0)
-        if kind != "decimal":
-            precision = scale = 0
-        columns.append(Column(field.name, kind, precision, scale, field.nullable))
-    names = [column.name for column in columns]
-    if not names:
+    if not struct.fields:
         raise ConfigError("the schema has no columns")
+    return _fields(struct, (), "the schema")
+
+
+def _fields(struct: Any, within: tuple[str, ...], what: str) -> tuple[Column, ...]:
+    names = [field.name for field in struct.fields]
     doubled = sorted({name for name in names if names.count(name) > 1})
     if doubled:
-        raise ConfigError(f"the schema has several columns named {doubled[0]!r}")
-    return tuple(columns)
+        raise ConfigError(f"{what} has several {'fields' if within else 'columns'} named {doubled[0]!r}")
+    return tuple(_column(field.name, field.dataType, field.nullable, within) for field in struct.fields)
 
 
-_WIDER = {"uint8": "smallint", "uint16": "int", "uint32": "bigint", "uint64": "decimal(20,0)", "float16": "float"}
-"""Types that hold all values of what Spark has no type for."""
-
-
-def word_for(values: Any) -> str | None:
-    """Return the SQL type of the first value that is no None; None when all are.
-
-    Raises:
-        ConfigError: there is no type for it.
-
-    Example:
-        >>> word_for([None, 3]), word_for(["a"]), word_for([None])
-        ('bigint', 'string', None)
-    """
-    for value in values:
-        if value is None:
-            continue
-        dtype = str(getattr(value, "dtype", ""))
-        if dtype in _WIDER or dtype in SQL:
-            return _WIDER.get(dtype) or SQL[dtype]
-        if dtype.startswith("datetime64"):
-            return "date" if dtype == "datetime64[D]" else "timestamp"
-        for kind in type(value).__mro__:
-            if kind in _WORDS:
-                return _WORDS[kind]
-        raise ConfigError(
-            f"{value!r:.60} of type {type(value).__name__} has no type in Spark's columns; give a schema, and make "
-            "such values text, numbers, dates or bytes first"
-        )
-    return None
+def _column(name: str, given: Any, nullable: bool, within: tuple[str, ...]) -> Column:
+    kind = KINDS.get(type(given).__name__, "")
+    column = Column(name, kind, nullable=nullable, within=within)
+    inside = (*within, name)
+    match kind:
+        case "decimal":
+            return replace(column, precision=given.precision, scale=given.scale)
+        case "list":
+            return replace(column, parts=(_column("element", given.elementType, given.containsNull, inside),))
+        case "map":
+            value = _column("value", given.valueType, given.valueContainsNull, inside)
+            return replace(column, parts=(_column("key", given.keyType, False, inside), value))
+        case "struct" if given.fields:
+            return replace(column, parts=_fields(given, inside, column.label))
+        case "" | "struct":
+            raise ConfigError(
+                f"{column.label} has type {given.simpleString()}, which cannot be sent to Spark in columns; make it "
+                "text (JSON, say) and let Spark parse it, or give it columns of its own"
+            )
+    return column
