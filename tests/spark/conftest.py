@@ -75,7 +75,7 @@ def spark_session(master: str, folder: Path, **conf: str) -> Iterator[Any]:
         .config("spark.driver.memory", "1g")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={folder}")
+        .config("spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={folder} -Dderby.system.home={folder}")
         .config("spark.local.dir", str(folder))
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.sql.shuffle.partitions", "4")

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Mapping
 
 from shmjet.core.errors import ShmjetError
+from shmjet.spark.errors import SparkError
 
 _CREDENTIALS = struct.Struct("3i")
 _CONNECT_S = 10.0
@@ -24,7 +25,7 @@ def ask(address: str, question: str) -> str:
     """Ask the client and wait for its answer, however long that takes.
 
     Raises:
-        ShmjetError: nobody answers, or the answer is an error; it has its text.
+        SparkError: nobody answers, or the answer is an error; it has its text.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(_CONNECT_S)
@@ -34,12 +35,12 @@ def ask(address: str, question: str) -> str:
             connection.settimeout(None)  # Spark's writers take what they take; the client's end closes the socket
             answer = b"".join(iter(lambda: connection.recv(1 << 16), b"")).decode()
         except OSError as error:
-            raise ShmjetError(
+            raise SparkError(
                 f"the process that made shmjet.spark.sink() does not answer ({error}); it has to execute the job, and "
                 "to stay until the job has ended"
             ) from error
     if not answer.startswith("+"):
-        raise ShmjetError(answer[1:] or "the process that made shmjet.spark.sink() has ended before it had written")
+        raise SparkError(answer[1:] or "the process that made shmjet.spark.sink() has ended before it had written")
     return answer[1:]
 
 
@@ -105,6 +106,5 @@ class Answering:
 
 
 def _text_of(error: Exception) -> str:
-    """Return the first lines of an error's text; Spark's have its whole stack behind them."""
-    lines = str(error).strip().split("\n")
-    return "\n".join([f"{type(error).__name__}: {lines[0]}", *lines[1:6]])
+    """Return an error's text, that of a foreign one with its type."""
+    return str(error) if isinstance(error, ShmjetError) else f"{type(error).__name__}: {error}"

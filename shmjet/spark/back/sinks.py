@@ -22,6 +22,8 @@ from shmjet.spark.back.asking import Answering, ask
 from shmjet.spark.back.files import ColumnFileProcessor
 from shmjet.spark.back.schemas import Column, columns_of, struct_of
 from shmjet.spark.back.writing import Writing, checked_writing
+from shmjet.spark.errors import SparkError
+from shmjet.spark.telling import told_by_spark
 
 BEGIN, COMMIT = "begin", "commit"
 """What the meta-supplier asks the client."""
@@ -41,7 +43,8 @@ def sink(
 ) -> SinkDef[Any]:
     """Write rows with Spark, once the whole job has succeeded; for pipelines in the engine and on Spark.
 
-    Rows are dicts, tuples, dataclasses, single values of the only column, or batches. Naive times are in UTC.
+    Rows are dicts, tuples, dataclasses, single values of the only column, or batches; inside them, lists are arrays,
+    dicts maps, tuples and dataclasses structs. Naive times are in UTC.
 
     Args:
         spark: a `SparkSession` of this process, which executes the job.
@@ -103,7 +106,7 @@ class SparkSinkSupplier(ProcessorMetaSupplier):
         return dict.fromkeys(addresses, ProcessorSupplier.of(Supply(ColumnFileProcessor, self._files, self._columns)))
 
     def commit(self) -> None:
-        """Have the client write with Spark. Raises ShmjetError with what Spark says when that fails."""
+        """Have the client write with Spark. Raises SparkError with what Spark says when that fails."""
         ask(self._address, COMMIT)
 
     # -- in the client ------------------------------------------------------------------------------------------
@@ -166,12 +169,18 @@ class OpenedSink:
 
         Args:
             names: of the files that count; None: all that are there.
+
+        Raises:
+            SparkError: Spark's writer fails, or refuses; the text is Spark's.
         """
         found = names if names is not None else [name for name in os.listdir(self.folder) if name.endswith(".parquet")]
         paths = [os.path.join(self.folder, name) for name in sorted(found)]
         reader = self._spark.read.schema(self._struct)
-        frame = reader.parquet(*paths) if paths else self._spark.createDataFrame([], self._struct)
-        self._writing.write(frame)
+        try:
+            frame = reader.parquet(*paths) if paths else self._spark.createDataFrame([], self._struct)
+            self._writing.write(frame)
+        except Exception as error:
+            raise SparkError("\n".join(filter(None, told_by_spark(error)))) from error
         return ""
 
     def leave(self) -> None:

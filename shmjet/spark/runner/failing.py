@@ -18,6 +18,7 @@ import msgspec
 from shmjet.core.errors import JobFailedError
 from shmjet.execution.failure import failure_text, make_failure, to_exception
 from shmjet.execution.messages import Failure
+from shmjet.spark.telling import told_by_spark
 
 T = TypeVar("T")
 
@@ -68,7 +69,8 @@ def job_error(error: BaseException, name: str) -> JobFailedError:
             made: Any = to_exception(failure, member="spark", job=name)
             made.__suppress_context__ = True
             return made  # type: ignore[no-any-return]
-    lines = str(error).strip().split("\n")
+    told = "\n".join(filter(None, told_by_spark(error))) if hasattr(error, "java_exception") else str(error).strip()
+    lines = told.split("\n")
     shown = "\n".join(lines[:_SPARK_LINES] + (["..."] if len(lines) > _SPARK_LINES else []))
     missing = _MISSING.search(str(error))
     hint = ""
