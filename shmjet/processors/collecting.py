@@ -66,7 +66,7 @@ class CollectProcessor(BulkProcessor):
     def absorb(self, ordinal: int, items: list[Any]) -> None:
         """Write a list."""
         assert self._file is not None
-        parts = pickling.dumps(items)
+        parts = _pickled(items)
         size = sum(memoryview(part).nbytes for part in parts)
         try:
             self._write([_LENGTH.pack(size), *parts])
@@ -99,6 +99,16 @@ class CollectProcessor(BulkProcessor):
             pass  # it has bytes enough to wake up for
         except OSError:
             pass  # it does not want more; the job goes on, as other sinks may matter
+
+
+def _pickled(items: list[Any]) -> Sequence[Any]:
+    """Pickle a list; an error names the type of the item that cannot be pickled, not that of the list."""
+    try:
+        return pickling.dumps(items)
+    except pickling.ItemEncodingError:
+        for item in items:
+            pickling.dumps(item)
+        raise
 
 
 class Shelf:
@@ -144,12 +154,16 @@ class CollectSupplier(ProcessorMetaSupplier):
             ShmjetError: the one before is still running.
         """
         with self._lock:
-            if self._running is not None:
-                if self._running.execution is execution:
+            before = self._running
+            if before is not None:
+                if before.execution is execution:
                     return  # it is the supplier of two vertices
-                raise ShmjetError(
-                    "collect(): the execution before is still running; wait for its end, or use a collect() for each"
-                )
+                if not before.execution.done():
+                    raise ShmjetError(
+                        "collect(): the execution before is still running; wait for its end, or use a collect() for "
+                        "each"
+                    )
+                self._end(before)  # who waits for a future goes on before its callbacks have been called
             shelf = self._shelf()
             if shelf is not None:
                 shelf.clear()
@@ -171,9 +185,14 @@ class CollectSupplier(ProcessorMetaSupplier):
             shelf.run = GivenRun(read, error)
 
     def _ended(self, execution: Future[None]) -> None:
-        running, self._running = self._running, None
-        if running is not None:
-            running.end()
+        with self._lock:
+            if self._running is not None and self._running.execution is execution:
+                self._end(self._running)
+
+    def _end(self, running: Run) -> None:
+        """Stop listening, so that the next execution can."""
+        running.end()
+        self._running = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {"address": self.address}

@@ -8,7 +8,7 @@ import pickle
 import signal
 import threading
 from collections.abc import Iterator
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from typing import Any, NamedTuple
 
 import cloudpickle
@@ -191,6 +191,32 @@ def test_two_executions_at_once_are_refused(jet: shmjet.JetInstance) -> None:
     execution.cancel()
     with pytest.raises(CancelledError):
         execution.result(10)
+    results.close()
+
+
+def test_the_next_execution_may_begin_before_the_callbacks_of_the_last_one_have_run() -> None:
+    """Whoever waits for a future goes on as soon as it has its result; its callbacks are called after that."""
+    results = sinks.collect()
+    first: Future[None] = Future()
+    second: Future[None] = Future()
+    first.add_done_callback(lambda _: results.supplier.on_client(second))
+    results.supplier.on_client(first)
+    first.set_result(None)
+    third: Future[None] = Future()
+    with pytest.raises(ShmjetError, match="still running"):
+        results.supplier.on_client(third)
+    assert results._shelf.run is not None and results._shelf.run.execution is second
+    second.set_result(None)
+    assert list(results) == []
+    results.close()
+
+
+def test_an_item_that_cannot_be_pickled_is_named(jet: shmjet.JetInstance) -> None:
+    results = sinks.collect()
+    stage = shmjet.Pipeline().read_from(sources.items([1])).map(lambda _: threading.Lock())
+    stage.write_to(results)
+    with pytest.raises(JobFailedError, match="in vertex 'collect'[^$]*an item of type 'lock' cannot be pickled"):
+        jet.new_job(stage.pipeline).run(30)
     results.close()
 
 
