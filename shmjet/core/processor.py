@@ -7,7 +7,7 @@ easier to write on `AbstractProcessor`. Nothing here knows where a processor run
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from shmjet.core.context import DataGrid, MetaSupplierContext, ProcessorContext, SupplierContext
 from shmjet.core.errors import ProcessorError
@@ -323,6 +323,19 @@ def supplier_for_all(supplier: SupplierLike | ProcessorMetaSupplier) -> Supplier
     if type(supplier) is _SameEverywhere:
         return supplier.supplier
     return None if isinstance(supplier, ProcessorMetaSupplier) else supplier
+
+
+def forgot_answer(processor: Processor, callback: str) -> NoReturn:
+    """Raise the error for a callback that returned None where True or False is meant; called again, it never ended.
+
+    Args:
+        processor: whose it is.
+        callback: its name, for the message.
+    """
+    raise ProcessorError(
+        f"{callback} of {type(processor).__name__} returned None; return True when it is through, False to be called "
+        "again"
+    )
 
 
 def make_processors(supplier: ProcessorSupplier, count: int, vertex_name: str) -> list[Processor]:

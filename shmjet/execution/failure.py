@@ -179,7 +179,10 @@ def to_exception(failure: Failure, *, member: str, job: str) -> BaseException:
     if failure.kind == "worker_lost":
         on = f" (member {failure.member})" if failure.member else ""
         return WorkerLostError(
-            f"job {job} failed: {failure.text}{on}", pid=failure.pid, signal=failure.signal, vertices=failure.vertices
+            f"job {job} failed: {failure.text}{on}",
+            pid=failure.pid,
+            signal=failure.signal or None,
+            vertices=failure.vertices,
         )
     if failure.kind == "member_lost":
         return MemberLostError(f"job {job} failed: {failure.text}")

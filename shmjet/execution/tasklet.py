@@ -17,6 +17,7 @@ from typing import Any
 
 from shmjet._native import Poller
 from shmjet.core import Inbox, Outbox, Processor, ProcessorContext, Watermark
+from shmjet.core.processor import forgot_answer
 from shmjet.execution import counters as words
 from shmjet.execution.counters import COUNTS, ProcessorCounters
 from shmjet.execution.inbound import InboundEdge
@@ -283,7 +284,7 @@ class ProcessorTasklet:
         if watermark is None:
             self._enter(State.NULLARY_PROCESS)
             return
-        if self._timed(lambda: self.processor.try_process_watermark(watermark)):
+        if self._timed("try_process_watermark()", lambda: self.processor.try_process_watermark(watermark)):
             self._outbox.require_finished("try_process_watermark()")
             self._watermark = None
             self.counters.words[words.LAST_FORWARDED_WATERMARK] = watermark.timestamp
@@ -293,7 +294,7 @@ class ProcessorTasklet:
             self._observe(self._intake.coalescer.pending())
 
     def _nullary_process(self) -> None:
-        if self._has_nullary and not self._timed(self.processor.try_process):
+        if self._has_nullary and not self._timed("try_process()", self.processor.try_process):
             self.polling = not self._progress
             return
         self._enter(State.PROCESS_INBOX)
@@ -339,7 +340,7 @@ class ProcessorTasklet:
     def _complete_edge(self) -> None:
         edge = self._intake.edge
         assert edge is not None
-        if not self._timed(lambda: self.processor.complete_edge(edge.ordinal)):
+        if not self._timed("complete_edge()", lambda: self.processor.complete_edge(edge.ordinal)):
             self.polling = not self._progress
             return
         self._outbox.require_finished("complete_edge()")
@@ -353,6 +354,8 @@ class ProcessorTasklet:
         start = self._begun_ns = self._clock()
         outbox.begin_callback()
         complete = self.processor.complete()
+        if complete is None:
+            forgot_answer(self.processor, "complete()")
         elapsed = self._clock() - start
         self._spent(elapsed)
         self._emit_limit.update(outbox.accepted, elapsed)
@@ -412,12 +415,14 @@ class ProcessorTasklet:
         self.state = state
         self._steps[state]()
 
-    def _timed(self, callback: Callable[[], bool]) -> bool:
+    def _timed(self, name: str, callback: Callable[[], bool | None]) -> bool:
         self._outbox.limit = None
         self._outbox.begin_callback()
         start = self._clock()
         result = callback()
         self._spent(self._clock() - start)
+        if result is None:
+            forgot_answer(self.processor, name)
         return bool(result)
 
     def _spent(self, elapsed_ns: int) -> None:

@@ -129,8 +129,9 @@ def test_a_killed_worker_fails_its_job_and_the_next_one_works(
 
 
 def test_a_worker_that_exits_by_itself_is_a_lost_worker(jet: JetInstance, mapping: Callable[..., DAG]) -> None:
-    with pytest.raises(WorkerLostError, match=r"exited with status 7"):
+    with pytest.raises(WorkerLostError, match=r"exited with status 7") as lost:
         jet.new_job(mapping(lambda x: os._exit(7), parallelism=1)).run(30)
+    assert lost.value.signal is None
     jet.new_job(mapping(lambda x: x)).run(30)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shmjet.core import DAG, AbstractProcessor, OutboxError, Processor, Watermark, between
+from shmjet.core import DAG, AbstractProcessor, OutboxError, Processor, ProcessorError, Watermark, between
 from shmjet.execution.collect import Reading
 from shmjet.execution.pacing import TARGET_NS, AdaptiveLimit
 from shmjet.execution.tasklet import State
@@ -104,6 +104,29 @@ def test_a_processor_that_claims_to_be_through_with_a_refused_item_is_told_so() 
 
     with pytest.raises(OutboxError, match="was refused by the outbox and never offered again"):
         LocalRun(two_vertices(Careless, Collect), 1).run()
+
+
+class Forgetful(AbstractProcessor):
+    """Forgets to answer in one callback."""
+
+    def __init__(self, callback: str) -> None:
+        setattr(self, callback, self._silent)
+
+    def _silent(self, *arguments: Any) -> None:
+        pass
+
+    def try_process_any(self, ordinal: int, item: Any) -> bool:
+        return True
+
+    def try_process(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("callback", ["complete", "complete_edge", "try_process", "try_process_watermark"])
+def test_a_callback_that_forgets_its_answer_is_told_so_and_not_called_for_ever(callback: str) -> None:
+    run = LocalRun(two_vertices(lambda: Emit(lambda i, n: [1, Watermark(5)]), lambda: Forgetful(callback)), 1)
+    with pytest.raises(ProcessorError, match=rf"{callback}\(\) of Forgetful returned None; return True when"):
+        run.run()
 
 
 def test_try_process_is_called_before_every_batch_and_can_hold_it_back() -> None:
