@@ -5,12 +5,18 @@ from __future__ import annotations
 from shmjet.core import ConfigError, JetConfig, JobConfig, ProcessingGuarantee
 
 
+def _check_kind(where: str, config: object, kind: type) -> None:
+    if not isinstance(config, kind):
+        raise ConfigError(f"{where}: config must be a {kind.__name__}, got {config!r:.80} ({type(config).__name__})")
+
+
 def check_instance(config: JetConfig) -> None:
     """Check the settings of an instance.
 
     Raises:
-        ConfigError: one of them needs storage on disk, or a network that is not there.
+        ConfigError: they are no `JetConfig`, or one of them needs storage on disk, or a network that is not there.
     """
+    _check_kind("new_instance()", config, JetConfig)
     if config.storage != "memory":
         raise ConfigError(
             f"JetConfig.storage is {config.storage!r}, but in this version maps live in memory; leave it 'memory'"
@@ -28,8 +34,9 @@ def check_job(config: JobConfig) -> None:
     """Check the settings of a job.
 
     Raises:
-        ConfigError: one of them needs snapshots.
+        ConfigError: they are no `JobConfig`, or one of them needs snapshots.
     """
+    _check_kind("new_job()", config, JobConfig)
     for name, plain in (
         ("processing_guarantee", ProcessingGuarantee.NONE),
         ("suspend_on_failure", False),

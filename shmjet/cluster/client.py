@@ -75,6 +75,8 @@ def new_client(addresses: Sequence[str], config: ClientConfig | None = None) -> 
         >>> jet.new_job(dag).run()                                                       # doctest: +SKIP
     """
     config = ClientConfig() if config is None else config
+    if not isinstance(config, ClientConfig):
+        raise ConfigError(f"new_client(): config must be a ClientConfig, got {config!r:.80} ({type(config).__name__})")
     if isinstance(addresses, str) or not addresses:
         raise ConfigError(f"new_client() takes a list of addresses such as ['10.0.0.5:5701'], got {addresses!r}")
     seen = JetConfig(members=addresses)

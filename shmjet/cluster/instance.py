@@ -113,9 +113,9 @@ class JetInstance:
             config: how to run it.
 
         Raises:
-            DagError: the DAG is not valid.
+            DagError: the DAG is not valid, or empty.
             PlanError: the pipeline cannot be planned.
-            ConfigError: the config asks for what this version does not have (snapshots).
+            ConfigError: the config is none, or asks for what this version does not have (snapshots).
             TypeError: something in it cannot be pickled; the text names the vertex.
         """
         config = JobConfig() if config is None else config
@@ -124,6 +124,8 @@ class JetInstance:
             if isinstance(dag, type) or not hasattr(dag, "to_dag"):
                 raise DagError(f"new_job() takes a Pipeline or a DAG, got {dag!r} ({type(dag).__name__})")
             dag = dag.to_dag(config)
+        if not dag.vertices:
+            raise DagError("new_job(): the DAG has no vertices; make some with dag.new_vertex()")
         job_id = os.urandom(8).hex()
         submission = submission_of(dag, config, job_id, attachments_of(config))
         for path, offset, piece in pieces_of(config):

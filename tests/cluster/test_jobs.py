@@ -417,6 +417,21 @@ def test_a_setting_that_cannot_be_honoured_is_refused(jet: JetInstance, mapping:
         shmjet.new_instance(shmjet.JetConfig(storage="/data"))
 
 
+def test_settings_of_another_kind_are_refused_by_name(jet: JetInstance, mapping: Callable[..., DAG]) -> None:
+    dag, wrong = mapping(lambda x: x), {"name": "primes"}
+    with pytest.raises(shmjet.ConfigError, match=r"new_job\(\): config must be a JobConfig, got .*'primes'.* \(dict\)"):
+        jet.new_job(dag, wrong)  # type: ignore[arg-type]
+    with pytest.raises(shmjet.ConfigError, match=r"new_instance\(\): config must be a JetConfig, got 4 \(int\)"):
+        shmjet.new_instance(4)  # type: ignore[arg-type]
+    with pytest.raises(shmjet.ConfigError, match=r"new_client\(\): config must be a ClientConfig, got JetConfig\("):
+        shmjet.new_client(["localhost:5701"], shmjet.JetConfig())  # type: ignore[arg-type]
+
+
+def test_a_dag_without_vertices_is_refused(jet: JetInstance) -> None:
+    with pytest.raises(shmjet.DagError, match=r"new_job\(\): the DAG has no vertices"):
+        jet.new_job(DAG())
+
+
 def test_an_instance_that_is_shut_down_says_so(mapping: Callable[..., DAG]) -> None:
     jet = shmjet.new_instance(shmjet.JetConfig(cores=1))
     job = jet.new_job(mapping(lambda x: x))

@@ -205,7 +205,8 @@ def test_the_next_execution_may_begin_before_the_callbacks_of_the_last_one_have_
     third: Future[None] = Future()
     with pytest.raises(ShmjetError, match="still running"):
         results.supplier.on_client(third)
-    assert results._shelf.run is not None and results._shelf.run.execution is second
+    assert results._shelf.run is not None
+    assert results._shelf.run.execution is second
     second.set_result(None)
     assert list(results) == []
     results.close()
@@ -215,7 +216,7 @@ def test_an_item_that_cannot_be_pickled_is_named(jet: shmjet.JetInstance) -> Non
     results = sinks.collect()
     stage = shmjet.Pipeline().read_from(sources.items([1])).map(lambda _: threading.Lock())
     stage.write_to(results)
-    with pytest.raises(JobFailedError, match="in vertex 'collect'[^$]*an item of type 'lock' cannot be pickled"):
+    with pytest.raises(JobFailedError, match=r"in vertex 'collect'[^$]*an item of type 'lock' cannot be pickled"):
         jet.new_job(stage.pipeline).run(30)
     results.close()
 
