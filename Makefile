@@ -136,6 +136,8 @@ $(PEERS): setup.cfg | $(STAMP)
 	@$(BIN)/python bench/run_all.py --list-peers | while read -r peer; do \
 		echo "Installing the peer $$peer"; \
 		$(PIP) "$$peer" || echo "make: $$peer could not be installed: it will be named as skipped" >&2; done
+	@$(BIN)/python bench/run_all.py --list-apart | xargs env $(PIP) --upgrade --target $(VENV)/bench-apart \
+		|| echo 'make: the peers with pyarrow could not be installed: they will be named as skipped' >&2
 	@touch $@
 
 .PHONY: .needs

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import psutil
 from _harness import Options, PeerSkipped, installed
 
 
@@ -17,9 +18,9 @@ def local_session(options: Options, *peers: str) -> Iterator[Any]:
     """A quiet `local[n]` session of PySpark, stopped at the end, JVM included.
 
     Raises:
-        PeerSkipped: `peers` were all left out on the command line, or PySpark or Java is not installed.
+        PeerSkipped: all `peers`, if there are any, were left out on the command line; PySpark or Java is not installed.
     """
-    if not any(map(options.wants_peer, peers)):
+    if peers and not any(map(options.wants_peer, peers)):
         raise PeerSkipped("left out")
     if not installed("pyspark"):
         raise PeerSkipped("pyspark is not installed")
@@ -55,6 +56,19 @@ def local_session(options: Options, *peers: str) -> Iterator[Any]:
         # Another session of this process must start a JVM of its own.
         type(session.sparkContext)._gateway = None
         type(session.sparkContext)._jvm = None
+
+
+def cpu_seconds() -> float:
+    """CPU time that this process and all below it have used, those that have ended included."""
+    this = psutil.Process()
+    total = 0.0
+    for process in (this, *this.children(recursive=True)):
+        try:
+            times = process.cpu_times()
+        except psutil.Error:
+            continue
+        total += times.user + times.system + times.children_user + times.children_system
+    return total
 
 
 @contextmanager

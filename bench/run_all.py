@@ -1,7 +1,7 @@
 """Runs every bench of this folder, each in a process of its own, and writes the results as a Markdown page.
 
 `--quick` passes the short form on, `--only NAME` (repeatable) picks scripts, `--output FILE` writes the page,
-`--list-peers` prints the distributions that the peers need, one a line.
+`--list-peers` prints the distributions that the peers need, one a line, `--list-apart` those for a folder of their own.
 """
 
 from __future__ import annotations
@@ -112,11 +112,11 @@ def machine() -> str:
     return f"{default_workers()} cores of {model}, {memory:.0f} GiB, {software}"
 
 
-def peers() -> list[str]:
-    """The requirements of the extra `bench`."""
+def peers(extra: str) -> list[str]:
+    """The requirements of an extra: `bench`, or `bench_apart` for those that only a process of their own may import."""
     settings = configparser.ConfigParser()
     settings.read(HERE.parent / "setup.cfg", encoding="utf-8")
-    return settings["options.extras_require"]["bench"].split()
+    return settings["options.extras_require"][extra].split()
 
 
 def main() -> int:
@@ -127,9 +127,10 @@ def main() -> int:
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="only this script (repeatable)")
     parser.add_argument("--output", type=Path, metavar="FILE", help="where to write the page")
     parser.add_argument("--list-peers", action="store_true", help="print the distributions that the peers need")
+    parser.add_argument("--list-apart", action="store_true", help="print those that need a folder of their own")
     options = parser.parse_args()
-    if options.list_peers:
-        print("\n".join(peers()))
+    if options.list_peers or options.list_apart:
+        print("\n".join(peers("bench_apart" if options.list_apart else "bench")))
         return 0
     results: list[dict[str, Any]] = []
     failures: dict[str, str] = {}

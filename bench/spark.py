@@ -3,7 +3,8 @@
 `spark_feed_numbers` (int64, float64) and `spark_feed_mixed` (and a short string): a DataFrame that Spark makes goes
 into a running instance, which sums every column (of strings, their bytes). Peers: `rdd`, the obvious way, `df.rdd`
 with `np.array([row[i] for row in chunk])` per column and 8192 rows, summed in Spark's own Python workers, so that it
-need not hand anything over; `mapInArrow`, the same with pyarrow's batches, where pyarrow is installed.
+need not hand anything over; `mapInArrow`, the same with pyarrow's batches, in a process and a session of its own,
+because pyarrow must not be importable where shmjet runs (`_arrow_peer.py`).
 
 Both sides run on the same cores, warm, in turn; a run is one whole job, its start included. The obvious way gets fewer
 rows, because its rate does not depend on how many there are. All sums are checked. CPU seconds are those of all
@@ -16,12 +17,13 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import numpy as np
-import psutil
-from _harness import Bench, Options, PeerSkipped, Report, installed, parse_options
-from _spark import local_session
+from _arrow_peer import ArrowPeer
+from _harness import Bench, Options, PeerSkipped, Report, parse_options
+from _spark import cpu_seconds, local_session
 
 CHUNK = 8192
 """Rows of a chunk in the obvious way."""
@@ -103,39 +105,17 @@ class ObviousWay:
 
 
 class MapInArrow:
-    """pyarrow's batches in Spark's Python workers."""
+    """pyarrow's batches in Spark's Python workers, in a process of its own."""
 
-    def __init__(self, session: Any) -> None:
-        self._session = session
+    def __init__(self, peer: ArrowPeer) -> None:
+        self._peer = peer
 
-    def run(self, columns: list[str], rows: int, workers: int) -> Sums:
-        width = len(columns)
-
-        def sums(batches: Iterator[Any]) -> Iterator[Any]:
-            import pyarrow as pa
-            import pyarrow.compute as pc
-
-            for batch in batches:
-                found = [float(batch.column(i).to_numpy(zero_copy_only=False).sum()) for i in range(min(width, 2))]
-                if width > 2:
-                    found.append(float(pc.sum(pc.binary_length(batch.column(2))).as_py()))
-                yield pa.RecordBatch.from_pydict({f"c{i}": [value] for i, value in enumerate(found)})
-
-        schema = ", ".join(f"c{i} double" for i in range(width))
-        return added(frame(self._session, columns, rows, workers).mapInArrow(sums, schema).collect())
-
-
-def cpu_seconds() -> float:
-    """CPU time that this process and all below it have used, those that have ended included."""
-    this = psutil.Process()
-    total = 0.0
-    for process in (this, *this.children(recursive=True)):
-        try:
-            times = process.cpu_times()
-        except psutil.Error:
-            continue
-        total += times.user + times.system + times.children_user + times.children_system
-    return total
+    def rate(self, columns: list[str], rows: int, cost: list[float]) -> float:
+        """Rows a second of one run; its CPU seconds per million rows go to `cost`."""
+        found = self._peer.run(columns, rows)
+        cost.append(found["cpu"] / rows * 1e6)
+        assert np.allclose(found["sums"], expected(columns, rows), rtol=1e-9), found
+        return float(rows / found["seconds"])
 
 
 def rate(
@@ -150,7 +130,7 @@ def rate(
     return rows / elapsed
 
 
-def feed(name: str, options: Options, report: Report, session: Any, jet: Any) -> None:
+def feed(name: str, options: Options, report: Report, session: Any, jet: Any, peer: ArrowPeer) -> None:
     """One kind of rows into the engine."""
     columns = FEEDS[name]
     rows = 4_000_000 if options.quick else 16_000_000
@@ -163,10 +143,9 @@ def feed(name: str, options: Options, report: Report, session: Any, jet: Any) ->
         bench.ours(contender("shmjet", Engine(session, jet).run, rows))
         if options.wants_peer("rdd"):
             bench.peer("rdd", contender("rdd", ObviousWay(session).run, rows // FEWER))
-        if not installed("pyarrow"):
-            bench.skip("mapInArrow", "pyarrow is not installed")
-        elif options.wants_peer("mapInArrow"):
-            bench.peer("mapInArrow", contender("mapInArrow", MapInArrow(session).run, rows))
+        if options.wants_peer("mapInArrow"):
+            cost = costs.setdefault("mapInArrow", [])
+            bench.peer("mapInArrow", lambda: MapInArrow(peer).rate(columns, rows, cost))
         bench.facts["rows"] = rows
         result = bench.measure(rounds=options.rounds)
         middle = {who: sorted(values)[len(values) // 2] for who, values in costs.items()}
@@ -184,10 +163,11 @@ def main() -> int:
         with (
             local_session(options, "rdd", "mapInArrow") as session,
             shmjet.new_instance(shmjet.JetConfig(cores=options.workers)) as jet,
+            closing(ArrowPeer(options)) as peer,
         ):
             for name in FEEDS:
                 if options.wants(name):
-                    feed(name, options, report, session, jet)
+                    feed(name, options, report, session, jet, peer)
     except PeerSkipped as reason:
         print(f"bench/spark.py: skipped: {reason}", file=sys.stderr)
     return report.finish()
