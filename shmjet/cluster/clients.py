@@ -76,6 +76,10 @@ class LocalClient:
         """Send all that is queued."""
         self._channel.flush()
 
+    def give_away(self) -> socket.socket | None:
+        """Return the connection, which is the caller's then, for this client is gone; None if it is broken."""
+        return self._channel.give_away()
+
     def close(self) -> None:
         """Close the connection."""
         self._channel.close()

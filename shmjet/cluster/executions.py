@@ -241,7 +241,7 @@ class MasterExecution:
             case HandOver():
                 self._pass_on(message, fds)
             case DoorOpened():
-                self.visitors.opened(self.id, message.door, child)
+                self.visitors.opened(message.door, child)
             case Committed():
                 self._committer = None
                 if self.conductor is not None:

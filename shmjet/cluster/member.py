@@ -53,11 +53,13 @@ from shmjet.cluster.protocol import (
     TakeArena,
     Upload,
     Visit,
+    VisitHere,
     Visiting,
 )
 from shmjet.cluster.settings import SOCKET_NAME, MemberSettings
 from shmjet.cluster.site import MemberServices
 from shmjet.cluster.views import Peer
+from shmjet.cluster.visitors import lead_in
 from shmjet.cluster.watching import Watched, Watching
 from shmjet.cluster.workers import Child, ForkServerProcess, Workers
 from shmjet.execution import control
@@ -227,9 +229,9 @@ class Member:
         match request:
             case Attach() if isinstance(client, LocalClient) and client.is_here:
                 self._start_task(self._attach(client, request.request))
-            case Visit() if isinstance(client, LocalClient) and client.is_here:
+            case Visit() | VisitHere() if isinstance(client, LocalClient) and client.is_here:
                 self._visit(client, request)
-            case Attach() | Look() | TakeArena() | Visit():
+            case Attach() | Look() | TakeArena() | Visit() | VisitHere():
                 client.send(
                     Refused(request.request, "ShmjetError", "only a process of the same host can watch a member")
                 )
@@ -269,21 +271,28 @@ class Member:
         rows = await self._describing.rows(self.peer(self.uuid, self.address))
         client.send(MembersReply(request, rows, self.uuid))
 
-    def _visit(self, client: LocalClient, request: Visit) -> None:
+    def _visit(self, client: LocalClient, request: Visit | VisitHere) -> None:
         """Give the asker, whose user was looked at when it connected, a socket to the processor behind a door."""
 
-        def answer(sock: socket.socket | None) -> None:
-            if sock is None:
+        def answer(child: Child | None) -> None:
+            if child is None:
                 text = f"execution {request.execution_id} has ended; nobody is behind its door {request.door!r}"
                 client.send(Refused(request.request, "ShmjetError", text))
+            elif isinstance(request, VisitHere):
+                client.send(Visiting(request.request))
+                theirs = client.give_away()
+                if theirs is not None:
+                    lead_in(child, request.execution_id, request.door, theirs)
             else:
-                client.send_with(Visiting(request.request), [sock.detach()])
+                ours, theirs = socket.socketpair()
+                lead_in(child, request.execution_id, request.door, theirs)
+                client.send_with(Visiting(request.request), [ours.detach()])
 
         part = self._parts.get(request.execution_id)
         if part is None:
             answer(None)
         else:
-            part.visitors.visit(part.id, request.door, answer)
+            part.visitors.visit(request.door, answer)
 
     async def _attach(self, client: LocalClient, request: int) -> None:
         self._watching.attach(client, request, self.uuid, await self.workers.pids())

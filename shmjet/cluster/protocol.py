@@ -143,6 +143,17 @@ class Visit(msgspec.Struct, frozen=True, tag=True, array_like=True):
     door: str
 
 
+class VisitHere(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The same for programs that cannot take descriptors: from the answer on, this very connection leads there.
+
+    Whoever asks sends nothing before the answer has come.
+    """
+
+    request: int
+    execution_id: int
+    door: str
+
+
 Request = (
     Execute
     | CancelExecution
@@ -159,6 +170,7 @@ Request = (
     | Look
     | TakeArena
     | Visit
+    | VisitHere
 )
 FORWARDED = (Execute, CancelExecution, GetMetrics, ListJobs, GetJob, Watch, Upload, GridCall)
 """What only the coordinator can answer."""
@@ -275,7 +287,7 @@ class ArenaTaken(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Visiting(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The answer to `Visit`; the socket comes along."""
+    """The answer to `Visit`, with the socket; or to `VisitHere`."""
 
     request: int
 

@@ -8,8 +8,17 @@ from collections.abc import Callable
 from shmjet.cluster.workers import Child
 from shmjet.execution.messages import Visitor
 
-Answer = Callable[[socket.socket | None], None]
-"""Called once, with a socket that is the callee's then, or None when the execution has ended before the door opened."""
+Answer = Callable[[Child | None], None]
+"""Called once, with the process behind the door, or None when the execution has ended before the door opened."""
+
+
+def lead_in(child: Child, execution_id: int, door: str, sock: socket.socket) -> None:
+    """Give a visitor's socket to the processor behind a door; its other end sees the end of it if nobody is there."""
+    if child.lost:
+        sock.close()
+    else:
+        child.send(Visitor(execution_id, door), (sock.fileno(),))
+        child.channel.when_flushed([sock.detach()])
 
 
 class Visitors:
@@ -20,18 +29,18 @@ class Visitors:
         self._waiting: dict[str, list[Answer]] = {}
         self._over = False
 
-    def opened(self, execution_id: int, door: str, child: Child) -> None:
+    def opened(self, door: str, child: Child) -> None:
         """Take a process' word that a processor there takes visitors."""
         self._behind[door] = child
         for answer in self._waiting.pop(door, ()):
-            self._lead(execution_id, door, answer)
+            answer(child)
 
-    def visit(self, execution_id: int, door: str, answer: Answer) -> None:
-        """Answer with a socket to the processor behind a door, as soon as there is one."""
+    def visit(self, door: str, answer: Answer) -> None:
+        """Answer with the process in which the processor behind a door is, as soon as there is one."""
         if self._over:
             answer(None)
         elif door in self._behind:
-            self._lead(execution_id, door, answer)
+            answer(self._behind[door])
         else:
             self._waiting.setdefault(door, []).append(answer)
 
@@ -42,13 +51,3 @@ class Visitors:
         for answers in waiting.values():
             for answer in answers:
                 answer(None)
-
-    def _lead(self, execution_id: int, door: str, answer: Answer) -> None:
-        child = self._behind[door]
-        ours, theirs = socket.socketpair()
-        if child.lost:
-            theirs.close()
-        else:
-            child.send(Visitor(execution_id, door), (theirs.fileno(),))
-            child.channel.when_flushed([theirs.detach()])
-        answer(ours)

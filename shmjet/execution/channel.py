@@ -202,6 +202,10 @@ class Channel:
         self._buffer += data
         self._split()
 
+    def duplicate(self) -> socket.socket:
+        """Return the socket once more; it stays connected when the channel is closed."""
+        return self._sock.dup()
+
     def close(self) -> None:
         """Close the socket and every descriptor that nobody took. May be called twice."""
         if self._closed:

@@ -124,6 +124,18 @@ class LoopChannel:
             self.close()
             self._on_closed()
 
+    def give_away(self) -> socket.socket | None:
+        """Stop reading, and return the socket, which is the caller's then; None when the other end is gone.
+
+        Nobody may have sent anything that is not answered yet. What could not be sent at once is lost.
+        """
+        if self._closed or self._writing:
+            self._gone()
+            return None
+        sock = self._channel.duplicate()
+        self._gone()
+        return sock
+
     def close(self) -> None:
         """Stop reading and writing and close the socket; may be called twice."""
         if self._closed:

@@ -5,6 +5,7 @@ A *round* is one Spark job: the only one of a DataFrame or RDD, or that of one m
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import uuid
@@ -48,6 +49,8 @@ class Feed:
         self._doors: list[Channel] = []
         self._talking = threading.Lock()
         self._connected = False
+        self.has_paths = False
+        """Whether the processors' memory can be opened by path, as a writer in Spark's JVM has to."""
 
     # -- rounds --------------------------------------------------------------------------------------------------
 
@@ -123,7 +126,9 @@ class Feed:
                     channel = Channel(sock, says.Answer)
                     self._doors.append(channel)
                     channel.send(says.Hello(True))
-                    doors = channel.receive()[0].doors
+                    welcome = channel.receive()[0]
+                    doors = welcome.doors
+                    self.has_paths = _is_writable(welcome.path) and (self.has_paths or len(self._doors) == 1)
                 except (ShmjetError, MemberLostError, ChannelClosed) as error:
                     raise FeedEndedError(f"the job has ended: {error}") from error
             self._connected = True
@@ -149,18 +154,26 @@ class Feed:
             raise FeedEndedError("the job has ended") from error
 
 
+def _is_writable(path: str) -> bool:
+    try:
+        os.close(os.open(path, os.O_WRONLY))
+    except OSError:  # some systems hide processes from each other
+        return False
+    return True
+
+
 class FeedThread:
     """Runs a feed's only round beside the job, and cancels it when the job ends first.
 
     Args:
         feed: of the execution.
         context: the SparkContext.
-        prepare: makes the Spark job; called in the thread.
+        prepare: makes the Spark job; called in the thread, with whether the job's memory can be opened by path.
         choose: the mode for what `prepare` made.
     """
 
     def __init__(
-        self, feed: Feed, context: Any, prepare: Callable[[], Prepared], choose: Callable[[Prepared], Mode]
+        self, feed: Feed, context: Any, prepare: Callable[[bool], Prepared], choose: Callable[[Prepared], Mode]
     ) -> None:
         from pyspark import InheritableThread
 
@@ -181,7 +194,7 @@ class FeedThread:
             try:
                 feed.connect()
                 self._context.setJobGroup(feed.group, f"feeds shmjet execution {feed.execution.wait_for_id()}", True)
-                prepared = self._prepare()
+                prepared = self._prepare(feed.has_paths)
                 feed.run(0, prepared, self._choose(prepared))
                 feed.finish()
             except FeedEndedError:

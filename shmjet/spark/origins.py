@@ -25,11 +25,16 @@ class _Bounded:
         self.rung = ""
         """By which way the latest execution read."""
 
-    def prepare(self) -> Prepared:
+    def prepare(self, by_path: bool = False) -> Prepared:
+        """Return the Spark job.
+
+        Args:
+            by_path: whether Spark's JVM may write into the job's memory itself, which it opens by path.
+        """
         raise NotImplementedError
 
-    def _prepare(self) -> Prepared:
-        prepared = self.prepare()
+    def _prepare(self, by_path: bool) -> Prepared:
+        prepared = self.prepare(by_path)
         self.rung = prepared.rung
         return prepared
 
@@ -51,8 +56,8 @@ class _DataFrame(_Bounded):
         self.fields = fields_of(df)
         self.batch_rows = batch_rows
 
-    def prepare(self) -> Prepared:
-        return prepare_dataframe(self.df, self.fields, self.batch_rows)
+    def prepare(self, by_path: bool = False) -> Prepared:
+        return prepare_dataframe(self.df, self.fields, self.batch_rows, by_path)
 
 
 class _Rdd(_Bounded):
@@ -62,7 +67,7 @@ class _Rdd(_Bounded):
         self.columns = columns
         self.batch_rows = batch_rows
 
-    def prepare(self) -> Prepared:
+    def prepare(self, by_path: bool = False) -> Prepared:
         return prepare_rdd(self.rdd, self.columns, self.batch_rows)
 
 
@@ -91,7 +96,8 @@ class _Stream:
     def micro_batch(self, df: Any, batch_id: int) -> None:
         """Feed one micro-batch."""
         feed = self._running()
-        prepared = prepare_dataframe(_selected(df, self.names), self.fields, self.batch_rows)
+        feed.connect()
+        prepared = prepare_dataframe(_selected(df, self.names), self.fields, self.batch_rows, feed.has_paths)
         feed.run(batch_id, prepared, Mode.ROUND, repeatable=True)
 
     def finish(self) -> None:

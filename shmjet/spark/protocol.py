@@ -109,9 +109,13 @@ class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Hello(Message, frozen=True, tag=True, array_like=True):
-    """Visitor: I am here. The client's feed is the `driver`; all others are Spark tasks' processes."""
+    """Visitor: I am here. The client's feed is the `driver`; all others are Spark tasks' processes.
+
+    Those that cannot take descriptors ask for paths in their place.
+    """
 
     driver: bool
+    by_path: bool = False
 
 
 class Begin(Message, frozen=True, tag=True, array_like=True):
@@ -190,11 +194,15 @@ Visit = Hello | Begin | Want | Filled | End | Abandon | OpenRound | CloseRound |
 
 
 class Welcome(Message, frozen=True, tag=True, array_like=True):
-    """Processor: the answer to `Hello`; the area's descriptor comes along for tasks. `doors`: how many processors."""
+    """Processor: the answer to `Hello`; the area's descriptor comes along for tasks. `doors`: how many processors.
+
+    `path` is where a process of the same user finds the area as long as the processor lives.
+    """
 
     doors: int
     slot_size: int
     slots: int
+    path: str = ""
 
 
 class Grant(Message, frozen=True, tag=True, array_like=True):
@@ -204,7 +212,12 @@ class Grant(Message, frozen=True, tag=True, array_like=True):
 
 
 class Spill(Message, frozen=True, tag=True, array_like=True):
-    """Processor: shared memory is full of what cannot be shown yet; write into the file that comes along."""
+    """Processor: shared memory is full of what cannot be shown yet; write into the file that comes along.
+
+    Who asked for paths gets the file's instead.
+    """
+
+    path: str = ""
 
 
 class Superseded(Message, frozen=True, tag=True, array_like=True):

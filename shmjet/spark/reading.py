@@ -1,12 +1,15 @@
-"""How rows get from Spark's JVM to its Python workers fastest: a ladder, of which the first rung that is there holds.
+"""How rows get out of Spark's JVM fastest: a ladder, of which the first rung that is there holds.
 
+0. `direct`: Spark's JVM writes batches into the job's memory itself (`shmjet.spark.direct`), without a Python worker.
+   Only for a job of the engine, and columns of plain types.
 1. `frames`: Spark's JVM writes record batches (`Dataset.toArrowBatchRdd` of Spark 4: rows of a batch, time zone,
    doubled names, large offsets), bytes that Python never looks at on the way.
 2. `plain_frames`: the same of Spark 3.x, which takes the rows of a batch from the session's configuration.
 3. `raw_rows`: rows as the JVM pickles them for Python, read without making `Row` objects.
 4. `rows`: `df.rdd`.
 
-The methods of 1 to 3 are Spark's own, not public in Scala but in bytecode, so each rung is probed. All read strictly.
+1 to 4 pass through Spark's Python workers, and are read strictly there. What 0 to 3 use is Spark's own, not public in
+Scala but in bytecode, so each rung is probed.
 """
 
 from __future__ import annotations
@@ -16,9 +19,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from shmjet.core.errors import ConfigError
+from shmjet.spark.direct import DirectFeed, direct_feed
 from shmjet.spark.protocol import Content
 from shmjet.spark.rows import Chunk, ElementChunks, RowChunks
-from shmjet.spark.schema import Field
+from shmjet.spark.schema import Field, fields_of
 from shmjet.spark.task import Destination, FeedTask
 
 _BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -36,6 +40,7 @@ class Prepared:
         rdd: PySpark's.
         partitions: of it.
         content, chunks: what `FeedTask` makes frames of.
+        direct: what runs in Spark's JVM instead of a `FeedTask`.
         is_indeterminate: whether Spark says that a partition that is computed again may have other rows.
     """
 
@@ -45,11 +50,14 @@ class Prepared:
     content: Content | None
     chunks: Chunk | None
     is_indeterminate: bool
+    direct: DirectFeed | None = None
 
     def run(self, destination: Destination) -> list[tuple[int, int, int, int]]:
         """Run it and return the receipts. Raises what PySpark raises."""
         from shmjet.spark.strict import StrictSerializer
 
+        if self.direct is not None:
+            return self.direct.run(destination)
         mapped = self.rdd.mapPartitionsWithIndex(FeedTask(destination, self.content, self.chunks))
         if self.content is None:
             mapped._prev_jrdd_deserializer = StrictSerializer(mapped._prev_jrdd_deserializer)
@@ -65,9 +73,16 @@ class _Way:
     deserializer: Any
     content: Content | None
     internal: bool
+    direct: DirectFeed | None = None
 
 
 Rung = Callable[[Any, int], _Way | None]
+
+
+def direct(df: Any, batch_rows: int) -> _Way | None:
+    """Have Spark's JVM write into the job's memory; None where it cannot."""
+    found = direct_feed(df, fields_of(df), batch_rows)
+    return None if found is None else _Way(found.rows.toJavaRDD(), None, None, True, found)
 
 
 def frames(df: Any, batch_rows: int) -> _Way | None:
@@ -104,17 +119,24 @@ def rows(df: Any, batch_rows: int) -> _Way | None:
     return _Way(rdd._jrdd, rdd._jrdd_deserializer, None, False)
 
 
-LADDER: tuple[Rung, ...] = (frames, plain_frames, raw_rows, rows)
+LADDER: tuple[Rung, ...] = (direct, frames, plain_frames, raw_rows, rows)
 
 
-def prepare_dataframe(df: Any, fields: tuple[Field, ...], batch_rows: int) -> Prepared:
-    """Return the job that reads a DataFrame by the first rung there is."""
+def prepare_dataframe(df: Any, fields: tuple[Field, ...], batch_rows: int, by_path: bool = False) -> Prepared:
+    """Return the job that reads a DataFrame by the first rung there is.
+
+    Args:
+        df: the DataFrame.
+        fields: of its columns.
+        batch_rows: rows of a frame, at most.
+        by_path: whether there is a job whose memory Spark's JVM can open, so that `direct` may be tried.
+    """
     from pyspark import RDD
 
     sc = df.sparkSession.sparkContext
     df = _of_fewer_partitions(df, sc)
     for rung in LADDER:
-        way = rung(df, batch_rows)
+        way = None if rung is direct and not by_path else rung(df, batch_rows)
         if way is not None:
             break
     else:
@@ -124,6 +146,9 @@ def prepare_dataframe(df: Any, fields: tuple[Field, ...], batch_rows: int) -> Pr
     if partitions > MANY:
         partitions = _enough(sc)
         jrdd = jrdd.coalesce(partitions)
+    if way.direct is not None:
+        found = way.direct.on(jrdd.rdd())
+        return Prepared(rung.__name__, None, partitions, None, None, _is_indeterminate(jrdd), found)
     rdd: Any = RDD(jrdd, sc, way.deserializer)
     chunks = None if way.content is not None else RowChunks(fields, batch_rows, way.internal)
     return Prepared(rung.__name__, rdd, partitions, way.content, chunks, _is_indeterminate(jrdd))

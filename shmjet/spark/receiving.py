@@ -49,12 +49,18 @@ def slots_for(memory: int, processors: int) -> tuple[int, int]:
     return size, max(_LEAST_SLOTS, share // size)
 
 
+def path_of(fd: int) -> str:
+    """Return where other processes of the same user can open what a descriptor of this process refers to."""
+    return f"/proc/{os.getpid()}/fd/{fd}"
+
+
 class _Visitor:
-    """One socket: a Spark worker process with its attempts, one after the other, or the client's feed."""
+    """One socket: a process of Spark's with its attempts, one after the other, or the client's feed."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.channel = Channel(sock, says.Visit)
         self.is_driver = False
+        self.by_path = False
         self.attempt: Attempt[Extent] | None = None
         self.wants = 0
         self.granted: set[int] = set()
@@ -166,9 +172,10 @@ class FeedProcessor(Processor):
                 self._drop_attempt(visitor)
             case says.Hello():
                 assert self._area is not None
-                visitor.is_driver = message.driver
-                welcome = says.Welcome(self.context.total_parallelism, self._area.slot_size, self._area.slots)
-                self._say(visitor, welcome, () if message.driver else (self._area.fd,))
+                visitor.is_driver, visitor.by_path = message.driver, message.by_path
+                area, count = self._area, self.context.total_parallelism
+                welcome = says.Welcome(count, area.slot_size, area.slots, path_of(area.fd))
+                self._say(visitor, welcome, () if message.driver or message.by_path else (area.fd,))
             case says.OpenRound():
                 is_open = self._ledger.open_round(message.number, message.partitions, message.mode)
                 self._say(visitor, says.RoundOpened(message.number, not is_open))
@@ -314,7 +321,10 @@ class FeedProcessor(Processor):
             self._say(visitor, says.Grant(given))
         else:
             visitor.file = given
-            self._say(visitor, says.Spill(), (given,))
+            if visitor.by_path:
+                self._say(visitor, says.Spill(path_of(given)))
+            else:
+                self._say(visitor, says.Spill(), (given,))
         return True
 
     # -- output --------------------------------------------------------------------------------------------------

@@ -43,12 +43,14 @@ class Field:
             `months`, `time`, `decimal`, `text`, `bytes`, `null`, `list`, `map` or `struct`.
         children: the element of a list, key and value of a map, the fields of a struct.
         scale: digits behind the point of a decimal.
+        digits: of a decimal in all, at most; 0 for what is none.
     """
 
     name: str
     kind: str
     children: tuple[Field, ...] = ()
     scale: int = 0
+    digits: int = 0
 
     @property
     def is_nested(self) -> bool:
@@ -105,7 +107,7 @@ def _field(name: str, kind: Any, column: str) -> Field:
     if type_name in _PLAIN:
         return Field(name, _PLAIN[type_name])
     if type_name == "DecimalType":
-        return Field(name, "decimal", scale=kind.scale)
+        return Field(name, "decimal", scale=kind.scale, digits=kind.precision)
     if type_name == "ArrayType":
         return Field(name, "list", (_field("element", kind.elementType, column),))
     if type_name == "MapType":
