@@ -2,7 +2,8 @@
 
 Each pipeline has one or two sources and up to eight stages of any kind, forks, joins and tables (`tests/pipeline`). It
 runs on `local-cluster[2,1,1024]`, so that items cross between JVMs and between hosts that share nothing but files.
-While every fourth runs, a Python worker is killed: Spark does its tasks again, and the result is the same.
+While every fourth runs, a Python worker is killed: Spark does its tasks again, and the result is the same. Before that,
+services have to be made once in each process, and closed.
 
 Needs PySpark and Java 17; without them it says so and ends well.
 
@@ -105,6 +106,46 @@ def is_ours(pid: int) -> bool:
     return False
 
 
+class Service:
+    """Leaves a file for its process while it is open, and another one once it is closed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / f"{os.getpid()}-{id(self)}.open"
+        self.file.touch(exist_ok=False)
+
+    def close(self) -> None:
+        """Say so."""
+        self.file.rename(self.file.with_suffix(".closed"))
+
+
+def services(options: Options, tally: Tally, spark: Any, folder: Path) -> None:
+    """Run a pipeline with a service in both executors: one in each process, all of them closed at the end."""
+    from shmjet import Pipeline, sinks, sources
+
+    def used(service: Service, item: int) -> tuple[int, int]:
+        time.sleep(0.001)
+        return os.getpid(), item if service.file.exists() else -1
+
+    folder.mkdir()
+    for number in range(2):
+        p = Pipeline()
+        with sinks.collect() as found:
+            numbered = p.read_from(sources.items(range(400))).rebalance()
+            numbered.map_using_service(lambda: Service(folder), used).write_to(found)
+            p.run_on_spark(spark)
+            pids, items = {pid for pid, _ in found}, sorted(item for _, item in found)
+        states = [path.name.replace("-", ".").split(".") for path in folder.iterdir()]
+        if items != list(range(400)):
+            tally.complain(f"services {number}: wrong items")
+        if sorted(int(pid) for pid, _, _ in states) != sorted(pids):
+            tally.complain(f"services {number}: made in {states}, used in {pids}")
+        if any(state != "closed" for _, _, state in states):
+            tally.complain(f"services {number}: not closed: {states}")
+        options.say(f"services {number}: {len(pids)} processes")
+        for path in folder.iterdir():
+            path.unlink()
+
+
 def run(options: Options, tally: Tally, folder: Path) -> None:
     """Run all pipelines."""
     from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -116,6 +157,7 @@ def run(options: Options, tally: Tally, folder: Path) -> None:
 
     spark = session(folder)
     rng = random.Random(options.seed)
+    services(options, tally, spark, folder / "services")
     with shmjet.new_instance(shmjet.JetConfig(cores=1)) as jet:
 
         @seed(options.seed)

@@ -158,29 +158,6 @@ def test_states_rolling_aggregation_and_distinct(spark: Any) -> None:
     assert Counter(on_spark(spark, range(3000), build)) == Counter((key, n) for key in range(3) for n in range(1, 5))
 
 
-def test_a_service_is_made_once_in_a_worker_process_and_closed_at_the_end(spark: Any, tmp_path: Path) -> None:
-    folder = str(tmp_path)
-
-    class Service:
-        def __init__(self) -> None:
-            self.name = os.path.join(folder, f"{os.getpid()}-{id(self)}")
-            with open(self.name, "w"):
-                pass
-
-        def close(self) -> None:
-            os.rename(self.name, f"{self.name}-closed")
-
-    found = on_spark(
-        spark,
-        range(5000),
-        lambda s: s.rebalance().map_using_service(Service, lambda service, n: (os.getpid(), n) if service else None),
-    )
-    made = [path.name.split("-")[0] for path in tmp_path.iterdir()]
-    assert sorted(n for _, n in found) == list(range(5000))
-    assert set(made) == {str(pid) for pid, _ in found}
-    assert len(made) == len(set(made))
-
-
 def test_coroutine_functions(spark: Any) -> None:
     async def later(service: dict[str, int], item: int) -> int:
         await asyncio.sleep(0.001)

@@ -8,6 +8,7 @@ Spark's writers is written, files get their names, lists and maps are filled. Mu
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +25,7 @@ from shmjet.spark.runner.ends import Place
 from shmjet.spark.runner.failing import job_error
 from shmjet.spark.runner.moving import blocks_by, cached, collected, lists_by, numbered, shuffled, united
 from shmjet.spark.runner.receiving import bounds_of
-from shmjet.spark.runner.shipping import Code, close_run, pickled
+from shmjet.spark.runner.shipping import Code, Processes, close_run, is_gone, pickled
 from shmjet.spark.runner.sinking import Sinking, sinking
 from shmjet.spark.runner.sourcing import flow_of_source, prepared_source
 from shmjet.spark.runner.tasks import CloseRun, Host, Merge, Pack, Received, Sample, Split, Unpack
@@ -32,6 +33,11 @@ from shmjet.spark.runner.translating import How, Input, SparkPlan, Step, transla
 
 FEW = 20_000
 """So many sorted items are merged by one task: ranges are not worth a sample."""
+
+CLOSING_JOBS = 4
+"""Attempts to meet all workers that have services."""
+
+_log = logging.getLogger("shmjet.spark")
 
 
 def run_on_spark(pipeline: Pipeline, spark: Any, *, config: JobConfig | None = None, jet: Any = None) -> None:
@@ -89,6 +95,7 @@ class _Run:
         self._metas: list[ProcessorMetaSupplier] = []
         self._sinks: list[Sinking] = []
         self._opened: dict[str, Any] = {}
+        self._homes: Any = None
 
     def run(self) -> None:
         """Do everything, and clean up."""
@@ -112,7 +119,10 @@ class _Run:
 
     def _do(self) -> None:
         suppliers = {step.name: self._supplier(step) for step in self._plan.steps}
-        self._code = Code(self._id, self._ship(pickled(suppliers, self._plan.functions, self._config.modules)))
+        shipment = self._ship(pickled(suppliers, self._plan.functions, self._config.modules))
+        if any(isinstance(supplier, ServiceSupplier) for supplier in suppliers.values()):
+            self._homes = self._context.accumulator(frozenset(), Processes())
+        self._code = Code(self._id, shipment, self._homes)
         for step in self._plan.steps:
             if step.end is None or step.is_source:
                 flow = self._source(step) if step.is_source else self._stage(step)
@@ -256,6 +266,22 @@ class _Run:
                 sink.close()
 
     def _close_services(self) -> None:
-        """Close services as far as tasks of one more job reach the workers that have them."""
-        if any(isinstance(step.supplier, ServiceSupplier) for step in self._plan.steps):
-            numbered(self._context, 2 * self._usual).mapPartitionsWithIndex(CloseRun(self._id)).collect()
+        """Close the services in the workers that have them, by small Spark jobs whose tasks meet them there.
+
+        Spark deals tasks to the workers that wait as they come, so a job with twice as many tasks as there are such
+        workers meets all of them, unless other jobs keep them busy; then once more.
+        """
+        if self._homes is None:
+            return
+        left = {process for process in self._homes.value if not is_gone(process)}
+        for _ in range(CLOSING_JOBS):
+            flow = numbered(self._context, 2 * max(self._usual, len(left)))
+            for block in collected(blocks_by(flow, CloseRun(self._id))):
+                process, why = unpack(block)[0]
+                left.discard(process)
+                if why:
+                    _log.warning("closing a service of %s on Spark: %s", self._name, why)
+            left = {process for process in left if not is_gone(process)}
+            if not left:
+                return
+        _log.warning("services of %s were not closed in %d Spark workers, which other jobs keep", self._name, len(left))

@@ -11,6 +11,7 @@ import os
 import sys
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Protocol
@@ -20,6 +21,7 @@ import cloudpickle
 from shmjet.core.context import SupplierContext
 from shmjet.core.processor import Processor, ProcessorContext, ProcessorSupplier, make_processors
 from shmjet.processors.service_use import ServiceSupplier
+from shmjet.spark.task import host_id
 
 MOST_RUNS = 4
 """Runs whose code a worker process keeps; the services of the oldest are closed then."""
@@ -40,10 +42,20 @@ class Code:
     Args:
         run: identity of the run.
         shipment: of what `pickled` returned.
+        homes: an accumulator of the processes that have services of the run; None where it has none.
     """
 
     run: str
     shipment: Shipment
+    homes: Any = None
+
+    def processor(self, vertex: str, context: ProcessorContext) -> Processor:
+        """Return a fresh processor of a vertex; services that are shared are those of this process."""
+        here = self.here()
+        made = here.processor(vertex, context)
+        if here.has_services and self.homes is not None:
+            self.homes.add(frozenset([process_id()]))
+        return made
 
     def here(self) -> CodeHere:
         """Return the code in this process."""
@@ -59,11 +71,39 @@ class Code:
 _here: OrderedDict[str, CodeHere] = OrderedDict()
 
 
-def close_run(run: str) -> None:
-    """Forget the code of a run in this process, and close the services that it has here."""
+def close_run(run: str) -> bool:
+    """Forget the code of a run in this process, and close the services that it has here; False if it has no code here.
+
+    Raises:
+        Exception: the first that closing them has raised, when all have been.
+    """
     found = _here.pop(run, None)
     if found is not None:
         found.close()
+    return found is not None
+
+
+def process_id() -> str:
+    """Return what tells this process from all others, on this host and elsewhere."""
+    return f"{host_id()}:{os.getpid()}"
+
+
+def is_gone(process: str) -> bool:
+    """Whether a process of this host has ended; of one elsewhere nobody knows."""
+    host, _, pid = process.rpartition(":")
+    return host == host_id() and not os.path.exists(f"/proc/{pid}")
+
+
+class Processes:
+    """How Spark adds up sets of processes."""
+
+    def zero(self, value: frozenset[str]) -> frozenset[str]:
+        """Return the empty set."""
+        return frozenset()
+
+    def addInPlace(self, one: frozenset[str], other: frozenset[str]) -> frozenset[str]:  # noqa: N802
+        """Return the processes of both."""
+        return one | other
 
 
 def pickled(suppliers: Mapping[str, Any], functions: Mapping[Any, Any], modules: Sequence[ModuleType] = ()) -> bytes:
@@ -131,11 +171,17 @@ class CodeHere:
             self._opened[vertex] = opened
         return opened
 
+    @property
+    def has_services(self) -> bool:
+        """Whether there are any to be closed."""
+        return bool(self._holders)
+
     def close(self) -> None:
-        """Close services and suppliers."""
+        """Close services and suppliers, whatever some of them raise; then raise the first of that."""
         holders, self._holders = self._holders, {}
         opened, self._opened = self._opened, {}
-        for holder in holders.values():
-            holder.release()
-        for supplier in opened.values():
-            supplier.close(None)
+        with ExitStack() as closing:
+            for supplier in opened.values():
+                closing.callback(supplier.close, None)
+            for holder in holders.values():
+                closing.callback(holder.release)

@@ -6,6 +6,7 @@ vertex. Must not know RDDs, nor import PySpark before it runs in a task.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from shmjet.spark.runner.blocks import ITEMS, pack, packed, unpack
 from shmjet.spark.runner.failing import guarded
 from shmjet.spark.runner.hosting import hosted
 from shmjet.spark.runner.receiving import merged, received
-from shmjet.spark.runner.shipping import Code, close_run
+from shmjet.spark.runner.shipping import Code, close_run, process_id
 
 _TARGET = struct.Struct("!q")
 _SAMPLES = 64
@@ -48,11 +49,16 @@ class Host:
 
     def __call__(self, index: int, flow: Iterable[Any]) -> Iterator[list[Any]]:
         """Return what the processor emits."""
-        return guarded(self._run(index, flow), self.vertex, index)
+        try:
+            yield from guarded(self._run(index, flow), self.vertex, index)
+        except Exception:  # Spark ends the worker for it
+            with contextlib.suppress(Exception):
+                close_run(self.code.run)
+            raise
 
     def _run(self, index: int, flow: Iterable[Any]) -> Iterator[list[Any]]:
         context = self.context(index)
-        processor = self.code.here().processor(self.vertex, context)
+        processor = self.code.processor(self.vertex, context)
         return hosted(processor, context, self._chunks(flow), self.edges)
 
     def context(self, index: int) -> ProcessorContext:
@@ -243,10 +249,14 @@ class CloseRun:
     run: str
 
     def __call__(self, index: int, flow: Iterable[Any]) -> Iterator[bytes]:
-        """Return nothing."""
+        """Return one block with this process, if it had the run's code, and what closing it has raised."""
         _exhaust(flow)
-        close_run(self.run)
-        return iter(())
+        try:
+            found, why = close_run(self.run), ""
+        except Exception as error:
+            found, why = True, f"{type(error).__name__}: {error}"
+        if found:
+            yield pack([(process_id(), why)])
 
 
 def _exhaust(flow: Iterable[Any]) -> None:
