@@ -32,6 +32,26 @@ static inline double load_f64(const void *p) {
     return value;
 }
 
+static inline double load_f32(const void *p) {
+    float value;
+    memcpy(&value, p, sizeof value);
+    return (double)value;
+}
+
+static inline double load_f16(const void *p) {
+    uint16_t half;
+    memcpy(&half, p, sizeof half);
+    uint64_t exponent = (half >> 10) & 31, fraction = half & 1023, sign = (uint64_t)(half >> 15) << 63;
+    if (exponent == 0) return sign ? -(double)fraction * 0x1p-24 : (double)fraction * 0x1p-24;
+    uint64_t bits = sign | (exponent == 31 ? UINT64_C(0x7ff) : exponent + 1008) << 52 | fraction << 42;
+    return load_f64(&bits);
+}
+
+/* A float of 2, 4 or 8 bytes. */
+static inline double load_float(const void *p, uint32_t itemsize) {
+    return itemsize == 8 ? load_f64(p) : itemsize == 4 ? load_f32(p) : load_f16(p);
+}
+
 static inline int column_is_variable(const column_t *column) { return column->offsets != NULL; }
 
 static inline int column_is_null(const column_t *column, int64_t row) { return column->valid && !column->valid[row]; }

@@ -45,12 +45,6 @@ static inline key_class_t key_of_large(uint64_t value, uint64_t *payload) {
     return KEY_LARGE;
 }
 
-static inline double load_f32(const uint8_t *p) {
-    float value;
-    memcpy(&value, p, sizeof value);
-    return (double)value;
-}
-
 /* The class and payload of a number, bool, date or span that is not null. `form` is column->form, apart to be constant. */
 ALWAYS key_class_t key_number(const key_column_t *key, order_form_t form, int64_t row, uint64_t *payload) {
     const uint8_t *data = key->column.data;

@@ -41,23 +41,6 @@ typedef struct {
 
 /* --- numbers ------------------------------------------------------------------------------------------------------- */
 
-static inline double load_half(const uint8_t *p) {
-    uint16_t half;
-    memcpy(&half, p, sizeof half);
-    uint64_t exponent = (half >> 10) & 31, fraction = half & 1023, sign = (uint64_t)(half >> 15) << 63;
-    if (exponent == 0) return sign ? -(double)fraction * 0x1p-24 : (double)fraction * 0x1p-24;
-    uint64_t bits = sign | (exponent == 31 ? UINT64_C(0x7ff) : exponent + 1008) << 52 | fraction << 42;
-    return load_f64(&bits);
-}
-
-static inline double load_float(const uint8_t *data, uint32_t itemsize) {
-    if (itemsize == 8) return load_f64(data);
-    if (itemsize == 2) return load_half(data);
-    float value;
-    memcpy(&value, data, sizeof value);
-    return value;
-}
-
 /* The payload of a float's key: of the int that it equals, if there is one of 64 bits, else its own bits, and one NaN.
  * `whole` tells which. */
 static inline uint64_t float_payload(double value, uint32_t *whole) {
@@ -273,7 +256,7 @@ SIMD_CLONES static int small_floats(const double *restrict values, int count, ui
 }
 
 SIMD_CLONES static void widen_floats(const uint8_t *restrict data, int count, double *restrict values) {
-    for (int i = 0; i < count; i++) values[i] = load_float(data + 4 * (size_t)i, 4);
+    for (int i = 0; i < count; i++) values[i] = load_f32(data + 4 * (size_t)i);
 }
 
 static inline void floats_of_block(const uint8_t *data, uint32_t itemsize, int count, uint64_t *restrict payloads,
@@ -288,7 +271,7 @@ static inline void floats_of_block(const uint8_t *data, uint32_t itemsize, int c
         else if (itemsize == 4)
             widen_floats(source, some, values);
         else
-            for (int i = 0; i < some; i++) values[i] = load_half(source + 2 * (size_t)i);
+            for (int i = 0; i < some; i++) values[i] = load_f16(source + 2 * (size_t)i);
         int large = small_floats(values, some, payloads + from, tags + from);
         for (int i = 0; large && i < some; i++) {
             uint32_t whole;

@@ -111,7 +111,7 @@ static void test_floats_that_are_whole(void) {
     const uint16_t halves[] = {0x0000, 0x8000, 0x0001, 0x83ff, 0x3c00, 0xc000, 0x7bff, 0x7c00, 0xfc00};
     const double meant[] = {0.0, -0.0, 0x1p-24, -1023 * 0x1p-24, 1.0, -2.0, 65504.0, INFINITY, -INFINITY};
     for (size_t i = 0; i < sizeof halves / sizeof *halves; i++) {
-        double value = load_half((const uint8_t *)&halves[i]);
+        double value = load_f16((const uint8_t *)&halves[i]);
         CHECK(memcmp(&value, &meant[i], 8) == 0);
     }
 }
