@@ -11,7 +11,7 @@ SOURCES = [
     *CODEC,
 ]
 HEADERS = sorted(glob("shmjet/_native/*.h"))
-KERNELS = ["hash", "scatter", "group", "text", "sort", "join", "rows", "csv"]
+KERNELS = ["hash", "scatter", "group", "text", "sort", "join", "rows", "csv", "csv_write"]
 LIMITED = [("Py_LIMITED_API", "0x030B0000")]
 OPTIONS = ["-std=c11", "-O3", "-fvisibility=hidden", "-Wall", "-Wextra"]
 

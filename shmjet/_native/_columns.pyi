@@ -389,6 +389,21 @@ def csv_split(
         complete.
     """
 
+def csv_write(columns: tuple[Column, ...], units: bytes, delimiter: int, quote: int, null: bytes, /) -> bytes | None:
+    """Write columns of equal length as records; text columns must be well-formed UTF-8.
+
+    Args:
+        columns: at least one.
+        units: of each column; of dates the unit's character in `csv_format.UNITS`, of others any.
+        delimiter: an ASCII byte that no number has.
+        quote: an ASCII byte, -1 for none.
+        null: what stands for a null.
+
+    Returns:
+        The records; None when a value is refused (it needs quotes, or looks like the null) or a column is of a kind
+        that is not known here.
+    """
+
 def csv_skip(data: Array, position: int, size: int, delimiter: int, quote: int, at_end: bool, /) -> int:
     """Return the end of the record that has a quoted field around `position`; -1 when the data ends before."""
 

@@ -8,19 +8,25 @@ from.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
 
+from shmjet._native._columns import csv_write, is_utf8
 from shmjet.core.processor import ProcessorContext
 from shmjet.processors.bulk import BulkProcessor, require_batches
-from shmjet.processors.csv_format import check_csv_encoding, check_dialect
+from shmjet.processors.csv_format import UNITS, check_csv_encoding, check_dialect
 from shmjet.processors.new_file import NewFile
 from shmjet.ring.batch import Batch
 from shmjet.ring.column import Values
+from shmjet.ring.descriptors import descriptors
 from shmjet.ring.errors import BatchError
 from shmjet.ring.text import Text
+
+_MARKS = ("\ufeff", "\udcef\udcbb\udcbf")
+"""A byte order mark as text, and as the surrogates of bytes: a reader takes it away at the beginning of a file."""
 
 
 class CsvStyle(NamedTuple):
@@ -64,7 +70,7 @@ class CsvWriter:
         self._style = style
         special = re.escape(style.delimiter + (style.quote or ""))
         self._special = re.compile(f"[{special}\r\n]")
-        self._names: tuple[str, ...] = ()
+        self._odd = re.compile(f"[{special}\r\n\ufeff\udcef]")
         self._schema: dict[str, Any] | None = None
 
     def encode(self, batch: Batch) -> bytes:
@@ -86,10 +92,35 @@ class CsvWriter:
                 )
         if not batch.num_rows:
             return before
+        records = self._written(batch)
+        return before + (self._spelled(batch) if records is None else records)
+
+    def _written(self, batch: Batch) -> bytes | None:
+        """Return a batch's records as the kernel writes them; None for what it leaves to `_spelled`."""
+        style = self._style
+        if style.encoding != "utf-8" or style.delimiter == ":":  # the only delimiter that a time can have
+            return None
+        units = bytearray()
+        for name in batch.names:
+            column, unit = batch[name], 0
+            if isinstance(column, Text):
+                first, last = column.offsets[0], column.offsets[-1]
+                if not column.is_bytes and not is_utf8(column.data[first:last]):
+                    return None
+            elif column.dtype.kind == "M":
+                base, steps = np.datetime_data(column.dtype)
+                unit = ord(UNITS.get(base, " ")) if steps == 1 else 0
+            units.append(unit)
+        quote = -1 if style.quote is None else ord(style.quote)
+        columns = descriptors(batch, batch.names)
+        return csv_write(columns, bytes(units), ord(style.delimiter), quote, style.null.encode())
+
+    def _spelled(self, batch: Batch) -> bytes:
+        """Return a batch's records value by value, of any kind and in any encoding; it says what cannot be written."""
         columns = [self._strings(batch, name) for name in batch.names]
         records = columns[0] if len(columns) == 1 else map(self._style.delimiter.join, zip(*columns, strict=True))
         text = "\n".join(records) + "\n"
-        return before + text.encode(self._style.encoding, "surrogateescape")
+        return text.encode(self._style.encoding, "surrogateescape")
 
     def _header(self, batch: Batch) -> bytes:
         names = [self._text("the header", name, False) for name in batch.names]
@@ -97,15 +128,14 @@ class CsvWriter:
         return (self._style.delimiter.join(names) + "\n").encode(self._style.encoding)
 
     def _strings(self, batch: Batch, name: str) -> list[str]:
-        column = batch[name]
+        column, null, valid = batch[name], self._style.null, batch.validity(name)
+        rows = range(batch.num_rows) if valid is None else np.flatnonzero(valid).tolist()
         if isinstance(column, Text) or column.dtype.kind in "SU":
-            strings = self._texts(name, column)
+            strings = self._texts(name, column, rows)
         else:
             strings = plain_strings(name, column)
             if self._style.delimiter == ":":  # the only one that a time can have
                 strings = [self._text(name, value, True) for value in strings]
-        null, valid = self._style.null, batch.validity(name)
-        rows = range(len(strings)) if valid is None else np.flatnonzero(valid).tolist()
         if null and null in strings and any(strings[row] == null for row in rows):
             raise BatchError(f"column {name!r} has the value {null!r}, which stands for a null; choose another null")
         if valid is not None:
@@ -113,8 +143,11 @@ class CsvWriter:
                 strings[row] = null
         return strings
 
-    def _texts(self, name: str, column: Values) -> list[str]:
-        """Return text values, quoted where they must be; bytes come as surrogates that `encode` turns back."""
+    def _texts(self, name: str, column: Values, rows: Sequence[int]) -> list[str]:
+        """Return text values, those of `rows` quoted where they must be.
+
+        Bytes come as surrogates that `_spelled` turns back.
+        """
         try:
             text = column if isinstance(column, Text) else Text.of(column.tolist())
             strings = [v.decode("ascii", "surrogateescape") for v in text] if text.is_bytes else text.tolist()
@@ -122,14 +155,15 @@ class CsvWriter:
             raise BatchError(f"column {name!r} has text that is no valid Unicode: {error}") from None
         if not text.is_bytes:
             self._check_encoding(name, strings)
-        if self._special.search("".join(strings)) or not text.lengths.all() or self._style.null:
-            return [self._text(name, value, False) for value in strings]
+        if self._odd.search("".join(strings)) or not text.lengths.all() or self._style.null:
+            for row in rows:
+                strings[row] = self._text(name, strings[row], False)
         return strings
 
     def _text(self, name: str, value: str, plain: bool) -> str:
-        if not self._special.search(value) and (plain or (value and value != self._style.null)):
-            return value if not value.startswith("\ufeff") else self._quoted(name, value)
-        return self._quoted(name, value)
+        if self._special.search(value) or value.startswith(_MARKS):
+            return self._quoted(name, value)
+        return value if plain or (value and value != self._style.null) else self._quoted(name, value)
 
     def _quoted(self, name: str, value: str) -> str:
         quote = self._style.quote

@@ -1,4 +1,4 @@
-"""Compiles and runs the tests of `csv.h` and `lines.h` that are written in C, also under the address sanitizer."""
+"""Compiles and runs the tests of `csv.h`, `lines.h` and `csv_write.h` in C, also under the address sanitizer."""
 
 from __future__ import annotations
 
@@ -15,26 +15,33 @@ COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(COMPILER is None, reason="no C compiler")]
 
 
-def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    program = folder / "test_csv"
+WAYS = pytest.mark.parametrize(
+    ("test", "options"),
+    [("test_csv", ()), ("test_csv", ("-DCSV_WITHOUT_SIMD",)), ("test_csv_write", ())],
+    ids=["simd", "words", "write"],
+)
+
+
+def run(folder: Path, test: str, *options: str) -> subprocess.CompletedProcess[str]:
+    program = folder / test
     command = [str(COMPILER), "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{NATIVE}", *options]
-    subprocess.run([*command, "-o", str(program), str(HERE / "test_csv.c"), "-lm"], check=True)
+    subprocess.run([*command, "-o", str(program), str(HERE / f"{test}.c"), "-lm"], check=True)
     return subprocess.run([str(program)], capture_output=True, text=True, timeout=120)
 
 
-@pytest.mark.parametrize("options", [(), ("-DCSV_WITHOUT_SIMD",)], ids=["simd", "words"])
-def test_csv_is_parsed_the_same_however_it_is_cut(tmp_path: Path, options: tuple[str, ...]) -> None:
-    done = run(tmp_path, "-O2", *options)
+@WAYS
+def test_csv_is_read_and_written_the_same_in_every_way(tmp_path: Path, test: str, options: tuple[str, ...]) -> None:
+    done = run(tmp_path, test, "-O2", *options)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
 
 
-@pytest.mark.parametrize("options", [(), ("-DCSV_WITHOUT_SIMD",)], ids=["simd", "words"])
-def test_csv_is_clean_under_sanitizers(tmp_path: Path, options: tuple[str, ...]) -> None:
+@WAYS
+def test_csv_is_clean_under_sanitizers(tmp_path: Path, test: str, options: tuple[str, ...]) -> None:
     sanitizers = "-fsanitize=address,undefined"
     probe = tmp_path / "probe.c"
     probe.write_text("int main(void) { return 0; }\n")
     built = subprocess.run([str(COMPILER), sanitizers, "-o", str(tmp_path / "probe"), str(probe)], capture_output=True)
     if built.returncode or subprocess.run([str(tmp_path / "probe")], capture_output=True).returncode:
         pytest.skip("no address and undefined sanitizers on this machine")
-    done = run(tmp_path, "-O1", "-g", "-fno-sanitize-recover=all", sanitizers, *options)
+    done = run(tmp_path, test, "-O1", "-g", "-fno-sanitize-recover=all", sanitizers, *options)
     assert (done.returncode, done.stderr) == (0, "")

@@ -182,3 +182,82 @@ def test_a_writer_without_batches_leaves_an_empty_file(tmp_path: Path) -> None:
 def test_wrong_arguments_are_refused(given: dict[str, Any], what: str) -> None:
     with pytest.raises(ValueError, match=what):
         processors.write_files("x", **{"format": "csv", **given})
+
+
+@settings(deadline=None)
+@given(
+    table=tables(),
+    delimiter=st.sampled_from(",;\t| "),
+    quote=st.sampled_from(['"', "'", None]),
+    null=st.sampled_from(["", "NA", "0", "NaT", "nan", "true"]),
+)
+def test_the_kernel_writes_what_python_does(table: Batch, delimiter: str, quote: str | None, null: str) -> None:
+    """Value by value is the reference; what that refuses, the kernel leaves to it."""
+    writer = CsvWriter(csv_style(delimiter, quote, False, null, "utf-8"))
+    if not table.num_rows:
+        return
+    written = writer._written(table)
+    try:
+        spelled = writer._spelled(table)
+    except BatchError:
+        assert written is None
+    else:
+        assert written in (None, spelled)
+
+
+def floats() -> list[float]:
+    near = [float(f"{sign}{digits}e{exponent}") for sign in ("", "-") for digits in ("1", "9.5", "123456789012345")
+            for exponent in range(-22, 24)]  # fmt: skip
+    steps = [np.nextafter(value, towards) for value in near for towards in (0, np.inf)]
+    return [*near, *map(float, steps), 0.0, -0.0, 5e-324, 1.7976931348623157e308, float("inf"), float("-inf")]
+
+
+@settings(deadline=None)
+@given(
+    drawn=st.lists(st.floats() | st.decimals(-(10**9), 10**9, places=3).map(float) | st.integers().map(float)),
+)
+def test_floats_are_written_as_repr_gives_them(drawn: list[float]) -> None:
+    values = drawn + floats()
+    assert CsvWriter(csv_style(",", '"', False, "", "utf-8"))._written(Batch({"f": values})) == (
+        "".join([f"{value!r}\n" for value in values]).encode()
+    )
+
+
+@pytest.mark.parametrize("kind", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
+def test_the_ends_of_integers_are_written_by_the_kernel(kind: str) -> None:
+    ends = [np.iinfo(kind).min, np.iinfo(kind).max, 0, 9, 10, 99, 100]
+    assert CsvWriter(csv_style(",", '"', False, "", "utf-8"))._written(Batch({"i": np.array(ends, kind)})) == (
+        "".join([f"{end}\n" for end in ends]).encode()
+    )
+
+
+@pytest.mark.parametrize("unit", ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns"])
+def test_dates_are_written_as_numpy_does(unit: str) -> None:
+    days = ["1970-01-01", "1969-12-31", "2000-02-29", "1900-03-01", "2262-04-11", "1677-09-22", "NaT"]
+    days += [] if unit == "ns" else ["0000-01-06", "9999-12-31"]
+    column = np.array(days, "M8[D]").astype(f"M8[{unit}]")
+    column = np.concatenate([column, column[:6] + 1, column[:6] - 1])
+    expected = "".join([f"{text}\n" for text in np.datetime_as_string(column)]).encode()
+    writer = CsvWriter(csv_style(",", '"', False, "", "utf-8"))
+    assert writer._written(Batch({"d": column})) == expected
+    beyond = np.array([10**6], "M8[Y]").astype("M8[D]")
+    assert writer._written(Batch({"d": beyond})) is None, "left to numpy"
+    assert writer.encode(Batch({"d": beyond})) == b"1001970-01-01\n"
+
+
+def test_a_byte_order_mark_is_quoted_wherever_it_comes() -> None:
+    batch = Batch({"t": ["\ufeffa", "b"], "y": [b"\xef\xbb\xbf", b"x"]})
+    writer = CsvWriter(csv_style(",", '"', False, "", "utf-8"))
+    assert writer._written(batch) == writer._spelled(batch) == '"\ufeffa","\ufeff"\nb,x\n'.encode()
+
+
+def test_nulls_need_no_quotes() -> None:
+    batch = Batch({"t": ["a", None], "n": [1, 2]})
+    for encoding in ("utf-8", "latin-1"):
+        assert CsvWriter(csv_style(",", None, False, "", encoding)).encode(batch) == b"a,1\n,2\n"
+
+
+def test_text_that_is_cut_within_a_character_is_refused() -> None:
+    halves = Text([0, 1, 2], "ä".encode())
+    with pytest.raises(BatchError, match="column 's' has text that is no valid Unicode"):
+        text_of(Batch({"s": halves}))
