@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from shmjet import processors
 from shmjet.core.checks import check_at_least
+from shmjet.core.errors import PartitionCountError
 from shmjet.core.processor import Processor
 from shmjet.pipeline.definitions import SourceDef
 from shmjet.processors.bulk import Supply
@@ -33,8 +34,8 @@ def items(iterable: Iterable[T], partitions: int | None = None, key: Callable[[T
         key: function of an item that gives the key of its partition; needed with `partitions`.
 
     Raises:
-        TypeError: it is not iterable, contains None, or a key is of a type that has no partition.
-        ShmjetError: `partitions` is below 1, or one of `partitions` and `key` is missing.
+        TypeError: it is not iterable, contains None, a key is of a type that has no partition, or one of `partitions`
+            and `key` is missing. ConfigError, PlanError: `partitions` is below 1.
 
     Example:
         >>> items(["a", "b"]).parallelism, items(range(1_000_000)).parallelism
@@ -46,7 +47,7 @@ def items(iterable: Iterable[T], partitions: int | None = None, key: Callable[[T
         return _plain(iterable)
     if partitions is None or not callable(key):
         raise TypeError(f"sources.items: give both partitions and key, got partitions={partitions!r}, key={key!r}")
-    check_at_least("sources.items: partitions", partitions, 1)
+    check_at_least("sources.items: partitions", partitions, 1, PartitionCountError)
     given = partitioned(_checked(iterable), partitions, key)
     return SourceDef("items", Supply(PartitionedItemsProcessor, given), partitions=partitions, partition_key=key)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from shmjet import processors
 from shmjet.core.checks import check_at_least
+from shmjet.core.errors import PartitionCountError
 from shmjet.core.keys import DEFAULT_PARTITION_COUNT
 from shmjet.pipeline.definitions import SourceDef
 from shmjet.processors.bulk import Supply
@@ -24,14 +25,14 @@ def map_(name: str, *, partitions: int = DEFAULT_PARTITION_COUNT) -> SourceDef[t
             result is the same, but every processor reads the whole map.
 
     Raises:
-        TypeError: `name` is not a non-empty string. ShmjetError: `partitions` is below 1.
+        TypeError: `name` is not a non-empty string. ConfigError, PlanError: `partitions` is below 1.
 
     Example:
         >>> map_("counts").partitions
         271
     """
     processors.read_map(name)
-    check_at_least("sources.map: partitions", partitions, 1)
+    check_at_least("sources.map: partitions", partitions, 1, PartitionCountError)
     supplier = Supply(PartitionedMapProcessor, name, partitions)
     return SourceDef(f"map({name})", supplier, partitions=partitions, partition_key=_key)
 

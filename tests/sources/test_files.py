@@ -310,6 +310,8 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
     [
         ({"paths": []}, ValueError, "no paths"),
         ({"paths": [3]}, TypeError, "got 3"),
+        ({"paths": 3}, TypeError, "got 3"),
+        ({"paths": b"a"}, TypeError, "got b'a'"),
         ({"paths": ""}, TypeError, "non-empty"),
         ({"paths": "a", "format": "parquet"}, ValueError, "parquet"),
         ({"paths": "a", "format": "raw", "as_": Batch}, TypeError, "raw"),

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import shmjet
-from shmjet import ShmjetError, sources
+from shmjet import ConfigError, PlanError, ShmjetError, sources
 from shmjet.core.keys import partition_id
 from tests.processors.driving import Driver, processors_of
 from tests.sources.running import collected
@@ -64,6 +64,15 @@ def test_partitioned_items_are_where_their_key_belongs(
 def test_partitions_and_key_belong_together(arguments: dict[str, Any]) -> None:
     with pytest.raises((TypeError, ShmjetError), match="partitions"):
         sources.items("ab", **arguments)
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5])
+def test_a_wrong_count_is_an_error_of_the_setting_and_of_the_plan(count: Any) -> None:
+    for kind in (ConfigError, PlanError):
+        with pytest.raises(kind, match=r"sources\.items: partitions must be"):
+            sources.items("ab", partitions=count, key=len)
+        with pytest.raises(kind, match=r"sources\.map: partitions must be"):
+            sources.map("m", partitions=count)
 
 
 def test_a_map_is_read_by_partitions(jet: shmjet.JetInstance) -> None:
