@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import socket
 import tempfile
 import threading
@@ -27,7 +28,10 @@ from hypothesis import settings
 settings.register_profile("shmjet", deadline=None)  # how long an example takes says how busy the machine is
 settings.load_profile("shmjet")
 
-GRACE = 5.0
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so a shell starts what runs behind `&`, and children inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+GRACE = 30.0
 """Seconds that a child, a thread or a file may take to go away after its test."""
 
 EXEMPT: set[int] = set()
@@ -122,9 +126,9 @@ def _leaves_nothing_behind(request: pytest.FixtureRequest, _module_leaves_nothin
 
 @pytest.fixture
 def eventually() -> Callable[[Callable[[], object]], None]:
-    """`eventually(predicate)` waits until the predicate is true, for at most ten seconds."""
+    """`eventually(predicate)` waits until the predicate is true, for at most a minute."""
 
-    def wait(predicate: Callable[[], object], timeout: float = 10.0) -> None:
+    def wait(predicate: Callable[[], object], timeout: float = 60.0) -> None:
         deadline = time.monotonic() + timeout
         while not predicate():
             assert time.monotonic() < deadline, f"not within {timeout} s: {predicate}"

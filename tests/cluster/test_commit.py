@@ -61,7 +61,7 @@ def fail(*_: int) -> Iterator[int]:
 
 def test_the_results_are_committed_when_run_returns(jet: shmjet.JetInstance, tmp_path: Path) -> None:
     for round_ in range(1, 20):
-        job_of(jet, Committing(tmp_path / "a"), Committing(tmp_path / "b")).run(10)
+        job_of(jet, Committing(tmp_path / "a"), Committing(tmp_path / "b")).run(60)
         for name in "ab":
             assert (tmp_path / name).read_text().split("\n").count("commit") == round_
 
@@ -70,7 +70,7 @@ def test_nothing_is_committed_when_a_processor_fails(jet: shmjet.JetInstance, tm
     journal = tmp_path / "a"
     failing = Committing(tmp_path / "b", source=processors.generate(fail))
     with pytest.raises(JobFailedError, match="no more"):
-        job_of(jet, Committing(journal), failing).run(10)
+        job_of(jet, Committing(journal), failing).run(60)
     eventually(lambda: journal.exists() and journal.read_text() == "close after an error\n")
 
 
@@ -94,11 +94,11 @@ def test_an_error_of_commit_fails_the_job_and_names_the_vertex(
 
     journal = tmp_path / "a"
     with pytest.raises(JobFailedError, match=r"'v0'.*PermissionError") as caught:
-        job_of(jet, Committing(journal, refuse)).run(10)
+        job_of(jet, Committing(journal, refuse)).run(60)
     assert caught.value.vertex == "v0"
     assert isinstance(caught.value.cause, PermissionError)
     eventually(lambda: journal.read_text() == "commit\nclose after an error\n")
-    job_of(jet, Committing(tmp_path / "b")).run(10)
+    job_of(jet, Committing(tmp_path / "b")).run(60)
 
 
 def test_a_worker_that_dies_while_it_commits_fails_the_job(jet: shmjet.JetInstance, tmp_path: Path) -> None:
@@ -106,12 +106,12 @@ def test_a_worker_that_dies_while_it_commits_fails_the_job(jet: shmjet.JetInstan
         os.kill(os.getpid(), signal.SIGKILL)
 
     with pytest.raises(WorkerLostError, match="SIGKILL"):
-        job_of(jet, Committing(tmp_path / "a", die)).run(10)
-    job_of(jet, Committing(tmp_path / "b")).run(10)
+        job_of(jet, Committing(tmp_path / "a", die)).run(60)
+    job_of(jet, Committing(tmp_path / "b")).run(60)
 
 
 def test_a_wrapped_meta_supplier_commits_too(jet: shmjet.JetInstance, tmp_path: Path) -> None:
     dag = DAG()
     dag.new_vertex("v", processors.peek_output(Committing(tmp_path / "a")))
-    jet.new_job(dag).run(10)
+    jet.new_job(dag).run(60)
     assert (tmp_path / "a").read_text().startswith("commit\n")

@@ -45,14 +45,14 @@ def test_each_processor_is_behind_its_own_door(jet: JetInstance) -> None:
         with visit(execution.member_socket, execution.wait_for_id(), f"echo/{number}") as sock:
             sock.sendall(f"hello {number}".encode())
             assert sock.recv(16) == f"hello {number}".encode()
-    execution.result(10)
+    execution.result(60)
 
 
 def test_a_visitor_of_an_execution_that_has_ended_is_sent_away(jet: JetInstance) -> None:
     execution = echoing(jet, 1)
     execution.cancel()
     with pytest.raises(CancelledError):
-        execution.result(10)
+        execution.result(60)
     with pytest.raises(ShmjetError, match="has ended; nobody is behind its door 'echo/0'"):
         visit(execution.member_socket, execution.id, "echo/0")
 
@@ -63,7 +63,7 @@ def test_who_waits_before_a_door_that_never_opens_leaves_with_the_execution(jet:
         sock.sendall(b"x")
         with pytest.raises(ShmjetError, match="has ended"):
             visit(execution.member_socket, execution.id, "no such door")
-    execution.result(10)
+    execution.result(60)
 
 
 def test_a_path_without_a_member_is_named() -> None:
@@ -80,4 +80,4 @@ def test_two_processors_behind_one_door_are_an_error(jet: JetInstance) -> None:
     dag = DAG()
     dag.new_vertex("twice", Twice, 1)
     with pytest.raises(shmjet.JobFailedError, match="same door 'echo/0'"):
-        jet.new_job(dag).run(10)
+        jet.new_job(dag).run(60)

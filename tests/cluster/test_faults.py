@@ -121,7 +121,7 @@ def test_a_killed_worker_fails_its_job_and_the_next_one_works(
     victim = jet.cluster.members[0].workers[1]
     os.kill(victim, signal.SIGKILL)
     with pytest.raises(WorkerLostError, match=rf"worker 1 \(pid {victim}\) was killed by SIGKILL.*'forever'") as lost:
-        execution.result(10)
+        execution.result(60)
     assert (lost.value.pid, lost.value.signal, lost.value.vertices) == (victim, signal.SIGKILL, ("forever",))
     jet.new_job(mapping(lambda x: x + 1)).run(30)
     assert sorted(jet.get_list(out)) == list(range(1, 101))
@@ -162,7 +162,7 @@ def test_cancel_ends_a_function_that_never_returns(
     eventually(lambda: execution.metrics().vertices["items"].emitted_count > 0)
     execution.cancel()
     with pytest.raises(CancelledError):
-        execution.result(10)
+        execution.result(60)
     assert jet.cluster.members[0].workers == workers, "a signal was enough, no worker had to be killed"
     jet.new_job(mapping(lambda x: x)).run(30)
 
@@ -191,9 +191,9 @@ def test_a_function_that_swallows_the_interruption_costs_its_worker_and_the_neig
     eventually(lambda: execution.metrics().vertices["items"].emitted_count > 0)
     execution.cancel()
     with pytest.raises(CancelledError):
-        execution.result(10)
+        execution.result(60)
     with pytest.raises(WorkerLostError, match="because job 'stubborn' did not stop when it was told to"):
-        other.result(10)
+        other.result(60)
     jet.new_job(mapping(lambda x: x)).run(30)
 
 
@@ -247,7 +247,7 @@ def test_a_processor_that_does_not_come_back_from_close_is_interrupted_there(
     eventually(lambda: execution.status is shmjet.JobStatus.RUNNING)
     execution.cancel()
     with pytest.raises(CancelledError):
-        execution.result(10)
+        execution.result(60)
     assert jet.cluster.members[0].workers == workers, "a signal was enough, no worker had to be killed"
     jet.new_job(mapping(lambda x: x)).run(30)
 
@@ -271,10 +271,10 @@ def test_whoever_waits_behind_a_close_that_swallows_the_interruption_is_told_who
     cancelled = jet.new_job(mapping(lambda x: x), JobConfig(name="cancelled")).execute()
     cancelled.cancel()
     with pytest.raises(CancelledError):
-        cancelled.result(10)
+        cancelled.result(60)
     because = "because job 'unclosable' did not come back from its code while job 'cancelled' had to end"
     with pytest.raises(WorkerLostError, match=because):
-        waiting.result(10)
+        waiting.result(60)
     jet.new_job(mapping(lambda x: x)).run(30)
 
 
@@ -317,7 +317,7 @@ def test_a_killed_member_fails_its_jobs_and_leaves_nothing(eventually: Callable[
     member = jet.cluster.members[0]
     os.kill(member.pid, signal.SIGKILL)
     with pytest.raises(MemberLostError, match=f"pid {member.pid}"):
-        execution.result(10)
+        execution.result(60)
     eventually(lambda: not any(psutil.pid_exists(pid) for pid in member.workers))
     with pytest.raises(MemberLostError):
         jet.new_job(dag).execute()
@@ -357,7 +357,7 @@ def test_when_the_users_process_ends_everything_goes(
     family = [psutil.Process(int(pid)), *psutil.Process(int(pid)).children(recursive=True)]
     assert len(family) >= 4
     process.send_signal(number)
-    process.communicate(timeout=10)
+    process.communicate(timeout=60)
     eventually(lambda: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in family))
     eventually(lambda: not Path(folder).exists())
 
@@ -433,5 +433,5 @@ def test_a_client_that_is_stopped_slows_no_job(tmp_path: Path, eventually: Calla
         before = len(ones)
         eventually(lambda: len(ones) > before + 100)
     process.kill()
-    process.communicate(timeout=10)
+    process.communicate(timeout=60)
     eventually(lambda: not folder.exists())

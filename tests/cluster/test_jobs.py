@@ -134,7 +134,7 @@ def test_results_can_be_read_while_the_job_runs(jet: JetInstance, out: str, even
     assert {worker.index for worker in metrics.workers} == {0, 1}
     assert execution.cancel()
     with pytest.raises(concurrent.futures.CancelledError):
-        execution.result(10)
+        execution.result(60)
     assert execution.cancelled()
     assert execution.status is JobStatus.FAILED
 
@@ -152,7 +152,7 @@ def test_callbacks_and_waiters_see_a_cancelled_execution(jet: JetInstance) -> No
     assert not execution.done()
     execution.cancel()
     assert list(concurrent.futures.as_completed([execution], 10)) == [execution]
-    assert called.wait(10)
+    assert called.wait(60)
 
 
 def test_a_job_runs_while_its_first_call_has_not_returned(

@@ -100,7 +100,7 @@ def test_killed_writers_leave_the_store_whole_and_the_others_writing(folder: Pat
         with_entries = _eventually(lambda victim=victim: _has_key(folder, (victim, 5)))
         assert process.pid is not None
         os.kill(process.pid, signal.SIGKILL)
-        process.join(10)
+        process.join(60)
         process.close()
         assert with_entries
         with Grid.open(folder) as grid:
@@ -145,7 +145,7 @@ def test_a_killed_reader_does_not_keep_old_pages(folder: Path) -> None:
         jet = grid.get_map("m")
         jet["a"] = 1
         os.kill(process.pid, signal.SIGKILL)
-        process.join(10)
+        process.join(60)
         process.close()
         assert jet._tables[0].env.check_readers() == 1
         sizes = []

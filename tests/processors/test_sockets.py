@@ -55,7 +55,7 @@ def test_items_are_sent_as_lines_also_when_the_other_side_is_slow(
     go = threading.Event()
 
     def receive() -> None:
-        assert go.wait(10)
+        assert go.wait(60)
         while data := connection.recv(1 << 20):
             received.extend(data)
 
@@ -69,7 +69,7 @@ def test_items_are_sent_as_lines_also_when_the_other_side_is_slow(
     while inbox:
         driver.call(processor.process, 0, inbox)
     driver.complete()
-    receiver.join(10)
+    receiver.join(60)
     connection.close()
     assert bytes(received) == b"".join(b"%0100d\n" % n for n in items)
 

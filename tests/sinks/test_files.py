@@ -176,7 +176,7 @@ def test_rows_and_batches_do_not_mix(jet: shmjet.JetInstance, tmp_path: Path) ->
     with pytest.raises(JobFailedError, match="rows or of batches"):
         dag = dag_of(sources.items([Batch({"a": [1]}), {"a": 1}]), sinks.csv(tmp_path / "out"))
         dag.vertex("files(out)").local_parallelism = 1
-        jet.new_job(dag).run(10)
+        jet.new_job(dag).run(60)
 
 
 # -- names -------------------------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def test_a_cancelled_job_leaves_nothing(jet: shmjet.JetInstance, tmp_path: Path,
     assert all(name.startswith(".") for name in names(tmp_path))
     execution.cancel()
     with pytest.raises(CancelledError):
-        execution.result(10)
+        execution.result(60)
     eventually(lambda: names(tmp_path) == [])
 
 
@@ -230,7 +230,7 @@ def test_a_killed_worker_leaves_no_part_under_a_final_name(
     eventually(lambda: execution.status is JobStatus.RUNNING and any(p.stat().st_size for p in tmp_path.iterdir()))
     os.kill(jet.cluster.members[0].workers[victim], signal.SIGKILL)
     with pytest.raises(WorkerLostError):
-        execution.result(10)
+        execution.result(60)
     eventually(lambda: [name for name in names(tmp_path) if not name.startswith(".")] == [])
     assert collected(jet, sources.files(tmp_path)) == []  # what is unfinished is no part of the folder
     run(jet, sources.items(["fine"]), sinks.files(tmp_path))

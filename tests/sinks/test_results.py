@@ -87,7 +87,7 @@ def test_results_come_while_the_job_runs(jet: shmjet.JetInstance, tmp_path: Any)
         assert item == expected
         assert not execution.done()
         (tmp_path / f"{item}").touch()
-    execution.result(10)
+    execution.result(60)
     results.close()
 
 
@@ -161,7 +161,7 @@ def test_another_thread_may_read(jet: shmjet.JetInstance) -> None:
         reader.start()
     for reader in readers:
         reader.join(60)
-    execution.result(10)
+    execution.result(60)
     assert found == [list(range(50_000))] * 2
     results.close()
 
@@ -170,10 +170,10 @@ def test_a_job_may_be_executed_again(jet: shmjet.JetInstance, tmp_path: Any) -> 
     (tmp_path / "a").write_text("1\n")
     results = sinks.collect()
     job = jet.new_job(dag_of(sources.files(tmp_path / "a"), results))
-    job.run(10)
+    job.run(60)
     before = iter(results)
     (tmp_path / "a").write_text("2\n")
-    job.run(10)
+    job.run(60)
     assert list(results) == ["2"]
     with pytest.raises(ShmjetError, match="given up"):
         next(before)
@@ -190,7 +190,7 @@ def test_two_executions_at_once_are_refused(jet: shmjet.JetInstance) -> None:
         job.execute()
     execution.cancel()
     with pytest.raises(CancelledError):
-        execution.result(10)
+        execution.result(60)
     results.close()
 
 
@@ -239,7 +239,7 @@ def test_behind_a_peek(jet: shmjet.JetInstance) -> None:
     results = sinks.collect()
     dag = dag_of(sources.items([1, 2]), results)
     dag.vertex("collect").update_supplier(processors.peek_input)
-    jet.new_job(dag).run(10)
+    jet.new_job(dag).run(60)
     assert list(results) == [1, 2]
     results.close()
 
@@ -251,7 +251,7 @@ def test_nothing_stays_open(jet: shmjet.JetInstance) -> None:
         collected(jet, sources.items([1]))
     assert descriptors() == before
     with sinks.collect() as results:
-        jet.new_job(dag_of(sources.items([1]), results)).run(10)
+        jet.new_job(dag_of(sources.items([1]), results)).run(60)
     assert descriptors() == before
 
 
