@@ -55,4 +55,6 @@ def _edge(parts: Sequence[EdgeMetrics]) -> EdgeMetrics:
         queues_size=sum(part.queues_size for part in parts),
         queues_capacity=sum(part.queues_capacity for part in parts),
         ring_bytes=sum(part.ring_bytes for part in parts),
+        waited_ns=sum(part.waited_ns for part in parts),
+        traffic=[traffic for part in parts for traffic in part.traffic],
     )

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from shmjet.cluster.protocol import Attached
 from shmjet.console.membership import WatchedMember
 from shmjet.console.tracking import JobTrack
-from shmjet.execution.metrics import Metrics
+from shmjet.execution.metrics import EdgeMetrics, Metrics
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -29,6 +29,10 @@ _COUNTERS = {
     "busy_seconds": "Time that a processor spent in its callbacks.",
     "blocked_count": "How often what a processor had emitted found a lane full.",
     "ring_bytes": "Bytes written into the rings of an edge, by its destination and ordinal there.",
+    "distributed_items_out": "Items that left on an edge for another member, by source and ordinal there.",
+    "distributed_bytes_out": "Bytes that left on an edge for another member, by source and ordinal there.",
+    "distributed_items_in": "Items that came on an edge from another member, by destination and ordinal there.",
+    "distributed_bytes_in": "Bytes that came on an edge from another member, by destination and ordinal there.",
     "edge_waited_seconds": "Time that the producers of an edge waited for room, by its destination and ordinal there.",
     "worker_busy_seconds": "Time that a worker did not sleep.",
     "worker_idle_seconds": "Time that a worker slept.",
@@ -155,3 +159,14 @@ def _add_job(families: _Families, member: str, track: JobTrack, metrics: Metrics
         families.add("queues_capacity", edge.queues_capacity, **labels)
         families.add("ring_bytes", edge.ring_bytes, **labels)
         families.add("edge_waited_seconds", edge.waited_ns / 1e9, **labels)
+        _add_traffic(families, job, edge)
+
+
+def _add_traffic(families: _Families, job: dict[str, object], edge: EdgeMetrics) -> None:
+    out = {**job, "vertex": edge.source, "ordinal": edge.source_ordinal}
+    into = {**job, "vertex": edge.destination, "ordinal": edge.destination_ordinal}
+    for traffic in edge.traffic:
+        families.add("distributed_items_out", traffic.items_out, **out, destination_address=traffic.peer)
+        families.add("distributed_bytes_out", traffic.bytes_out, **out, destination_address=traffic.peer)
+        families.add("distributed_items_in", traffic.items_in, **into, source_address=traffic.peer)
+        families.add("distributed_bytes_in", traffic.bytes_in, **into, source_address=traffic.peer)

@@ -16,9 +16,16 @@ from shmjet.execution import control
 from shmjet.execution import counters as words
 from shmjet.execution.control import control_words
 from shmjet.execution.counters import ProcessorCounters
-from shmjet.execution.layout import ArenaLayout, lane_pairs
+from shmjet.execution.layout import TRAFFIC_COUNTERS, ArenaLayout, lane_pairs
 from shmjet.execution.messages import EdgePlan, JobPlan, VertexPlan
-from shmjet.execution.metrics import EdgeMetrics, Metrics, ProcessorMetrics, VertexMetrics, WorkerMetrics
+from shmjet.execution.metrics import (
+    EdgeMetrics,
+    Metrics,
+    ProcessorMetrics,
+    TrafficMetrics,
+    VertexMetrics,
+    WorkerMetrics,
+)
 from shmjet.execution.state import State
 
 RING_TAIL = 128
@@ -111,7 +118,18 @@ class Reading:
             queues_capacity=len(lane_pairs(self.plan, edge)) * edge.queue_size,
             ring_bytes=self.written[e],
             waited_ns=waited,
+            traffic=self._traffic(e, memory),
         )
+
+    def _traffic(self, e: int, memory: memoryview) -> list[TrafficMetrics]:
+        seat, found = self.plan.seat, []
+        for (edge, place), at in self.layout.traffic.items():
+            if edge == e:
+                count = memory[at : at + 8 * TRAFFIC_COUNTERS].cast("q")
+                sums = [count[i] for i in (words.ITEMS_OUT, words.BYTES_OUT, words.ITEMS_IN, words.BYTES_IN)]
+                found.append(TrafficMetrics(seat.addresses[seat.index], seat.addresses[place], *sums))
+                count.release()
+        return found
 
 
 def _vertex_metrics(plan: JobPlan, layout: ArenaLayout, memory: memoryview) -> dict[str, VertexMetrics]:

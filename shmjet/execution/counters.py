@@ -39,6 +39,12 @@ WAITING_SINCE = 2
 QUEUED_LOCALLY = 3
 """The words of an outbound ordinal."""
 
+ITEMS_OUT = 0
+BYTES_OUT = 1
+ITEMS_IN = 2
+BYTES_IN = 3
+"""The words of an edge and another member."""
+
 NO_WATERMARK = -(2**63)
 
 
@@ -97,3 +103,32 @@ class ProcessorCounters:
     def release(self) -> None:
         """Let go of the memory."""
         self.words.release()
+
+
+class TrafficCounters:
+    """What has gone to another member on one edge, and has come from there. Only the link process writes it.
+
+    It counts before anybody can see what is counted, so that nothing is missing when an execution has ended.
+
+    Args:
+        words: the whole arena as 64-bit words, writable.
+        offset: where the counters start, in bytes.
+    """
+
+    __slots__ = ("_at", "_words")
+
+    def __init__(self, words: memoryview, offset: int) -> None:
+        self._words = words
+        self._at = offset // 8
+
+    def sent(self, items: int, size: int) -> None:
+        """Count items and bytes of payload that leave."""
+        words, at = self._words, self._at
+        words[at + ITEMS_OUT] += items
+        words[at + BYTES_OUT] += size
+
+    def received(self, items: int, size: int) -> None:
+        """Count items and bytes of payload that have come."""
+        words, at = self._words, self._at
+        words[at + ITEMS_IN] += items
+        words[at + BYTES_IN] += size

@@ -25,6 +25,8 @@ COUNTERS = 16
 INBOUND_COUNTERS = 2
 OUTBOUND_COUNTERS = 4
 """64-bit counters of each ordinal."""
+TRAFFIC_COUNTERS = 4
+"""64-bit counters of each edge and other member: what went there and came from there."""
 MIN_RING = 4096
 MAX_RING = 1 << 20
 """Data bytes of a ring lie between these, powers of two. Lanes of items are as fast with 64 KiB as with 4 MiB, and each
@@ -161,6 +163,7 @@ class ArenaLayout:
     `counters` maps (vertex index, processor) to its counter block, `owners` to the 32-bit word that says in which
     process it is. `ready` is where the bytes of `Readiness` start, one for each of `endpoints`, the gate included.
     The blocks of counters lie between `counters_start` and `counters_end`, and nothing but rings behind them.
+    `traffic` maps (edge index, place of another member) to the words of `TrafficCounters`, which lie there, too.
     """
 
     size: int
@@ -173,6 +176,7 @@ class ArenaLayout:
     counters: dict[tuple[int, int], int]
     rings: dict[tuple[int, int, int], int] = field(repr=False)
     capacities: dict[tuple[int, int, int], int] = field(repr=False)
+    traffic: dict[tuple[int, int], int]
 
 
 def counters_size(inbound: int, outbound: int) -> int:
@@ -208,6 +212,12 @@ def lay_out(plan: JobPlan) -> ArenaLayout:
         for p in range(vertex.parallelism):
             counters[v, p] = offset
             offset += size
+    traffic = {}
+    for e, edge in enumerate(plan.edges):
+        for place in range(plan.seat.count) if spans(plan, edge) else ():
+            if place != plan.seat.index:
+                traffic[e, place] = offset
+                offset += TRAFFIC_COUNTERS * 8
     crossing = [
         (e, p, c)
         for e, edge in enumerate(plan.edges)
@@ -229,7 +239,7 @@ def lay_out(plan: JobPlan) -> ArenaLayout:
         offset += RING_HEADER + capacities[key]
     size = _align(offset, 4096)
     return ArenaLayout(
-        size, carriers, owners, ready, endpoints, counters_start, counters_end, counters, rings, capacities
+        size, carriers, owners, ready, endpoints, counters_start, counters_end, counters, rings, capacities, traffic
     )
 
 

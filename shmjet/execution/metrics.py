@@ -98,11 +98,26 @@ class VertexMetrics(msgspec.Struct, frozen=True):
         return None if watermark is None else (time.time() * 1000 if now_ms is None else now_ms) - watermark
 
 
+class TrafficMetrics(msgspec.Struct, frozen=True):
+    """What has gone on one edge from `member` to `peer`, and come from there; both are addresses.
+
+    Items, and bytes of payload: headers of packets and what TCP and TLS add are not in it.
+    """
+
+    member: str
+    peer: str
+    items_out: int
+    bytes_out: int
+    items_in: int
+    bytes_in: int
+
+
 class EdgeMetrics(msgspec.Struct, frozen=True):
     """One edge: items that entered and left it, those under way and how many may be.
 
     `ring_bytes`: bytes written into its rings so far, with headers and padding; what stays on a worker is not in it.
-    `waited_ns`: how long its producers have waited for room in it, all together.
+    `waited_ns`: how long its producers have waited for room in it, all together. `traffic`: what went over the network,
+    for each pair of members; empty on edges that stay within members.
     """
 
     source: str
@@ -115,6 +130,27 @@ class EdgeMetrics(msgspec.Struct, frozen=True):
     queues_capacity: int
     ring_bytes: int
     waited_ns: int = 0
+    traffic: list[TrafficMetrics] = []
+
+    @property
+    def distributed_items_out(self) -> int:
+        """Items that left for other members."""
+        return sum(t.items_out for t in self.traffic)
+
+    @property
+    def distributed_bytes_out(self) -> int:
+        """Bytes that left for other members."""
+        return sum(t.bytes_out for t in self.traffic)
+
+    @property
+    def distributed_items_in(self) -> int:
+        """Items that came from other members. In a job's metrics, which have all members, equal to those that left."""
+        return sum(t.items_in for t in self.traffic)
+
+    @property
+    def distributed_bytes_in(self) -> int:
+        """Bytes that came from other members."""
+        return sum(t.bytes_in for t in self.traffic)
 
 
 class WorkerMetrics(msgspec.Struct, frozen=True):

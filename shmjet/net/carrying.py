@@ -11,6 +11,7 @@ import mmap
 import os
 
 from shmjet._native import RingConsumer, RingProducer
+from shmjet.execution.counters import TrafficCounters
 from shmjet.execution.layout import is_remote, lane_pairs, lay_out, member_of, slab_offsets, slab_size, spans
 from shmjet.execution.messages import EdgePlan
 from shmjet.execution.wiring import Bells
@@ -43,6 +44,7 @@ class CarriedExecution:
             os.close(fd)
             raise
         self._arena = memoryview(self._mapping)
+        self._words = self._arena.cast("q")
         plan = self._plan = order.plan
         self._order = order
         self._period_ns = period_ns
@@ -81,14 +83,14 @@ class CarriedExecution:
                 if source == plan.seat.index:
                     out = out_edges.get((target, e))
                     if out is None:
-                        out = out_edges[target, e] = self._outgoing_edge(edge, e)
+                        out = out_edges[target, e] = self._outgoing_edge(edge, e, target)
                     bell = self._bells.at(edge, edge.source, producer)
                     lane = OutgoingLane(out, RingConsumer(self._arena, at, bell), producer, consumer)
                     out_lanes.setdefault(target, []).append(lane)
                 else:
                     into = in_edges.get((source, e))
                     if into is None:
-                        into = in_edges[source, e] = self._incoming_edge(edge, e)
+                        into = in_edges[source, e] = self._incoming_edge(edge, e, source)
                     bell = self._bells.at(edge, edge.destination, consumer)
                     ring = RingProducer(self._arena, at, bell)
                     lanes = in_lanes.setdefault(source, {})
@@ -101,12 +103,16 @@ class CarriedExecution:
             into_here = [edge for (member, _), edge in in_edges.items() if member == index]
             self.incoming[peer] = Incoming(into_here, in_lanes.get(index, {}), self._arena, self._shelf)
 
-    def _outgoing_edge(self, edge: EdgePlan, e: int) -> OutgoingEdge:
+    def _outgoing_edge(self, edge: EdgePlan, e: int, member: int) -> OutgoingEdge:
         window = SendWindow() if self._order.flow_control else None
-        return OutgoingEdge(e, edge.packet_size_limit, window)
+        return OutgoingEdge(e, edge.packet_size_limit, window, self._traffic(e, member))
 
-    def _incoming_edge(self, edge: EdgePlan, e: int) -> IncomingEdge:
-        return IncomingEdge(e, ReceiveWindow(self._period_ns, edge.receive_window_multiplier))
+    def _incoming_edge(self, edge: EdgePlan, e: int, member: int) -> IncomingEdge:
+        window = ReceiveWindow(self._period_ns, edge.receive_window_multiplier)
+        return IncomingEdge(e, window, self._traffic(e, member))
+
+    def _traffic(self, e: int, member: int) -> TrafficCounters:
+        return TrafficCounters(self._words, self._layout.traffic[e, member])
 
     def _reserve(self, offset: int, size: int) -> None:
         reserve(self._fd, offset, size)
@@ -145,6 +151,7 @@ class CarriedExecution:
             self._slab.close()
         self._slabs.close()
         os.close(self._fd)
+        self._words.release()
         with contextlib.suppress(BufferError):  # what is still viewed goes with the last view
             self._arena.release()
             self._mapping.close()

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from shmjet._native import RECORD_HEADER, Poller, RingProducer
+from shmjet.execution.counters import TrafficCounters
 from shmjet.net.packets import FLOW_ENTRY, Header
 from shmjet.net.window import ReceiveWindow
 from shmjet.ring import frames
@@ -65,12 +66,14 @@ class IncomingEdge:
     Args:
         number: its index in the plan.
         window: grants the sender how far it may go.
+        traffic: counts what comes.
     """
 
-    __slots__ = ("acked", "items", "limit", "number", "received", "window")
+    __slots__ = ("acked", "items", "limit", "number", "received", "traffic", "window")
 
-    def __init__(self, number: int, window: ReceiveWindow) -> None:
+    def __init__(self, number: int, window: ReceiveWindow, traffic: TrafficCounters) -> None:
         self.number = number
+        self.traffic = traffic
         self.window = window
         self.received = self.acked = self.items = 0
         self.limit: int | None = None
@@ -251,6 +254,7 @@ class Incoming:
         lane = self._lanes.get((header.edge, header.producer, header.consumer))
         if lane is None:
             return False
+        lane.edge.traffic.received(header.items, header.length)
         was_blocked = bool(lane.waiting)
         if not lane.put_run(body) and not was_blocked:
             self._blocked.append(lane)
@@ -271,6 +275,7 @@ class Incoming:
         """Take a BATCH packet whose payload was read into what `place` has given."""
         lane = self.lane(header)
         assert lane is not None
+        lane.edge.traffic.received(header.items, header.length)
         was_blocked = bool(lane.waiting)
         if not lane.put_batch(self._claimed, body, header.items) and not was_blocked:
             self._blocked.append(lane)

@@ -1,9 +1,8 @@
 """The lanes of one execution that lead to one peer: from the rings of its producers into packets.
 
 Records go out as they lie in the ring, batches of columns as they lie in the slab, straight from shared memory; what
-was
-taken is given back when the connection has sent all of it. Nothing is decoded. Each edge has a window, and a lane whose
-edge may not send is left alone, so that it holds up no other.
+was taken is given back when the connection has sent all of it. Nothing is decoded. Each edge has a window, and a lane
+whose edge may not send is left alone, so that it holds up no other.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shmjet._native import Poller, RingConsumer
+from shmjet.execution.counters import TrafficCounters
 from shmjet.net.packets import BATCH, DATA, HEADER
 from shmjet.net.window import SendWindow
 from shmjet.ring.slab import IncomingSlabs
@@ -27,11 +27,15 @@ class OutgoingEdge:
         number: its index in the plan.
         packet_size_limit: bytes after which a packet is full.
         window: how far it may go; None for without a limit.
+        traffic: counts what leaves.
     """
 
-    __slots__ = ("bytes", "consumers", "items", "number", "packet_size_limit", "window")
+    __slots__ = ("bytes", "consumers", "items", "number", "packet_size_limit", "traffic", "window")
 
-    def __init__(self, number: int, packet_size_limit: int, window: SendWindow | None) -> None:
+    def __init__(
+        self, number: int, packet_size_limit: int, window: SendWindow | None, traffic: TrafficCounters
+    ) -> None:
+        self.traffic = traffic
         self.number = number
         self.packet_size_limit = packet_size_limit
         self.window = window
@@ -152,6 +156,7 @@ class Outgoing:
             self._taken.append(consumer)
             edge.items += items
             edge.bytes += total
+            edge.traffic.sent(items, total)
         return total
 
     def sent(self) -> None:

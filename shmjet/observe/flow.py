@@ -8,7 +8,7 @@ edges in a row the last one counts, because the others are full only on its acco
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -63,7 +63,8 @@ class VertexFlow:
 class EdgeFlow:
     """One edge: items that went through, per second, in its queues (`queued` of `capacity`).
 
-    `waiting` is the share of time (0 to 1) that its producers wait for room in it.
+    `waiting` is the share of time (0 to 1) that its producers wait for room in it. `network_items`, `network_bytes`
+    and `network_rate` (bytes per second) are what came from other members; 0 where the edge stays within members.
     """
 
     source: str
@@ -75,6 +76,9 @@ class EdgeFlow:
     queued: int
     capacity: int
     waiting: float
+    network_items: int = 0
+    network_bytes: int = 0
+    network_rate: float = 0.0
 
     @property
     def fill(self) -> float:
@@ -181,6 +185,12 @@ class FlowMeter:
         )
 
 
+def network_rate(edges: Iterable[EdgeFlow]) -> float | None:
+    """Return the bytes per second that edges bring from other members; None where none ever has."""
+    crossing = [edge.network_rate for edge in edges if edge.network_bytes]
+    return sum(crossing) if crossing else None
+
+
 def _rate(now: int, before: int, span: float) -> float:
     return (now - before) / span if span else 0.0
 
@@ -228,6 +238,9 @@ def _edge(metrics: Metrics, now: EdgeMetrics, before: EdgeMetrics | None, span: 
         queued=max(now.queues_size, 0),
         capacity=now.queues_capacity,
         waiting=_share(now.waited_ns, 0 if before is None else before.waited_ns, span, producers),
+        network_items=now.distributed_items_in,
+        network_bytes=now.distributed_bytes_in,
+        network_rate=_rate(now.distributed_bytes_in, 0 if before is None else before.distributed_bytes_in, span),
     )
 
 

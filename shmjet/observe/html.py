@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
-from shmjet.observe.flow import Flow, VertexFlow
-from shmjet.observe.numbers import amount_text, count_text, share_text, time_text
+from shmjet.observe.flow import Flow, VertexFlow, network_rate
+from shmjet.observe.numbers import amount_text, bytes_rate_text, count_text, share_text, time_text
 
 _CELL = "padding:2px 10px;text-align:right;white-space:nowrap"
 _RED = "color:#c62828;font-weight:bold"
@@ -14,7 +14,8 @@ _RED = "color:#c62828;font-weight:bold"
 def flow_html(flow: Flow, title: str) -> str:
     """Return what is shown of a job."""
     rows = "".join(_row(flow, vertex) for vertex in flow.vertices)
-    heads = ("vertex", "in", "/s", "out", "/s", "busy", "queue", "waited for")
+    heads = ["vertex", "in", "/s", "out", "/s", "busy", "queue", "waited for"]
+    heads += ["network"] if network_rate(flow.edges) is not None else []
     head = "".join(f'<th style="{_CELL}">{name}</th>' for name in heads)
     held = ""
     if (edge := flow.bottleneck) is not None:
@@ -59,6 +60,8 @@ def _row(flow: Flow, vertex: VertexFlow) -> str:
         "" if fullest is None else share_text(fullest.fill),
         "" if fullest is None or fullest.waiting < 0.005 else share_text(fullest.waiting),
     ]
+    if network_rate(flow.edges) is not None:
+        cells.append(bytes_rate_text(network_rate(inbound)))
     styles = [_CELL] * len(cells)
     if fullest is not None and fullest is flow.bottleneck:
         styles[6] = styles[7] = f"{_CELL};{_RED}"

@@ -26,6 +26,16 @@ def bytes_text(count: float) -> str:
     return _scaled(count, _BYTES, " B", space=" ")
 
 
+def bytes_rate_text(rate: float | None) -> str:
+    """Return bytes per second; nothing for None.
+
+    Example:
+        >>> bytes_rate_text(1_500_000.0), bytes_rate_text(None)
+        ('1.5 MB/s', '')
+    """
+    return "" if rate is None else f"{bytes_text(rate)}/s"
+
+
 def amount_text(count: float, unit: str) -> str:
     """Return a number of items or bytes.
 

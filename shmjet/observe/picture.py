@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from shmjet.core.drawing import to_svg
 from shmjet.core.edge import Edge
 from shmjet.core.vertex import Vertex
-from shmjet.execution.metrics import Metrics
-from shmjet.observe.numbers import count_text
+from shmjet.execution.metrics import EdgeMetrics, Metrics
+from shmjet.observe.numbers import bytes_text, count_text
 
 
 def job_svg(vertices: Sequence[Vertex], edges: Sequence[Edge], metrics: Metrics) -> str:
@@ -24,9 +24,12 @@ def job_svg(vertices: Sequence[Vertex], edges: Sequence[Edge], metrics: Metrics)
         is_fed = any(edge.destination.name == name for edge in edges)
         received = f"{count_text(vertex.received_count)} in, " if is_fed else ""
         notes[name] = f"\u00d7 {len(vertex.processors)}: {received}{count_text(vertex.emitted_count)} out"
-    counts = {
-        (edge.source, edge.source_ordinal): count_text(edge.received_count)
-        for edge in metrics.edges
-        if edge.received_count
-    }
+    counts = {(edge.source, edge.source_ordinal): _edge_note(edge) for edge in metrics.edges if edge.received_count}
     return to_svg(vertices, edges, notes=notes, edge_notes=counts)
+
+
+def _edge_note(edge: EdgeMetrics) -> str:
+    through = count_text(edge.received_count)
+    if not edge.distributed_bytes_in:
+        return through
+    return f"{through}, {bytes_text(edge.distributed_bytes_in)} of it by network"

@@ -10,8 +10,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from shmjet.observe.flow import EdgeFlow, Flow, VertexFlow, WorkerFlow
-from shmjet.observe.numbers import amount_text, count_text, share_text, time_text
+from shmjet.observe.flow import EdgeFlow, Flow, VertexFlow, WorkerFlow, network_rate
+from shmjet.observe.numbers import amount_text, bytes_rate_text, count_text, share_text, time_text
 
 SHADES = " ▁▂▃▄▅▆▇█"
 """A worker's busy share in one character, from asleep to busy all the time."""
@@ -49,14 +49,16 @@ def headline(flow: Flow, title: str) -> Text:
 
 
 def vertex_table(flow: Flow) -> Table:
-    """A row for each vertex, with the fullest of its inbound edges."""
+    """A row for each vertex, with the fullest of its inbound edges, and what comes from other members if anything."""
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim", pad_edge=False)
     table.add_column("vertex", no_wrap=True, overflow="ellipsis", min_width=8)
-    for name in ("in", "/s", "out", "/s", "busy", "queue", "waited for"):
+    crosses = network_rate(flow.edges) is not None
+    for name in ("in", "/s", "out", "/s", "busy", "queue", "waited for", *(["network"] if crosses else [])):
         table.add_column(name, justify="right", no_wrap=True)
     for vertex in flow.vertices:
         inbound = [edge for edge in flow.edges if edge.destination == vertex.name]
-        table.add_row(*_row(vertex, inbound, flow.bottleneck))
+        network = [bytes_rate_text(network_rate(inbound))] if crosses else []
+        table.add_row(*_row(vertex, inbound, flow.bottleneck), *network)
     return table
 
 

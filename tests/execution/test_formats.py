@@ -15,6 +15,7 @@ from shmjet.execution.layout import (
     MAX_RING,
     MIN_RING,
     OUTBOUND_COUNTERS,
+    TRAFFIC_COUNTERS,
 )
 from shmjet.execution.readiness import PREPARING, READY, STARTED
 
@@ -79,3 +80,11 @@ def test_the_page_of_the_arena_has_its_offsets() -> None:
         (counters.QUEUED_LOCALLY, "stay in this process"),
     ]:
         assert text in table[f"{COUNTERS + word} + {INBOUND_COUNTERS} n + {OUTBOUND_COUNTERS} o"]
+    assert f"{8 * TRAFFIC_COUNTERS} per edge and other member" in (FORMATS / "arena.md").read_text()
+    for word, text in [
+        (counters.ITEMS_OUT, "items that have left"),
+        (counters.BYTES_OUT, "bytes that have left"),
+        (counters.ITEMS_IN, "items that have come"),
+        (counters.BYTES_IN, "bytes that have come"),
+    ]:
+        assert text in table[f"t + {word}" if word else "t"]
