@@ -23,6 +23,9 @@ from shmjet.net.loop_channel import LoopChannel
 
 logger = logging.getLogger("shmjet.member")
 
+_MOST_UNREAD = 64
+"""Messages of log records that wait for a client at most; further ones are dropped."""
+
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -67,6 +70,11 @@ class LocalClient:
         """Send a message and all that is queued."""
         self._channel.send(message)
 
+    def send_if_read(self, message: object) -> None:
+        """Send a message unless the client has too much unread: then it is lost."""
+        if self._channel.backlog < _MOST_UNREAD:
+            self._channel.send(message)
+
     def send_with(self, message: object, fds: Sequence[int]) -> None:
         """Send a message with descriptors, which are closed then. Only to a client on this host."""
         self._channel.send(message, fds)
@@ -108,6 +116,10 @@ class ForwardedClient:
         """Send a message and all that is queued."""
         self._queued.append(message)
         self.flush()
+
+    def send_if_read(self, message: object) -> None:
+        """Send a message that its own member drops when the client has too much unread."""
+        self._post.send(self._member, Backward(self._number, _encode(message), 0, may_drop=True))
 
     def flush(self) -> None:
         """Send all that is queued."""
@@ -188,7 +200,7 @@ class Clients:
         client = self._local.get(message.client)
         if client is not None:
             client.asked.discard(message.request)
-            client.send(msgspec.Raw(message.body))
+            (client.send_if_read if message.may_drop else client.send)(msgspec.Raw(message.body))
 
     def take(self, sender: str, message: Forward) -> None:
         """Take a request that another member passes on."""

@@ -36,7 +36,7 @@ from shmjet.cluster.site import MemberServices
 from shmjet.cluster.views import Peer, View
 from shmjet.core import JobStatus
 from shmjet.execution.large import Large
-from shmjet.execution.messages import Failure, JobPlan, Probed, Seat
+from shmjet.execution.messages import Failure, JobPlan, LogWish, Probed, Seat
 from shmjet.execution.metrics import Metrics
 
 METRICS_S = 1.0
@@ -76,6 +76,7 @@ class ClusterExecution:
         on_status: called at every change of status.
         on_over: called when nothing of it is left anywhere.
         on_part: called with this member's own part, which children report to.
+        logs: the client's wish for log records.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class ClusterExecution:
         on_status: Callable[[ClusterExecution], None],
         on_over: Callable[[ClusterExecution], None],
         on_part: Callable[[MasterExecution], None],
+        logs: LogWish | None = None,
     ) -> None:
         self.id = id
         self.job = job
@@ -104,7 +106,9 @@ class ClusterExecution:
         self._on_status = on_status
         self._on_over = on_over
         self._coordination = Coordination(view.uuids)
-        self._part = MasterExecution(id, job, code, services, first_worker, lambda _: None, self._part_over, self)
+        self._logs = logs
+        own = wish_at(logs, self._own)
+        self._part = MasterExecution(id, job, code, services, first_worker, lambda _: None, self._part_over, self, own)
         on_part(self._part)
         self._finals: dict[str, Metrics] = {}
         self._asked: dict[int, tuple[str, asyncio.Future[Metrics]]] = {}
@@ -192,8 +196,9 @@ class ClusterExecution:
         for place, peer in enumerate(self._others, start=1):
             suppliers = probed.others[place - 1] if probed.others else {}
             theirs = Probed(self.id, suppliers, probed.non_cooperative)
+            logs = wish_at(self._logs, peer.uuid)
             own_seat = msgspec.structs.replace(seat, index=place)
-            self._post.send(peer.uuid, PreparePart(self.id, self._view.epoch, job, theirs, own_seat))
+            self._post.send(peer.uuid, PreparePart(self.id, self._view.epoch, job, theirs, own_seat, logs))
         self._part.deploy(probed, seat)
 
     def ready(self, part: MasterExecution) -> None:
@@ -391,6 +396,11 @@ class FollowedPart:
                 part.finish(why)
             else:
                 part.cancel()
+
+
+def wish_at(logs: LogWish | None, member: str) -> LogWish | None:
+    """Return a client's wish for log records as far as a member has to fulfil it: not where the client hears itself."""
+    return None if logs is None or logs.home == member else logs
 
 
 def located(failure: Failure, peer: Peer) -> Failure:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-from shmjet.cluster.protocol import CoordinatorLost, ExecutionChanged, Ping, Refused, Reply
+from shmjet.cluster.protocol import CoordinatorLost, ExecutionChanged, Logged, Ping, Refused, Reply
 from shmjet.core import errors
 from shmjet.core.errors import MemberLostError, ShmjetError
 from shmjet.execution.channel import Channel, ChannelClosed
@@ -52,7 +52,7 @@ class Connection:
 
     Args:
         way: to the member.
-        on_news: called in the reader's thread with every `ExecutionChanged` and `CoordinatorLost`.
+        on_news: called in the reader's thread with every `ExecutionChanged`, `CoordinatorLost` and `Logged`.
         on_again: called in the reader's thread when the connection has been made again.
         on_lost: called in the reader's thread, once, when it is gone for good.
     """
@@ -60,7 +60,7 @@ class Connection:
     def __init__(
         self,
         way: Way,
-        on_news: Callable[[ExecutionChanged | CoordinatorLost], None],
+        on_news: Callable[[ExecutionChanged | CoordinatorLost | Logged], None],
         on_again: Callable[[], None],
         on_lost: Callable[[], None],
     ) -> None:
@@ -136,7 +136,7 @@ class Connection:
                 while True:
                     self._await_reply()
                     reply, _ = self._channel.receive()
-                    if isinstance(reply, ExecutionChanged | CoordinatorLost):
+                    if isinstance(reply, ExecutionChanged | CoordinatorLost | Logged):
                         self._on_news(reply)
                     else:
                         future = self._waiting.pop(reply.request, None)

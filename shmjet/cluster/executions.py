@@ -42,6 +42,7 @@ from shmjet.execution.messages import (
     Finished,
     HandOver,
     JobPlan,
+    LogWish,
     Probed,
     Ready,
     Seat,
@@ -82,6 +83,7 @@ class MasterExecution:
         on_status: called at every change of status.
         on_over: called when nothing of it is left anywhere.
         conductor: leads it where several members take part; None where this one is alone.
+        logs: who wants its log records from elsewhere.
     """
 
     id: int
@@ -92,6 +94,7 @@ class MasterExecution:
     on_status: Callable[[MasterExecution], None]
     on_over: Callable[[MasterExecution], None]
     conductor: Conductor | None = None
+    logs: LogWish | None = None
     phase: Phase = Phase.PROBING
     status: JobStatus = JobStatus.STARTING
     failure: Failure | None = None
@@ -133,7 +136,7 @@ class MasterExecution:
         """Plan and deploy; a job with meta-suppliers, or of unknown manners, is looked at in a worker first."""
         self._announcer = asyncio.get_running_loop().call_later(ANNOUNCE_S, self._announce, ANNOUNCE_S)
         others = () if self.conductor is None else self.conductor.other_addresses()
-        probe = probe_of(self.id, self.job, self.code, self.services, others)
+        probe = probe_of(self.id, self.job, self.code, self.services, others, self.logs)
         if probe is None:
             self._planned(Probed(self.id, {}, []))
             return
@@ -155,7 +158,9 @@ class MasterExecution:
             seat: this member's place among several.
         """
         try:
-            site = self._site = Site(self.id, self.job, self.code, self.services, probed, self.first_worker, seat)
+            site = self._site = Site(
+                self.id, self.job, self.code, self.services, probed, self.first_worker, seat, self.logs
+            )
         except PlanError as error:
             self._fail(_member_failure(error))
             self._check_ended()

@@ -69,6 +69,7 @@ class Following:
             lambda _: None,
             followed.over,
             followed,
+            order.logs,
         )
         followed.part = part
         self._followed[order.execution] = followed
@@ -80,11 +81,16 @@ class Following:
         """All parts of which something is left."""
         return [followed.part for followed in self._followed.values() if followed.part is not None]
 
+    def leader_of(self, execution: int) -> str | None:
+        """Return who coordinates an execution of which this member has a part; None when nobody else does."""
+        followed = self._followed.get(execution)
+        return None if followed is None else followed.coordinator
+
     def _over(self, execution: int) -> None:
+        self._on_over(execution)
         followed = self._followed.pop(execution, None)
         if followed is not None and followed.part is not None:
             followed.part.code.close()
-        self._on_over(execution)
 
     def members_lost(self, uuids: Iterable[str], failure: Failure) -> list[int]:
         """Take that members are gone; returns the executions of which one of them was the coordinator."""

@@ -37,10 +37,13 @@ def run_child(request: Fork, fds: list[int], logs: socket.socket, levels: Sequen
     """Be a worker, or, with an arena in the request, a carrier, until the member lets go.
 
     Args:
-        fds: of its channel to the member, the control segment and the arena.
+        fds: of its channel to the member, the control segment, the arena if there is one; where there is a network,
+            what wakes the link, and what takes log records for those who listen elsewhere.
         logs: where its log records go, of at least these levels.
     """
-    send_logs(logs, request.index, *levels)
+    others = fds[3:] if request.arena_size else fds[2:]
+    relay = socket.socket(fileno=others[1]) if len(others) > 1 else None
+    send_logs(logs, request.index, levels[0], levels[1], relay)
     settings = msgspec.msgpack.decode(request.settings, type=WorkerSettings)
     offer_stacks(Path(settings.folder))
     pin(request.core)
@@ -50,7 +53,6 @@ def run_child(request: Fork, fds: list[int], logs: socket.socket, levels: Sequen
         block = WorkerControl(arena, request.doorbell_offset)
     else:
         block = WorkerControl(control, request.index * BLOCK_SIZE)
-    others = fds[3:] if request.arena_size else fds[2:]
     channel = Channel(socket.socket(fileno=fds[0]), Command)
 
     def open_grid() -> Any:

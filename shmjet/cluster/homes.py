@@ -60,6 +60,8 @@ class Home(Protocol):
     """Whether a member ends with the instance."""
     folder: Path | None
     """The folder of the member that ends with the instance."""
+    is_networked: bool
+    """Whether jobs may run elsewhere than on the member that this process has started."""
     most_inline: int
     """A job's code of more bytes goes beside the message, as a descriptor."""
 
@@ -106,7 +108,7 @@ class OwnMember:
     def __init__(self, member: StartingMember, *, has_network: bool) -> None:
         self._starting = member
         self._process = member.process
-        self._has_network = has_network
+        self._has_network = self.is_networked = has_network
         self._started = member.wait()
         folder = Path(self._started.folder)
         self.folder: Path | None = folder
@@ -157,6 +159,7 @@ class NoMember:
     """
 
     has_own_member = False
+    is_networked = True
     most_inline = sys.maxsize  # no descriptor goes over the network
     folder: Path | None = None
     grid_folder: Path | None = None
@@ -175,7 +178,7 @@ class NoMember:
         return self.way.address
 
     def logs(self) -> LogReceiver | None:
-        """Members keep their logs."""
+        """Nothing comes by itself: members send what is asked for with each execution."""
         return None
 
     def learn(self, addresses: Sequence[str]) -> None:

@@ -17,6 +17,8 @@ import msgspec
 from shmjet.cluster.availability import check_job
 from shmjet.cluster.connection import Connection
 from shmjet.cluster.job import Execution, Job
+from shmjet.cluster.log_levels import levels
+from shmjet.cluster.logs import LogSink
 from shmjet.cluster.members import Cluster
 from shmjet.cluster.protocol import (
     CancelExecution,
@@ -27,6 +29,7 @@ from shmjet.cluster.protocol import (
     GetMetrics,
     GridCall,
     ListJobs,
+    Logged,
     Upload,
     Watch,
 )
@@ -35,6 +38,7 @@ from shmjet.cluster.submitting import attachments_of, listeners_of, pieces_of, s
 from shmjet.core import DAG, DagError, JetConfig, JobConfig, JobStatus, MemberLostError, ShmjetError
 from shmjet.execution.failure import to_exception
 from shmjet.execution.large import Large
+from shmjet.execution.messages import LogWish
 from shmjet.execution.metrics import Metrics
 from shmjet.grid import Grid, IList, IMap
 from shmjet.grid.remote import RemoteGrid
@@ -76,6 +80,7 @@ class JetInstance:
         self._home = home
         self._connection = Connection(home.way, self._news, self._again, self._member_lost)
         self._logs = home.logs()
+        self._sink = LogSink(levels()[0]) if self._logs is None else self._logs.sink
         self._grid: Grid | RemoteGrid | None = None
         _open.add(self)
         atexit.register(self._at_exit)
@@ -194,7 +199,10 @@ class JetInstance:
             code = code if submission is None else Large.of(submission.code, self._home.most_inline)
             if code.fds:
                 submission = msgspec.structs.replace(submission, code=code.inline, code_size=code.size)
-            reply = self._connection.ask(lambda number: Execute(number, job.id, submission, patient), fds=code.fds)
+            logs = LogWish(*levels()) if self._home.is_networked else None
+            reply = self._connection.ask(
+                lambda number: Execute(number, job.id, submission, patient, logs), fds=code.fds
+            )
         except BaseException as error:
             if job.listeners:
                 execution.changed(JobStatus.FAILED, False, error)
@@ -226,7 +234,10 @@ class JetInstance:
         metrics: Metrics = self._connection.ask(lambda number: GetMetrics(number, execution_id)).metrics
         return metrics
 
-    def _news(self, news: ExecutionChanged | CoordinatorLost) -> None:
+    def _news(self, news: ExecutionChanged | CoordinatorLost | Logged) -> None:
+        if isinstance(news, Logged):
+            self._sink.take(news.records, news.member, news.dropped)
+            return
         if isinstance(news, CoordinatorLost):
             self._fail_pending(news.text)
             return
@@ -242,7 +253,7 @@ class JetInstance:
         with self._lock:
             pending = [number for number, (execution, _) in self._executions.items() if not execution.done()]
         if pending:
-            self._connection.post(lambda number: Watch(number, pending))
+            self._connection.post(lambda number: Watch(number, pending, logs=True))
 
     def _apply(self, execution: Execution, job: Job, change: ExecutionChanged) -> None:
         error = None

@@ -25,6 +25,7 @@ from shmjet.cluster.protocol import (
     JobRow,
     JobsReply,
     ListJobs,
+    Logged,
     MetricsReply,
     Refused,
     Submission,
@@ -35,7 +36,7 @@ from shmjet.cluster.settings import KEPT_CODES, KEPT_RESULTS, LARGE_CODE
 from shmjet.core import JobStatus
 from shmjet.execution.failure import member_lost
 from shmjet.execution.large import Large
-from shmjet.execution.messages import Failure
+from shmjet.execution.messages import Failure, LogWish
 from shmjet.execution.metrics import NO_METRICS, Metrics
 
 
@@ -51,6 +52,9 @@ class Client(Protocol):
     def flush(self) -> None:
         """Send all that is queued."""
 
+    def send_if_read(self, message: object) -> None:
+        """Send a message unless the client has too much unread."""
+
 
 class Running(Run, Protocol):
     """One run of a job, on however many members."""
@@ -63,9 +67,9 @@ class Running(Run, Protocol):
 
 
 Told = Callable[[Any], None]
-Make = Callable[[Submission, Large, Told, Told], Running]
-"""Makes an execution of a job, whose code it is given beside it, from what is to be called at each change of its
-status, and from what is to be called when nothing is left of it."""
+Make = Callable[[Submission, Large, LogWish | None, Told, Told], Running]
+"""Makes an execution of a job, whose code and wish for logs it is given beside it, from what is to be called at each
+change of its status, and from what is to be called when nothing is left of it."""
 
 
 @dataclass(eq=False)
@@ -97,6 +101,8 @@ class JobTable:
         self._executions: dict[int, Running] = {}
         self._active: set[Running] = set()
         self._watchers: dict[int, set[Client]] = {}
+        self._readers: dict[int, set[Client]] = {}
+        """Who wants the log records of an execution."""
         self._gone: dict[int, Failure] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -135,6 +141,8 @@ class JobTable:
                     client.queue(self._news(number))
                     if number in self._executions:
                         self._watchers.setdefault(number, set()).add(client)
+                        if request.logs:
+                            self._readers.setdefault(number, set()).add(client)
                 client.send(Done(request.request))
             case _:
                 return False
@@ -142,8 +150,13 @@ class JobTable:
 
     def client_gone(self, client: Client) -> None:
         """Tell a client nothing any more; what it has started goes on."""
-        for watchers in self._watchers.values():
-            watchers.discard(client)
+        for told in (*self._watchers.values(), *self._readers.values()):
+            told.discard(client)
+
+    def logged(self, execution: int, member: str, records: list[bytes], dropped: int) -> None:
+        """Pass log records of an execution's processors on to who has it executed."""
+        for client in self._readers.get(execution, ()):
+            client.send_if_read(Logged(execution, member, records, dropped))
 
     def forget_all(self, failure: Failure) -> None:
         """Take that this member coordinates no more: whoever asks about what it knew is told why."""
@@ -157,6 +170,7 @@ class JobTable:
         self._executions.clear()
         self._active.clear()
         self._watchers.clear()
+        self._readers.clear()
 
     def note_gone(self, execution: int, failure: Failure) -> None:
         """Take what became of an execution that another member coordinated, and that member with it."""
@@ -197,8 +211,10 @@ class JobTable:
             for watcher in list(self._watchers.get(execution.id, ())):
                 watcher.send(news)
 
-        execution = self._make(record.submission, record.code, changed, self._over)
+        execution = self._make(record.submission, record.code, request.logs, changed, self._over)
         self._watchers[execution.id] = {client}
+        if request.logs is not None:
+            self._readers[execution.id] = {client}
         self._executions[execution.id] = execution
         self._active.add(execution)
         record.executions.append(execution)
@@ -229,6 +245,7 @@ class JobTable:
     def _forget(self, execution: Running) -> None:
         del self._executions[execution.id]
         self._watchers.pop(execution.id, None)
+        self._readers.pop(execution.id, None)
         record = self._jobs[execution.job.job_id]
         record.executions.remove(execution)
         if not record.executions:

@@ -1,7 +1,7 @@
 """The user's end of the logs: records of member and workers go to this process' own handlers, as if made here.
 
-Each has `job`, `job_id`, `vertex` and `worker`, so that a formatter or a filter may use them. Where nobody has
-configured logging they go to standard error from level INFO on, as those of most servers do.
+Each has `job`, `job_id`, `vertex`, `worker` and `member`, so that a formatter or a filter may use
+them. Where nobody has configured logging they go to standard error from level INFO on, as those of most servers do.
 """
 
 from __future__ import annotations
@@ -13,12 +13,58 @@ import select
 import socket
 import sys
 import threading
+from collections.abc import Iterable
 
 import msgspec
 
-from shmjet.execution.logs import MEMBER, SentRecord
+from shmjet.execution.logs import MEMBER, SentRecord, is_own
 
 _MOST = 256 << 10
+
+
+class LogSink:
+    """Hands records of other processes to the loggers of this one; may be used from any thread.
+
+    Args:
+        level: records of shmjet's loggers go to standard error from this level on where nobody has a handler.
+    """
+
+    def __init__(self, level: int) -> None:
+        self._level = level
+        self._decoder = msgspec.msgpack.Decoder(SentRecord)
+        self._fallback: logging.Handler | None = None
+
+    def take(self, records: Iterable[bytes | memoryview], member: str = "", dropped: int = 0) -> None:
+        """Hand records on.
+
+        Args:
+            records: in msgpack; what cannot be read is left out.
+            member: address of the member whose processes sent them; empty for that of this process.
+            dropped: how many were left out on the way.
+        """
+        if dropped:
+            logging.getLogger("shmjet.logs").warning(
+                "%d log records of member %s were dropped: more than it passes on", dropped, member
+            )
+        for data in records:
+            with contextlib.suppress(msgspec.DecodeError):
+                self._deliver(self._decoder.decode(data), member)
+
+    def _deliver(self, sent: SentRecord, member: str) -> None:
+        record = as_record(sent, member)
+        logger = logging.getLogger(sent.name)
+        if logger.hasHandlers():
+            if logger.isEnabledFor(sent.level):
+                logger.handle(record)
+        elif sent.level >= (self._level if is_own(sent.name) else logging.WARNING):
+            self._to_stderr(record)
+
+    def _to_stderr(self, record: logging.LogRecord) -> None:
+        if self._fallback is None:
+            self._fallback = logging.StreamHandler()
+            self._fallback.setFormatter(_PlaceFormatter("%(asctime)s %(levelname)s %(name)s [%(place)s] %(message)s"))
+        self._fallback.setStream(sys.stderr)  # type: ignore[attr-defined]
+        self._fallback.handle(record)
 
 
 class LogReceiver:
@@ -26,17 +72,15 @@ class LogReceiver:
 
     Args:
         sock: the reading end; owned by this object.
-        level: records of shmjet's loggers go to standard error from this level on where nobody has a handler.
+        level: of its sink.
     """
 
     def __init__(self, sock: socket.socket, level: int) -> None:
         self._sock = sock
         self._sock.setblocking(False)
-        self._level = level
+        self.sink = LogSink(level)
         self._lock = threading.RLock()
         self._room = memoryview(bytearray(_MOST))  # kept: a new one for each look would cost more than all the rest
-        self._decoder = msgspec.msgpack.Decoder(SentRecord)
-        self._fallback: logging.Handler | None = None
         self._closed = False
         self._thread = threading.Thread(target=self._read, name="shmjet-logs", daemon=True)
         self._thread.start()
@@ -58,8 +102,7 @@ class LogReceiver:
         if not size:
             self._closed = True
             return False
-        with contextlib.suppress(msgspec.DecodeError):
-            self._deliver(self._decoder.decode(self._room[:size]))
+        self.sink.take((self._room[:size],))
         return True
 
     def _read(self) -> None:
@@ -68,22 +111,6 @@ class LogReceiver:
         while not self._closed:
             poller.poll()
             self.drain()
-
-    def _deliver(self, sent: SentRecord) -> None:
-        record = as_record(sent)
-        logger = logging.getLogger(sent.name)
-        if logger.hasHandlers():
-            if logger.isEnabledFor(sent.level):
-                logger.handle(record)
-        elif sent.level >= (self._level if sent.name.split(".", 1)[0] == "shmjet" else logging.WARNING):
-            self._to_stderr(record)
-
-    def _to_stderr(self, record: logging.LogRecord) -> None:
-        if self._fallback is None:
-            self._fallback = logging.StreamHandler()
-            self._fallback.setFormatter(_PlaceFormatter("%(asctime)s %(levelname)s %(name)s [%(place)s] %(message)s"))
-        self._fallback.setStream(sys.stderr)  # type: ignore[attr-defined]
-        self._fallback.handle(record)
 
     def close(self) -> None:
         """Hand over what is left and let go of the socket; all writers should have ended. May be called twice."""
@@ -99,13 +126,18 @@ class _PlaceFormatter(logging.Formatter):
     """Knows a field `place`: which process, and for which job."""
 
     def format(self, record: logging.LogRecord) -> str:
-        job = getattr(record, "job", "")
-        record.place = f"{record.processName} {job}" if job else record.processName
+        job, member = getattr(record, "job", ""), getattr(record, "member", "")
+        process = f"{record.processName} of {member}" if member else record.processName
+        record.place = f"{process} {job}" if job else process
         return super().format(record)
 
 
-def as_record(sent: SentRecord) -> logging.LogRecord:
-    """Make a record as it would have been in the process that sent it."""
+def as_record(sent: SentRecord, member: str = "") -> logging.LogRecord:
+    """Make a record as it would have been in the process that sent it.
+
+    Args:
+        member: address of the member that has that process; empty for that of this process.
+    """
     process = "shmjet-member" if sent.worker == MEMBER else f"shmjet-w{sent.worker}"
     name = os.path.basename(sent.path)
     return logging.makeLogRecord(
@@ -130,6 +162,7 @@ def as_record(sent: SentRecord) -> logging.LogRecord:
             "exc_text": sent.error,
             "stack_info": sent.stack,
             "worker": sent.worker,
+            "member": member,
             "job": sent.job,
             "job_id": sent.job_id,
             "vertex": sent.vertex,

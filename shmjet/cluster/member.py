@@ -18,16 +18,19 @@ import uuid
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import msgspec
+
 from shmjet.cluster.arenas import ArenaPool
 from shmjet.cluster.attachments import Attachments
 from shmjet.cluster.clients import Clients, ForwardedClient, LocalClient
-from shmjet.cluster.conducting import ClusterExecution
+from shmjet.cluster.conducting import ClusterExecution, wish_at
 from shmjet.cluster.describing import Describing
 from shmjet.cluster.executions import MasterExecution
 from shmjet.cluster.folder import InstanceFolder, base_folder, sweep
 from shmjet.cluster.following import Following
 from shmjet.cluster.grid_serving import GridServing
 from shmjet.cluster.jobs import JobTable, Running, Told
+from shmjet.cluster.log_relay import LogRelay
 from shmjet.cluster.membership_events import ViewInstalled
 from shmjet.cluster.network import Network
 from shmjet.cluster.peer_messages import (
@@ -37,12 +40,14 @@ from shmjet.cluster.peer_messages import (
     Description,
     ExecutionMessage,
     Forward,
+    PartLogs,
 )
 from shmjet.cluster.protocol import (
     FORWARDED,
     Attach,
     Describe,
     Done,
+    Execute,
     GridCall,
     Look,
     MembersReply,
@@ -65,7 +70,7 @@ from shmjet.cluster.workers import Child, ForkServerProcess, Workers
 from shmjet.execution import control
 from shmjet.execution.failure import member_lost
 from shmjet.execution.large import Large
-from shmjet.execution.messages import Failure, WorkerSettings
+from shmjet.execution.messages import Failure, LogWish, WorkerSettings
 from shmjet.execution.stacks import offer_stacks
 from shmjet.grid import Grid
 
@@ -105,7 +110,9 @@ class Member:
             steal_margin=settings.steal_margin,
         )
         self._eventfd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK) if network is not None else -1
-        self.workers = Workers(settings.cores, worker_settings, server, self._on_report, self._on_lost, self._eventfd)
+        self._logs = None if network is None else LogRelay(self._pass_logs_on)
+        network_fds = () if self._logs is None else (self._eventfd, self._logs.writer)
+        self.workers = Workers(settings.cores, worker_settings, server, self._on_report, self._on_lost, network_fds)
         self._network = None if network is None else network(self)
         self._watching = Watching(settings, self.workers.control, self._watched)
         self._services = MemberServices(
@@ -157,6 +164,8 @@ class Member:
         self._closing.callback(loop.remove_reader, listener.fileno())
         for number in self.settings.stop_signals:
             loop.add_signal_handler(number, self._stop.set)
+        if self._logs is not None:
+            self._logs.open()
         self.workers.start()
         self._watch_starter(loop)
         if self._network is not None:
@@ -203,6 +212,8 @@ class Member:
         if self._network is not None:
             await self._network.stop()
             os.close(self._eventfd)
+        if self._logs is not None:
+            self._logs.close()
         for client, request in self._stopped_by:
             client.send(Done(request))
         self._services.arenas.close()
@@ -214,6 +225,9 @@ class Member:
 
     def _serve(self, client: LocalClient | ForwardedClient, request: Any, fds: list[int]) -> None:
         """Do what a client asks for; of the descriptors that came with it those are taken out that are kept."""
+        if isinstance(request, Execute) and request.logs is not None and isinstance(client, LocalClient):
+            home = self.uuid if client.is_here else ""
+            request = msgspec.structs.replace(request, logs=msgspec.structs.replace(request.logs, home=home))
         try:
             if isinstance(request, FORWARDED) and self._network is not None and not self._network.is_coordinator:
                 self._pass_on(client, request, fds)
@@ -309,7 +323,7 @@ class Member:
 
     # -- executions ---------------------------------------------------------------------------------------------
 
-    def _make_execution(self, job: Submission, code: Large, changed: Told, over: Told) -> Running:
+    def _make_execution(self, job: Submission, code: Large, logs: LogWish | None, changed: Told, over: Told) -> Running:
         number, first = next(self._ids), self._first_worker()
         view = None if self._network is None else self._network.view
 
@@ -320,9 +334,10 @@ class Member:
         if view is not None and len(view.members) > 1:
             assert self._network is not None
             return ClusterExecution(
-                number, job, code, view, self._services, self._attachments, first, changed, ended, self._add_part
+                number, job, code, view, self._services, self._attachments, first, changed, ended, self._add_part, logs
             )
-        execution = MasterExecution(number, job, code, self._services, first, changed, ended)
+        wish = wish_at(logs, self.uuid)
+        execution = MasterExecution(number, job, code, self._services, first, changed, ended, logs=wish)
         self._add_part(execution)
         return execution
 
@@ -334,7 +349,18 @@ class Member:
         self._parts[part.id] = part
 
     def _drop_part(self, execution: int) -> None:
+        if self._logs is not None:
+            self._logs.drain()
+            self._logs.ended(execution)
         self._parts.pop(execution, None)
+
+    def _pass_logs_on(self, execution: int, records: list[bytes], dropped: int) -> None:
+        """Have log records of processors here reach who has the execution run: the coordinator knows."""
+        leader = self._following.leader_of(execution)
+        if leader is None:
+            self._jobs.logged(execution, self.address, records, dropped)
+        elif self._network is not None:
+            self._network.send(leader, PartLogs(execution, records, dropped))
 
     def _first_worker(self) -> int:
         """Place a lone job from worker 0 on, further ones from the worker with the fewest tasklets."""
@@ -344,6 +370,8 @@ class Member:
         return min(loads)[1]
 
     def _on_report(self, child: Child, message: Any, fds: list[int]) -> None:
+        if self._logs is not None:
+            self._logs.drain()  # what it has logged has been sent before it reports
         part = self._parts.get(message.execution_id)
         if part is not None:
             part.report(child, message, fds)
@@ -441,11 +469,15 @@ class Member:
         assert self._network is not None
         if self._attachments.take(message):
             return
+        view = self._network.view
+        if isinstance(message, PartLogs):
+            peer = None if view is None else view.find(sender)
+            self._jobs.logged(message.execution, "" if peer is None else peer.address, message.records, message.dropped)
+            return
         for execution in self._jobs.active:
             if execution.id == getattr(message, "execution", 0) and isinstance(execution, ClusterExecution):
                 execution.report(sender, message)
                 return
-        view = self._network.view
         if view is not None:
             self._following.take(sender, message, view, self._network.me, self._attachments)
 

@@ -11,7 +11,7 @@ import msgspec
 
 from shmjet.cluster.protocol import Submission
 from shmjet.cluster.views import MembershipMessage
-from shmjet.execution.messages import Failure, Probed, Seat
+from shmjet.execution.messages import Failure, LogWish, Probed, Seat
 from shmjet.execution.metrics import Metrics
 
 
@@ -26,6 +26,7 @@ class PreparePart(msgspec.Struct, frozen=True, tag=True, array_like=True):
     submission: Submission
     probed: Probed
     seat: Seat
+    logs: LogWish | None = None
 
 
 class StartPart(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -88,6 +89,14 @@ class PartMetrics(msgspec.Struct, frozen=True, tag=True, array_like=True):
     execution: int
 
 
+class PartLogs(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to coordinator: what processors here have logged, for the client that has the job executed (`Logged`)."""
+
+    execution: int
+    records: list[bytes]
+    dropped: int
+
+
 class PutFile(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Coordinator to member: a piece of a file attached to a job, from `offset` on; they come in order."""
 
@@ -105,11 +114,15 @@ class Forward(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Backward(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Coordinator to member: for your client; `body` is the reply to `request`, or news of an execution (0)."""
+    """Coordinator to member: for your client; `body` is the reply to `request`, or news of an execution (0).
+
+    What `may_drop` is not sent to a client that does not read what it was sent before.
+    """
 
     client: int
     body: bytes
     request: int
+    may_drop: bool = False
 
 
 class ClientGone(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -142,6 +155,7 @@ ExecutionMessage = (
     | PartFinished
     | AskMetrics
     | PartMetrics
+    | PartLogs
     | PutFile
 )
 RelayMessage = Forward | Backward | ClientGone | AskDescription | Description

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from shmjet.execution.messages import Failure, JobPlan, JobShape
+from shmjet.execution.messages import Failure, JobPlan, JobShape, LogWish
 from shmjet.execution.metrics import Metrics
 
 
@@ -35,13 +35,15 @@ class Execute(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Run a job; the first time it comes with its submission.
 
     A patient client waits for the end anyway: the answer comes with the first `ExecutionChanged`, after a millisecond
-    at the latest.
+    at the latest. With `logs` the client is sent the log records of its processors (`Logged`); the member that it is
+    connected to fills in the wish's home.
     """
 
     request: int
     job_id: str
     submission: Submission | None
     patient: bool
+    logs: LogWish | None = None
 
 
 class CancelExecution(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -73,11 +75,13 @@ class Describe(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class Watch(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Ask to be told of executions that another client started, or this one over another connection.
 
-    `ExecutionChanged` comes for each, at once and at every change; one that nobody knows any more has failed.
+    `ExecutionChanged` comes for each, at once and at every change; one that nobody knows any more has failed. With
+    `logs`, `Logged` comes as well.
     """
 
     request: int
     executions: list[int]
+    logs: bool = False
 
 
 class Upload(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -316,6 +320,18 @@ class ExecutionChanged(msgspec.Struct, frozen=True, tag=True, array_like=True):
     failure: Failure | None = None
 
 
+class Logged(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Log records of an execution's processors on one member, each a `shmjet.execution.logs.SentRecord` in msgpack.
+
+    `dropped` says how many were left out before these: there were more than the member passes on.
+    """
+
+    execution_id: int
+    member: str
+    records: list[bytes]
+    dropped: int = 0
+
+
 class CoordinatorLost(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """What the coordinator knew is gone: executions that were under way have failed, for this reason."""
 
@@ -337,4 +353,5 @@ Reply = (
     | Visiting
     | ExecutionChanged
     | CoordinatorLost
+    | Logged
 )

@@ -18,7 +18,7 @@ from shmjet.execution.collect import Reading
 from shmjet.execution.formatting import format_arena
 from shmjet.execution.large import Large
 from shmjet.execution.layout import CANCELLED_OFFSET, ArenaLayout, lay_out, slab_size
-from shmjet.execution.messages import Deploy, Forget, JobPlan, Probe, Probed, Seat
+from shmjet.execution.messages import Deploy, Forget, JobPlan, LogWish, Probe, Probed, Seat
 from shmjet.execution.plan import make_plan
 from shmjet.execution.readiness import STARTED, Readiness
 from shmjet.net.client import LinkClient
@@ -49,12 +49,18 @@ class MemberServices:
 
 
 def probe_of(
-    execution_id: int, job: Submission, code: Large, services: MemberServices, others: Sequence[str] = ()
+    execution_id: int,
+    job: Submission,
+    code: Large,
+    services: MemberServices,
+    others: Sequence[str] = (),
+    logs: LogWish | None = None,
 ) -> Probe | None:
     """Return what has to be asked in a worker before a job can be planned; None when nothing has.
 
     Args:
         others: addresses of the other members that take part.
+        logs: who wants the log records of the execution from elsewhere.
     """
     shape = job.shape
     meta = [v for v, vertex in enumerate(shape.vertices) if vertex.has_meta]
@@ -76,6 +82,7 @@ def probe_of(
         job.import_paths,
         code.size,
         list(others),
+        logs,
     )
 
 
@@ -90,6 +97,7 @@ class Site:
         probed: what a worker has found out.
         first_worker: where processor 0 of every vertex is placed.
         seat: this member's place among several; None where it is alone.
+        logs: who wants its log records from elsewhere.
 
     Raises:
         PlanError: there can be no plan.
@@ -104,7 +112,9 @@ class Site:
         probed: Probed,
         first_worker: int,
         seat: Seat | None = None,
+        logs: LogWish | None = None,
     ) -> None:
+        self._logs = logs
         self._id = execution_id
         self._job = job
         self._code = code
@@ -191,6 +201,7 @@ class Site:
             {key: str(self._services.attachments / job.job_id / path) for key, path in job.attachments.items()},
             job.import_paths,
             self._code.size,
+            self._logs,
         )
         child.send(message, self._code.fds if attached else (pooled.arena.fd, *self._code.fds))
         if not child.is_carrier:

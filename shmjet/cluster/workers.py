@@ -93,7 +93,8 @@ class Workers:
         server: forks them.
         on_report: called with (child, message, descriptors) for what children report.
         on_lost: called with the child when a process has died unasked, once its status is known or overdue.
-        link_eventfd: what wakes the member's link process, for all children; -1 where there is none.
+        network_fds: what wakes the member's link process and what takes log records for clients elsewhere, for all
+            children; empty where there is no network.
     """
 
     def __init__(
@@ -103,9 +104,9 @@ class Workers:
         server: ForkServerProcess,
         on_report: Callable[[Child, Any, list[int]], None],
         on_lost: Callable[[Child], None],
-        link_eventfd: int = -1,
+        network_fds: Sequence[int] = (),
     ) -> None:
-        self._link_eventfds = [link_eventfd] if link_eventfd >= 0 else []
+        self._network_fds = list(network_fds)
         self._settings = msgspec.msgpack.encode(settings)
         self._on_report = on_report
         self._on_lost = on_lost
@@ -167,7 +168,7 @@ class Workers:
         token = next(self._tokens)
         self._by_token[token] = child
         request = Fork(token, index, core, self.control.size, self._settings, arena_size, offset)
-        self._server_channel.send(request, [theirs.fileno(), self.control.fd, *own, *self._link_eventfds])
+        self._server_channel.send(request, [theirs.fileno(), self.control.fd, *own, *self._network_fds])
         self._server_channel.when_flushed([theirs.detach(), *own])
         child.channel.open()
         return child

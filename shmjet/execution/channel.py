@@ -77,6 +77,11 @@ class Channel:
         header = _LENGTH.pack(len(body)) + bytes([len(fds)])
         self._outgoing.append((memoryview(header + body), tuple(fds)))
 
+    @property
+    def backlog(self) -> int:
+        """Messages that have not left."""
+        return len(self._outgoing)
+
     def flush(self) -> bool:
         """Write what the socket takes without waiting; True when nothing is left.
 

@@ -3,22 +3,31 @@
 All processes of an instance hold one end of a socket, the user's process holds the other. A record is one datagram,
 sent when it is made, so that it is there before the job has ended; where the reader is slow its writers wait, as they
 would for a pipe. What user code says through any logger of `logging` comes along, with job, vertex and worker.
+
+Where somebody else has the job executed, a client of the cluster or another member's program, its records go to the
+member as well, which passes them on (`shmjet.cluster.log_relay`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import socket
+import struct
 import sys
 from typing import Any, NamedTuple
 
 import msgspec
 
 from shmjet.core.context import MetaSupplierContext, ProcessorContext, SupplierContext
+from shmjet.execution.messages import LogWish
 
 MEMBER = -1
 """The worker's number in records of the member itself."""
+
+RELAYED = struct.Struct("<q")
+"""In front of a record that goes to the member: the execution that it is about."""
 
 _MOST_TEXT = 32 << 10
 """Characters of a text in a record; a datagram has its limits."""
@@ -70,6 +79,38 @@ class Speaker:
 speaker = Speaker()
 
 
+class Listeners:
+    """Of which jobs somebody elsewhere wants the records of this process, by the job's id."""
+
+    def __init__(self) -> None:
+        self._wishes: dict[str, tuple[int, LogWish]] = {}
+
+    def add(self, job_id: str, execution: int, wish: LogWish | None) -> None:
+        """Take who wants the records of an execution; None: nobody."""
+        if wish is not None:
+            self._wishes[job_id] = execution, wish
+
+    def remove(self, execution: int) -> None:
+        """Forget it: the execution has ended here."""
+        for job_id in [job_id for job_id, (number, _) in self._wishes.items() if number == execution]:
+            del self._wishes[job_id]
+
+    def execution_of(self, job_id: str, name: str, level: int) -> int | None:
+        """Return the execution that a record of this logger and level is wanted for; None when it is not."""
+        execution, wish = self._wishes.get(job_id, (None, None))
+        if wish is None:
+            return None
+        return execution if level >= (wish.level if is_own(name) else wish.root_level) else None
+
+
+listeners = Listeners()
+
+
+def is_own(name: str) -> bool:
+    """Say whether a logger is one of shmjet's, those of processors among them."""
+    return name.split(".", 1)[0] == "shmjet"
+
+
 class SendingHandler(logging.Handler):
     """Sends each record to the user's process; to standard error where that is gone.
 
@@ -77,10 +118,12 @@ class SendingHandler(logging.Handler):
         sock: leads there.
         worker: this process' number.
         waits: wait for the reader; otherwise a record for which there is no room is dropped, and counted.
+        relay: leads to the member, for those who listen elsewhere; None where there can be nobody.
     """
 
-    def __init__(self, sock: socket.socket, worker: int, *, waits: bool) -> None:
+    def __init__(self, sock: socket.socket, worker: int, *, waits: bool, relay: socket.socket | None = None) -> None:
         super().__init__()
+        self._relay = relay
         self._sock = sock
         self._worker = worker
         self._flags = 0 if waits else socket.MSG_DONTWAIT
@@ -122,13 +165,21 @@ class SendingHandler(logging.Handler):
             *subject,
             {key: value for key, value in vars(record).items() if key not in _PLAIN and isinstance(value, _SIMPLE)},
         )
-        self._sock.send(self._encoder.encode(sent), self._flags)
+        data = self._encoder.encode(sent)
+        if self._relay is not None:
+            execution = listeners.execution_of(sent.job_id, sent.name, sent.level)
+            if execution is not None:
+                with contextlib.suppress(OSError):  # the member is gone, or the record too long
+                    self._relay.send(RELAYED.pack(execution) + data)
+        self._sock.send(data, self._flags)
 
 
 _formatter = logging.Formatter()
 
 
-def send_logs(sock: socket.socket, worker: int, level: int, root_level: int) -> None:
+def send_logs(
+    sock: socket.socket, worker: int, level: int, root_level: int, relay: socket.socket | None = None
+) -> None:
     """Send the records of this process from now on.
 
     Args:
@@ -136,9 +187,10 @@ def send_logs(sock: socket.socket, worker: int, level: int, root_level: int) -> 
         worker: this process' number, or `MEMBER`.
         level: of records of shmjet's own loggers, those of processors among them.
         root_level: of all others.
+        relay: leads to the member, for those who listen elsewhere.
     """
     root = logging.getLogger()
-    root.handlers[:] = [SendingHandler(sock, worker, waits=worker != MEMBER)]
+    root.handlers[:] = [SendingHandler(sock, worker, waits=worker != MEMBER, relay=relay)]
     root.setLevel(root_level)
     logging.getLogger("shmjet").setLevel(level)
 

@@ -130,6 +130,17 @@ class JobPlan(msgspec.Struct, frozen=True, array_like=True):
         return self.process_count + (self.gate is not None)
 
 
+class LogWish(msgspec.Struct, frozen=True, array_like=True):
+    """A client's wish for the log records of an execution, from these levels on, of shmjet's loggers and of all others.
+
+    `home` is the member whose processes it hears by itself, because it has started them; empty: none.
+    """
+
+    level: int
+    root_level: int
+    home: str = ""
+
+
 class Deploy(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Member to worker or carrier: make your processors of this execution and call their `init`.
 
@@ -152,6 +163,7 @@ class Deploy(msgspec.Struct, frozen=True, tag=True, array_like=True):
     attachments: dict[str, str]
     import_paths: list[str]
     code_size: int = 0
+    logs: LogWish | None = None
 
 
 class Probe(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -175,6 +187,7 @@ class Probe(msgspec.Struct, frozen=True, tag=True, array_like=True):
     import_paths: list[str]
     code_size: int = 0
     other_addresses: list[str] = []
+    logs: LogWish | None = None
 
 
 class Start(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -23,6 +23,7 @@ from shmjet.execution.deployment import Deployment
 from shmjet.execution.failure import make_failure
 from shmjet.execution.garbage import Collector
 from shmjet.execution.interrupts import Interrupts
+from shmjet.execution.logs import listeners
 from shmjet.execution.messages import (
     Adopt,
     Broken,
@@ -253,6 +254,7 @@ class Worker:
         return self._far_grid
 
     def _probe(self, command: Probe, fds: list[int]) -> None:
+        listeners.add(command.job_id, command.execution_id, command.logs)
         probing = self._probings[command.execution_id] = Probing(command, self.grid)
         try:
             with self._interrupts.around(command.execution_id):
@@ -275,6 +277,7 @@ class Worker:
             self._channel.send(Committed(execution_id))
 
     def _deploy(self, command: Deploy, fds: list[int]) -> None:
+        listeners.add(command.job_id, command.execution_id, command.logs)
         grid = self.grid if command.plan.seat.index == 0 else self.far_grid  # they lie on the member that comes first
         deployment = Deployment(command, self._index, grid, self._channel.send)
         self._deployments[command.execution_id] = deployment
@@ -383,6 +386,7 @@ class Worker:
         if finished:
             self._deployments.pop(deployment.execution_id, None)
             has_views = deployment.release()
+            listeners.remove(deployment.execution_id)
         self._channel.send(Ended(deployment.execution_id, deployment.adopted, finished, has_views))
 
     def _finish(self, command: Finish) -> None:
@@ -394,5 +398,6 @@ class Worker:
         probing = self._probings.pop(command.execution_id, None)
         if probing is not None:
             probing.close(command.error, self._interrupts)
+        listeners.remove(command.execution_id)
         self._channel.send(Finished(command.execution_id, has_views))
         self._collector.collect_young()

@@ -70,6 +70,11 @@ class LoopChannel:
             self._channel.queue(message, fds)
             self.flush()
 
+    @property
+    def backlog(self) -> int:
+        """Messages that have not left, because the other end does not read."""
+        return self._channel.backlog
+
     def when_flushed(self, fds: Sequence[int]) -> None:
         """Close these descriptors when all that was sent so far has left."""
         self._to_close += fds

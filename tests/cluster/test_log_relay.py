@@ -1,0 +1,50 @@
+"""What a member passes on of its workers' log records, and what it drops."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+
+from shmjet.cluster.log_relay import BURST_BYTES, BYTES_PER_S, Allowance, LogRelay
+from shmjet.execution.logs import RELAYED
+
+
+def test_an_allowance_is_used_up_and_comes_back_with_time() -> None:
+    allowance = Allowance(10.0)
+    assert allowance.take(BURST_BYTES, 10.0)
+    assert not allowance.take(1, 10.0)
+    assert allowance.take(BYTES_PER_S // 2, 10.5)
+    assert not allowance.take(BYTES_PER_S, 11.0)
+    assert allowance.take(BURST_BYTES, 1000.0)
+    assert not allowance.take(1, 1000.0)
+
+
+def test_records_are_passed_on_by_execution_and_those_that_are_too_many_are_counted() -> None:
+    passed: list[tuple[int, list[bytes], int]] = []
+    record = bytes(100_000)
+    fit = (BURST_BYTES - len(b"first")) // len(record)
+
+    async def story() -> None:
+        relay = LogRelay(lambda *piece: passed.append(piece), clock=lambda: 0.0)
+        relay.open()
+        with socket.socket(fileno=os.dup(relay.writer)) as worker:
+            worker.send(RELAYED.pack(7) + b"first")
+            worker.send(RELAYED.pack(8) + b"other")
+            relay.drain()
+            for _ in range(fit + 20):
+                worker.send(RELAYED.pack(7) + record)
+                relay.drain()
+            worker.send(RELAYED.pack(8) + b"last")
+            relay.drain()
+        relay.ended(7)
+        relay.ended(8)
+        relay.close()
+
+    asyncio.run(story())
+    assert passed[:2] == [(7, [b"first"], 0), (8, [b"other"], 0)]
+    assert [piece for piece in passed if piece[0] == 8] == [(8, [b"other"], 0), (8, [b"last"], 0)]
+    arrived = sum(len(records) for execution, records, _ in passed if execution == 7)
+    dropped = sum(count for execution, _, count in passed if execution == 7)
+    assert (arrived, dropped) == (1 + fit, 20)
+    assert passed[-1] == (7, [], 20)
