@@ -368,6 +368,9 @@ class MasterExecution:
         if self._committer is not None and self.failure is None and not self.cancelled:
             if self.phase is Phase.RUNNING:
                 self.phase = Phase.COMMITTING
+                self.status = JobStatus.COMPLETING
+                if self._overdue:
+                    self.on_status(self)
                 self._committer.send(Commit(self.id))
             return
         error = self.failure.text if self.failure is not None else "the job was cancelled" if self.cancelled else None

@@ -55,7 +55,7 @@ class JobStatus(enum.Enum):
     """Stopped for now; it goes on where it was when it is resumed."""
 
     COMPLETING = "completing"
-    """The processors have ended; it is being cleaned up, or results are being made visible."""
+    """The processors have ended well, and meta-suppliers make the results visible (`commit`); no longer cancellable."""
 
     FAILED = "failed"
     """Ended with an error, or cancelled."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import shmjet
-from shmjet import DAG, JobFailedError, ProcessorMetaSupplier, ProcessorSupplier, WorkerLostError, processors
+from shmjet import DAG, JobFailedError, JobStatus, ProcessorMetaSupplier, ProcessorSupplier, WorkerLostError, processors
 
 
 class Committing(ProcessorMetaSupplier):
@@ -64,6 +64,20 @@ def test_the_results_are_committed_when_run_returns(jet: shmjet.JetInstance, tmp
         job_of(jet, Committing(tmp_path / "a"), Committing(tmp_path / "b")).run(60)
         for name in "ab":
             assert (tmp_path / name).read_text().split("\n").count("commit") == round_
+
+
+def test_a_job_is_completing_while_it_commits(jet: shmjet.JetInstance, tmp_path: Path, eventually: Any) -> None:
+    go_on = tmp_path / "go on"
+    os.mkfifo(go_on)
+    job = job_of(jet, Committing(tmp_path / "a", then=lambda: go_on.read_text()))
+    execution = job.execute()
+    eventually(lambda: execution.status is JobStatus.COMPLETING)
+    assert job.status is JobStatus.COMPLETING
+    assert execution.running()
+    assert execution.cancel()  # it asks, and nothing comes of it
+    go_on.write_text("now")
+    execution.result(30)
+    assert job.status is JobStatus.COMPLETED
 
 
 def test_nothing_is_committed_when_a_processor_fails(jet: shmjet.JetInstance, tmp_path: Path, eventually: Any) -> None:
