@@ -285,13 +285,17 @@ class ClusterExecution:
 
     # -- looking ------------------------------------------------------------------------------------------------
 
+    def own_metrics(self) -> Metrics:
+        """Return those of this member's part alone."""
+        return self._finals[self._own] if self._own in self._finals else self._part.metrics()
+
     async def metrics(self) -> Metrics:
         """Return the metrics of all members, as they are now or were at the end."""
         if self._coordination.stage is Stage.FINISHING:
             await _within(METRICS_S, [asyncio.ensure_future(self._over.wait())])
         found = dict(self._finals)
         if self._own not in found:
-            found[self._own] = self._part.metrics()
+            found[self._own] = self.own_metrics()
         waiting = []
         for peer in self._others:
             if peer.uuid not in found and not self._over.is_set():

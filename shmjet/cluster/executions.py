@@ -442,6 +442,10 @@ class MasterExecution:
         """Its arena, while it has one."""
         return None if self._site is None else self._site.arena
 
+    def own_metrics(self) -> Metrics:
+        """Return those of this member's part: all there are."""
+        return self.metrics()
+
     def metrics(self) -> Metrics:
         """Return the metrics as they are now, or as they were at the end."""
         reading = self._final or self._reading()

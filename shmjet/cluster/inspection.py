@@ -7,6 +7,7 @@ processes. Nothing of users' data is in it, and no secret: names of vertices and
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import platform
 import sys
@@ -58,6 +59,7 @@ def inspect(member: AttachedMember) -> dict[str, Any]:
     processes += [(name, pid) for name, pid in _carriers(about.pid) if pid not in known]
     return {
         "pid": about.pid,
+        "address": about.address,
         "uuid": about.uuid,
         "version": about.version,
         "client_pid": about.client_pid,
@@ -69,6 +71,12 @@ def inspect(member: AttachedMember) -> dict[str, Any]:
         "executions": [_execution(member, row) for row in member.executions()],
         "processes": [_process(name, pid, member.folder) for name, pid in processes],
     }
+
+
+def main(folder: str) -> None:
+    """Print what `inspect` finds about the member in a folder, and the versions there, as one JSON object."""
+    with AttachedMember(Path(folder)) as member:
+        print(json.dumps({**inspect(member), "versions": versions()}, default=str))
 
 
 def without_secrets(settings: dict[str, Any]) -> dict[str, Any]:

@@ -64,6 +64,7 @@ class Running(Run, Protocol):
     def start(self) -> None: ...
     def cancel(self) -> None: ...
     def metrics(self) -> Metrics | Awaitable[Metrics]: ...
+    def own_metrics(self) -> Metrics: ...
 
 
 Told = Callable[[Any], None]
@@ -274,7 +275,9 @@ class JobTable:
 
     def _tell_metrics(self, client: Client, request: GetMetrics) -> None:
         execution = self._executions.get(request.execution_id)
-        metrics = NO_METRICS if execution is None else execution.metrics()
+        metrics: Metrics | Awaitable[Metrics] = NO_METRICS
+        if execution is not None:
+            metrics = execution.own_metrics() if request.part else execution.metrics()
         if isinstance(metrics, Metrics):
             client.send(MetricsReply(request.request, metrics))
             return

@@ -24,7 +24,6 @@ from shmjet.cluster.arenas import ArenaPool
 from shmjet.cluster.attachments import Attachments
 from shmjet.cluster.clients import Clients, ForwardedClient, LocalClient
 from shmjet.cluster.conducting import ClusterExecution, wish_at
-from shmjet.cluster.describing import Describing
 from shmjet.cluster.executions import MasterExecution
 from shmjet.cluster.folder import InstanceFolder, base_folder, sweep
 from shmjet.cluster.following import Following
@@ -34,23 +33,21 @@ from shmjet.cluster.log_relay import LogRelay
 from shmjet.cluster.membership_events import ViewInstalled
 from shmjet.cluster.network import Network
 from shmjet.cluster.peer_messages import (
-    AskDescription,
+    AskReport,
     Backward,
     ClientGone,
-    Description,
     ExecutionMessage,
     Forward,
     PartLogs,
+    Report,
 )
 from shmjet.cluster.protocol import (
     FORWARDED,
     Attach,
-    Describe,
     Done,
     Execute,
     GridCall,
     Look,
-    MembersReply,
     Ping,
     Refused,
     Shutdown,
@@ -63,9 +60,10 @@ from shmjet.cluster.protocol import (
 )
 from shmjet.cluster.settings import SOCKET_NAME, MemberSettings
 from shmjet.cluster.site import MemberServices
+from shmjet.cluster.surveying import Surveying
 from shmjet.cluster.views import Peer
 from shmjet.cluster.visitors import lead_in
-from shmjet.cluster.watching import Watched, Watching
+from shmjet.cluster.watching import Watching
 from shmjet.cluster.workers import Child, ForkServerProcess, Workers
 from shmjet.execution import control
 from shmjet.execution.failure import member_lost
@@ -114,7 +112,7 @@ class Member:
         network_fds = () if self._logs is None else (self._eventfd, self._logs.writer)
         self.workers = Workers(settings.cores, worker_settings, server, self._on_report, self._on_lost, network_fds)
         self._network = None if network is None else network(self)
-        self._watching = Watching(settings, self.workers.control, self._watched)
+        self._watching = Watching(settings, self.workers.control, self._led, lambda: self._following.parts)
         self._services = MemberServices(
             self.workers,
             ArenaPool(),
@@ -138,7 +136,14 @@ class Member:
         self._clients = Clients(self._network, self._serve, self._client_gone)
         self._attachments = Attachments(self._services.attachments, self._network)
         self._following = Following(self._services, self._first_worker, self._add_part, self._drop_part)
-        self._describing = Describing(self._network, self.workers.pids)
+        self._surveying = Surveying(
+            self.folder.path,
+            self._members,
+            lambda: self.uuid,
+            self._post,
+            self.workers.pids,
+            lambda: self._watching.survey(self.uuid, self.address),
+        )
         self._stop = asyncio.Event()
         self._closing = contextlib.ExitStack()
         self._stopped_by: list[tuple[LocalClient | ForwardedClient, int]] = []
@@ -240,6 +245,8 @@ class Member:
     def _serve_other(self, client: LocalClient | ForwardedClient, request: Any) -> None:
         if isinstance(client, LocalClient) and client.is_here and self._watching.serve(client, request):
             return
+        if self._surveying.serve(client, request):
+            return
         match request:
             case Attach() if isinstance(client, LocalClient) and client.is_here:
                 self._start_task(self._attach(client, request.request))
@@ -256,8 +263,6 @@ class Member:
             case Upload():
                 self._attachments.add(request.job_id, request.path, request.offset, request.data)
                 client.send(Done(request.request))
-            case Describe():
-                self._start_task(self._describe(client, request.request))
             case Shutdown():
                 self._stopped_by.append((client, request.request))
                 self._stop.set()
@@ -280,10 +285,6 @@ class Member:
             view = self._network.view
             if view is not None and not self._network.is_coordinator:
                 self._network.send(view.coordinator.uuid, ClientGone(client.number))
-
-    async def _describe(self, client: LocalClient | ForwardedClient, request: int) -> None:
-        rows = await self._describing.rows(self.peer(self.uuid, self.address))
-        client.send(MembersReply(request, rows, self.uuid))
 
     def _visit(self, client: LocalClient, request: Visit | VisitHere) -> None:
         """Give the asker, whose user was looked at when it connected, a socket to the processor behind a door."""
@@ -309,12 +310,19 @@ class Member:
             part.visitors.visit(request.door, answer)
 
     async def _attach(self, client: LocalClient, request: int) -> None:
-        self._watching.attach(client, request, self.uuid, await self.workers.pids())
+        self._watching.attach(client, request, self.uuid, await self.workers.pids(), self.address)
 
-    def _watched(self) -> list[Watched]:
-        """Return the executions that this member leads, and the parts that it has in those of others."""
-        led: list[Any] = self._jobs.executions
-        return [*led, *self._following.parts]
+    def _led(self) -> list[Any]:
+        return list(self._jobs.executions)
+
+    def _members(self) -> tuple[Peer, ...]:
+        """All members that this one knows of, the oldest first."""
+        view = None if self._network is None else self._network.view
+        return (self.peer(self.uuid, self.address),) if view is None else view.members
+
+    def _post(self, identity: str, message: object) -> None:
+        if self._network is not None:
+            self._network.send(identity, message)
 
     def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -458,10 +466,8 @@ class Member:
                 self._clients.backward(message)
             case ClientGone():
                 self._clients.forwarded_gone(sender, message)
-            case AskDescription():
-                self._start_task(self._describing.tell(sender, message))
-            case Description():
-                self._describing.take(message)
+            case AskReport() | Report():
+                self._surveying.take(sender, message)
             case _:
                 self._execution_message(sender, message)
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from shmjet.execution.metrics import NO_METRICS, EdgeMetrics, Metrics, ProcessorMetrics, VertexMetrics, WorkerMetrics
+from shmjet.execution.metrics import NO_METRICS, EdgeMetrics, Metrics, VertexMetrics, WorkerMetrics
 
 
 def merge_metrics(parts: Sequence[tuple[str, Metrics]], started_at: float) -> Metrics:
     """Return the metrics of a whole execution.
 
-    Processors get their global index, those of the first member first; processors and workers say on which member they
-    are; edges are added up.
+    Processors have their global index, those of the first member come first; processors and workers say on which member
+    they are; edges are added up.
 
     Args:
         parts: address and metrics of each member that takes part, in the order of their places.
@@ -33,14 +33,7 @@ def merge_metrics(parts: Sequence[tuple[str, Metrics]], started_at: float) -> Me
 
 
 def _vertex(name: str, parts: Sequence[tuple[str, Metrics]]) -> VertexMetrics:
-    processors: list[ProcessorMetrics] = []
-    for address, part in parts:
-        first = len(processors)
-        processors += [
-            msgspec.structs.replace(processor, index=first + processor.index, member=address)
-            for processor in part.vertices[name].processors
-        ]
-    return VertexMetrics(name, processors)
+    return VertexMetrics(name, [processor for _, part in parts for processor in part.vertices[name].processors])
 
 
 def _worker(address: str, worker: WorkerMetrics) -> WorkerMetrics:
@@ -58,3 +51,28 @@ def _edge(parts: Sequence[EdgeMetrics]) -> EdgeMetrics:
         waited_ns=sum(part.waited_ns for part in parts),
         traffic=[traffic for part in parts for traffic in part.traffic],
     )
+
+
+def part_of(metrics: Metrics, member: str) -> Metrics:
+    """Return what one member did of a whole execution: its processors and workers, and what it sent and received.
+
+    Edges have no other counts then, since these are known of all members together only.
+
+    Args:
+        member: its address.
+    """
+    return msgspec.structs.replace(
+        metrics,
+        vertices={
+            name: VertexMetrics(name, [p for p in vertex.processors if p.member in ("", member)])
+            for name, vertex in metrics.vertices.items()
+        },
+        edges=[
+            EdgeMetrics(
+                edge.source, edge.source_ordinal, edge.destination, edge.destination_ordinal, 0, 0, 0, 0, 0,
+                traffic=[traffic for traffic in edge.traffic if traffic.member == member],
+            )
+            for edge in metrics.edges
+        ],
+        workers=[worker for worker in metrics.workers if worker.member in ("", member)],
+    )  # fmt: skip

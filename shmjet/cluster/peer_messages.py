@@ -131,17 +131,18 @@ class ClientGone(msgspec.Struct, frozen=True, tag=True, array_like=True):
     client: int
 
 
-class AskDescription(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Member to member: who are your workers?"""
+class AskReport(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to member: tell me about yourself. `kind`: "workers", "survey" or "dump" (`shmjet.cluster.surveying`)."""
 
     request: int
+    kind: str
 
 
-class Description(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Member to member: the pids of my workers."""
+class Report(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to member: the answer. Pids of workers or a `MemberSurvey`, in msgpack, or a dump, in JSON."""
 
     request: int
-    workers: list[int]
+    body: bytes
 
 
 ExecutionMessage = (
@@ -158,5 +159,5 @@ ExecutionMessage = (
     | PartLogs
     | PutFile
 )
-RelayMessage = Forward | Backward | ClientGone | AskDescription | Description
+RelayMessage = Forward | Backward | ClientGone | AskReport | Report
 PeerMessage = MembershipMessage | ExecutionMessage | RelayMessage

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from shmjet.execution.messages import Failure, JobPlan, JobShape, LogWish
-from shmjet.execution.metrics import Metrics
+from shmjet.execution.metrics import Metrics, WorkerMetrics
 
 
 class Submission(msgspec.Struct, frozen=True, array_like=True):
@@ -54,10 +54,11 @@ class CancelExecution(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class GetMetrics(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Ask for an execution's metrics."""
+    """Ask for an execution's metrics: on all members, or with `part` on the coordinator alone."""
 
     request: int
     execution_id: int
+    part: bool = False
 
 
 class ListJobs(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -68,6 +69,18 @@ class ListJobs(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 class Describe(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Ask who the members are."""
+
+    request: int
+
+
+class Survey(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Ask what all members do."""
+
+    request: int
+
+
+class DumpAll(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Ask for what an engineer wants to know of all members."""
 
     request: int
 
@@ -164,6 +177,8 @@ Request = (
     | GetMetrics
     | ListJobs
     | Describe
+    | Survey
+    | DumpAll
     | GetJob
     | Shutdown
     | Watch
@@ -258,10 +273,15 @@ class Attached(msgspec.Struct, frozen=True, tag=True, array_like=True):
     settings: dict[str, Any]
     workers: list[int]
     control_size: int
+    address: str = "local"
 
 
 class ExecutionRow(msgspec.Struct, frozen=True, array_like=True):
-    """One execution. `plan` and `arena_id` are there while it has an arena; `error` is the first line of a failure."""
+    """One execution, as one member sees it.
+
+    `plan` and `arena_id` are there while it has an arena here; `error` is the first line of a failure. `leads` says
+    that this member coordinates it; else it has a part of what another one does.
+    """
 
     id: int
     job_id: str
@@ -273,6 +293,7 @@ class ExecutionRow(msgspec.Struct, frozen=True, array_like=True):
     error: str | None
     plan: JobPlan | None
     arena_id: int | None
+    leads: bool = True
 
 
 class Looked(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -302,6 +323,46 @@ class MembersReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
     request: int
     members: list[MemberRow]
     asked: str
+
+
+class MemberSurvey(msgspec.Struct, frozen=True, array_like=True):
+    """What one member does: its workers, its processes (CPU seconds and resident bytes by pid), its executions.
+
+    The first fields are those of `Attached`; plans of executions are left out.
+    """
+
+    uuid: str
+    address: str
+    pid: int
+    version: str
+    client_pid: int
+    started_at: float
+    settings: dict[str, Any]
+    workers: list[WorkerMetrics]
+    processes: dict[int, tuple[float, int]]
+    executions: list[ExecutionRow]
+
+
+class SurveyReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The answer to `Survey`, the oldest member first; `silent` are the addresses of those that have not answered."""
+
+    request: int
+    members: list[MemberSurvey]
+    silent: list[str]
+
+
+class MemberDump(msgspec.Struct, frozen=True, array_like=True):
+    """What was found out about one member, as JSON; None: it has not answered."""
+
+    address: str
+    body: bytes | None
+
+
+class DumpsReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The answer to `DumpAll`, the oldest member first."""
+
+    request: int
+    members: list[MemberDump]
 
 
 class GridReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -345,6 +406,8 @@ Reply = (
     | MetricsReply
     | JobsReply
     | MembersReply
+    | SurveyReply
+    | DumpsReply
     | JobReply
     | GridReply
     | Attached

@@ -6,19 +6,31 @@ They read the control segment and the arenas of executions themselves, without t
 
 from __future__ import annotations
 
+import functools
+import itertools
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
 from shmjet.cluster.arenas import PooledArena
 from shmjet.cluster.clients import LocalClient
-from shmjet.cluster.protocol import ArenaTaken, Attached, ExecutionRow, Look, Looked, TakeArena
+from shmjet.cluster.protocol import (
+    ArenaTaken,
+    Attached,
+    ExecutionRow,
+    Look,
+    Looked,
+    MemberSurvey,
+    TakeArena,
+)
 from shmjet.cluster.run import Run
 from shmjet.cluster.settings import MemberSettings
 from shmjet.execution import control
+from shmjet.execution.collect import worker_metrics
 from shmjet.execution.messages import JobPlan
 from shmjet.ring.arena import Arena
 
@@ -42,13 +54,21 @@ class Watching:
     Args:
         settings: of the member.
         segment: its control segment.
-        executions: gives those that there are, the oldest first.
+        led: gives the executions that this member leads, the oldest first.
+        parts: gives those of others in which it has a part.
     """
 
-    def __init__(self, settings: MemberSettings, segment: Arena, executions: Callable[[], Iterable[Watched]]) -> None:
+    def __init__(
+        self,
+        settings: MemberSettings,
+        segment: Arena,
+        led: Callable[[], Iterable[Watched]],
+        parts: Callable[[], Iterable[Watched]],
+    ) -> None:
         self._settings = settings
         self._segment = segment
-        self._executions = executions
+        self._led = led
+        self._parts = parts
         self._started_at = time.time()
         self._words = control.control_words(segment.memory, len(settings.cores) * control.BLOCK_SIZE)
         self._words[control.PID] = os.getpid()
@@ -68,7 +88,7 @@ class Watching:
                 return False
         return True
 
-    def attach(self, client: LocalClient, request: int, uuid: str, workers: Sequence[int]) -> None:
+    def attach(self, client: LocalClient, request: int, uuid: str, workers: Sequence[int], address: str) -> None:
         """Say who this is to somebody who wants to watch, and hand out the control segment, to be read only."""
         reply = Attached(
             request,
@@ -80,12 +100,34 @@ class Watching:
             msgspec.to_builtins(self._settings),
             list(workers),
             self._segment.size,
+            address,
         )
         client.send_with(reply, [_read_only(self._segment.fd)])
 
+    def survey(self, uuid: str, address: str) -> MemberSurvey:
+        """Return what this member does, for those who look from elsewhere."""
+        cores = self._settings.cores
+        workers = [worker_metrics(i, core, self._segment.memory) for i, core in enumerate(cores)]
+        pids = [os.getpid(), *(worker.pid for worker in workers)]
+        return MemberSurvey(
+            uuid,
+            address,
+            os.getpid(),
+            _version(),
+            self._settings.client_pid,
+            self._started_at,
+            msgspec.to_builtins(self._settings),
+            [msgspec.structs.replace(worker, member=address) for worker in workers],
+            {pid: used for pid in pids if (used := used_by(pid)) is not None},
+            [msgspec.structs.replace(row, plan=None, arena_id=None) for row in self._rows()],
+        )
+
     def _rows(self) -> list[ExecutionRow]:
+        return [*self._rows_of(self._led(), leads=True), *self._rows_of(self._parts(), leads=False)]
+
+    def _rows_of(self, executions: Iterable[Watched], *, leads: bool) -> list[ExecutionRow]:
         rows = []
-        for execution in self._executions():
+        for execution in executions:
             arena, failure = execution.arena, execution.failure
             error = None if failure is None else f"{failure.type_name}: {failure.text}".split("\n", 1)[0]
             rows.append(
@@ -100,12 +142,14 @@ class Watching:
                     error,
                     execution.plan,
                     None if arena is None else arena.id,
+                    leads,
                 )
             )
         return rows
 
     def _send_arena(self, client: LocalClient, request: TakeArena) -> None:
-        found = next((e for e in self._executions() if e.id == request.execution_id), None)
+        known = itertools.chain(self._led(), self._parts())
+        found = next((execution for execution in known if execution.id == request.execution_id), None)
         pooled = None if found is None else found.arena
         if pooled is None:
             client.send(ArenaTaken(request.request, 0))
@@ -117,6 +161,18 @@ class Watching:
         self._words.release()
 
 
+def used_by(pid: int) -> tuple[float, int] | None:
+    """Return the CPU seconds that a process has used so far and its resident bytes; None when there is no such one."""
+    try:
+        times = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        pages = Path(f"/proc/{pid}/statm").read_bytes().split()[1]
+    except (OSError, IndexError):
+        return None
+    ticks = int(times[11]) + int(times[12])  # utime and stime, fields 14 and 15
+    return ticks / os.sysconf("SC_CLK_TCK"), int(pages) * os.sysconf("SC_PAGESIZE")
+
+
+@functools.cache
 def _version() -> str:
     from importlib import metadata  # takes long, and few ask
 

@@ -134,7 +134,10 @@ class Reading:
 
 def _vertex_metrics(plan: JobPlan, layout: ArenaLayout, memory: memoryview) -> dict[str, VertexMetrics]:
     result = {}
+    seat = plan.seat
+    member = seat.addresses[seat.index] if seat.count > 1 else ""
     for v, vertex in enumerate(plan.vertices):
+        first = seat.index * vertex.parallelism
         processors = []
         for p in range(vertex.parallelism):
             block = _counters(layout, memory, v, p, vertex)
@@ -142,7 +145,7 @@ def _vertex_metrics(plan: JobPlan, layout: ArenaLayout, memory: memoryview) -> d
             owner = layout.owners[v, p]
             processors.append(
                 ProcessorMetrics(
-                    index=p,
+                    index=first + p,
                     worker=int.from_bytes(memory[owner : owner + 4], sys.byteorder),
                     received_count=at[words.RECEIVED],
                     received_batches=at[words.RECEIVED_BATCHES],
@@ -161,6 +164,7 @@ def _vertex_metrics(plan: JobPlan, layout: ArenaLayout, memory: memoryview) -> d
                     received_by_ordinal=[at[block.received_at(i)] for i in range(vertex.inbound)],
                     received_batches_by_ordinal=[at[block.received_at(i) + 1] for i in range(vertex.inbound)],
                     emitted_by_ordinal=[at[block.emitted_at(i) + words.EMITTED_ITEMS] for i in range(vertex.outbound)],
+                    member=member,
                 )
             )
             block.release()
