@@ -155,12 +155,15 @@ def top(
     once: Annotated[bool, typer.Option("--once", help="Print one picture; so it is too where nobody looks.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one picture as a JSON list.")] = False,
     interval: Annotated[float, typer.Option(min=0.05, metavar="S", help="Seconds between two pictures.")] = 1.0,
+    address: Address = None,
+    config: ConfigFile = None,
 ) -> Task:
-    """Watch your running members: workers, and of each job what its vertices do and which edge is full.
+    """Watch your running members on this host, or with an address those of a cluster: workers, jobs, the full edge.
 
-    It reads shared memory only and takes no time from the jobs. Ctrl-C ends it.
+    On this host it reads shared memory only and takes no time from the jobs. Ctrl-C ends it.
     """
-    return _later("top", "top", pid=pid, once=once, as_json=as_json, interval=interval)
+    options = {"pid": pid, "once": once, "as_json": as_json, "interval": interval}
+    return _later("top", "top", **options, address=address, config=config)
 
 
 @app.command()
@@ -205,12 +208,15 @@ def dump(
     pid: _PID = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to FILE.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object.")] = False,
+    address: Address = None,
+    config: ConfigFile = None,
 ) -> Task:
     """Write what an engineer needs for a report: versions, machine, settings, plans, states, rings, Python stacks.
 
-    No data of yours is in it and no secret; names of vertices and of files of code are.
+    Of your running members on this host, or with an address of those of a cluster. No data of yours is in it and no
+    secret; names of vertices and of files of code are.
     """
-    return _later("dump", "dump", pid=pid, output=output, as_json=as_json)
+    return _later("dump", "dump", pid=pid, output=output, as_json=as_json, address=address, config=config)
 
 
 @app.command()
@@ -227,8 +233,13 @@ def console(
         list[str] | None, typer.Option(metavar="NAME", help="Answer to this name too (a proxy's). May be repeated.")
     ] = None,
     pid: _PID = None,
+    address: Address = None,
+    config: ConfigFile = None,
 ) -> Task:
-    """Show running members in the browser: jobs, where they are held up, workers; and /metrics for Prometheus."""
+    """Show running members in the browser: jobs, where they are held up, workers; and /metrics for Prometheus.
+
+    Those of this user on this host, or with an address all members of a cluster.
+    """
     return _later(
         "console",
         "console",
@@ -238,6 +249,8 @@ def console(
         private=private,
         allow_hosts=allow_host or [],
         pid=pid,
+        address=address,
+        config=config,
     )
 
 

@@ -7,11 +7,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from shmjet.cli.outcome import CommandError, Outcome
+from shmjet.cli.remote import far_cluster
 from shmjet.cluster.folder import running_folders
 
 
 def console(
-    *, host: str, port: int, token_file: Path | None, private: bool, allow_hosts: Sequence[str], pid: int | None
+    *,
+    host: str,
+    port: int,
+    token_file: Path | None,
+    private: bool,
+    allow_hosts: Sequence[str],
+    pid: int | None,
+    address: str | None = None,
+    config: Path | None = None,
 ) -> int:
     """Serve until Ctrl-C.
 
@@ -22,6 +31,8 @@ def console(
         private: reading needs the token too.
         allow_hosts: further names that the console answers to.
         pid: of a member, of the process that started it, or of one of its workers; None for all members.
+        address: of a cluster's members; None: the members of this host.
+        config: settings for that.
 
     Raises:
         CommandError: it cannot listen there, or the extra is not installed.
@@ -34,6 +45,7 @@ def console(
     except ModuleNotFoundError as error:
         raise CommandError(f"the console needs {error.name}: pip install 'shmjet[console]'") from None
     from shmjet.console.access import make_access, read_token
+    from shmjet.console.finding import Found, afar, here
     from shmjet.console.serving import ConsoleServer
 
     try:
@@ -45,13 +57,22 @@ def console(
     def announce() -> None:
         _announce(server.url, token_file, access.private)
 
+    cluster = None if address is None and config is None else far_cluster(address, config)
+
+    def find() -> Found:
+        return here(running_folders()) if cluster is None else afar(cluster)
+
     try:
-        server = ConsoleServer(running_folders, access, host, port, pid=pid, on_up=announce)
+        server = ConsoleServer(find, access, host, port, pid=pid, on_up=announce)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise CommandError(f"port {port} is in use; choose another with --port (0: any that is free)") from None
         raise CommandError(f"cannot listen on {host}: {error.strerror}") from None
-    server.run()
+    try:
+        server.run()
+    finally:
+        if cluster is not None:
+            cluster.close()
     return Outcome.OK
 
 

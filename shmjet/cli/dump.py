@@ -11,19 +11,24 @@ from typing import Any
 from shmjet.cli.doctor import findings
 from shmjet.cli.members import members
 from shmjet.cli.outcome import CommandError, Outcome, complain
+from shmjet.cli.remote import far_cluster
 from shmjet.cluster.inspection import inspect, versions
 from shmjet.core import MemberLostError
 
 
-def dump(*, pid: int | None, output: Path | None, as_json: bool) -> int:
-    """Look at all running members of this user, or one, and write the report.
+def dump(
+    *, pid: int | None, output: Path | None, as_json: bool, address: str | None = None, config: Path | None = None
+) -> int:
+    """Look at all running members of this user, one, or those of a cluster, and write the report.
 
     Args:
         pid: of the member, of its client or of a worker; None: all of this user's.
         output: the file; None: standard output.
         as_json: as one JSON object.
+        address: of a cluster's members; None: those of this host.
+        config: settings for that.
     """
-    report = gather(pid)
+    report = gather(pid, address, config)
     text = json.dumps(report, indent=2, default=str) + "\n" if as_json else as_text(report)
     if output is None:
         print(text, end="")
@@ -38,15 +43,26 @@ def dump(*, pid: int | None, output: Path | None, as_json: bool) -> int:
     return Outcome.OK
 
 
-def gather(pid: int | None = None) -> dict[str, Any]:
-    """Return the report as plain dicts and lists."""
-    found = []
+def gather(pid: int | None = None, address: str | None = None, config: Path | None = None) -> dict[str, Any]:
+    """Return the report as plain dicts and lists; of a cluster, with all members, also those that did not answer."""
+    found: list[dict[str, Any]] = []
+    if address is not None or config is not None:
+        cluster = far_cluster(address, config)
+        try:
+            found = [dump for dump in cluster.dumps().values() if pid is None or dump.get("pid") == pid]
+        finally:
+            cluster.close()
+        return _report(found)
     with members(pid) as attached:
         for member in attached:
             try:
                 found.append(inspect(member))
             except MemberLostError as error:
                 found.append({"pid": member.pid, "gone": str(error)})
+    return _report(found)
+
+
+def _report(found: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "at": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "versions": versions(),
@@ -62,7 +78,7 @@ def as_text(report: dict[str, Any]) -> str:
     lines += ["", "machine"]
     lines += [f"  {fact['state']:<8}{fact['name']}: {fact['text']}" for fact in report["machine"]]
     for member in report["members"]:
-        lines += ["", f"member {member['pid']}"]
+        lines += ["", f"member {member.get('pid') or member.get('address')}"]
         if "gone" in member:
             lines.append(f"  {member['gone']}")
             continue
@@ -71,7 +87,7 @@ def as_text(report: dict[str, Any]) -> str:
 
 
 def _member_lines(member: dict[str, Any]) -> list[str]:
-    plain = ("uuid", "version", "client_pid", "up_s", "folder")
+    plain = ("address", "uuid", "version", "client_pid", "up_s", "folder")
     lines = [f"  {name}: {member[name]}" for name in plain]
     lines.append("  settings: " + _pairs(member["settings"]))
     lines.append("  environment: " + (_pairs(member["environment"]) or "nothing of interest"))

@@ -1,17 +1,23 @@
-"""`shmjet jobs`, `cluster` and `cancel`: what runs in this user's members on this host, and ending it."""
+"""`shmjet jobs`, `cluster` and `cancel`: what runs in this user's members on this host, and ending it.
+
+Several members may have parts in one job, which is shown once then: as the member tells it that coordinates it, if that
+is one of them.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
 
 from shmjet.cli.outcome import CommandError, Outcome
 from shmjet.cluster.attach import AttachedMember, attach_all
 from shmjet.cluster.protocol import ExecutionRow
-from shmjet.core import JobStatus
+from shmjet.cluster.seen import SeenMember
+from shmjet.core import JobStatus, MemberLostError
 from shmjet.observe.numbers import time_text
 
 
@@ -35,6 +41,37 @@ def members(pid: int | None = None) -> Iterator[list[AttachedMember]]:
             member.close()
 
 
+@contextlib.contextmanager
+def seen_members(pid: int | None, address: str | None, config: Path | None) -> Iterator[list[SeenMember]]:
+    """Look at all running members of this user on this host, or with an address at those of a cluster.
+
+    Args:
+        pid: as `members` takes it.
+        address: "host:port" of one or more members; None, with no `config`: this host's.
+        config: a TOML file with settings.
+
+    Raises:
+        CommandError: there is no such member.
+        ShmjetError: the cluster cannot be reached.
+    """
+    if address is None and config is None:
+        with members(pid) as here:
+            yield list(here)
+        return
+    from shmjet.cli.remote import far_cluster
+
+    cluster = far_cluster(address, config)
+    try:
+        found: list[SeenMember] = list(cluster.members())
+        if pid is not None:
+            found = [member for member in found if pid in (member.pid, *member.about.workers)]
+            if not found:
+                raise CommandError(f"no member of that cluster has the pid {pid}")
+        yield found
+    finally:
+        cluster.close()
+
+
 def _only(found: list[AttachedMember], pid: int) -> list[AttachedMember]:
     meant = [member for member in found if pid in (member.pid, member.about.client_pid, *member.about.workers)]
     for member in found:
@@ -46,6 +83,32 @@ def _only(found: list[AttachedMember], pid: int) -> list[AttachedMember]:
     return meant
 
 
+M = TypeVar("M")
+S = TypeVar("S", bound=SeenMember)
+
+
+def leading(pairs: Iterable[tuple[M, ExecutionRow]]) -> list[tuple[M, ExecutionRow]]:
+    """Return each execution once, of those that several members tell of: with the one that coordinates it, if it can.
+
+    Args:
+        pairs: members, or what stands for them, with executions.
+    """
+    found: dict[int | tuple[int, int], tuple[M, ExecutionRow]] = {}
+    for member, row in pairs:
+        # Members without a network count their own executions from 1; numbers of clusters are unique.
+        key = row.id if row.id >> 32 else (id(member), row.id)
+        if key not in found or row.leads:
+            found[key] = member, row
+    return list(found.values())
+
+
+def executions_of(found: Iterable[S]) -> Iterator[tuple[S, ExecutionRow]]:
+    """Yield what members remember, each execution with its member; one that is gone meanwhile is left out."""
+    for member in found:
+        with contextlib.suppress(MemberLostError):
+            yield from [(member, row) for row in member.executions()]
+
+
 def show_jobs(*, everything: bool, as_json: bool) -> int:
     """Print the jobs of all members of this user.
 
@@ -55,26 +118,31 @@ def show_jobs(*, everything: bool, as_json: bool) -> int:
     """
     rows = []
     with members() as found:
-        for member in found:
-            for row in member.executions():
-                if everything or not JobStatus(row.status).is_terminal:
-                    rows.append(_job(member, row))
+        for member, row in leading(executions_of(found)):
+            if everything or not JobStatus(row.status).is_terminal:
+                rows.append(job_facts(member, row))
     if as_json:
         print(json.dumps(rows, indent=2))
     elif not rows:
         print("no job is running" + ("" if everything else "; `shmjet jobs -a` lists those that have ended too"))
     else:
-        _print_table(
-            ("id", "name", "status", "time", "member", "error"),
-            [
-                (r["id"], r["name"] or "", r["status"], time_text(r["seconds"]), str(r["member_pid"]), r["error"] or "")
-                for r in rows
-            ],
-        )
+        print_jobs([{**row, "member": row["member_pid"]} for row in rows])
     return Outcome.OK
 
 
-def _job(member: AttachedMember, row: ExecutionRow) -> dict[str, Any]:
+def print_jobs(rows: Iterable[dict[str, Any]]) -> None:
+    """Print a table of jobs: what `job_facts` says of each, and the member, by pid or address."""
+    print_table(
+        ("id", "name", "status", "time", "member", "error"),
+        [
+            (r["id"], r["name"] or "", r["status"], time_text(r["seconds"]), str(r["member"]), r["error"] or "")
+            for r in rows
+        ],
+    )
+
+
+def job_facts(member: SeenMember, row: ExecutionRow) -> dict[str, Any]:
+    """Return what is told of a job, fit for JSON."""
     return {
         "id": row.job_id,
         "name": row.job_name,
@@ -90,23 +158,27 @@ def _job(member: AttachedMember, row: ExecutionRow) -> dict[str, Any]:
 def show_cluster(*, as_json: bool) -> int:
     """Print the running members of this user."""
     with members() as found:
-        rows = [_member(member) for member in found]
+        rows = []
+        for member in found:
+            with contextlib.suppress(MemberLostError):  # it has just ended
+                rows.append(_member(member))
     if as_json:
         print(json.dumps(rows, indent=2))
     elif not rows:
         print("no member of yours is running on this host")
     else:
-        _print_table(
-            ("pid", "cluster", "workers", "cores", "up", "jobs", "started by", "version"),
+        print_table(
+            ("pid", "cluster", "address", "workers", "cores", "up", "jobs", "started by", "version"),
             [
                 (
                     str(r["pid"]),
                     r["cluster"],
+                    r["address"],
                     str(len(r["workers"])),
-                    ",".join("any" if core is None else str(core) for core in r["cores"]),
+                    cores_text(r["cores"]),
                     time_text(r["up_s"]),
                     str(r["running_jobs"]),
-                    str(r["client_pid"]),
+                    str(r["client_pid"] or "itself"),
                     r["version"],
                 )
                 for r in rows
@@ -121,6 +193,7 @@ def _member(member: AttachedMember) -> dict[str, Any]:
         "pid": about.pid,
         "uuid": about.uuid,
         "cluster": member.name,
+        "address": about.address,
         "version": about.version,
         "workers": about.workers,
         "cores": member.cores,
@@ -129,6 +202,16 @@ def _member(member: AttachedMember) -> dict[str, Any]:
         "running_jobs": len(member.running()),
         "folder": str(member.folder),
     }
+
+
+def cores_text(cores: Iterable[int | None]) -> str:
+    """Say which cores workers have.
+
+    Example:
+        >>> cores_text([0, 1]), cores_text([None, None])
+        ('0,1', 'any,any')
+    """
+    return ",".join("any" if core is None else str(core) for core in cores)
 
 
 def cancel_job(job: str) -> int:
@@ -141,7 +224,7 @@ def cancel_job(job: str) -> int:
         CommandError: no running job is meant, or several are.
     """
     with members() as found:
-        running = [(member, row) for member in found for row in member.running()]
+        running = leading((m, row) for m, row in executions_of(found) if not JobStatus(row.status).is_terminal)
         meant = [pair for pair in running if job == pair[1].job_name] or [
             pair for pair in running if job and pair[1].job_id.startswith(job)
         ]
@@ -156,7 +239,7 @@ def cancel_job(job: str) -> int:
     return Outcome.OK
 
 
-def _print_table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+def print_table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     """Print columns as wide as they need to be; nothing is cut, so that it can be worked on with other tools."""
     widths = [max(len(line[i]) for line in (heads, *rows)) for i in range(len(heads))]
     for line in (heads, *rows):

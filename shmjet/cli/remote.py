@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
@@ -10,12 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import shmjet
+from shmjet.cli.members import cores_text, executions_of, job_facts, leading, print_jobs, print_table, seen_members
 from shmjet.cli.outcome import CommandError, Outcome, complain
 from shmjet.cli.script import run_script
-from shmjet.cluster.client import ClientConfig, new_client
+from shmjet.cluster.afar import FarCluster
+from shmjet.cluster.client import ClientConfig, new_client, way_to
 from shmjet.cluster.instance import JetInstance
 from shmjet.cluster.job import Job
-from shmjet.core import JetConfig
+from shmjet.core import JetConfig, JobStatus
+from shmjet.observe.numbers import time_text
 
 _CANCEL_S = 30.0
 
@@ -27,13 +31,27 @@ def connect(address: str | None, config: Path | None) -> JetInstance:
         CommandError: there is no address.
         ShmjetError: the cluster cannot be reached.
     """
+    return new_client(*_client_settings(address, config))
+
+
+def far_cluster(address: str | None, config: Path | None) -> FarCluster:
+    """Return the cluster at an address, to look at.
+
+    Raises:
+        CommandError: there is no address.
+        ShmjetError: the cluster cannot be reached.
+    """
+    return FarCluster(way_to(*_client_settings(address, config)))
+
+
+def _client_settings(address: str | None, config: Path | None) -> tuple[list[str], ClientConfig]:
     addresses = [part.strip() for part in (address or "").split(",") if part.strip()]
     found = JetConfig() if config is None else JetConfig.from_toml(config)
     if not addresses:
         addresses = [*found.members] or ([found.bind] if found.bind else [])
     if not addresses:
         raise CommandError("which cluster? pass --address HOST:PORT or set SHMJET_ADDRESS")
-    return new_client(addresses, ClientConfig(cluster_name=found.cluster_name, secret=found.secret, tls=found.tls))
+    return addresses, ClientConfig(cluster_name=found.cluster_name, secret=found.secret, tls=found.tls)
 
 
 def submit_script(script: Path, arguments: Sequence[str], address: str | None, config: Path | None) -> int:
@@ -62,14 +80,28 @@ def _instances_by(make: Any) -> Iterator[None]:
 
 
 def list_jobs(address: str | None, config: Path | None, *, everything: bool, as_json: bool) -> int:
-    """Print the jobs."""
-    with connect(address, config) as jet:
-        found = [job for job in jet.jobs() if everything or not job.status.is_terminal]
-        if as_json:
-            rows = [{"id": job.id, "name": job.name, "status": job.status.value} for job in found]
-            print(json.dumps(rows))
-            return Outcome.OK
-        _print_table(("ID", "STATUS", "NAME"), [(job.id, job.status.name, job.name or "") for job in found])
+    """Print the jobs, each with its newest execution.
+
+    Args:
+        address: of one or more members.
+        config: a TOML file with settings.
+        everything: those that have ended too.
+        as_json: as a JSON list.
+    """
+    with seen_members(None, address, config) as found:
+        told = leading(executions_of(found))
+    newest = {row.job_id: (member, row) for member, row in told}
+    shown = [(member, row) for member, row in newest.values() if everything or not JobStatus(row.status).is_terminal]
+    if as_json:
+        rows = [
+            {**job_facts(member, row), "status": row.status, "cancelled": row.cancelled, "member": member.about.address}
+            for member, row in shown
+        ]
+        print(json.dumps(rows, indent=2))
+    elif not shown:
+        print("no job is running" + ("" if everything else "; with -a those that have ended are listed too"))
+    else:
+        print_jobs([{**job_facts(member, row), "member": member.about.address} for member, row in shown])
     return Outcome.OK
 
 
@@ -108,32 +140,43 @@ def find_job(jet: JetInstance, wanted: str) -> Job:
 
 
 def show_cluster(address: str | None, config: Path | None, *, as_json: bool) -> int:
-    """Print the members."""
-    with connect(address, config) as jet:
-        members = jet.cluster.members
+    """Print the members, the coordinator first, and those that do not answer."""
+    cluster = far_cluster(address, config)
+    try:
+        survey = cluster.survey()
+    finally:
+        cluster.close()
+    rows = [
+        {
+            "address": member.address,
+            "uuid": member.uuid,
+            "pid": member.pid,
+            "cluster": member.settings["cluster_name"],
+            "version": member.version,
+            "cores": [worker.core for worker in member.workers],
+            "workers": [worker.pid for worker in member.workers],
+            "up_s": round(time.time() - member.started_at, 1),
+            "running_jobs": sum(not JobStatus(row.status).is_terminal for row in member.executions),
+            "is_coordinator": place == 0,
+        }
+        for place, member in enumerate(survey.members)
+    ]
     if as_json:
-        rows = [
-            {
-                "address": member.address,
-                "uuid": member.uuid,
-                "pid": member.pid,
-                "cores": list(member.cores),
-                "workers": list(member.workers),
-                "is_coordinator": member.is_coordinator,
-            }
-            for member in members
-        ]
-        print(json.dumps(rows))
+        print(json.dumps([*rows, *({"address": silent, "silent": True} for silent in survey.silent)], indent=2))
         return Outcome.OK
     table = [
-        (m.address, m.uuid[:8], str(m.pid), str(len(m.workers)), "coordinator" if m.is_coordinator else "")
-        for m in members
+        (
+            row["address"],
+            str(row["pid"]),
+            str(len(row["workers"])),
+            cores_text(row["cores"]),
+            time_text(row["up_s"]),
+            str(row["running_jobs"]),
+            row["version"],
+            "coordinator" if row["is_coordinator"] else "",
+        )
+        for row in rows
     ]
-    _print_table(("ADDRESS", "UUID", "PID", "WORKERS", ""), table)
+    table += [(silent, "", "", "", "", "", "", "does not answer") for silent in survey.silent]
+    print_table(("address", "pid", "workers", "cores", "up", "jobs", "version", ""), table)
     return Outcome.OK
-
-
-def _print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
-    for row in (head, *rows):
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

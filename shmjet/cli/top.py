@@ -1,25 +1,29 @@
-"""`shmjet top`: what running members of this user do, again and again, from shared memory alone."""
+"""`shmjet top`: what running members do, again and again.
+
+Of members of this user on this host from shared memory alone; of a cluster over the network, by asking one of its
+members. A job in which several members have parts is shown once, as a whole.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-import psutil
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from shmjet.cli.members import members
+from shmjet.cli.members import leading, seen_members
 from shmjet.cli.outcome import Outcome
-from shmjet.cluster.attach import AttachedMember
 from shmjet.cluster.protocol import ExecutionRow
+from shmjet.cluster.seen import SeenMember
 from shmjet.core import MemberLostError
-from shmjet.execution.collect import worker_metrics
 from shmjet.execution.metrics import Metrics
 from shmjet.observe.flow import Flow, FlowMeter, WorkerFlow
 from shmjet.observe.numbers import time_text
@@ -33,8 +37,9 @@ _FIRST_S = 0.3
 class Seen:
     """A member at one moment, with its workers and the executions that run."""
 
-    member: AttachedMember
+    member: SeenMember
     workers: tuple[WorkerFlow, ...]
+    memory: dict[int, int]
     jobs: list[tuple[ExecutionRow, Flow]]
 
 
@@ -45,10 +50,10 @@ class Watcher:
         found: the members; one that ends is left out from then on.
     """
 
-    def __init__(self, found: Sequence[AttachedMember]) -> None:
+    def __init__(self, found: Sequence[SeenMember]) -> None:
         self.members = list(found)
-        self._meters: dict[tuple[int, int], FlowMeter] = {}
-        self._workers: dict[int, FlowMeter] = {}
+        self._meters: dict[tuple[str, int], FlowMeter] = {}
+        self._workers: dict[str, FlowMeter] = {}
 
     def look(self, now: float) -> list[Seen]:
         """Return what each member does.
@@ -56,31 +61,47 @@ class Watcher:
         Args:
             now: seconds since 1970.
         """
+        running: list[tuple[SeenMember, ExecutionRow]] = []
+        for member in list(self.members):
+            with self._unless_lost(member):
+                running += [(member, row) for row in member.running()]
+        jobs = leading(running)
         shown = []
         for member in list(self.members):
-            try:
-                shown.append(self._look_at(member, now))
-            except MemberLostError:
-                self.members.remove(member)
-                member.close()
+            with self._unless_lost(member):
+                rows = [row for shower, row in jobs if shower is member]
+                shown.append(self._look_at(member, rows, now))
         return shown
 
-    def _look_at(self, member: AttachedMember, now: float) -> Seen:
+    @contextlib.contextmanager
+    def _unless_lost(self, member: SeenMember) -> Iterator[None]:
+        try:
+            yield
+        except MemberLostError:
+            self.members.remove(member)
+            member.close()
+
+    def _look_at(self, member: SeenMember, rows: Sequence[ExecutionRow], now: float) -> Seen:
         jobs = []
-        for row in member.running():
-            metrics = member.metrics(row)
+        for row in rows:
+            metrics = member.whole(row)
             if metrics.vertices:
-                meter = self._meters.setdefault((member.pid, row.id), FlowMeter())
+                meter = self._meters.setdefault((member.about.uuid, row.id), FlowMeter())
                 jobs.append((row, meter.take(metrics, now)))
-        return Seen(member, self._look_at_workers(member, now), jobs)
-
-    def _look_at_workers(self, member: AttachedMember, now: float) -> tuple[WorkerFlow, ...]:
-        found = [worker_metrics(index, core, member.control) for index, core in enumerate(member.cores)]
-        meter = self._workers.setdefault(member.pid, FlowMeter())
-        return meter.take(Metrics({}, [], found, execution_start_time=now), now).workers
+        meter = self._workers.setdefault(member.about.uuid, FlowMeter())
+        workers = meter.take(Metrics({}, [], member.workers(), execution_start_time=now), now).workers
+        return Seen(member, workers, {pid: memory for pid, (_, memory) in member.usage().items()}, jobs)
 
 
-def top(*, pid: int | None, once: bool, as_json: bool, interval: float) -> int:
+def top(
+    *,
+    pid: int | None,
+    once: bool,
+    as_json: bool,
+    interval: float,
+    address: str | None = None,
+    config: Path | None = None,
+) -> int:
     """Show what members do until Ctrl-C, or once.
 
     Args:
@@ -88,8 +109,10 @@ def top(*, pid: int | None, once: bool, as_json: bool, interval: float) -> int:
         once: print one picture.
         as_json: print one JSON list.
         interval: seconds between two pictures.
+        address: of a cluster's members; None: those of this host.
+        config: settings for that.
     """
-    with members(pid) as found:
+    with seen_members(pid, address, config) as found:
         watcher = Watcher(found)
         if as_json or once or not sys.stdout.isatty():
             watcher.look(time.time())
@@ -104,7 +127,7 @@ def top(*, pid: int | None, once: bool, as_json: bool, interval: float) -> int:
             while watcher.members:
                 live.update(_picture(watcher.look(time.time())), refresh=True)
                 time.sleep(interval)
-        print("no member of yours is running any more")
+        print("no member is running any more")
     return Outcome.OK
 
 
@@ -115,10 +138,12 @@ def _picture(shown: Sequence[Seen]) -> RenderableType:
     for each in shown:
         member, jobs = each.member, each.jobs
         up = time_text(time.time() - member.about.started_at)
-        line = Text(f"member {member.pid}", style="bold reverse")
-        line.append(f" {member.name}, up {up}, started by {member.about.client_pid}, ", style="not reverse")
+        about = member.about
+        line = Text(f"member {about.address if about.address != 'local' else member.pid}", style="bold reverse")
+        starter = f"started by {about.client_pid}" if about.client_pid else f"pid {member.pid}"
+        line.append(f" {member.name}, up {up}, {starter}, ", style="not reverse")
         line.append(f"{len(jobs)} running", style="not reverse")
-        parts += [line, worker_table(each.workers, _memory(each.workers))]
+        parts += [line, worker_table(each.workers, each.memory)]
         for row, flow in jobs:
             parts += [Text(""), flow_view(_without_workers(flow), row.job_name or f"job {row.job_id}")]
         parts.append(Text(""))
@@ -131,9 +156,10 @@ def _without_workers(flow: Flow) -> Flow:
 
 
 def _plain(seen: Seen) -> dict[str, Any]:
-    member, memory = seen.member, _memory(seen.workers)
+    member = seen.member
     return {
         "pid": member.pid,
+        "address": member.about.address,
         "cluster": member.name,
         "up_s": round(time.time() - member.about.started_at, 1),
         "workers": [
@@ -143,7 +169,7 @@ def _plain(seen: Seen) -> dict[str, Any]:
                 "core": worker.core,
                 "busy": worker.busy,
                 "tasklets": worker.tasklets,
-                "rss": memory.get(worker.pid),
+                "rss": seen.memory.get(worker.pid),
             }
             for worker in seen.workers
         ],
@@ -152,13 +178,3 @@ def _plain(seen: Seen) -> dict[str, Any]:
             for row, flow in seen.jobs
         ],
     }
-
-
-def _memory(workers: Sequence[WorkerFlow]) -> dict[int, int]:
-    found = {}
-    for worker in workers:
-        try:
-            found[worker.pid] = psutil.Process(worker.pid).memory_info().rss
-        except psutil.Error:
-            continue
-    return found

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any
 
 from shmjet.cluster.folder import running_folders
+from shmjet.cluster.process_usage import used_by
 from shmjet.cluster.protocol import (
     ArenaTaken,
     Attach,
@@ -39,9 +40,9 @@ from shmjet.cluster.settings import SOCKET_NAME
 from shmjet.core import JobStatus, MemberLostError, ShmjetError
 from shmjet.execution import control
 from shmjet.execution.channel import Channel, ChannelClosed
-from shmjet.execution.collect import Reading
+from shmjet.execution.collect import Reading, worker_metrics
 from shmjet.execution.layout import ArenaLayout, lay_out
-from shmjet.execution.metrics import NO_METRICS, Metrics
+from shmjet.execution.metrics import NO_METRICS, Metrics, WorkerMetrics
 
 _PATIENCE_S = 5.0
 _TRIES = 5
@@ -68,7 +69,7 @@ class _Mapped:
 
 
 class AttachedMember:
-    """A member of this user, seen from another process. Close it, or use it in a `with`.
+    """A member of this user, seen from another process (`shmjet.cluster.seen`). Close it, or use it in a `with`.
 
     Args:
         folder: the member's.
@@ -76,6 +77,8 @@ class AttachedMember:
     Raises:
         MemberLostError: it is gone, or does not answer within five seconds.
     """
+
+    is_here = True
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -136,7 +139,9 @@ class AttachedMember:
         return [row for row in self.executions() if not JobStatus(row.status).is_terminal]
 
     def metrics(self, execution: ExecutionRow) -> Metrics:
-        """Return what an execution has done so far: from shared memory while it has any, else as the member kept it.
+        """Return what this member's part of an execution has done so far.
+
+        From shared memory while it has any there, else as the member kept it.
 
         Raises:
             MemberLostError: the member is gone.
@@ -150,9 +155,41 @@ class AttachedMember:
             reading = self._read(row)
             if reading is not None:
                 return reading.metrics(row.started_at, row.completed_at)
-        reply, _ = self._ask(lambda number: GetMetrics(number, execution.id))
+        row = self._row(execution.id)
+        return self._told(execution, part=True) if row is not None and row.leads else NO_METRICS
+
+    def whole(self, execution: ExecutionRow) -> Metrics:
+        """Return what an execution has done so far on all members: if there are others, their coordinator is asked.
+
+        Raises:
+            MemberLostError: the member is gone, or the coordinator.
+        """
+        row = self._row(execution.id)
+        if row is None:
+            return NO_METRICS
+        if row.plan is not None and row.plan.seat.count == 1:
+            return self.metrics(execution)
+        return self._told(execution, part=False)
+
+    def _told(self, execution: ExecutionRow, *, part: bool) -> Metrics:
+        reply, _ = self._ask(lambda number: GetMetrics(number, execution.id, part))
         assert isinstance(reply, MetricsReply)
         return reply.metrics
+
+    def workers(self) -> list[WorkerMetrics]:
+        """Return what each worker has done since the member started, from shared memory."""
+        return [worker_metrics(index, core, self.control) for index, core in enumerate(self.cores)]
+
+    def usage(self) -> dict[int, tuple[float, int]]:
+        """Return CPU seconds so far and resident bytes of the member and its workers, by pid."""
+        pids = [self.pid, *(worker.pid for worker in self.workers() if worker.pid)]
+        return {pid: used for pid in pids if (used := used_by(pid)) is not None}
+
+    def dump(self) -> dict[str, Any]:
+        """Return everything that an engineer wants to know of it."""
+        from shmjet.cluster.inspection import inspect  # which knows this module
+
+        return inspect(self)
 
     @contextlib.contextmanager
     def arena(self, execution: ExecutionRow) -> Iterator[tuple[memoryview, ArenaLayout] | None]:
@@ -192,7 +229,7 @@ class AttachedMember:
         known = self._looked
         starting = known is not None and any(row.status == JobStatus.STARTING.value for row in known.executions)
         if known is not None and not starting and self._words[control.CHANGES] == known.changes:
-            if not self._is_alive():
+            if not self.is_alive():
                 raise MemberLostError(f"the member (pid {self.pid}) has ended")
             return known
         reply, _ = self._ask(Look)
@@ -229,12 +266,13 @@ class AttachedMember:
         reading = Reading.take(row.plan, self._layouts[row.id], mapped.memory, self.control, self.cores)
         return reading if self.is_current else None
 
-    def _is_alive(self) -> bool:
+    def is_alive(self) -> bool:
+        """Say whether the member runs; one that was killed and not waited for does not, though it has its pid still."""
         try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
+            state = Path(f"/proc/{self.pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
+        except (OSError, IndexError):
             return False
-        return True
+        return state not in (b"Z", b"X")
 
     # -- talking ----------------------------------------------------------------------------------------------------
 

@@ -77,6 +77,17 @@ def new_client(addresses: Sequence[str], config: ClientConfig | None = None) -> 
     config = ClientConfig() if config is None else config
     if not isinstance(config, ClientConfig):
         raise ConfigError(f"new_client(): config must be a ClientConfig, got {config!r:.80} ({type(config).__name__})")
+    way = way_to(addresses, config)
+    jet_config = JetConfig(cluster_name=config.cluster_name or "dev", members=addresses, secret=config.secret)
+    return JetInstance(jet_config, NoMember(way))
+
+
+def way_to(addresses: Sequence[str], config: ClientConfig) -> FarWay:
+    """Return what leads to any of the members at some addresses.
+
+    Raises:
+        ConfigError: a setting is wrong, or there is no secret.
+    """
     if isinstance(addresses, str) or not addresses:
         raise ConfigError(f"new_client() takes a list of addresses such as ['10.0.0.5:5701'], got {addresses!r}")
     seen = JetConfig(members=addresses)
@@ -86,12 +97,10 @@ def new_client(addresses: Sequence[str], config: ClientConfig | None = None) -> 
             "SHMJET_SECRET_FILE"
         )
     tls = tls_settings(config.tls)
-    way = FarWay(
+    return FarWay(
         list(seen.members),
         config.cluster_name or "dev",
         secret_bytes(config.secret),
         None if tls is None else TlsFiles(**tls),
         config.connect_timeout,
     )
-    jet_config = JetConfig(cluster_name=config.cluster_name or "dev", members=addresses, secret=config.secret)
-    return JetInstance(jet_config, NoMember(way))

@@ -8,6 +8,8 @@ import msgspec
 
 from shmjet.execution.metrics import NO_METRICS, EdgeMetrics, Metrics, VertexMetrics, WorkerMetrics
 
+_EDGE_COUNTS = ("emitted_count", "received_count", "queues_size", "queues_capacity", "ring_bytes", "waited_ns")
+
 
 def merge_metrics(parts: Sequence[tuple[str, Metrics]], started_at: float) -> Metrics:
     """Return the metrics of a whole execution.
@@ -53,26 +55,28 @@ def _edge(parts: Sequence[EdgeMetrics]) -> EdgeMetrics:
     )
 
 
-def part_of(metrics: Metrics, member: str) -> Metrics:
+def part_of(metrics: Metrics, member: str, *, leads: bool) -> Metrics:
     """Return what one member did of a whole execution: its processors and workers, and what it sent and received.
 
-    Edges have no other counts then, since these are known of all members together only.
+    Other counts of edges are known of all members together only; they stand at the one that coordinates. An edge
+    without them has no capacity.
 
     Args:
+        metrics: of the execution.
         member: its address.
+        leads: whether it coordinates the execution.
     """
-    return msgspec.structs.replace(
+    replace = msgspec.structs.replace
+    uncounted = {} if leads else dict.fromkeys(_EDGE_COUNTS, 0)
+    return replace(
         metrics,
         vertices={
             name: VertexMetrics(name, [p for p in vertex.processors if p.member in ("", member)])
             for name, vertex in metrics.vertices.items()
         },
         edges=[
-            EdgeMetrics(
-                edge.source, edge.source_ordinal, edge.destination, edge.destination_ordinal, 0, 0, 0, 0, 0,
-                traffic=[traffic for traffic in edge.traffic if traffic.member == member],
-            )
+            replace(edge, traffic=[traffic for traffic in edge.traffic if traffic.member == member], **uncounted)
             for edge in metrics.edges
         ],
         workers=[worker for worker in metrics.workers if worker.member in ("", member)],
-    )  # fmt: skip
+    )

@@ -6,18 +6,17 @@ They read the control segment and the arenas of executions themselves, without t
 
 from __future__ import annotations
 
-import functools
 import itertools
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
 from shmjet.cluster.arenas import PooledArena
 from shmjet.cluster.clients import LocalClient
+from shmjet.cluster.process_usage import used_by
 from shmjet.cluster.protocol import (
     ArenaTaken,
     Attached,
@@ -161,25 +160,10 @@ class Watching:
         self._words.release()
 
 
-def used_by(pid: int) -> tuple[float, int] | None:
-    """Return the CPU seconds that a process has used so far and its resident bytes; None when there is no such one."""
-    try:
-        times = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-        pages = Path(f"/proc/{pid}/statm").read_bytes().split()[1]
-    except (OSError, IndexError):
-        return None
-    ticks = int(times[11]) + int(times[12])  # utime and stime, fields 14 and 15
-    return ticks / os.sysconf("SC_CLK_TCK"), int(pages) * os.sysconf("SC_PAGESIZE")
-
-
-@functools.cache
 def _version() -> str:
-    from importlib import metadata  # takes long, and few ask
+    import shmjet  # which looks its version up when it is asked for: that takes long, and few ask
 
-    try:
-        return metadata.version("shmjet")
-    except metadata.PackageNotFoundError:  # run from a source tree
-        return "unknown"
+    return shmjet.__version__
 
 
 def _read_only(fd: int) -> int:

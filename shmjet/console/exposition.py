@@ -155,10 +155,11 @@ def _add_job(families: _Families, member: str, track: JobTrack, metrics: Metrics
             families.add("last_forwarded_wm", processor.last_forwarded_wm, **labels)
     for edge in metrics.edges:
         labels = {**job, "vertex": edge.destination, "ordinal": edge.destination_ordinal}
-        families.add("queues_size", edge.queues_size, **labels)
-        families.add("queues_capacity", edge.queues_capacity, **labels)
-        families.add("ring_bytes", edge.ring_bytes, **labels)
-        families.add("edge_waited_seconds", edge.waited_ns / 1e9, **labels)
+        if edge.queues_capacity:  # else another member tells it
+            families.add("queues_size", edge.queues_size, **labels)
+            families.add("queues_capacity", edge.queues_capacity, **labels)
+            families.add("ring_bytes", edge.ring_bytes, **labels)
+            families.add("edge_waited_seconds", edge.waited_ns / 1e9, **labels)
         _add_traffic(families, job, edge)
 
 

@@ -1,7 +1,8 @@
 """One member as the console watches it: what was read of it last, and minutes of its use of the machine.
 
 Its counters are read where they are, in shared memory; it is asked only when executions have come or gone. As an answer
-may be long in coming, all that is done with a member is done in a thread of its own.
+may be long in coming, all that is done with a member is done in a thread of its own. A member of another host is seen
+over the network, and asked each time.
 """
 
 from __future__ import annotations
@@ -17,14 +18,13 @@ from typing import TypeVar
 
 import psutil
 
-from shmjet.cluster.attach import AttachedMember
 from shmjet.cluster.protocol import Attached, ExecutionRow
+from shmjet.cluster.seen import SeenMember
 from shmjet.console.history import History
 from shmjet.console.processes import ProcessMeter, Usage
 from shmjet.console.snapshot import MemberCard, WorkerCard
 from shmjet.console.tracking import JobTrack
 from shmjet.core import JobStatus, MemberLostError, ShmjetError
-from shmjet.execution.collect import worker_metrics
 from shmjet.execution.metrics import NO_METRICS, Metrics, WorkerMetrics
 
 MOST_JOBS = 100
@@ -36,8 +36,9 @@ T = TypeVar("T")
 
 
 class ExecutionTotals:
-    """Counts executions and how they ended, also those that the member has forgotten since.
+    """Counts executions that a member leads and how they ended, also those that it has forgotten since.
 
+    A member numbers them from 1, in the lower half of their ids; the upper half tells the members of clusters apart.
     Ends that the member had forgotten before they were seen are not in it: it remembers a thousand.
     """
 
@@ -50,14 +51,15 @@ class ExecutionTotals:
         """Take all executions that the member remembers."""
         highest = self.started
         for row in rows:
-            if row.id <= self.started and row.id not in self._open:
+            number = row.id & 0xFFFFFFFF
+            if not row.leads or (number <= self.started and number not in self._open):
                 continue
-            highest = max(highest, row.id)
+            highest = max(highest, number)
             if JobStatus(row.status).is_terminal:
-                self._open.discard(row.id)
+                self._open.discard(number)
                 self.ended["cancelled" if row.cancelled else row.status] += 1
             else:
-                self._open.add(row.id)
+                self._open.add(number)
         self.started = highest
 
 
@@ -65,11 +67,13 @@ class WatchedMember:
     """A member that is, or was, watched.
 
     Args:
-        folder: of the member.
+        key: names the member.
+        connect: leads to it.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, key: str, connect: Callable[[], SeenMember]) -> None:
+        self._connect = connect
+        self._last: SeenMember | None = None
         self.totals = ExecutionTotals()
         self.tracks: dict[str, JobTrack] = {}
         self.workers: list[WorkerMetrics] = []
@@ -78,14 +82,14 @@ class WatchedMember:
         self.ended = False
         self.asked_at: float | None = None
         """Since when it has not answered, by the monotonic clock; None when it has."""
-        self._attached: AttachedMember | None = None
+        self._seen: SeenMember | None = None
         self._about: Attached | None = None
         self._program = ""
         self._meter = ProcessMeter()
         self._busy: dict[int, float] = {}
         self._history = History(("cpu", "busy", "memory"))
         self._describing: dict[str, asyncio.Future[None]] = {}
-        self._thread = ThreadPoolExecutor(1, f"shmjet-console-{folder.name[-4:]}")
+        self._thread = ThreadPoolExecutor(1, f"shmjet-console-{key[-4:]}")
 
     @property
     def about(self) -> Attached | None:
@@ -123,7 +127,7 @@ class WatchedMember:
         Raises:
             MemberLostError: the member is gone, or does not answer.
         """
-        await self._in_thread(lambda: self._with(lambda attached: attached.cancel(track.row)))
+        await self._in_thread(lambda: self._with(lambda seen: seen.cancel(track.row)))
 
     async def readings(self) -> list[tuple[JobTrack, Metrics]]:
         """Return the metrics of all jobs that run, read now, and of those that have ended as they are known."""
@@ -144,14 +148,14 @@ class WatchedMember:
 
     # -- in its thread ----------------------------------------------------------------------------------------------
 
-    def _connection(self) -> AttachedMember:
-        if self._attached is None:
-            self._attached = AttachedMember(self.folder)
-            self._about = self._attached.about
-            self._program = _program(self._about.client_pid)
-        return self._attached
+    def _connection(self) -> SeenMember:
+        if self._seen is None:
+            self._seen = self._last = self._connect()
+            self._about = self._seen.about
+            self._program = _program(self._seen)
+        return self._seen
 
-    def _with(self, work: Callable[[AttachedMember], T]) -> T:
+    def _with(self, work: Callable[[SeenMember], T]) -> T:
         """Do something with the connection; one that brought no answer is given up, for that may come too late."""
         try:
             return work(self._connection())
@@ -160,29 +164,45 @@ class WatchedMember:
             raise
 
     def _detach(self) -> None:
-        if self._attached is not None:
-            self._attached.close()
-            self._attached = None
+        if self._seen is not None:
+            self._seen.close()
+            self._seen = None
 
     def _look(self) -> None:
         self.asked_at = time.monotonic()
         try:
-            attached = self._connection()
-            if not _lives(attached.pid):
-                raise MemberLostError(f"the member (pid {attached.pid}) has ended")
-            rows = attached.executions()
+            seen = self._connection()
+            if not seen.is_alive():
+                raise MemberLostError(f"the member (pid {seen.pid}) has ended")
+            rows = seen.executions()
             self._follow(rows)
             for track in list(self.tracks.values()):
                 if track.is_followed:
-                    track.read(attached.metrics(track.row), time.time())
-            self._look_at_processes(attached)
+                    self._read(seen, track)
+            self._look_at_processes(seen)
         except MemberLostError:
             self._lose()
         self.asked_at = None
 
+    def _read(self, seen: SeenMember, track: JobTrack) -> None:
+        """Read what a job does: of one that others have parts in, the whole is shown, and this member's part exported.
+
+        Without `_with`: an answer that does not come is the look's affair.
+        """
+        whole = seen.whole(track.row)
+        crosses = any(processor.member for vertex in whole.vertices.values() for processor in vertex.processors)
+        track.read(whole, time.time(), seen.metrics(track.row) if crosses else whole)
+
+    def _has_ended(self) -> bool:
+        if self._last is None:
+            return True
+        try:
+            return not self._last.is_alive()
+        except MemberLostError:  # nobody can be asked now
+            return False
+
     def _lose(self) -> None:
-        about = self._about
-        if about is None or not _lives(about.pid):  # else it is only slow: the next look asks anew
+        if self._has_ended():  # else it is only slow: the next look asks anew
             self.ended = True
             self.usage, self._busy = {}, {}
             for track in self.tracks.values():
@@ -209,14 +229,14 @@ class WatchedMember:
     def _describe(self, track: JobTrack) -> None:
         with contextlib.suppress(ShmjetError):  # it is gone, silent, or has forgotten the job
             if not track.is_described:
-                track.describe(self._with(lambda attached: attached.job(track.row.job_id)))
+                track.describe(self._with(lambda seen: seen.job(track.row.job_id)))
             if not track.is_running and not track.is_final:
-                track.read(self._with(lambda attached: attached.metrics(track.row)), time.time())
+                self._with(lambda seen: self._read(seen, track))
 
-    def _look_at_processes(self, attached: AttachedMember) -> None:
+    def _look_at_processes(self, seen: SeenMember) -> None:
         before = {worker.index: worker for worker in self.workers}
-        self.workers = [worker_metrics(i, core, attached.control) for i, core in enumerate(attached.cores)]
-        usage = self._meter.look([attached.pid, *(worker.pid for worker in self.workers if worker.pid)])
+        self.workers = seen.workers()
+        usage = self._meter.look(seen.usage(), time.monotonic())
         self._busy = {
             worker.index: busy_share(
                 worker, before.get(worker.index), usage[worker.pid].cpu if worker.pid in usage else 0.0
@@ -248,6 +268,7 @@ class WatchedMember:
             return None
         return MemberCard(
             about.uuid,
+            about.address,
             about.pid,
             str(about.settings["cluster_name"]),
             self._program,
@@ -284,16 +305,11 @@ def busy_share(now: WorkerMetrics, before: WorkerMetrics | None, cpu: float) -> 
     return min(1.0, cpu)
 
 
-def _lives(pid: int) -> bool:
-    """Say whether a process runs; one that was killed and not waited for does not, though it has its pid still."""
-    try:
-        return psutil.Process(pid).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
-    except psutil.Error:
-        return False
-
-
-def _program(pid: int) -> str:
-    """Say what the process that started a member is."""
+def _program(seen: SeenMember) -> str:
+    """Say what the process that started a member is; one of its own, or elsewhere, is called by its address."""
+    pid = seen.about.client_pid
+    if not pid or not seen.is_here:
+        return seen.about.address
     try:
         return program_name(psutil.Process(pid).cmdline()) or f"process {pid}"
     except psutil.Error:

@@ -1,12 +1,10 @@
-"""CPU and memory of processes, as the kernel tells them."""
+"""The share of a core that processes use, from what they have used so far. Pure; the clock comes in."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 import msgspec
-import psutil
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -21,28 +19,21 @@ class ProcessMeter:
     """Looks at processes again and again; remembers of each only what the next look needs."""
 
     def __init__(self) -> None:
-        self._processes: dict[int, psutil.Process] = {}
         self._before: dict[int, tuple[float, float]] = {}
 
-    def look(self, pids: Iterable[int]) -> dict[int, Usage]:
-        """Return what these processes use; one that is gone is left out, and all others are forgotten.
+    def look(self, used: Mapping[int, tuple[float, int]], now: float) -> dict[int, Usage]:
+        """Return what processes use.
 
-        The first look at a process tells its mean since it started.
+        The first look at a process tells nothing of its share.
+
+        Args:
+            used: CPU seconds so far and resident bytes, by pid; one that is not in it any more is forgotten.
+            now: seconds, by any clock.
         """
-        found: dict[int, Usage] = {}
-        before, self._before = self._before, {}
-        processes, self._processes = self._processes, {}
-        for pid in pids:
-            try:
-                process = processes.get(pid) or psutil.Process(pid)
-                with process.oneshot():
-                    times, memory = process.cpu_times(), process.memory_info()
-                    began = process.create_time()
-            except psutil.Error:
-                continue
-            now, spent = time.monotonic(), times.user + times.system
-            then, earlier = before.get(pid, (now - max(time.time() - began, 0.01), 0.0))
-            share = (spent - earlier) / max(now - then, 0.01)
-            found[pid] = Usage(round(max(0.0, share), 4), round(spent, 2), memory.rss)
-            self._processes[pid], self._before[pid] = process, (now, spent)
+        found = {}
+        for pid, (spent, resident) in used.items():
+            then, earlier = self._before.get(pid, (now, spent))
+            share = (spent - earlier) / (now - then) if now > then else 0.0
+            found[pid] = Usage(round(max(0.0, share), 4), round(spent, 2), resident)
+        self._before = {pid: (now, spent) for pid, (spent, _) in used.items()}
         return found

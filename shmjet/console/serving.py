@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Callable
 from types import TracebackType
 
 import uvicorn
 
 from shmjet.cluster.instance import JetInstance
 from shmjet.console.access import Access, make_access
+from shmjet.console.finding import Found, here
 from shmjet.console.watching import Watch
 from shmjet.console.web import make_app
 from shmjet.core import ShmjetError
@@ -44,7 +44,7 @@ class ConsoleServer:
     """A console that listens, and serves when `run` is called.
 
     Args:
-        find: returns the folders of the instances that it shows.
+        find: returns the members that it shows.
         access: who may do what.
         host: address to listen on.
         port: 0 for any that is free.
@@ -57,7 +57,7 @@ class ConsoleServer:
 
     def __init__(
         self,
-        find: Callable[[], Iterable[Path]],
+        find: Callable[[], Found],
         access: Access,
         host: str,
         port: int,
@@ -166,7 +166,7 @@ def serve(
     access = make_access(host, token=token, private=private, allow=allow_hosts)
     folder = jet.folder
     up = threading.Event()
-    server = ConsoleServer(lambda: [folder], access, host, port, on_up=up.set)
+    server = ConsoleServer(lambda: here([folder]), access, host, port, on_up=up.set)
     thread = threading.Thread(target=_run, args=(server, up), name="shmjet-console", daemon=True)
     thread.start()
     console = Console(server, thread)

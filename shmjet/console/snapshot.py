@@ -22,9 +22,13 @@ class WorkerCard(msgspec.Struct, frozen=True):
 
 
 class MemberCard(msgspec.Struct, frozen=True):
-    """One member; `cpu` (in cores) and `memory` are those of all its processes. `program` is what started it."""
+    """One member; `cpu` (in cores) and `memory` are those of all its processes. `program` is what started it.
+
+    `address` is "local" for one without a network.
+    """
 
     id: str
+    address: str
     pid: int
     cluster: str
     program: str

@@ -34,7 +34,7 @@ class JobTrack:
         self.member = member
         self.row = row
         self.metrics = NO_METRICS
-        """The last reading of the newest execution."""
+        """The last reading of the newest execution, as far as it runs on the member."""
         self._executions = executions
         self._meter = FlowMeter()
         self._flow = _NO_FLOW
@@ -91,16 +91,18 @@ class JobTrack:
         if not self.is_running:  # else the member knows more than it said when it was looked at
             self._failure, self._explained = reply.failure, self.row.id
 
-    def read(self, metrics: Metrics, now: float) -> None:
+    def read(self, metrics: Metrics, now: float, part: Metrics | None = None) -> None:
         """Take a reading of the newest execution.
 
         Args:
+            metrics: of all members that take part.
             now: seconds since 1970.
+            part: what the track's own member does of it; None: all.
         """
         self._is_final = metrics.execution_completion_time is not None or not self.is_running
         if not metrics.vertices:
             return
-        self.metrics = metrics
+        self.metrics = metrics if part is None else part
         if self._is_final:  # what it did on the whole says more than its last second
             self._flow = FlowMeter().take(metrics, now)
         else:

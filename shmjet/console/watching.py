@@ -10,10 +10,11 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Callable
+from typing import Any
 
 from shmjet import __version__
+from shmjet.console.finding import Found
 from shmjet.console.membership import WatchedMember
 from shmjet.console.snapshot import JobCard, Snapshot
 from shmjet.console.tracking import JobTrack
@@ -33,7 +34,7 @@ class Watch:
     """Watches the members that `find` names.
 
     Args:
-        find: returns the folders of instances; called once a period.
+        find: returns the members that there are; called once a period, in a thread.
         changes: whether the page may offer changes.
         pid: watch only the member that has to do with this process; None for all.
         period: seconds between two looks.
@@ -41,7 +42,7 @@ class Watch:
 
     def __init__(
         self,
-        find: Callable[[], Iterable[Path]],
+        find: Callable[[], Found],
         *,
         changes: bool,
         pid: int | None = None,
@@ -50,10 +51,11 @@ class Watch:
         self._find = find
         self._changes = changes
         self._pid = pid
-        self._others: set[Path] = set()
-        self._sampling: dict[Path, asyncio.Task[None]] = {}
+        self._others: set[str] = set()
+        self._finding: asyncio.Task[Found] | None = None
+        self._sampling: dict[str, asyncio.Task[None]] = {}
         self._period = period
-        self._members: dict[Path, WatchedMember] = {}
+        self._members: dict[str, WatchedMember] = {}
         self._looked = asyncio.Event()
         self._stop = asyncio.Event()
 
@@ -69,9 +71,10 @@ class Watch:
                     await asyncio.wait_for(self._stop.wait(), rest)
         finally:
             self.stop()
-            for sampling in self._sampling.values():
-                sampling.cancel()
-            await asyncio.gather(*self._sampling.values(), return_exceptions=True)
+            waiting: list[asyncio.Task[Any]] = [*self._sampling.values(), *([self._finding] if self._finding else [])]
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
             await asyncio.gather(*(member.close() for member in self._members.values()))
 
     def stop(self) -> None:
@@ -95,30 +98,43 @@ class Watch:
 
     async def look(self) -> None:
         """Look once at every member, and for new ones."""
-        for folder in self._find():
-            if folder not in self._members and folder not in self._others:
-                self._members[folder] = WatchedMember(folder)
-        for folder, member in self._members.items():
-            if not member.ended and folder not in self._sampling:
-                self._sampling[folder] = asyncio.ensure_future(member.sample())
+        for key, connect in (await self._found()).items():
+            if key not in self._members and key not in self._others:
+                self._members[key] = WatchedMember(key, connect)
+        for key, member in self._members.items():
+            if not member.ended and key not in self._sampling:
+                self._sampling[key] = asyncio.ensure_future(member.sample())
         if self._sampling:  # one that does not answer is waited for by its own task, and by nobody else
             await asyncio.wait(self._sampling.values(), timeout=self._period)
-        for folder, sampling in list(self._sampling.items()):
+        for key, sampling in list(self._sampling.items()):
             if sampling.done():
-                del self._sampling[folder]
+                del self._sampling[key]
                 if (error := sampling.exception()) is not None:  # what cannot be read must not end the console
                     logger.error("a member cannot be read", exc_info=error)
         await self._forget()
 
+    async def _found(self) -> Found:
+        """Return the members that there are; none, for now, if that cannot be told at once."""
+        if self._finding is None:
+            self._finding = asyncio.ensure_future(asyncio.to_thread(self._find))
+        await asyncio.wait([self._finding], timeout=self._period)
+        if not self._finding.done():
+            return {}
+        finding, self._finding = self._finding, None
+        error = finding.exception()
+        if error is not None and not isinstance(error, MemberLostError):
+            logger.error("members cannot be found", exc_info=error)
+        return {} if error is not None else finding.result()
+
     async def _forget(self) -> None:
         """Leave members that have ended, forget the oldest of them, and those that are not the ones asked for."""
-        gone = [folder for folder, member in self._members.items() if member.ended]
-        seen = [folder for folder in gone if self._members[folder].about is not None]
-        others = [folder for folder, member in self._members.items() if self._is_other(member)]
-        for folder in dict.fromkeys([*gone, *others]):
-            await self._members[folder].close()
-        for folder in {*seen[: max(0, len(seen) - KEPT_MEMBERS)], *(set(gone) - set(seen)), *others}:
-            del self._members[folder]
+        gone = [key for key, member in self._members.items() if member.ended]
+        seen = [key for key in gone if self._members[key].about is not None]
+        others = [key for key, member in self._members.items() if self._is_other(member)]
+        for key in dict.fromkeys([*gone, *others]):
+            await self._members[key].close()
+        for key in {*seen[: max(0, len(seen) - KEPT_MEMBERS)], *(set(gone) - set(seen)), *others}:
+            del self._members[key]
         self._others.update(others)
 
     def _is_other(self, member: WatchedMember) -> bool:
@@ -143,7 +159,9 @@ class Watch:
         return Snapshot(time.time(), __version__, self._changes, members, cards[::-1], selected)
 
     def _cards(self) -> list[JobCard]:
-        return [track.card() for member in self.members for track in member.tracks.values()]
+        """Return each job once: several members may have parts in it."""
+        ids = dict.fromkeys(job_id for member in self.members for job_id in member.tracks)
+        return [self.find_job(job_id)[1].card() for job_id in ids]
 
     @property
     def members(self) -> list[WatchedMember]:
@@ -151,15 +169,15 @@ class Watch:
         return [member for member in self._members.values() if not self._is_other(member)]
 
     def find_job(self, job_id: str) -> tuple[WatchedMember, JobTrack]:
-        """Return a job and its member.
+        """Return a job and a member that knows it: the one that coordinates it, if that is watched.
 
         Raises:
             JobNotFoundError: no member knows it.
         """
-        for member in self.members:
-            if job_id in member.tracks:
-                return member, member.tracks[job_id]
-        raise JobNotFoundError(f"there is no job {job_id!r}")
+        known = [(member, member.tracks[job_id]) for member in self.members if job_id in member.tracks]
+        if not known:
+            raise JobNotFoundError(f"there is no job {job_id!r}")
+        return next((pair for pair in known if pair[1].row.leads and not pair[0].ended), known[-1])
 
     async def cancel(self, job_id: str) -> bool:
         """Ask for the end of a job; False when it has ended already.

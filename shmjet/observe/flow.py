@@ -99,13 +99,17 @@ class EdgeFlow:
 
 @dataclass(frozen=True)
 class WorkerFlow:
-    """One worker of the member: the share of time (0 to 1) that it does not sleep, for whatever job."""
+    """One worker of a member: the share of time (0 to 1) that it does not sleep, for whatever job.
+
+    `member` is the member's address, empty where there is but one.
+    """
 
     index: int
     pid: int
     core: int | None
     busy: float
     tasklets: int
+    member: str = ""
 
 
 @dataclass(frozen=True)
@@ -245,15 +249,16 @@ def _edge(metrics: Metrics, now: EdgeMetrics, before: EdgeMetrics | None, span: 
 
 
 def _workers(now: Sequence[WorkerMetrics], before: Sequence[WorkerMetrics]) -> list[WorkerFlow]:
-    past = {worker.index: worker for worker in before}
+    past = {(worker.member, worker.index): worker for worker in before}
     flows = []
     for worker in now:
-        was = past.get(worker.index)
+        was = past.get((worker.member, worker.index))
         share = worker.busy
         if was is not None and was.pid == worker.pid:
             busy, idle = worker.busy_ns - was.busy_ns, worker.idle_ns - was.idle_ns
             share = busy / (busy + idle) if busy + idle > 0 else share
-        flows.append(WorkerFlow(worker.index, worker.pid, worker.core, min(max(share, 0.0), 1.0), worker.tasklets))
+        share = min(max(share, 0.0), 1.0)
+        flows.append(WorkerFlow(worker.index, worker.pid, worker.core, share, worker.tasklets, worker.member))
     return flows
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -16,11 +17,13 @@ from shmjet import (
     JetConfig,
     JetInstance,
     JobConfig,
+    Processor,
     ProcessorContext,
     between,
     new_client,
     processors,
 )
+from shmjet.cli.app import run_application
 from shmjet.core import Outbox
 
 SECRET = "a secret of these tests"
@@ -120,3 +123,89 @@ def test_what_goes_from_member_to_member_is_counted(pair: tuple[JetInstance, Jet
     assert 0 < crossing.distributed_items_in < crossing.received_count == ITEMS
     assert local.traffic == []
     assert local.distributed_items_out == 0
+
+
+class Endless(Processor):
+    """Emits numbers until it is cancelled."""
+
+    def complete(self) -> bool:
+        self.outbox.offer_all(list(range(64)))
+        return False
+
+
+@pytest.fixture
+def busy(pair: tuple[JetInstance, JetInstance], eventually: Callable[..., None]) -> Iterator[str]:
+    """The name of a job that runs on both members."""
+    dag = DAG()
+    source, sink = dag.new_vertex("endless", Endless), dag.new_vertex("sink", processors.noop())
+    dag.edge(between(source, sink).partitioned(lambda item: item).distributed())
+    execution = pair[0].new_job(dag, JobConfig(name="busy on both")).execute()
+    eventually(lambda: all(edge.distributed_items_in for edge in execution.metrics().edges))
+    yield "busy on both"
+    execution.cancel()
+    eventually(execution.done)
+
+
+@pytest.fixture
+def said(
+    pair: tuple[JetInstance, JetInstance], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Any]:
+    """`said("jobs")` asks the second member by its address and returns what was printed as JSON."""
+    monkeypatch.setenv("SHMJET_SECRET", SECRET)
+    address = pair[1].cluster.members[1].address
+
+    def ask(*words: str) -> Any:
+        capsys.readouterr()
+        assert run_application([*words, "--json", "--address", address]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    return ask
+
+
+def test_any_member_tells_of_all_members_and_workers(
+    pair: tuple[JetInstance, JetInstance], busy: str, said: Callable[..., Any]
+) -> None:
+    members = pair[0].cluster.members
+    cluster = said("cluster")
+    assert [(row["address"], tuple(row["workers"])) for row in cluster] == [(m.address, m.workers) for m in members]
+    assert [row["is_coordinator"] for row in cluster] == [True, False]
+    assert [row["running_jobs"] for row in cluster] == [1, 1]
+    (job,) = said("jobs")
+    assert (job["name"], job["status"], job["member"]) == (busy, "running", members[0].address)
+    top = said("top")
+    assert [[worker["pid"] for worker in row["workers"]] for row in top] == [list(m.workers) for m in members]
+    assert all(worker["rss"] > 1 << 20 for row in top for worker in row["workers"])
+    ((shown,), ()) = [row["jobs"] for row in top]
+    endless, sink = shown["vertices"]
+    assert (shown["name"], endless["processors"], sink["processors"]) == (busy, 2, 2)
+    assert shown["edges"][0]["network_items"] > 0
+    assert {(worker["member"], worker["pid"]) for worker in shown["workers"]} == {
+        (member.address, pid) for member in members for pid in member.workers
+    }
+
+
+def test_a_dump_has_the_stacks_of_all_members(
+    pair: tuple[JetInstance, JetInstance], busy: str, said: Callable[..., Any]
+) -> None:
+    report = said("dump")
+    for member, dump in zip(pair[0].cluster.members, report["members"], strict=True):
+        assert (dump["address"], dump["pid"]) == (member.address, member.pid)
+        stacks = {process["pid"]: process["stacks"] for process in dump["processes"]}
+        assert all("worker.py" in stacks[pid] for pid in member.workers)
+        assert dump["executions"][-1]["job_name"] == busy
+        assert dump["executions"][-1]["rings"]
+    assert SECRET not in json.dumps(report)
+
+
+def test_members_of_one_host_show_a_job_of_both_once(
+    pair: tuple[JetInstance, JetInstance], busy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pids = [member.pid for member in pair[0].cluster.members]
+    capsys.readouterr()
+    assert run_application(["jobs", "--json"]) == 0
+    rows = [row for row in json.loads(capsys.readouterr().out) if row["member_pid"] in pids]
+    assert [(row["name"], row["member_pid"]) for row in rows] == [(busy, pids[0])]
+    assert run_application(["top", "--json"]) == 0
+    shown = {row["pid"]: row["jobs"] for row in json.loads(capsys.readouterr().out)}
+    assert [len(shown[pid]) for pid in pids] == [1, 0]
+    assert shown[pids[0]][0]["vertices"][0]["processors"] == 2

@@ -124,6 +124,15 @@ def test_totals_count_each_execution_once_also_when_it_is_forgotten() -> None:
     assert totals.ended == {"completed": 2, "failed": 1, "cancelled": 1}
 
 
+def test_totals_of_a_member_of_a_cluster_are_those_of_what_it_leads() -> None:
+    totals = ExecutionTotals()
+    its, another = 5 << 32, 9 << 32
+    totals.take([row(its + 1, "completed"), row(its + 2), row(another + 8, leads=False)])
+    totals.take([row(its + 2, "failed"), row(another + 8, "failed", leads=False)])
+    assert totals.started == 2
+    assert totals.ended == {"completed": 1, "failed": 1}
+
+
 def test_a_worker_that_has_counted_nothing_sleeps_unless_it_uses_its_core() -> None:
     before, later = WorkerMetrics(0, 7, 0, 0.5, 1000, 1000, 0), WorkerMetrics(0, 7, 0, 0.4, 1300, 1900, 0)
     assert busy_share(later, before, 0.9) == 0.25
