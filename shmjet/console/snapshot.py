@@ -46,7 +46,7 @@ class MemberCard(msgspec.Struct, frozen=True):
 class JobCard(msgspec.Struct, frozen=True):
     """One job in the list; `rate`: items that its sources emit in a second.
 
-    `status` is one of Jet's, or "cancelling", "cancelled", "lost".
+    `status` is one of Jet's, or "cancelling", "cancelled", "lost"; `execution` counts those of its member.
     """
 
     id: str
@@ -80,19 +80,24 @@ class EdgeCard(msgspec.Struct, frozen=True):
 
 
 class FailureCard(msgspec.Struct, frozen=True):
-    """Why a job failed; `text` ends with the traceback of the user's own code."""
+    """Why a job failed; `text` ends with the traceback of the user's own code.
+
+    `worker` is -1 where it was none's, `member` an address, empty for one without a network.
+    """
 
     error: str
     vertex: str | None
     processor: int
     worker: int
+    member: str
     text: str
 
 
 class JobDetail(msgspec.Struct, frozen=True):
     """The job that is looked at.
 
-    `averaged`: rates and shares are those of the whole execution, which has ended; `bottleneck`: the vertex that the
+    `averaged`: rates and shares are those of the whole execution, which has ended; `members`: how many take part;
+    `bottleneck`: the vertex that the
     others wait for; `share` and `eta`: how much of the sources' work is done, 0 to 1, and the seconds left, if known.
     """
 
@@ -105,6 +110,7 @@ class JobDetail(msgspec.Struct, frozen=True):
     sink_rate: float
     bottleneck: str | None
     averaged: bool
+    members: int
     share: float | None
     eta: float | None
     failure: FailureCard | None

@@ -45,6 +45,7 @@ class JobTrack:
         self._explained = 0
         self._lost_at: float | None = None
         self._is_final = False
+        self._member_count = 1
 
     @property
     def is_running(self) -> bool:
@@ -103,6 +104,7 @@ class JobTrack:
         if not metrics.vertices:
             return
         self.metrics = metrics if part is None else part
+        self._member_count = len({p.member for vertex in metrics.vertices.values() for p in vertex.processors})
         if self._is_final:  # what it did on the whole says more than its last second
             self._flow = FlowMeter().take(metrics, now)
         else:
@@ -128,7 +130,7 @@ class JobTrack:
             self.member,
             self.name,
             self._status(),
-            row.id,
+            row.id & 0xFFFFFFFF,
             self._executions,
             row.started_at,
             row.completed_at if self._lost_at is None else self._lost_at,
@@ -161,6 +163,7 @@ class JobTrack:
             sink_rate,
             None if flow.bottleneck is None or self._is_final else flow.bottleneck.destination,
             self._is_final,
+            self._member_count,
             flow.share,
             flow.eta,
             self._failure_card(),
@@ -179,7 +182,9 @@ class JobTrack:
         if failure is None:
             return None
         text = failure_text(failure, repr(self.row.job_name) if self.row.job_name else self.row.job_id)
-        return FailureCard(failure.type_name, failure.vertex, failure.processor_index, failure.worker, text)
+        return FailureCard(
+            failure.type_name, failure.vertex, failure.processor_index, failure.worker, failure.member, text
+        )
 
 
 def _still_vertex(name: str) -> VertexFlow:

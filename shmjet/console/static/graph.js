@@ -2,7 +2,7 @@
 // edge tells the rate and how full its queues are, and the bottleneck wears a tag.
 
 import { s, setAttribute, setProperty, setText } from "./dom.js";
-import { count, percent, rate } from "./format.js";
+import { bytes, count, percent, rate } from "./format.js";
 import { choose, head, middle, path, size } from "./geometry.js";
 
 const CHIP = { width: 68, height: 33 };
@@ -99,7 +99,8 @@ export class Graph {
     parts.chip.classList.toggle("is-local", !full);
     setAttribute(parts.fill, "width", ((CHIP.width - 16) * edge.fill).toFixed(1));
     setText(parts.title, `${flow.source} → ${flow.destination} (${edge.routing}${edge.distributed ? ", distributed" : ""}): `
-      + `${count(flow.received)} items; ${full ? `${count(flow.queued)} of ${count(flow.capacity)} places in its queues taken` : "not started"}${flow.waiting > 0.01 ? `; who fills them waits ${percent(flow.waiting)} of the time` : ""}`);
+      + `${count(flow.received)} items; ${full ? `${count(flow.queued)} of ${count(flow.capacity)} places in its queues taken` : "not started"}${flow.waiting > 0.01 ? `; who fills them waits ${percent(flow.waiting)} of the time` : ""}`
+      + `${flow.network_bytes ? `; ${count(flow.network_items)} items and ${bytes(flow.network_bytes)} came over the network` : ""}`);
   }
 }
 

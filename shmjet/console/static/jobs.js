@@ -2,7 +2,7 @@
 
 import { Chart } from "./chart.js";
 import { byId, follow, h, setAttribute, setProperty, setText } from "./dom.js";
-import { clock, count, duration, percent, rate } from "./format.js";
+import { bytes, clock, count, duration, percent, rate } from "./format.js";
 import { Graph, warm } from "./graph.js";
 
 const FEW = 12;
@@ -73,7 +73,7 @@ export class JobView {
     setText(byId("job-status"), statusText(card.status));
     setAttribute(byId("job-status"), "data-status", card.status);
     const times = card.executions > 1 ? `, the last of ${count(card.executions)} that are remembered` : "";
-    setText(byId("job-facts"), `id ${card.id} · started ${clock(card.started_at)} · ${isLiving(card) ? "running for" : "ran"} ${ran(card, state.time)} · execution ${card.execution}${times}`);
+    setText(byId("job-facts"), `id ${card.id} · started ${clock(card.started_at)} · ${isLiving(card) ? "running for" : "ran"} ${ran(card, state.time)} · execution ${card.execution}${times}${detail.members > 1 ? ` · on ${detail.members} members` : ""}`);
     this.showFailure(detail);
     this.showTiles(detail, state.time);
     this.graph.update(detail);
@@ -88,7 +88,9 @@ export class JobView {
     if (failure === null) return;
     setText(byId("failure-title"), failure.error);
     const where = failure.vertex === null ? "" : `in vertex ${failure.vertex}${failure.processor >= 0 ? `, processor ${failure.processor}` : ""}, `;
-    setText(byId("failure-where"), `${where}on worker ${failure.worker}`);
+    const process = [failure.worker >= 0 ? `worker ${failure.worker}` : "", failure.member ? `member ${failure.member}` : ""];
+    const at = process.filter((text) => text !== "").join(" of ");
+    setText(byId("failure-where"), `${where}${at && `on ${at}`}`.replace(/, $/, ""));
     setText(byId("failure-text"), failure.text);
   }
 
@@ -123,9 +125,11 @@ export class JobView {
 
   showVertices(detail) {
     setText(byId("vertices-hint"), detail.averaged ? "averages of the whole run" : "");
+    const crosses = detail.edges.some((edge) => edge.flow.network_bytes > 0);
+    byId("network-head").hidden = !crosses;
     follow(byId("vertices"), detail.vertices, (vertex) => vertex.flow.name, makeVertexRow, (row, vertex) => {
       const { flow } = vertex;
-      const [name, busy, received, emitted, receivedAll, emittedAll, queue, waits] = row.children;
+      const [name, busy, received, emitted, receivedAll, emittedAll, queue, waits, network] = row.children;
       const inbound = detail.edges.filter((edge) => edge.flow.destination === flow.name);
       const fill = Math.max(0, ...inbound.map((edge) => edge.fill));
       const [label, size] = name.children;
@@ -141,6 +145,10 @@ export class JobView {
       showBar(queue, fill, inbound.length ? percent(fill) : "–", "the fullest of its inbound edges");
       queue.firstElementChild.hidden = inbound.length === 0;
       setText(waits, sends ? percent(vertex.waiting) : "–");
+      const crossing = inbound.filter((edge) => edge.flow.network_bytes > 0);
+      network.hidden = !crosses;
+      setText(network, crossing.length ? `${bytes(sum(crossing, (edge) => edge.flow.network_rate))}/s` : "–");
+      setAttribute(network, "title", crossing.length ? `${bytes(sum(crossing, (edge) => edge.flow.network_bytes))} in all` : null);
     });
   }
 }
@@ -150,13 +158,15 @@ function progress(detail) {
   return `${percent(detail.share)} done${left}`;
 }
 
+const sum = (items, value) => items.reduce((total, item) => total + value(item), 0);
+
 function makeVertexRow() {
   const bar = (kind) => h("td", { class: `bar-cell ${kind}` }, h("span", { class: "bar-line" }, h("i")), h("span", { class: "bar-text" }));
   const number = (kind = "") => h("td", { class: `number ${kind}` });
   return h(
     "tr", {},
     h("th", { scope: "row" }, h("span", { class: "vertex-label" }), h("span", { class: "times" })),
-    bar(""), number(), number(), number("roomy"), number("roomy"), bar("roomy"), number("roomy"),
+    bar(""), number(), number(), number("roomy"), number("roomy"), bar("roomy"), number("roomy"), number("roomy"),
   );
 }
 

@@ -38,7 +38,8 @@ function update(element, member, now) {
   setAttribute(element, "data-ended", member.ended ? "true" : null);
   setText(title, member.program);
   const state = member.ended ? "ended" : member.silent ? "does not answer" : `up ${duration(now - member.started_at)}`;
-  setText(about, `Member · pid ${member.pid} · cluster ${member.cluster} · ${state}`);
+  const place = member.address === "local" || member.address === member.program ? "" : ` · ${member.address}`;
+  setText(about, `Member${place} · pid ${member.pid} · cluster ${member.cluster} · ${state}`);
   const values = [
     { name: "CPU", value: `${member.cpu.toFixed(2)}`, note: "cores" },
     { name: "Memory", value: bytes(member.memory), note: "" },
