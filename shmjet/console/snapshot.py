@@ -97,8 +97,8 @@ class JobDetail(msgspec.Struct, frozen=True):
     """The job that is looked at.
 
     `averaged`: rates and shares are those of the whole execution, which has ended; `members`: how many take part;
-    `bottleneck`: the vertex that the
-    others wait for; `share` and `eta`: how much of the sources' work is done, 0 to 1, and the seconds left, if known.
+    `bottleneck`: the vertex that the others wait for; `share` and `eta`: how much of the sources' work is done, 0 to 1,
+    and the seconds left, if known.
     """
 
     card: JobCard
