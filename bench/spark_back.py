@@ -209,9 +209,9 @@ def middle(bench: Bench, options: Options) -> None:
 def text_wordcount(bench: Bench, options: Options) -> None:
     """Lines that Spark reads, counted in the engine."""
     import shmjet.spark
-    from shmjet import Batch, Pipeline, sinks
+    from shmjet import Pipeline, sinks
     from shmjet.columns import sum_
-    from shmjet.columns.text import count_words
+    from shmjet.processors.word_count import count_words_of
 
     session = bench.resources.enter_context(local_session(options, "rdd", "dataframe"))
     jet = instance(bench, options)
@@ -223,7 +223,7 @@ def text_wordcount(bench: Bench, options: Options) -> None:
         p = Pipeline()
         lines = p.read_from(shmjet.spark.source(session.read.text(str(path)), deterministic=True))
         with sinks.collect() as results:
-            counts = lines.map_batches(lambda batch: count_words(batch["value"]), as_=Batch)
+            counts = lines.custom_transform("words", count_words_of("value"))
             counts.group_by("word").agg(n=sum_("count")).write_to(results)
             jet.new_job(p).run()
             return {word: n for batch in results for word, n in batch.tuples()}

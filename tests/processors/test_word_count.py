@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,9 +27,12 @@ from shmjet.processors.word_count import (
     WordCountMetaSupplier,
     combine_words,
     count_words,
+    count_words_of,
     share_partition,
 )
 from shmjet.ring.batch import Batch
+from shmjet.ring.errors import BatchError
+from shmjet.ring.text import Text
 from shmjet.testing import TestGrid
 from tests.execution.harness import LocalRun
 
@@ -166,6 +170,27 @@ def test_pieces_travel_between_workers(corpus: Path, workers: int, force_rings: 
     pairs = pairs_of(run.grid.get_list("counts"))
     assert len(pairs) == len(dict(pairs))  # no word comes from two processors
     assert dict(pairs) == expected(corpus)
+
+
+def test_words_of_a_column_are_counted_over_all_batches() -> None:
+    lines = ["To be or not", "to BE", "", "Straße ÄRGER  ärger"]
+    batches = [
+        Batch({"line": Text.of(lines), "n": range(4)}),
+        Batch({"line": Text.of(["lost", "or"]), "n": range(2)}, {"line": np.array([False, True])}),
+    ]
+    wanted = Counter(" ".join([*lines, "or"]).lower().split())
+    for lower, counts in ((True, wanted), (False, Counter(" ".join([*lines, "or"]).split()))):
+        driver = Driver(pickle.loads(pickle.dumps(count_words_of("line", lower=lower)))())
+        found = driver.feed(batches).complete()
+        assert all(isinstance(batch, Batch) for batch in found)
+        assert dict(row for batch in found for row in batch.tuples()) == counts
+
+
+def test_words_of_a_column_that_is_none_are_an_error() -> None:
+    for item in ({"line": "no batch"}, Batch({"line": [1, 2]})):
+        driver = Driver(count_words_of("line")())
+        with pytest.raises(BatchError):
+            driver.feed([item])
 
 
 RAW = st.lists(
