@@ -3,8 +3,9 @@
 `workers`: Python workers are killed with SIGKILL at random moments. `shuffle`: shuffle files are deleted while they are
 read, so that Spark computes the stage before again. `executor`: an executor of `local-cluster[2,1,1024]` is killed.
 `cancel`: jobs are cancelled at random moments, from either side, and both must have ended within 3 s. `many`: 10,000
-partitions (2,000 with `--ci`). `slow`: a consumer that pauses for 200 s (5 s with `--ci`). Needs PySpark and Java; says
-so and exits with 0 where they are missing.
+partitions (2,000 with `--ci`). `slow`: a consumer that pauses for 200 s (5 s with `--ci`). `limits`: sessions whose
+settings leave the Python workers little address space, or kill those that wait: refused, or enough (not with `--ci`).
+Needs PySpark and Java; says so and exits with 0 where they are missing.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from typing import Any
 import psutil
 from _stress import HANG_S, Options, parse_options
 
-PARTS = ("workers", "shuffle", "many", "slow", "cancel", "executor")
+PARTS = ("workers", "shuffle", "many", "slow", "cancel", "executor", "limits")
+OWN_SESSION = ("executor", "limits")
 END_S = 3.0
 """Seconds in which the end of one side must have ended the other."""
 LONGEST_S = 120.0
@@ -36,8 +38,8 @@ Faults = list[str]
 
 
 @contextlib.contextmanager
-def spark_session(master: str, folder: Path) -> Iterator[Any]:
-    """A quiet session of its own, with its JVM."""
+def spark_session(master: str, folder: Path, settings: dict[str, str] | None = None) -> Iterator[Any]:
+    """A quiet session of its own, with its JVM, and further settings."""
     os.environ.update(SPARK_LOCAL_IP="127.0.0.1", PYSPARK_PYTHON=sys.executable)
     root = str(Path(__file__).resolve().parents[1])
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
@@ -56,6 +58,7 @@ def spark_session(master: str, folder: Path) -> Iterator[Any]:
         "spark.ui.showConsoleProgress": "false",
         "spark.task.maxFailures": "20",
         "spark.stage.maxConsecutiveAttempts": "20",
+        **(settings or {}),
     }.items():
         builder = builder.config(key, value)
     quiet, before = os.open(os.devnull, os.O_WRONLY), os.dup(2)
@@ -267,6 +270,38 @@ def executor(options: Options, folder: Path, jet: Any, chance: random.Random, fa
             options.say(f"executor {number}: {done} killed")
 
 
+def limits(options: Options, folder: Path, jet: Any, faults: Faults) -> None:
+    """Settings that would kill a worker that waits, or that maps the job's memory."""
+    from shmjet import ConfigError
+    from shmjet.spark import source
+
+    memory, rows = "spark.executor.pyspark.memory", 400_000
+    for master, settings, works in (
+        ("local[2]", {memory: "640m"}, True),
+        ("local[2]", {memory: "600m"}, False),
+        ("local-cluster[1,2,1024]", {memory: "1280m", "spark.executor.cores": "2"}, True),
+        ("local-cluster[1,2,1024]", {memory: "1100m", "spark.executor.cores": "2"}, False),
+        (
+            "local[2]",
+            {"spark.python.worker.killOnIdleTimeout": "true", "spark.python.worker.idleTimeoutSeconds": "3s"},
+            False,
+        ),
+    ):
+        what = f"limits {master} {settings}"
+        with spark_session(master, folder, settings) as spark:
+            feed = source(spark.range(0, rows, 1, 8), memory=256 << 20)
+            try:
+                found = Trial(jet, feed).sums(LONGEST_S)
+            except ConfigError as error:
+                options.say(f"{what}: {error}")
+                if works:
+                    faults.append(f"{what}: refused: {error}")
+            else:
+                options.say(f"{what}: {found[0]} rows")
+                if not works or found != (rows, rows * (rows - 1) // 2):
+                    faults.append(f"{what}: {found[0]} rows")
+
+
 def _command(process: psutil.Process) -> list[str]:
     with contextlib.suppress(psutil.Error):
         return process.cmdline()
@@ -285,7 +320,7 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="shmjet-stress-"))
     try:
         with shmjet.new_instance(shmjet.JetConfig(cores=2)) as jet:
-            if any(map(options.wants, PARTS[:-1])):
+            if any(options.wants(part) for part in PARTS if part not in OWN_SESSION):
                 with spark_session("local[2,20]", folder) as spark:
                     if options.wants("workers"):
                         workers(options, spark, jet, chance, faults)
@@ -299,6 +334,8 @@ def main() -> int:
                         cancel(options, spark, jet, chance, faults)
             if options.wants("executor"):
                 executor(options, folder, jet, chance, faults)
+            if options.wants("limits") and not options.ci:
+                limits(options, folder, jet, faults)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     left = [thread.name for thread in threading.enumerate() if thread.name.startswith("shmjet")]

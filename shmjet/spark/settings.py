@@ -35,7 +35,7 @@ def check_settings(conf: Any, memory: int) -> None:
         if each < memory + _WORKER_NEEDS:
             raise ConfigError(
                 f"spark.executor.pyspark.memory={given} leaves {each >> 20} MiB of address space to each of {cores} "
-                f"Python workers, which map {memory >> 20} MiB of the shmjet job and need {_WORKER_NEEDS >> 20} MiB "
+                f"Python workers of an executor, which map {memory >> 20} MiB of the shmjet job and need {_WORKER_NEEDS >> 20} MiB "
                 f"themselves; set it to {-(-(memory + _WORKER_NEEDS) * cores >> 20)}m or more, leave it out, or lower "
                 "`memory` of spark.source"
             )
@@ -67,7 +67,5 @@ def seconds(text: str) -> float:
 
 
 def _cores(conf: Any) -> int:
-    """Return how many Python workers share an executor's memory."""
-    master = conf.get("spark.master", "")
-    found = re.match(r"local\[(\d+)", master) or re.match(r"local-cluster\[\d+\s*,\s*(\d+)", master)
-    return max(1, int(conf.get("spark.executor.cores", "") or (found[1] if found else 1)))
+    """Return into how many parts Spark divides an executor's memory for Python; by `local[N]` it does not."""
+    return max(1, int(conf.get("spark.executor.cores", "") or 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import threading
 import time
@@ -190,9 +191,35 @@ def test_settings_that_would_kill_a_waiting_worker_are_refused(spark: Any) -> No
         ConfigError, match="killOnIdleTimeout=true with idleTimeoutSeconds=3 kills Spark tasks that wait"
     ):
         check_settings({**plain, **idle}, 1 << 28)
-    with pytest.raises(ConfigError, match=r"pyspark\.memory=600m leaves 300 MiB .* set it to 1280m or more"):
+    with pytest.raises(ConfigError, match=r"pyspark\.memory=600m leaves 600 MiB .* set it to 640m or more"):
         check_settings({**plain, "spark.executor.pyspark.memory": "600m"}, 256 << 20)
-    check_settings({**plain, "spark.executor.pyspark.memory": "1280m"}, 256 << 20)
+    check_settings({**plain, "spark.executor.pyspark.memory": "640m"}, 256 << 20)
+    two = {**plain, "spark.executor.cores": "2"}
+    with pytest.raises(ConfigError, match=r"pyspark\.memory=1g leaves 512 MiB .* set it to 1280m or more"):
+        check_settings({**two, "spark.executor.pyspark.memory": "1g"}, 256 << 20)
+    check_settings({**two, "spark.executor.pyspark.memory": "1280m"}, 256 << 20)
+
+
+@pytest.fixture
+def limited(spark: Any) -> Iterator[Callable[[int], None]]:
+    """`limited(n)` lets the Python workers of later Spark jobs have n MiB, as spark.executor.pyspark.memory does."""
+    yield lambda size: spark.sparkContext.setLocalProperty("resource.pyspark.memory", str(size))
+    spark.sparkContext.setLocalProperty("resource.pyspark.memory", None)
+
+
+def test_workers_whose_address_space_is_limited_feed_a_job_if_it_is_enough(
+    spark: Any, fed: Fed, limited: Callable[[int], None]
+) -> None:
+    def limit(elements: Iterator[int]) -> Iterator[int]:
+        yield resource.getrlimit(resource.RLIMIT_AS)[0]
+
+    limited(640)  # what check_settings lets pass
+    assert spark.sparkContext.range(1).mapPartitions(limit).distinct().collect() == [640 << 20]
+    df = spark.range(0, 200_000, 1, 8).selectExpr("id value", "repeat('x', 100) s")
+    assert values(fed(spark_source(df, memory=256 << 20))) == list(range(200_000))
+    limited(220)
+    with pytest.raises(JobFailedError, match=r"cannot be mapped in this Spark worker: [\s\S]*raise spark\.executor\.pys"):
+        fed(spark_source(df, memory=256 << 20))
 
 
 def test_a_job_cancelled_at_once_leaves_nothing(spark: Any, jet: shmjet.JetInstance, eventually: Eventually) -> None:

@@ -101,7 +101,7 @@ class Processes:
         """Return the empty set."""
         return frozenset()
 
-    def addInPlace(self, one: frozenset[str], other: frozenset[str]) -> frozenset[str]:  # noqa: N802
+    def addInPlace(self, one: frozenset[str], other: frozenset[str]) -> frozenset[str]:
         """Return the processes of both."""
         return one | other
 
