@@ -289,7 +289,7 @@ def limits(options: Options, folder: Path, jet: Any, faults: Faults) -> None:
     ):
         what = f"limits {master} {settings}"
         with spark_session(master, folder, settings) as spark:
-            feed = source(spark.range(0, rows, 1, 8), memory=256 << 20)
+            feed = source(spark.sparkContext.range(0, rows, 1, 4), columns=["n"], memory=256 << 20)
             try:
                 found = Trial(jet, feed).sums(LONGEST_S)
             except ConfigError as error:

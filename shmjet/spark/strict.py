@@ -51,7 +51,15 @@ class StrictStream:
         return getattr(self._stream, name)
 
 
-class StrictSerializer(Serializer):
+class _Reading(Serializer):
+    """A serializer of which Spark only uses the reading half."""
+
+    def dump_stream(self, iterator: Any, stream: Any) -> None:
+        """Not used: a feed only reads."""
+        raise NotImplementedError("a feed only reads")
+
+
+class StrictSerializer(_Reading):
     """Any of PySpark's deserializers, on a strict stream.
 
     Args:
@@ -69,12 +77,8 @@ class StrictSerializer(Serializer):
     def _load_stream_without_unbatching(self, stream: Any) -> Any:
         return self.inner._load_stream_without_unbatching(StrictStream(stream))
 
-    def dump_stream(self, iterator: Any, stream: Any) -> None:
-        """Not used: a feed only reads."""
-        raise NotImplementedError("a feed only reads")
 
-
-class StrictFrames(Serializer):
+class StrictFrames(_Reading):
     """Frames of raw bytes: yields the length of each and the stream to read just that from."""
 
     def load_stream(self, stream: Any) -> Iterator[tuple[int, StrictStream]]:
@@ -85,22 +89,14 @@ class StrictFrames(Serializer):
                 raise TornInputError(f"Spark's JVM announces a frame of {length} bytes")
             yield length, strict
 
-    def dump_stream(self, iterator: Any, stream: Any) -> None:
-        """Not used: a feed only reads."""
-        raise NotImplementedError("a feed only reads")
 
-
-class StrictRows(Serializer):
+class StrictRows(_Reading):
     """Frames of pickled rows, as tuples of what lies inside Spark: days and microseconds, no dates, no `Row`."""
 
     def load_stream(self, stream: Any) -> Iterator[tuple[Any, ...]]:
         """Yield each row."""
         for length, strict in StrictFrames().load_stream(stream):
             yield from _RowUnpickler(io.BytesIO(strict.read(length))).load()
-
-    def dump_stream(self, iterator: Any, stream: Any) -> None:
-        """Not used: a feed only reads."""
-        raise NotImplementedError("a feed only reads")
 
 
 class _RowUnpickler(pickle.Unpickler):

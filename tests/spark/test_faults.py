@@ -215,11 +215,11 @@ def test_workers_whose_address_space_is_limited_feed_a_job_if_it_is_enough(
 
     limited(640)  # what check_settings lets pass
     assert spark.sparkContext.range(1).mapPartitions(limit).distinct().collect() == [640 << 20]
-    df = spark.range(0, 200_000, 1, 8).selectExpr("id value", "repeat('x', 100) s")
-    assert values(fed(spark_source(df, memory=256 << 20))) == list(range(200_000))
+    rdd = spark.sparkContext.range(0, 20_000, 1, 2)
+    assert values(fed(spark_source(rdd, columns=["value"], memory=256 << 20))) == list(range(20_000))
     limited(220)
     with pytest.raises(JobFailedError, match=r"cannot be mapped in this Spark worker: [\s\S]*raise spark\.executor\.pys"):
-        fed(spark_source(df, memory=256 << 20))
+        fed(spark_source(rdd, columns=["value"], memory=256 << 20))
 
 
 def test_a_job_cancelled_at_once_leaves_nothing(spark: Any, jet: shmjet.JetInstance, eventually: Eventually) -> None:
