@@ -16,10 +16,11 @@ from shmjet.cluster.visiting import visit
 from shmjet.core.errors import MemberLostError, ShmjetError
 from shmjet.execution.channel import Channel, ChannelClosed
 from shmjet.spark import protocol as says
-from shmjet.spark.errors import FeedEndedError
+from shmjet.spark.entrance import Entrance
+from shmjet.spark.errors import FeedEndedError, SparkError
+from shmjet.spark.links import Destination, host_id
 from shmjet.spark.protocol import Mode, Receipt
 from shmjet.spark.reading import Prepared
-from shmjet.spark.task import Destination, host_id
 from shmjet.spark.telling import told_by_spark
 
 
@@ -40,11 +41,15 @@ class Feed:
     Args:
         name: by which its processors are found.
         execution: of the job.
+        outside: host and address to bind, at which executors on other hosts reach this one (`reached_at`); None when
+            there are none.
     """
 
-    def __init__(self, name: str, execution: Run) -> None:
+    def __init__(self, name: str, execution: Run, outside: tuple[str, str] | None = None) -> None:
         self.name = name
         self.execution = execution
+        self._outside = outside
+        self._entrance: Entrance | None = None
         self.group = f"shmjet-{uuid.uuid4()}"
         self._doors: list[Channel] = []
         self._talking = threading.Lock()
@@ -78,6 +83,7 @@ class Feed:
             number,
             mode is Mode.STREAM,
             (host_id(), socket.gethostname()),
+            self._let_in(),
         )
         try:
             receipts = [Receipt(*receipt) for receipt in prepared.run(destination)]
@@ -87,6 +93,23 @@ class Feed:
             raise
         self._ask(says.CloseRound(number, receipts))
         return True
+
+    def _let_in(self) -> tuple[str, bytes] | None:
+        """Return where tasks on other hosts come in, and the secret that they have to know; None if there are none."""
+        if self._outside is None:
+            return None
+        host, bind = self._outside
+        with self._talking:
+            if self._entrance is None:
+                number = self.execution.wait_for_id()
+                try:
+                    self._entrance = Entrance(self.name, host, bind, self.execution.member_socket, number)
+                except OSError as error:
+                    raise SparkError(
+                        f"no port can be opened for executors on other hosts at {bind!r} (spark.driver.bindAddress): "
+                        f"{error}"
+                    ) from error
+            return self._entrance.address, self._entrance.secret
 
     def fail(self, summary: str, details: str) -> None:
         """Have the job fail with Spark's message."""
@@ -104,6 +127,9 @@ class Feed:
             for channel in self._doors:
                 channel.close()
             self._doors.clear()
+            entrance, self._entrance = self._entrance, None
+        if entrance is not None:
+            entrance.close()
 
     # -- talking -------------------------------------------------------------------------------------------------
 
@@ -131,6 +157,8 @@ class Feed:
                     self.has_paths = _is_writable(welcome.path) and (self.has_paths or len(self._doors) == 1)
                 except (ShmjetError, MemberLostError, ChannelClosed) as error:
                     raise FeedEndedError(f"the job has ended: {error}") from error
+            if self._outside is not None:
+                self.has_paths = False  # Spark's JVM on another host cannot open them
             self._connected = True
 
     def _ask(self, question: says.Message) -> list[Any]:
@@ -152,6 +180,14 @@ class Feed:
                 channel.send(message)
         except (ChannelClosed, OSError) as error:
             raise FeedEndedError("the job has ended") from error
+
+
+def reached_at(context: Any) -> tuple[str, str] | None:
+    """Return at which host, and which address of it, executors reach the driver; None when all are on its host."""
+    if str(context.master).startswith("local"):
+        return None
+    host = str(context.getConf().get("spark.driver.host", ""))
+    return host, str(context.getConf().get("spark.driver.bindAddress", host))
 
 
 def _is_writable(path: str) -> bool:

@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 from shmjet.core.errors import ConfigError, ShmjetError
-from shmjet.spark.driving import Feed, FeedThread
+from shmjet.spark.driving import Feed, FeedThread, reached_at
 from shmjet.spark.errors import FeedEndedError
 from shmjet.spark.protocol import Mode
 from shmjet.spark.reading import Prepared, prepare_dataframe, prepare_rdd
@@ -41,7 +41,9 @@ class _Bounded:
     def begin(self, source: Any, execution: Any) -> None:
         """Start the Spark job of an execution that is about to start."""
         check_settings(self.context.getConf(), self.memory)
-        thread = FeedThread(Feed(source.feed, execution), self.context, self._prepare, self._choose)
+        thread = FeedThread(
+            Feed(source.feed, execution, reached_at(self.context)), self.context, self._prepare, self._choose
+        )
         execution.add_done_callback(thread.ended)
         thread.start()
 
@@ -90,7 +92,7 @@ class _Stream:
         with self._lock:
             if self._feed is not None and not self._feed.execution.done():
                 raise ShmjetError(f"{source.name}: an execution fed by this stream is still running; wait for its end")
-            feed = self._feed = Feed(source.feed, execution)
+            feed = self._feed = Feed(source.feed, execution, reached_at(self.context))
         execution.add_done_callback(lambda _: feed.close())
 
     def micro_batch(self, df: Any, batch_id: int) -> None:

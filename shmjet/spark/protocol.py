@@ -145,6 +145,25 @@ class End(Message, frozen=True, tag=True, array_like=True):
     spilled: int
 
 
+class Knock(Message, frozen=True, tag=True, array_like=True):
+    """Task on another host, to the client: let me in at this door. Answered by the processor's `Welcome`."""
+
+    door: int
+
+
+class Sent(Message, frozen=True, tag=True, array_like=True):
+    """Task on another host: this belongs into a slot that was granted to me; in place of `Filled`."""
+
+    slot: int
+    data: bytes
+
+
+class Spilled(Message, frozen=True, tag=True, array_like=True):
+    """Task on another host, after `Spill`: this belongs into the file."""
+
+    data: bytes
+
+
 class Abandon(Message, frozen=True, tag=True, array_like=True):
     """Task: I have stopped, and write nowhere any more. The answer to `Superseded`; not answered itself."""
 
@@ -191,6 +210,10 @@ class Finish(Message, frozen=True, tag=True, array_like=True):
 
 
 Visit = Hello | Begin | Want | Filled | End | Abandon | OpenRound | CloseRound | GiveUpRound | Failure | Finish
+
+
+FromOutside = Knock | Begin | Want | Sent | Spilled | End | Abandon
+"""What tasks on other hosts say."""
 
 
 class Welcome(Message, frozen=True, tag=True, array_like=True):

@@ -20,10 +20,11 @@ from typing import Any
 
 from shmjet.core.errors import ConfigError
 from shmjet.spark.direct import DirectFeed, direct_feed
+from shmjet.spark.links import Destination
 from shmjet.spark.protocol import Content
 from shmjet.spark.rows import Chunk, ElementChunks, RowChunks
 from shmjet.spark.schema import Field, fields_of
-from shmjet.spark.task import Destination, FeedTask
+from shmjet.spark.task import FeedTask
 
 _BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _TIME_ZONE = "spark.sql.session.timeZone"

@@ -35,9 +35,9 @@ def check_settings(conf: Any, memory: int) -> None:
         if each < memory + _WORKER_NEEDS:
             raise ConfigError(
                 f"spark.executor.pyspark.memory={given} leaves {each >> 20} MiB of address space to each of {cores} "
-                f"Python workers of an executor, which map {memory >> 20} MiB of the shmjet job and need {_WORKER_NEEDS >> 20} MiB "
-                f"themselves; set it to {-(-(memory + _WORKER_NEEDS) * cores >> 20)}m or more, leave it out, or lower "
-                "`memory` of spark.source"
+                f"Python workers of an executor, which map {memory >> 20} MiB of the shmjet job and need "
+                f"{_WORKER_NEEDS >> 20} MiB themselves; set it to {-(-(memory + _WORKER_NEEDS) * cores >> 20)}m or "
+                "more, leave it out, or lower `memory` of spark.source"
             )
 
 

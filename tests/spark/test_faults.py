@@ -218,7 +218,9 @@ def test_workers_whose_address_space_is_limited_feed_a_job_if_it_is_enough(
     rdd = spark.sparkContext.range(0, 20_000, 1, 2)
     assert values(fed(spark_source(rdd, columns=["value"], memory=256 << 20))) == list(range(20_000))
     limited(220)
-    with pytest.raises(JobFailedError, match=r"cannot be mapped in this Spark worker: [\s\S]*raise spark\.executor\.pys"):
+    with pytest.raises(
+        JobFailedError, match=r"cannot be mapped in this Spark worker: [\s\S]*raise spark\.executor\.pys"
+    ):
         fed(spark_source(rdd, columns=["value"], memory=256 << 20))
 
 

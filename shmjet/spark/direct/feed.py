@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from shmjet.spark.direct.source import is_writable, schema_text, source_of
+from shmjet.spark.links import Destination
 from shmjet.spark.schema import Field
-from shmjet.spark.task import Destination
 
 SETTING = "spark.shmjet.direct"
 """Setting of a session that turns this way off (`false`)."""

@@ -21,7 +21,7 @@ import cloudpickle
 from shmjet.core.context import SupplierContext
 from shmjet.core.processor import Processor, ProcessorContext, ProcessorSupplier, make_processors
 from shmjet.processors.service_use import ServiceSupplier
-from shmjet.spark.task import host_id
+from shmjet.spark.links import host_id
 
 MOST_RUNS = 4
 """Runs whose code a worker process keeps; the services of the oldest are closed then."""

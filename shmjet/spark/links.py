@@ -1,0 +1,231 @@
+"""A Spark worker's connections to the processors of a feed, kept for the tasks that follow.
+
+The worker finds the job through its member's socket and keeps the connection and the mapping, since Spark uses its
+workers again. Waiting for room is a blocking read without a time limit: the end of the socket, and nothing else, says
+that the job is gone. Must not know frames.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from shmjet.cluster.visiting import visit
+from shmjet.core.errors import MemberLostError, ShmjetError
+from shmjet.execution.channel import Channel
+from shmjet.spark import protocol as says
+from shmjet.spark.area import AttachedArea
+from shmjet.spark.errors import FeedEndedError
+from shmjet.spark.protocol import Receipt
+
+
+class Area(Protocol):
+    """Where a task writes (`shmjet.spark.area.AttachedArea`)."""
+
+    slot_size: int
+
+    def slot(self, number: int) -> memoryview:
+        """Return a slot's memory, writable."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+def host_id() -> str:
+    """Return what tells this host, as it runs now, from others."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return socket.gethostname()
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where a feed is: the same for all tasks of a Spark job.
+
+    Args:
+        member_socket, execution_id, feed: who to ask for.
+        doors: how many processors there are.
+        round: of this Spark job.
+        streams: whether records are seen at once.
+        host: where the job runs (`host_id`), and its name.
+        entrance: where tasks on other hosts come in, and what they have to know there; None: nowhere.
+    """
+
+    member_socket: str
+    execution_id: int
+    feed: str
+    doors: int
+    round: int
+    streams: bool
+    host: tuple[str, str]
+    entrance: tuple[str, bytes] | None = None
+
+
+class SupersededError(Exception):
+    """Another attempt of the same partition has won."""
+
+    def __init__(self, winner: Receipt) -> None:
+        super().__init__(winner)
+        self.winner = winner
+
+
+class Link:
+    """This process' connection to one processor, with its memory mapped; used for one attempt at a time.
+
+    Args:
+        sock: connected to the processor; belongs to the link.
+
+    Raises:
+        ShmjetError: the processor's memory cannot be mapped here.
+        ChannelClosed: the job is gone.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._channel = Channel(sock, says.Answer)
+        try:
+            self.area = self._area()
+        except BaseException:
+            self._channel.close()
+            raise
+        self._file = -1
+        self._in_attempt = False
+        self.is_open = True
+
+    def _area(self) -> Area:
+        """Introduce this process, and return where its slots are."""
+        self._channel.send(says.Hello(False))
+        welcome, fds = self._channel.receive()
+        return AttachedArea(fds[0], welcome.slot_size, welcome.slots)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the processor is there: nothing is under way between attempts, so only its end can be read."""
+        sock = socket.socket(fileno=os.dup(self._channel.fileno()))
+        try:
+            return sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        finally:
+            sock.close()
+
+    def begin(self, round_number: int, partition: int, attempt: int) -> None:
+        """Be this attempt from now on."""
+        self._in_attempt = True
+        self._channel.queue(says.Begin(round_number, partition, attempt))
+
+    def want(self) -> None:
+        """Ask for a slot, which `take` gives."""
+        self._channel.send(says.Want())
+
+    def take(self) -> int:
+        """Wait for what was wanted: a slot, or -1 when all goes to `spill` from now on.
+
+        Raises:
+            SupersededError: the partition is complete.
+            ShmjetError: the attempt is not welcome.
+            ChannelClosed: the job is gone.
+        """
+        answer, fds = self._channel.receive()
+        if isinstance(answer, says.Grant):
+            return answer.slot
+        if isinstance(answer, says.Spill):
+            self._file = fds[0] if fds else -1
+            return -1
+        raise self._refusal(answer)
+
+    def filled(self, slot: int, used: int) -> None:
+        """Say how much of a slot is used."""
+        self._channel.send(says.Filled(slot, used))
+
+    def spill(self, parts: Sequence[Any]) -> None:
+        """Append to the file, all of what is in some buffers."""
+        left = list(parts)
+        while left:
+            written = os.writev(self._file, left)
+            while left and written >= len(left[0]):
+                written -= len(left.pop(0))
+            if left:
+                left[0] = left[0][written:]
+
+    def end(self, frames: int, rows: int, spilled: int) -> Receipt:
+        """Say that this is all; returns who has won."""
+        self._channel.send(says.End(frames, rows, spilled))
+        while True:
+            answer, fds = self._channel.receive()
+            for fd in fds:
+                os.close(fd)
+            if isinstance(answer, says.Verdict):
+                self._over()
+                return answer.winner
+            if not isinstance(answer, says.Grant | says.Spill):
+                raise self._refusal(answer)
+
+    def _refusal(self, answer: Any) -> Exception:
+        if isinstance(answer, says.Superseded):
+            self._channel.send(says.Abandon())
+            self._over()
+            return SupersededError(answer.winner)
+        self.close()
+        if isinstance(answer, says.Refused):
+            return FeedEndedError(answer.text)
+        return ShmjetError(f"a feed answered {answer!r}")
+
+    def abandon(self) -> None:
+        """Give the attempt up, whatever answers are still under way."""
+        if self._in_attempt:  # they would be taken for those of the next attempt
+            self.close()
+
+    def _over(self) -> None:
+        self._in_attempt = False
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def close(self) -> None:
+        """Let go of everything; the processor drops what was not ended. May be called twice."""
+        if self.is_open:
+            self.is_open = False
+            self._over()
+            self._channel.close()
+            self.area.close()
+
+
+_links: dict[tuple[str, int, str, int], Link] = {}
+
+
+def link_to(destination: Destination, door: int) -> Link:
+    """Return the connection of this process to a processor, the one of earlier tasks if it is still good."""
+    key = (destination.member_socket, destination.execution_id, destination.feed, door)
+    for old, link in list(_links.items()):
+        if not link.is_open or (old[:3] != key[:3] and not link.is_alive):
+            link.close()
+            del _links[old]
+    if key in _links and not _links[key].is_alive:
+        _links.pop(key).close()
+    if key not in _links:
+        _links[key] = _connected(destination, door)
+    return _links[key]
+
+
+def _connected(destination: Destination, door: int) -> Link:
+    if host_id() == destination.host[0]:
+        try:
+            return Link(visit(destination.member_socket, destination.execution_id, f"{destination.feed}/{door}"))
+        except MemberLostError:  # or this is a container that shares the host's kernel, and nothing else
+            if destination.entrance is None:
+                raise
+    if destination.entrance is None:
+        raise ShmjetError(
+            f"this Spark task runs on host {socket.gethostname()!r}, the shmjet job on {destination.host[1]!r}, where "
+            "it expects tasks of its own host only: Spark's master is local[N] or local-cluster"
+        )
+    from shmjet.spark.outside import OutsideLink, dialled  # most workers need no TCP
+
+    return OutsideLink(dialled(destination), door)
