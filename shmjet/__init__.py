@@ -178,7 +178,7 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES or name in _WITH_EXTRAS:
         return importlib.import_module(f"shmjet.{name}")
     if name == "__version__":
-        value: Any = _version()
+        value: Any = importlib.import_module("shmjet.core.version").version()
         globals()[name] = value
         return value
     if name not in __all__:
@@ -186,16 +186,6 @@ def __getattr__(name: str) -> Any:
     value = getattr(importlib.import_module(_PLACES.get(name, "shmjet.core")), name)
     globals()[name] = value
     return value
-
-
-def _version() -> str:
-    """Look the version up; slow, as it takes half the time of starting an interpreter to import what knows it."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("shmjet")
-    except PackageNotFoundError:  # run from a source tree that is not installed
-        return "0.1.0"
 
 
 def __dir__() -> list[str]:

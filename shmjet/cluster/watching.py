@@ -28,6 +28,7 @@ from shmjet.cluster.protocol import (
 )
 from shmjet.cluster.run import Run
 from shmjet.cluster.settings import MemberSettings
+from shmjet.core.version import version
 from shmjet.execution import control
 from shmjet.execution.collect import worker_metrics
 from shmjet.execution.messages import JobPlan
@@ -91,7 +92,7 @@ class Watching:
         """Say who this is to somebody who wants to watch, and hand out the control segment, to be read only."""
         reply = Attached(
             request,
-            _version(),
+            version(),
             uuid,
             os.getpid(),
             self._settings.client_pid,
@@ -112,7 +113,7 @@ class Watching:
             uuid,
             address,
             os.getpid(),
-            _version(),
+            version(),
             self._settings.client_pid,
             self._started_at,
             msgspec.to_builtins(self._settings),
@@ -158,12 +159,6 @@ class Watching:
     def close(self) -> None:
         """Let go of the control segment."""
         self._words.release()
-
-
-def _version() -> str:
-    import shmjet  # which looks its version up when it is asked for: that takes long, and few ask
-
-    return shmjet.__version__
 
 
 def _read_only(fd: int) -> int:

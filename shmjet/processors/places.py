@@ -56,8 +56,11 @@ def absolute_places(who: str, paths: PathLike | Iterable[PathLike]) -> tuple[str
     Raises:
         ValueError: there are none. TypeError: one is no path. ModuleNotFoundError: see `import_fsspec`.
     """
-    is_one = isinstance(paths, str | bytes | os.PathLike) or not isinstance(paths, Iterable)
-    several: list[Any] = [paths] if is_one else list(paths)
+    several: list[Any]
+    if isinstance(paths, str | bytes | os.PathLike) or not isinstance(paths, Iterable):
+        several = [paths]
+    else:
+        several = list(paths)
     if not several:
         raise ValueError(f"{who}: no paths were given")
     found = []
