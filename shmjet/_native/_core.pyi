@@ -420,6 +420,9 @@ class Claims:
     def put(self, number: int, /) -> None:
         """Say that a task is queued; before it is published."""
 
+    def put_several(self, first: int, count: int, /) -> None:
+        """Do as `put` does for `count` tasks, numbered from `first`."""
+
     def take(self, number: int, /) -> bool:
         """Begin a task; False when it was taken back. Only the worker calls it."""
 

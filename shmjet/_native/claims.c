@@ -62,6 +62,18 @@ static PyObject *claims_put_py(Claims *self, PyObject *value) {
     Py_RETURN_NONE;
 }
 
+static PyObject *claims_put_several(Claims *self, PyObject *const *args, Py_ssize_t count) {
+    if (count != 2) return PyErr_SetString(PyExc_TypeError, "put_several(first, count)"), NULL;
+    uint64_t first = number_of(self, args[0]);
+    if (!first) return NULL;
+    unsigned long long tasks = PyLong_AsUnsignedLongLong(args[1]);
+    if (tasks == (unsigned long long)-1 && PyErr_Occurred()) return NULL;
+    if (tasks > self->cells)
+        return PyErr_Format(PyExc_ValueError, "%llu tasks do not fit into %llu cells", tasks, (unsigned long long)self->cells);
+    for (uint64_t i = 0; i < tasks; i++) claims_put(self->claims, self->cells, first + i);
+    Py_RETURN_NONE;
+}
+
 static PyObject *claims_take_py(Claims *self, PyObject *value) {
     uint64_t number = number_of(self, value);
     return number ? PyBool_FromLong(claims_take(self->claims, self->cells, number, monotonic_ns())) : NULL;
@@ -94,6 +106,8 @@ static PyObject *claims_close(Claims *self, PyObject *none) {
 
 static PyMethodDef claims_methods[] = {
     {"put", (PyCFunction)claims_put_py, METH_O, "put(number) -> None: this task is queued now"},
+    {"put_several", (PyCFunction)(void (*)(void))claims_put_several, METH_FASTCALL,
+     "put_several(first, count) -> None: so many tasks are queued now"},
     {"take", (PyCFunction)claims_take_py, METH_O, "take(number) -> bool: begin the task, if it may still be begun"},
     {"revoke", (PyCFunction)claims_revoke_py, METH_O, "revoke(number) -> bool: take the task back, if it has not begun"},
     {"done", (PyCFunction)claims_done_py, METH_NOARGS, "done() -> int: the task is over; the ns it took"},

@@ -1,7 +1,8 @@
 """The user's end of the logs: records of member and workers go to this process' own handlers, as if made here.
 
-Each has `job`, `job_id`, `vertex`, `worker` and `member`, so that a formatter or a filter may use
-them. Where nobody has configured logging they go to standard error from level INFO on, as those of most servers do.
+Each has `job`, `job_id`, `vertex`, `worker` and `member`, so that a formatter or a filter may use them; one from a task
+of a pool has `task` and `task_number` as well (`shmjet/pool/logs.py`). Where nobody has configured logging they go to
+standard error from level INFO on, as those of most servers do.
 """
 
 from __future__ import annotations
@@ -112,6 +113,11 @@ class LogReceiver:
             poller.poll()
             self.drain()
 
+    def leave(self) -> None:
+        """Let go of the socket in a forked child, which has no part in it."""
+        self._closed = True
+        self._sock.close()
+
     def close(self) -> None:
         """Hand over what is left and let go of the socket; all writers should have ended. May be called twice."""
         self.drain()
@@ -123,12 +129,13 @@ class LogReceiver:
 
 
 class _PlaceFormatter(logging.Formatter):
-    """Knows a field `place`: which process, and for which job."""
+    """Knows a field `place`: which process, and for which job, or which task of a pool."""
 
     def format(self, record: logging.LogRecord) -> str:
         job, member = getattr(record, "job", ""), getattr(record, "member", "")
         process = f"{record.processName} of {member}" if member else record.processName
-        record.place = f"{process} {job}" if job else process
+        work = job or getattr(record, "task", "")
+        record.place = f"{process} {work}" if work else process
         return super().format(record)
 
 

@@ -189,8 +189,13 @@ def send_logs(
         root_level: of all others.
         relay: leads to the member, for those who listen elsewhere.
     """
+    send_through(SendingHandler(sock, worker, waits=worker != MEMBER, relay=relay), level, root_level)
+
+
+def send_through(handler: SendingHandler, level: int, root_level: int) -> None:
+    """Send the records of this process by this handler alone from now on; the levels are those of `send_logs`."""
     root = logging.getLogger()
-    root.handlers[:] = [SendingHandler(sock, worker, waits=worker != MEMBER, relay=relay)]
+    root.handlers[:] = [handler]
     root.setLevel(root_level)
     logging.getLogger("shmjet").setLevel(level)
 

@@ -12,14 +12,17 @@ import socket
 import subprocess
 import sys
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from shmjet._native import Claims, Codec, Doorbell, Poller, RingConsumer, RingProducer, ring_format
+from shmjet.cluster.log_levels import levels
 from shmjet.execution.channel import Channel, ChannelClosed
 from shmjet.execution.messages import Exited, Fork, Forked
 from shmjet.pool import layout as records
 from shmjet.pool.functions import Function, parts_of
+from shmjet.pool.future import TaskFuture
 from shmjet.pool.layout import CELLS, HEAD, QUEUE, Layout
 from shmjet.pool.payload import PLAIN, size_of, to_file
 from shmjet.ring.arena import Arena
@@ -37,37 +40,40 @@ class Task:
     """One call on its way: what is called, with what, and for whom.
 
     `columns` is set for a chunk of `map`, whose `items` it has. `parts` is the payload while it waits for room,
-    `is_columnar` says that it is not pickled.
+    `is_columnar` says that it is not pickled. What few tasks ever have is a default of the class: they are made often.
     """
 
-    __slots__ = (
-        "args",
-        "begun",
-        "columns",
-        "cost",
-        "fn",
-        "function",
-        "future",
-        "in_file",
-        "is_columnar",
-        "items",
-        "kwargs",
-        "parts",
-    )
+    columns: tuple[Sequence[Any], ...] | None = None
+    items = 1
+    function: Function | None = None
+    parts: list[Buffer] | None = None
+    begun = False
+    in_file = False
+    is_columnar = False
+    cost = 0.0
 
-    def __init__(self, future: Any, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.future = future
+    def __init__(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.future: TaskFuture = TaskFuture()
         self.fn = fn
         self.args = args
         self.kwargs = kwargs
-        self.columns: tuple[list[Any], ...] | None = None
-        self.items = 1
-        self.function: Function | None = None
-        self.parts: list[Buffer] | None = None
-        self.begun = False
-        self.in_file = False
-        self.is_columnar = False
-        self.cost = 0.0
+
+    def begin(self) -> bool:
+        """Say that it is given to a worker now, perhaps once more; False when it has been cancelled before."""
+        if self.begun:
+            return True
+        self.begun = self.future.begin()
+        return self.begun
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its arguments can go as columns."""
+        if self.kwargs or self.columns is not None or self.parts is not None:
+            return False
+        for value in self.args:  # noqa: SIM110  # all() with a generator takes four times as long
+            if type(value) not in PLAIN:
+                return False
+        return True
 
 
 class Crewman:
@@ -125,16 +131,11 @@ class Crewman:
         number = self.next
         if function.number and function.number not in self.known and not self._teach(function):
             return False
-        args = task.args
-        if task.parts is None and task.columns is None and not task.kwargs and function.number:
-            for value in args:
-                if type(value) not in PLAIN:
-                    break
-            else:
-                self.claims.put(number)
-                accepted = self.tasks.push(self._codec, [(number, function.number, *args)], 0, 1)
-                if accepted >= 0:
-                    return accepted == 1 and self._sent(number, task)
+        if function.number and task.is_plain:
+            self.claims.put(number)
+            accepted = self.tasks.push(self._codec, [(number, function.number, *task.args)], 0, 1)
+            if accepted >= 0:
+                return accepted == 1 and self._sent(number, task)
         if task.parts is None:
             items = self._as_columns(task)
             task.is_columnar = items is not None
@@ -154,12 +155,28 @@ class Crewman:
         task.parts = None
         return self._sent(number, task)
 
+    def push_several(self, function: Function, tasks: list[Task]) -> int:
+        """Write tasks of one function whose arguments are plain; returns how many there was room for.
+
+        0 as well where the codec refuses them, an integer of more than 64 bits for example: `push` takes any task.
+        """
+        if function.number not in self.known and not self._teach(function):
+            return 0
+        first = self.next
+        rows = [(number, function.number, *task.args) for number, task in enumerate(tasks, first)]
+        self.claims.put_several(first, len(rows))
+        sent = max(0, self.tasks.push(self._codec, rows, 0, len(rows)))
+        self.next = first + sent
+        self.inflight.update(zip(range(first, first + sent), tasks, strict=False))
+        return sent
+
     def _as_columns(self, task: Task) -> bytes | None:
         """Return the items of a task of `map` in the codec's form; None when they are not plain, or too many for it."""
         assert task.function is not None
         if task.columns is None or len(task.columns) != 1 or not task.function.number:
             return None
-        found = self._codec.encode(task.columns[0], 0, task.items)
+        items = task.columns[0]
+        found = self._codec.encode(items, 0, task.items) if type(items) is list else None
         return found if found is not None and HEAD.size + len(found) <= self.tasks.max_record else None
 
     def _sent(self, number: int, task: Task) -> bool:
@@ -241,22 +258,24 @@ class Server:
 
     Args:
         arena: of the pool; the server's answers ring the doorbell at its start.
+        logs: on which workers send their log records.
     """
 
-    def __init__(self, arena: Arena) -> None:
+    def __init__(self, arena: Arena, logs: socket.socket) -> None:
         self.pid = os.getpid()
         ours, theirs = socket.socketpair()
         preload = [name for name in _PRELOAD if name in sys.modules]
         program = (
             f"import sys; sys.path.insert(0, {_ROOT!r})\n"
             "from shmjet.pool.server_main import main\n"
-            f"main({theirs.fileno()}, {arena.fd}, {arena.size}, {os.getpid()}, {sys.path!r}, {preload!r})"
+            f"main({theirs.fileno()}, {arena.fd}, {arena.size}, {logs.fileno()}, {levels()!r}, {os.getpid()}, "
+            f"{sys.path!r}, {preload!r})"
         )
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", program],
                 stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno(), arena.fd],
+                pass_fds=[theirs.fileno(), arena.fd, logs.fileno()],
                 process_group=0,
             )
         except BaseException:

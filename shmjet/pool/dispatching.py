@@ -23,13 +23,16 @@ _OVERHEAD_NS: Final = 4e3
 _TINY_NS: Final = 15e3
 _TINY_AHEAD_NS: Final = 4e5
 """So much of tasks that take less than waking somebody is given to a worker that is awake, even if another is idle."""
+_TOGETHER: Final = 32
+"""Quick tasks that go in one frame; they wait for each other as long as their worker has so many to do."""
 _UNKNOWN_NS: Final = 1e12
 _MOST_AHEAD: Final = CELLS // 2
 STUCK_NS: Final = 2 * 10**6
 """A worker that ends nothing for so long, while another is idle, gets its waiting tasks taken back."""
 
-Failed = list[tuple[Task, BaseException]]
-"""Tasks that will never run, each with the reason; their futures are told without the lock."""
+Failed = list[tuple[Task, BaseException | None]]
+"""Tasks that will never run, each with the reason, None when they have been cancelled; their futures are told without
+the lock."""
 
 
 class Dispatcher:
@@ -49,6 +52,10 @@ class Dispatcher:
         self._function_of = function_of
         self._idle: dict[Crewman, None] = {}
         self._open: deque[Crewman] = deque()
+        self._quick: Any = None
+        self._fed: Crewman | None = None
+        self.unwatched = 0
+        """Tasks given to workers since the collector last looked after them."""
 
     @property
     def is_busy(self) -> bool:
@@ -56,10 +63,25 @@ class Dispatcher:
         return bool(self.pending) or any(man.inflight for man in self.crew.values())
 
     def submit(self, task: Task, failed: Failed) -> None:
-        """Take a task on, and give it away at once if somebody can have it."""
-        self.pending.append(task)
-        if len(self.pending) == 1 or self._idle:
+        """Take a task on, and give it away at once if somebody can have it.
+
+        One of a quick function waits for company if a worker that will answer soon has enough to do: with that answer,
+        or when there are enough of them, they go together.
+        """
+        pending = self.pending
+        pending.append(task)
+        count = len(pending)
+        if task.fn is self._quick and count < _TOGETHER and self._is_fed():
+            return
+        if count == 1 or self._idle or not count % _TOGETHER:
             self.dispatch(failed)
+
+    def _is_fed(self) -> bool:
+        """Whether the worker that got the last quick tasks has enough of them, and nobody else should have more."""
+        man = self._fed
+        if man is None or len(man.inflight) < _TOGETHER or man.suspect:
+            return False
+        return not self._idle or man.load < _TINY_AHEAD_NS
 
     def dispatch(self, failed: Failed) -> None:
         """Give pending tasks to workers as long as one has room."""
@@ -72,36 +94,72 @@ class Dispatcher:
                     function = task.function = self._function_of(task.fn)
                 except BaseException as error:
                     pending.popleft()
-                    if task.begun or task.future.set_running_or_notify_cancel():
-                        failed.append((task, error))
+                    failed.append((task, error if task.begin() else None))
                     continue
             estimate = function.estimate
             cost = _UNKNOWN_NS if estimate is None else estimate * task.items + _OVERHEAD_NS
             man = self._pick(cost)
             if man is None:
                 return
-            pending.popleft()
-            if not task.begun:
-                if not task.future.set_running_or_notify_cancel():
-                    self._put_back(man)
-                    continue
-                task.begun = True
-            try:
-                sent = man.push(task)
-            except BaseException as error:
-                failed.append((task, error))
+            is_quick = cost < _TINY_NS and function.number and task.columns is None
+            self._quick, self._fed = (task.fn, man) if is_quick else (None, None)
+            if is_quick and len(pending) > 1 and self._give_several(man, function, cost, failed):
+                continue
+            if not pending:  # they had all been cancelled
                 self._put_back(man)
-                continue
-            if not sent:
-                pending.appendleft(task)
-                if not man.inflight:  # only a worker that is dead can be empty and have no room
-                    return
-                continue
-            task.cost = cost
-            man.load += cost
-            if man.load < AHEAD_NS and len(man.inflight) < _MOST_AHEAD:
-                self._open.append(man)
-                man.is_open = True
+            elif not self._give_one(man, cost, failed):
+                return
+
+    def _give_one(self, man: Crewman, cost: float, failed: Failed) -> bool:
+        """Give the task in front to a worker; False when there is nothing more to be done now."""
+        pending = self.pending
+        task = pending.popleft()
+        if not task.begin():
+            failed.append((task, None))
+            self._put_back(man)
+            return True
+        try:
+            sent = man.push(task)
+        except BaseException as error:
+            failed.append((task, error))
+            self._put_back(man)
+            return True
+        if not sent:
+            pending.appendleft(task)
+            return bool(man.inflight)  # only a worker that is dead can be empty and have no room
+        task.cost = cost
+        self._has_given(man, 1, cost)
+        return True
+
+    def _give_several(self, man: Crewman, function: Function, cost: float, failed: Failed) -> int:
+        """Give tasks of one quick function to a worker in one frame; returns how many, 0: they have to go singly."""
+        limit = _TINY_AHEAD_NS if self._idle else AHEAD_NS
+        room = min(int((limit - man.load) / cost), _MOST_AHEAD - len(man.inflight), 2 * _TOGETHER)
+        pending, fn = self.pending, self.pending[0].fn
+        tasks: list[Task] = []
+        while pending and len(tasks) < room:
+            task = pending[0]
+            if task.fn is not fn or not task.is_plain:
+                break
+            del pending[0]
+            if task.begin():
+                task.function, task.cost = function, cost
+                tasks.append(task)
+            else:
+                failed.append((task, None))
+        sent = man.push_several(function, tasks) if len(tasks) > 1 else 0
+        if sent < len(tasks):
+            self.requeue(tasks[sent:])
+        if sent:
+            self._has_given(man, sent, cost)
+        return sent
+
+    def _has_given(self, man: Crewman, count: int, cost: float) -> None:
+        self.unwatched += count
+        man.load += count * cost
+        if man.load < AHEAD_NS and len(man.inflight) < _MOST_AHEAD:
+            self._open.append(man)
+            man.is_open = True
 
     def _pick(self, cost: float) -> Crewman | None:
         """Return a worker for a task of this cost: an idle one, a new one, or one with little to do."""
@@ -163,8 +221,8 @@ class Dispatcher:
         self.pending.extendleft(reversed(list(tasks)))
 
     def rescue(self, man: Crewman) -> bool:
-        """Take tasks back from a worker that has ended nothing since this was asked last, if another is idle."""
-        if not self._idle or len(man.inflight) <= 1:
+        """Take tasks back from a worker that has ended nothing since this was asked last, if another can have them."""
+        if not self.has_hands or len(man.inflight) <= 1:
             return False
         if man.progress == man.progress_seen:
             man.suspect = True
@@ -174,9 +232,9 @@ class Dispatcher:
         return False
 
     @property
-    def has_idle(self) -> bool:
-        """Whether a worker has nothing to do."""
-        return bool(self._idle)
+    def has_hands(self) -> bool:
+        """Whether a worker has nothing to do, or one more may be hired."""
+        return bool(self._idle) or len(self.crew) < self._most
 
     def remove(self, man: Crewman) -> None:
         """Forget a worker that is gone."""
@@ -184,6 +242,8 @@ class Dispatcher:
         self._idle.pop(man, None)
         if man.is_open:
             self._open.remove(man)
+        if self._fed is man:
+            self._fed = None
 
     def cancel(self) -> list[Task]:
         """Drop the tasks that wait and have never begun; return them."""

@@ -13,6 +13,7 @@ import contextlib
 import logging
 import os
 import pickle
+import socket
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -20,9 +21,12 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Final
 
 from shmjet._native import Doorbell, clock_ns
+from shmjet.cluster.log_levels import levels
+from shmjet.cluster.logs import LogReceiver
 from shmjet.pool.crew import Crewman, Task
 from shmjet.pool.dispatching import STUCK_NS, Dispatcher, Failed
 from shmjet.pool.functions import Functions
+from shmjet.pool.future import TaskFuture
 from shmjet.pool.layout import Layout
 from shmjet.pool.results import Done, Results, fail, resolve
 from shmjet.pool.staff import LOOK_NS, Staff
@@ -30,7 +34,8 @@ from shmjet.pool.worker import PoolSettings
 from shmjet.ring.arena import Arena
 from shmjet.ring.pickling import dumps_by_value
 
-_IDLE_NS: Final = 3600 * 10**9
+_IDLE_NS: Final = 10 * 10**9
+"""How long the collector sleeps while nothing runs: a worker that is killed while it rings could lose a bell."""
 _MOST_STILLBORN: Final = 3
 """Workers that may die one after the other before they are ready; one with an initializer, as it is to blame."""
 
@@ -78,18 +83,35 @@ class Engine:
         self._functions = Functions()
         self._closing = False
         self._ended = False
+        self._is_relaxed = False
+        """Whether the collector sleeps without a look at those that work, because nobody did."""
+        self._watched_from = 2 if task_timeout is None else 1
+        """Tasks under way for which it has to look; one task without a limit of time can keep nobody waiting."""
         dispatcher = self._dispatcher = Dispatcher(len(cores), self._hire, self.function_of)
         self._results = Results(dispatcher, self._not_up)
+        ours, self._logs_of_workers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._logs = LogReceiver(ours, levels()[0])
+        self._logs_seen = 0
         self._thread = threading.Thread(target=self._collect_forever, name="shmjet-pool")
         most = _MOST_STILLBORN if initializer is None else 1
         try:
             self._staff = Staff(
-                cores, self._arena, layout, self._bell, settings, most, dispatcher, self._results, self._ring
+                cores,
+                self._arena,
+                layout,
+                self._bell,
+                settings,
+                most,
+                dispatcher,
+                self._results,
+                self._ring,
+                self._logs_of_workers,
             )
             self._thread.start()
         except BaseException:
             if hasattr(self, "_staff"):
                 self._staff.dismiss()
+            self._close_logs()
             self._arena.close()
             raise
 
@@ -100,13 +122,23 @@ class Engine:
 
     # -- what the executor calls -------------------------------------------------------------------------------------
 
-    def submit(self, task: Task) -> None:
+    def submit(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TaskFuture:
+        """Take a call on; returns its future. Raises BrokenProcessPool when no task can run any more."""
+        task = Task(fn, args, kwargs)
+        self.take(task)
+        return task.future
+
+    def take(self, task: Task) -> None:
         """Take a task on. Raises BrokenProcessPool when no task can run any more."""
         failed: Failed = []
+        dispatcher = self._dispatcher
         with self.lock:
             if self._ended or self._staff.broken is not None:
                 raise BrokenProcessPool(self.broken)
-            self._dispatcher.submit(task, failed)
+            dispatcher.submit(task, failed)
+            if self._is_relaxed and dispatcher.unwatched >= self._watched_from:
+                self._is_relaxed = False
+                self._ring()
         for culprit, error in failed:
             fail(culprit, error)
 
@@ -127,7 +159,7 @@ class Engine:
             self._ring()
         for task in dropped:
             task.future.cancel()
-            task.future.set_running_or_notify_cancel()
+            task.future.drop()
 
     def abandon(self) -> None:
         """Close without the lock: called by the garbage collector, whoever holds it."""
@@ -181,8 +213,15 @@ class Engine:
         return not self._ended
 
     def leave(self) -> None:
-        """Forget all of it in a forked child: the memory stays mapped but is not touched."""
+        """Forget all of it in a forked child: the memory stays mapped but is not touched.
+
+        Of one that has ended nothing is left, and its descriptors' numbers may be others' by now.
+        """
+        if self._ended:
+            return
         self._staff.leave()
+        self._logs.leave()
+        self._logs_of_workers.close()
         os.close(self._arena.fd)
 
     def _ring(self) -> None:
@@ -219,8 +258,11 @@ class Engine:
             self._staff.hear_news(done, failed)
             dispatcher.dispatch(failed)
             timeout = self._look_after()
+            dispatcher.unwatched = 0
+            self._is_relaxed = timeout == _IDLE_NS
             over = self._closing and not dispatcher.is_busy
             pollers = [man.poller for man in dispatcher.crew.values()]
+        self._hand_out_logs()
         for task, kind, value in done:
             resolve(task, kind, value)
         for task, error in failed:
@@ -231,6 +273,17 @@ class Engine:
         task = value = error = None  # type: ignore[assignment]  # nothing may live here while this thread sleeps
         self._bell.wait(pollers, seen, 0, timeout)
         return True
+
+    def _hand_out_logs(self) -> None:
+        """Give records of workers to this process' handlers, if there are any, before the results that follow them."""
+        posted = self._bell.commands
+        if posted != self._logs_seen:
+            self._logs_seen = posted
+            self._logs.drain()
+
+    def _close_logs(self) -> None:
+        self._logs_of_workers.close()
+        self._logs.close()
 
     def _look_after(self) -> int:
         """Look for tasks that run too long or wait behind one that does; returns how long to sleep."""
@@ -245,7 +298,7 @@ class Engine:
             timeout = min(timeout, LOOK_NS)
             if dispatcher.rescue(man):
                 return 0
-            if dispatcher.has_idle and len(man.inflight) > 1:
+            if dispatcher.has_hands and len(man.inflight) > 1:
                 timeout = min(timeout, STUCK_NS)
             if limit is not None:
                 timeout = min(timeout, self._end_overdue(man, limit))
@@ -273,7 +326,7 @@ class Engine:
             self._ended = True
             self._bell.close()
             self._arena.close()
+        self._close_logs()
         for task in left:
-            if task.begun or task.future.set_running_or_notify_cancel():
-                fail(task, BrokenProcessPool(why))
+            fail(task, BrokenProcessPool(why) if task.begin() else None)
         self._on_end()

@@ -122,12 +122,10 @@ class PoolExecutor(Executor):
             ...     pool.submit(divmod, 7, 2).result()
             (3, 1)
         """
-        from shmjet.pool.crew import Task
-
-        task = Task(Future(), fn, args, kwargs)
-        self._running_engine().submit(task)
-        future: Future[T] = task.future
-        return future
+        engine = self._engine
+        if engine is None or self._is_shut_down or _is_exiting:
+            engine = self._running_engine()
+        return engine.submit(fn, args, kwargs)
 
     def map(
         self,

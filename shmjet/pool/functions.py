@@ -48,10 +48,11 @@ class Function:
         now = _references(self.fn)
         return len(now) == len(self._seen) and all(map(is_, now, self._seen))
 
-    def took(self, nanoseconds: float) -> None:
-        """Learn from a call (or an item of a chunk)."""
+    def took(self, nanoseconds: float, calls: int = 1) -> None:
+        """Learn from so many calls (or an item of a chunk) that took this long on average."""
         known = self.estimate
-        self.estimate = nanoseconds if known is None else 0.75 * known + 0.25 * nanoseconds
+        weight = 0.75**calls
+        self.estimate = nanoseconds if known is None else weight * known + (1 - weight) * nanoseconds
 
 
 class Functions:

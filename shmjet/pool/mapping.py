@@ -11,12 +11,12 @@ import itertools
 import queue
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sized
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any, Final
 
 from shmjet.pool.crew import Task
 from shmjet.pool.engine import Engine
+from shmjet.pool.future import TaskFuture
 from shmjet.pool.results import PartialChunk
 
 _CHUNK_NS: Final = 4e6
@@ -55,6 +55,7 @@ class _Feed:
         self._engine = engine
         self._fn = fn
         self._function = engine.function_of(fn)
+        self._range = iterables[0] if len(iterables) == 1 and isinstance(iterables[0], range) else None
         self._items = [iter(iterable) for iterable in iterables]
         self._chunksize = chunksize
         self._buffersize = buffersize
@@ -65,7 +66,7 @@ class _Feed:
         self._ahead = 0
         self.takes_all = buffersize is None and self._left is not None and self._left <= _AT_ONCE
 
-    def fill(self) -> Iterator[Future[Any]]:
+    def fill(self) -> Iterator[TaskFuture]:
         """Submit chunks until enough are ahead; yields their futures."""
         while not self._is_over and (self.takes_all or self._may_go_on()):
             size = self._next_size()
@@ -75,25 +76,28 @@ class _Feed:
                 self._is_over = True
                 if not count:
                     return
-            task = Task(Future(), self._fn, (), {})
+            task = Task(self._fn, (), {})
             task.columns, task.items = columns, count
             self._ahead += 1
             self._ahead_items += count
-            task.future.shmjet_items = count
-            self._engine.submit(task)
+            task.future.items = count
+            self._engine.take(task)
             yield task.future
 
-    def took(self, future: Future[Any]) -> None:
+    def took(self, future: TaskFuture) -> None:
         """Count a chunk as no longer ahead."""
         self._ahead -= 1
-        self._ahead_items -= future.shmjet_items  # type: ignore[attr-defined]
+        self._ahead_items -= future.items
 
     def _may_go_on(self) -> bool:
         if self._buffersize is not None:
             return self._ahead_items < self._buffersize
         return self._ahead < _AHEAD * self._workers
 
-    def _cut(self, size: int) -> tuple[list[Any], ...]:
+    def _cut(self, size: int) -> tuple[Sequence[Any], ...]:
+        if self._range is not None:  # travels as it is: the worker makes the numbers
+            cut, self._range = self._range[:size], self._range[size:]
+            return (cut,)
         if len(self._items) == 1:
             return (list(itertools.islice(self._items[0], size)),)
         rows = list(itertools.islice(zip(*self._items, strict=False), size))
@@ -125,19 +129,27 @@ class _Feed:
         return 1 if item_ns is None else int(nanoseconds / max(item_ns, 100.0))
 
 
-def _results(future: Future[Any], deadline: float | None) -> tuple[list[Any], BaseException | None]:
+def _results(future: TaskFuture, deadline: float | None) -> tuple[list[Any], BaseException | None]:
     """Return a chunk's results, and what it raised after them."""
     found = future.result(None if deadline is None else deadline - time.monotonic())
     return (found.results, found.error) if isinstance(found, PartialChunk) else (found, None)
 
 
+def _handed_out(future: TaskFuture, chunk: list[Any]) -> Iterable[Any]:
+    """Return what gives the results of a chunk; large ones, and those with weak references, to the last reference."""
+    if future.has_columns:
+        return chunk
+    chunk.reverse()
+    return itertools.starmap(chunk.pop, itertools.repeat((), len(chunk)))
+
+
 class _Flat(itertools.chain[Any]):
     """The items of lists that a generator yields, handed out by C; closing or dropping it ends the generator."""
 
-    _lists: Iterator[list[Any]]
+    _lists: Iterator[Iterable[Any]]
 
     @classmethod
-    def of(cls, lists: Iterator[list[Any]]) -> _Flat:
+    def of(cls, lists: Iterator[Iterable[Any]]) -> _Flat:
         """Return the items."""
         flat: _Flat = cls.from_iterable(lists)  # type: ignore[assignment]
         flat._lists = lists
@@ -162,13 +174,15 @@ def ordered(
     feed = _Feed(engine, fn, iterables, chunksize, buffersize, workers)
     futures = deque(feed.fill())
 
-    def results() -> Iterator[list[Any]]:
+    def results() -> Iterator[Iterable[Any]]:
         try:
             while futures:
                 chunk, error = _results(futures[0], deadline)
-                feed.took(futures.popleft())
+                future = futures.popleft()
+                feed.took(future)
                 futures.extend(feed.fill())
-                yield chunk
+                yield _handed_out(future, chunk)
+                del future, chunk
                 if error is not None:
                     raise error
         finally:
@@ -189,8 +203,8 @@ def unordered(
     """Return the results as they come; the first chunks are on their way when this returns."""
     deadline = None if timeout is None else time.monotonic() + timeout
     feed = _Feed(engine, fn, iterables, chunksize, buffersize, workers)
-    ready: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
-    waiting: set[Future[Any]] = set()
+    ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    waiting: set[TaskFuture] = set()
 
     def submit() -> None:
         for future in feed.fill():
@@ -199,7 +213,7 @@ def unordered(
 
     submit()
 
-    def results() -> Iterator[list[Any]]:
+    def results() -> Iterator[Iterable[Any]]:
         try:
             while waiting:
                 try:
@@ -209,9 +223,9 @@ def unordered(
                 waiting.discard(future)
                 feed.took(future)
                 chunk, error = _results(future, None)
-                del future
                 submit()
-                yield chunk
+                yield _handed_out(future, chunk)
+                del future, chunk
                 if error is not None:
                     raise error
         finally:
@@ -220,6 +234,6 @@ def unordered(
     return _Flat.of(results())
 
 
-def _cancel(futures: Iterable[Future[Any]]) -> None:
+def _cancel(futures: Iterable[TaskFuture]) -> None:
     for future in futures:
         future.cancel()

@@ -10,6 +10,7 @@ from shmjet._native import Codec
 from shmjet.pool import layout as records
 from shmjet.pool.crew import Crewman, Task
 from shmjet.pool.dispatching import Dispatcher
+from shmjet.pool.functions import Function
 from shmjet.pool.layout import HEAD
 from shmjet.pool.payload import from_file
 from shmjet.ring.pickling import loads
@@ -35,20 +36,37 @@ class Results:
 
     def read(self, man: Crewman, done: Done) -> None:
         """Take all answers of one worker."""
-        inflight, settle = man.inflight, self._dispatcher.settle
         while (record := man.results.pull(self._codec, _FRAME)) is not None:
             if type(record) is list:
-                for number, taken, value in record:
-                    task = inflight.pop(number)
-                    assert task.function is not None
-                    task.function.took(taken)
-                    settle(man, task)
-                    done.append((task, records.KIND_VALUE, value))
+                self._read_values(man, record, done)
             else:
                 self._read_one(man, record, done)
             man.progress += 1
             man.suspect = False
         self._dispatcher.has_read(man)
+
+    def _read_values(self, man: Crewman, rows: list[tuple[int, int, Any]], done: Done) -> None:
+        """Take plain results, most of which are of one function."""
+        inflight = man.inflight
+        function: Function | None = None
+        spent = count = 0
+        load = 0.0
+        for number, taken, value in rows:
+            task = inflight.pop(number)
+            if task.function is not function:
+                if function is not None:
+                    function.took(spent / count, count)
+                function, spent, count = task.function, 0, 0
+            spent += taken
+            count += 1
+            load += task.cost
+            if task.in_file:
+                man.files -= 1
+                task.in_file = False
+            done.append((task, records.KIND_VALUE, value))
+        assert function is not None
+        function.took(spent / count, count)
+        man.load = man.load - load if inflight else 0.0
 
     def _read_one(self, man: Crewman, record: Any, done: Done) -> None:
         kind, _, _, _, payload = record
@@ -95,28 +113,35 @@ class PartialChunk:
 def resolve(task: Task, kind: int, value: Any) -> None:
     """Give a future what its worker has answered."""
     future = task.future
-    if kind in (records.KIND_VALUE, records.KIND_RESULTS):
-        future.set_result(value)
+    if kind == records.KIND_VALUE:
+        future.finish(value)
+        return
+    if kind == records.KIND_RESULTS:
+        future.has_columns = True
+        future.finish(value)
         return
     if kind == records.KIND_PARTIAL:
         results, error, text = value
         error.__cause__ = _remote(text)
-        future.set_result(PartialChunk(results, error))
+        future.finish(PartialChunk(results, error))
         return
     error, text = value
     if kind == records.KIND_BAD_ARGUMENTS:
         name = type(error).__name__
         broken = BrokenProcessPool(f"a task's arguments or result could not be unpickled: {name}: {error}")
         broken.__cause__ = error
-        future.set_exception(broken)
+        future.fail(broken)
         return
     error.__cause__ = _remote(text)
-    future.set_exception(error)
+    future.fail(error)
 
 
-def fail(task: Task, error: BaseException) -> None:
-    """Give a future the error for which its task has no result."""
-    task.future.set_exception(error)
+def fail(task: Task, error: BaseException | None) -> None:
+    """Give a future the error for which its task has no result; None: it has been cancelled."""
+    if error is None:
+        task.future.drop()
+    else:
+        task.future.fail(error)
 
 
 def _remote(text: str) -> BaseException:

@@ -6,6 +6,7 @@ A fresh interpreter with one thread, so that no lock of the client is copied, an
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib
 import mmap
@@ -20,6 +21,7 @@ from shmjet.execution.channel import Channel
 from shmjet.execution.child import name_process, pin
 from shmjet.execution.forkserver import ForkServer
 from shmjet.execution.messages import Fork
+from shmjet.pool.logs import send_task_logs
 from shmjet.pool.worker import PoolWorker
 
 _ALWAYS = ("multiprocessing.process", "cloudpickle", "psutil")
@@ -39,23 +41,40 @@ class _RingingChannel(Channel):
         self._bell.post()
 
 
-def run_child(request: Fork, fds: list[int]) -> None:
-    """Be a worker until the client says that it is over."""
+def run_child(request: Fork, fds: list[int], logs: socket.socket, levels: Sequence[int]) -> None:
+    """Be a worker until the client says that it is over.
+
+    Args:
+        logs: where its log records go, of at least these levels.
+    """
     gc.unfreeze()
     pin(request.core)
     mapping = mmap.mmap(fds[1], request.control_size)
     mapping.madvise(mmap.MADV_DONTFORK)  # a copy of a worker that went on would be a second one
     os.close(fds[1])
     sock = socket.socket(fileno=fds[0])
-    PoolWorker(request.index, memoryview(mapping), sock, request.settings).run()
+    worker = PoolWorker(request.index, memoryview(mapping), sock, request.settings)
+    send_task_logs(logs, request.index, levels, worker.running, worker.client_bell)
+    worker.run()
 
 
-def main(sock_fd: int, arena_fd: int, size: int, client: int, path: Sequence[str], preload: Sequence[str]) -> None:
+def main(
+    sock_fd: int,
+    arena_fd: int,
+    size: int,
+    logs_fd: int,
+    levels: Sequence[int],
+    client: int,
+    path: Sequence[str],
+    preload: Sequence[str],
+) -> None:
     """Serve fork requests until the client is gone.
 
     Args:
         sock_fd: socket to the client.
         arena_fd, size: the pool's arena, in which the client's doorbell is the first thing.
+        logs_fd: socket on which workers send their log records.
+        levels: from which on they do, of shmjet's loggers and of all others.
         client: its pid.
         path: its `sys.path`.
         preload: modules that it has loaded and its functions will need.
@@ -76,6 +95,7 @@ def main(sock_fd: int, arena_fd: int, size: int, client: int, path: Sequence[str
     os.close(arena_fd)
     bell = Doorbell(memoryview(mapping), 0)
     channel = _RingingChannel(socket.socket(fileno=sock_fd), bell)
-    ForkServer(channel, run_child, watch).run()
+    logs = socket.socket(fileno=logs_fd)
+    ForkServer(channel, functools.partial(run_child, logs=logs, levels=levels), watch).run()
     sys.stdout.flush()
     os._exit(0)

@@ -7,6 +7,7 @@ Nothing in here is safe for two threads: the engine holds its lock around every 
 from __future__ import annotations
 
 import itertools
+import socket
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures.process import BrokenProcessPool
@@ -36,6 +37,7 @@ class Staff:
         dispatcher: has those that work.
         results: reads what a dead one has left.
         ring: wakes the collector.
+        logs: on which workers send their log records.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Staff:
         dispatcher: Dispatcher,
         results: Results,
         ring: Callable[[], None],
+        logs: socket.socket,
     ) -> None:
         self._cores = cores
         self._arena = arena
@@ -59,12 +62,13 @@ class Staff:
         self._dispatcher = dispatcher
         self._results = results
         self._ring = ring
+        self._logs = logs
         self._codec = Codec()
         self._tokens = itertools.count(1)
         self._stillborn = 0
         self.broken: str | None = None
         """Why no task can run any more."""
-        self._server: Server | None = Server(arena)
+        self._server: Server | None = Server(arena, logs)
 
     def hire(self) -> Crewman | None:
         """Have one more worker forked; None when the fork server is dead, which the collector then finds."""
@@ -73,7 +77,7 @@ class Staff:
         man = Crewman(index, next(self._tokens), self._arena, self._layout, self._codec, self._bell)
         try:
             if self._server is None:
-                self._server = Server(self._arena)
+                self._server = Server(self._arena, self._logs)
             self._server.fork(man, self._cores[index], self._settings)
         except ChannelClosed:
             man.close()
@@ -130,8 +134,9 @@ class Staff:
             self.give_up(f"A process in the process pool ended before it was ready: {how}")
         man.close()
         if self.broken is not None:
-            failed += [(task, BrokenProcessPool(self.broken)) for task in back]
-            dispatcher.pending.clear()
+            waiting = dispatcher.pending
+            failed += [(task, BrokenProcessPool(self.broken) if task.begin() else None) for task in waiting]
+            waiting.clear()
 
     def give_up(self, why: str) -> None:
         """Take no more tasks, because workers cannot start, and kill those that there are."""

@@ -59,7 +59,7 @@ class PoolWorker:
     def __init__(self, index: int, memory: memoryview, sock: socket.socket, settings: bytes) -> None:
         self._settings: PoolSettings = pickle.loads(settings)
         slot = Layout(self._settings.workers).slot(index)
-        client = Doorbell(memory, 0)
+        client = self.client_bell = Doorbell(memory, 0)
         self._bell = Doorbell(memory, slot.doorbell)
         self._claims = Claims(memory, slot.claims, CELLS)
         self._tasks = RingConsumer(memory, slot.tasks, client)
@@ -67,10 +67,16 @@ class PoolWorker:
         self._codec = Codec()
         self._out_codec = Codec()
         self._sock = sock
-        self._functions: dict[int, Callable[..., Any] | BaseException] = {}
+        self._functions: dict[int, Callable[..., Any]] = {}
         self._inputs = [Poller([self._tasks], [])]
         self._room = [Poller([], [self._results])]
         self._ran = 0
+        self._called: Callable[..., Any] | None = None
+
+    def running(self) -> tuple[int, Callable[..., Any] | None]:
+        """Return the number of the task that runs and what it calls; 0 and None when there is none."""
+        number, _ = self._claims.running()
+        return number, self._called if number else None
 
     def run(self) -> None:
         """Work until the client says that it is over, or as many tasks as a worker may run have been run."""
@@ -82,17 +88,14 @@ class PoolWorker:
         if settings.initializer is not None and not self._initialize(settings.initializer):
             return
         self._send(records.KIND_UP, 0, 0, None)
-        pull, codec, plain, bell = self._tasks.pull, self._codec, self._run_plain, self._bell
-        most = settings.most_tasks or sys.maxsize
+        pull, codec, bell = self._tasks.pull, self._codec, self._bell
+        most = self._most = settings.most_tasks or sys.maxsize
         while self._ran < most:
             record = pull(codec, _FRAME)
             if record is None:
                 bell.wait(self._inputs, 0, settings.spin_ns, _LOOK_AGAIN_NS)
             elif type(record) is list:
-                for task in record:
-                    plain(task)
-                    if self._ran >= most:
-                        break
+                self._run_plain(record)
             elif record[0] == KIND_DONE and len(record) == 3:
                 return
             else:
@@ -110,18 +113,24 @@ class PoolWorker:
 
     # -- tasks -------------------------------------------------------------------------------------------------------
 
-    def _run_plain(self, task: tuple[Any, ...]) -> None:
-        """Run a task whose arguments came as columns."""
-        number = task[0]
-        if not self._claims.take(number):
-            return
-        self._ran += 1
-        try:
-            value = self._function(task[1])(*task[2:])
-        except BaseException as error:
-            self._fail(number, error)
-            return
-        self._answer(number, value)
+    def _run_plain(self, rows: list[tuple[Any, ...]]) -> None:
+        """Run tasks whose arguments came as columns. Each result is on its way before the next task begins."""
+        take, end, functions = self._claims.take, self._claims.done, self._functions
+        push, codec = self._results.push, self._out_codec
+        for number, known, *arguments in rows:
+            if self._ran >= self._most:  # the client gives what is left to others
+                return
+            if not take(number):
+                continue
+            self._ran += 1
+            called = self._called = functions[known]
+            try:
+                value = called(*arguments)
+            except BaseException as error:
+                self._fail(number, error)
+                continue
+            if type(value) not in PLAIN or push(codec, [(number, end(), value)], 0, 1) != 1:
+                self._answer(number, value)
 
     def _run_record(self, record: Any) -> None:
         """Run a task whose arguments came pickled, or take in a function."""
@@ -171,10 +180,12 @@ class PoolWorker:
             arguments, keywords = content
             del content
             if function:
-                value = self._function(function)(*arguments, **keywords)
+                called = self._called = self._functions[function]
             else:
-                value = arguments[0](*arguments[1:], **keywords)
-            del arguments, keywords
+                called, *arguments = arguments
+                self._called = called
+            value = called(*arguments, **keywords)
+            del called, arguments, keywords
         except BaseException as error:
             self._fail(number, error)
             return
@@ -185,7 +196,7 @@ class PoolWorker:
         fixed, columns = content
         del content
         results: list[Any] = []
-        call = fixed if fixed is not None else self._function(function)
+        call = self._called = self._functions[function] if fixed is None else fixed
         try:
             results.extend(map(call, *columns))
         except BaseException as error:
@@ -207,15 +218,9 @@ class PoolWorker:
         else:
             self._put(records.KIND_RESULTS, number, self._claims.done(), [encoded])
 
-    def _function(self, number: int) -> Callable[..., Any]:
-        found = self._functions[number]
-        if isinstance(found, BaseException):
-            raise found
-        return found
-
     def _learn(self, number: int, content: Any, bad: BaseException | None) -> None:
         if bad is not None:
-            self._functions[number] = bad  # every call of it will say so
+            self._functions[number] = _Unusable(bad)
             return
         function, path = content
         if path is not None:
@@ -225,7 +230,7 @@ class PoolWorker:
         try:
             self._functions[number] = loads(function)
         except BaseException as error:
-            self._functions[number] = error
+            self._functions[number] = _Unusable(error)
 
     # -- results -----------------------------------------------------------------------------------------------------
 
@@ -279,6 +284,16 @@ class PoolWorker:
     def _receive(self) -> int:
         _, fds, _, _ = socket.recv_fds(self._sock, 1, 1)
         return fds[0]
+
+
+class _Unusable:
+    """Stands for a function that could not be unpickled: every call of it says so."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        raise self._error
 
 
 def _text_of(error: BaseException) -> str:

@@ -34,6 +34,15 @@ def test_a_task_is_taken_or_revoked_once() -> None:
     assert not claims.take(7)  # was never put
 
 
+def test_several_tasks_are_put_at_once() -> None:
+    _, claims = made()
+    claims.put_several(CELLS - 1, 3)
+    assert [claims.take(number) for number in range(CELLS - 2, CELLS + 3)] == [False, True, True, True, False]
+    for wrong in ((0, 1), (1, CELLS + 1), (1, -1), (1,)):
+        with pytest.raises((ValueError, TypeError, OverflowError)):
+            claims.put_several(*wrong)  # type: ignore[call-arg]
+
+
 def test_two_processes_never_both_get_a_task() -> None:
     memory, claims = made()
     both = mmap.mmap(-1, 4096)

@@ -1,15 +1,17 @@
 """CPython's own tests of executors, `wait`, `as_completed` and process pools, run against `PoolExecutor`.
 
 They come from `test.test_concurrent_futures` of the running Python. Some builds do not install that package (3.11.7 and
-3.12.1, for example); `SHMJET_CPYTHON_TESTS` may then name the `Lib/test` folder of the same version's sources. Each
-test that is left out is listed in `LEFT_OUT` with its reason.
+3.12.1, for example); `SHMJET_CPYTHON_TESTS` may then name the `Lib/test` folder of the same minor version, which
+`.ci/run` takes from Debian. Each test that is left out is listed in `LEFT_OUT` with its reason.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import multiprocessing
 import os
+import sys
 import time
 import unittest
 from typing import Any
@@ -105,12 +107,19 @@ class _Context:
 
 
 def _package() -> Any:
-    import test
+    """Return the tests: those of the running Python, else those in the folder that was named.
 
-    if _OWN:
-        test.__path__ = [_OWN, *test.__path__]
+    That folder comes last in `sys.path`, which workers are told too: they import the tests' functions from there.
+    """
     try:
         return importlib.import_module("test.test_concurrent_futures")
+    except ImportError:
+        pass
+    if not _OWN:
+        return None
+    sys.path.append(_OWN)
+    try:
+        return importlib.import_module("test_concurrent_futures")
     except ImportError:
         return None
 
@@ -118,10 +127,14 @@ def _package() -> Any:
 def _in_shmjet(run: Any) -> Any:
     """Have a script that CPython's tests run in an interpreter of its own import the pool from here."""
 
+    @functools.wraps(run)
     def assert_python_ok(*args: str, **env: str) -> Any:
         script = args[-1].replace("from concurrent.futures import", "from shmjet import")
         script = script.replace(", mp_context=context", "")
-        return run(*args[:-1], script, PYTHONPATH=_root(), **env)
+        path = _root()
+        if _OWN and _OWN in sys.path:
+            script, path = script.replace("from test.test_concurrent", "from test_concurrent"), f"{path}:{_OWN}"
+        return run(*args[:-1], script, PYTHONPATH=path, **env)
 
     return assert_python_ok
 
@@ -131,8 +144,7 @@ def _root() -> str:
 
 
 _PLACES = (
-    ("executor", "ExecutorTest"),
-    ("test_process_pool", "ProcessPoolExecutorTest"),
+    ("test_process_pool", "ProcessPoolExecutorTest"),  # has those of ExecutorTest, too
     ("test_shutdown", "ProcessPoolShutdownTest"),
     ("test_init", "InitializerMixin"),
     ("test_init", "FailingInitializerMixin"),

@@ -208,6 +208,22 @@ def test_tasks_behind_a_stuck_one_run_elsewhere(pool: PoolExecutor, tmp_path: Pa
     assert futures[10].result(10) == 1
 
 
+def test_quick_tasks_behind_one_that_is_stuck_from_the_start_run_elsewhere(pool: PoolExecutor, tmp_path: Path) -> None:
+    def maybe_wait(path: str) -> int:
+        while path and not os.path.exists(path):
+            time.sleep(0.001)
+        return 1
+
+    assert [pool.submit(maybe_wait, "").result() for _ in range(100)] == [1] * 100  # quick, and by one worker
+    assert len(pool.worker_pids) == 1
+    gate = str(tmp_path / "gate")
+    stuck, *others = [pool.submit(maybe_wait, path) for path in (gate, *[""] * 20)]
+    assert len(concurrent.futures.wait(others, 10).done) == 20
+    assert not stuck.done()
+    Path(gate).touch()
+    assert stuck.result(10) == 1
+
+
 def test_a_stuck_task_can_be_killed(pool: PoolExecutor) -> None:
     stuck = pool.submit(time.sleep, 60)
     other = pool.submit(double, 2)
@@ -226,6 +242,14 @@ def test_task_timeout_kills_only_the_late_one() -> None:
         with pytest.raises(TimeoutError, match=r"task_timeout=0\.3 s"):
             futures[0].result(10)
         assert executor.submit(double, 4).result(10) == 8
+
+
+def test_task_timeout_is_kept_for_a_task_that_is_alone() -> None:
+    with PoolExecutor(1, task_timeout=0.2) as executor:
+        assert executor.submit(double, 1).result(10) == 2
+        late = executor.submit(time.sleep, 60)  # nothing else happens that would wake anybody
+        with pytest.raises(TimeoutError, match=r"task_timeout=0\.2 s"):
+            late.result(10)
 
 
 def test_workers_are_pinned_to_different_cores(tmp_path: Path) -> None:
@@ -253,9 +277,10 @@ def test_a_failing_initializer_breaks_the_pool() -> None:
 
 
 def test_a_worker_that_dies_in_its_initializer_breaks_the_pool() -> None:
-    executor = PoolExecutor(1, initializer=os._exit, initargs=(3,))
-    with executor, pytest.raises(BrokenProcessPool, match="exit status 3"):
-        executor.submit(int).result(10)
+    with PoolExecutor(1, initializer=os._exit, initargs=(3,)) as executor:
+        for future in [executor.submit(int) for _ in range(4)]:
+            with pytest.raises(BrokenProcessPool, match="exit status 3"):
+                future.result(10)
 
 
 @pytest.mark.parametrize("which", ["kill_workers", "terminate_workers"])
@@ -361,6 +386,25 @@ def test_a_forked_child_has_a_pool_of_its_own(pool: PoolExecutor) -> None:
     assert pool.submit(os.getpid).result() == mine
 
 
+def test_a_pool_that_has_ended_closes_nothing_in_a_forked_child() -> None:
+    with PoolExecutor(1) as ended:
+        assert ended.submit(double, 1).result() == 2
+    files = [os.open(os.devnull, os.O_RDONLY) for _ in range(16)]  # they have the numbers of what the pool has closed
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            for fd in files:
+                os.fstat(fd)
+            status = 0
+        finally:
+            os._exit(status)
+    for fd in files:
+        os.close(fd)
+    assert os.waitpid(child, 0)[1] == 0
+    assert not ended.is_usable
+
+
 def test_a_pool_inside_a_worker_works(pool: PoolExecutor) -> None:
     def inner(n: int) -> list[int]:
         with PoolExecutor(1) as nested:
@@ -457,6 +501,7 @@ def test_map_gives_what_came_before_an_exception(pool: PoolExecutor) -> None:
 def test_map_has_a_timeout(pool: PoolExecutor, tmp_path: Path) -> None:
     here, later = tmp_path / "here", tmp_path / "later"
     here.touch()
+    assert [pool.submit(int).result() for _ in range(4)] == [0] * 4  # so that its start takes none of the time
     try:
         for name in ("map", "imap_unordered"):
             results = getattr(pool, name)(wait_for_file, [str(here), str(later)], timeout=3.0, chunksize=1)
