@@ -3,9 +3,9 @@
 Tasks of a few kinds arrive as from a clock, so many that the workers are busy 70 % of the time: arithmetic, arrays that
 come back changed, big arrays that travel in files, exceptions, and now and then a `map`. Every result is compared.
 Every 20 s a random worker is killed: what it ran raises `BrokenProcessPool` and is submitted again, everything else
-must come. Resident memory of client and workers is sampled every half second; its floor, the least in each of 30 parts
-of the run, may rise by less than 0.5 MB a minute after the first quarter. In runs of less than five minutes, where the
-allocators are still filling their caches, it may rise by 60 MB in all. Nothing may be left behind.
+must come. Client and workers may grow by less than 0.5 MB a minute once they are warm (`_growth.py` says how that is
+judged). Runs of less than five minutes are too short for a slope; there the client may grow by 60 MB in all. Nothing
+may be left behind, no descriptor either.
 """
 
 from __future__ import annotations
@@ -22,22 +22,21 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _growth import Growth
 from _stress import HANG_S, Options, Tally, all_gone, mark_processes, marked, names, parse_options, private_shm, watch
 
 import shmjet
 
 LOAD = 0.7
 KILL_EVERY_S = 20.0
-PARTS = 30
-WARM_UP = 0.25
-"""The first part of the run, in which memory may grow."""
 LONG_S = 300.0
 MOST_MB = 60.0
-"""What memory may grow by in a shorter run than `LONG_S`."""
+"""What the client may grow by in a run shorter than `LONG_S`, while the allocators still fill their caches."""
+MOST_FILES = 8
+"""Descriptors that there may be more at the end: those of payloads that are just on their way."""
 TASK_S = 0.004
 """How long a task works, on average."""
 SLOPE = 0.5
@@ -91,7 +90,7 @@ class Soak:
         self.under_way: deque[Job] = deque()
         self.kinds: Counter[str] = Counter()
         self.kills = self.again = 0
-        self.memory: list[tuple[float, float]] = []
+        self.growth = Growth()
 
     def run(self, seconds: float) -> None:
         """Keep the pool busy for so long."""
@@ -109,8 +108,7 @@ class Soak:
                 self.kill()
                 next_kill = now + min(KILL_EVERY_S, seconds / 4)
             if now > next_sample:
-                self.memory.append((now - start, self.megabytes()))
-                self.options.say(f"{now - start:.1f} s: {self.memory[-1][1]:.1f} MB {self.each()}")
+                self.options.say(self.growth.sample(now - start, self.pool.worker_pids))
                 next_sample = now + 0.5
             while self.under_way and (self.under_way[0].future.done() or len(self.under_way) > WINDOW):
                 self.judge(self.under_way.popleft())
@@ -175,48 +173,23 @@ class Soak:
                 return
             self.kills += 1
 
-    def megabytes(self) -> float:
-        """Resident memory of this process and the workers."""
-        pids = [os.getpid(), *(pid for pid in self.pool.worker_pids if pid)]
-        total = 0
-        for pid in pids:
-            try:
-                total += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-            except (OSError, IndexError):  # it has just been killed
-                return self.memory[-1][1] if self.memory else 0.0
-        if len(pids) <= self.pool.max_workers:  # one is being replaced
-            return self.memory[-1][1] if self.memory else 0.0
-        return total * os.sysconf("SC_PAGE_SIZE") / 1e6
-
-    def each(self) -> list[int]:
-        """Resident megabytes of this process and each worker, for those who look closer."""
-        found = []
-        for pid in (os.getpid(), *self.pool.worker_pids):
-            try:
-                pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-            except OSError:
-                pages = 0
-            found.append(pages * os.sysconf("SC_PAGE_SIZE") // 10**6)
-        return found
-
     def check_memory(self, seconds: float) -> None:
-        """See how fast the floor of memory rises; big arrays come and go above it."""
-        part = seconds / PARTS
-        floors = [
-            (at, min(sizes))
-            for at in (i * part for i in range(PARTS))
-            if (sizes := [size for when, size in self.memory if at <= when < at + part and size])
-        ]
-        late = [floor for floor in floors if floor[0] >= WARM_UP * seconds]
-        slope = theil_sen(late) * 60
-        growth = floors[-1][1] - floors[0][1]
+        """See whether anything grows."""
+        growth = self.growth
+        floors = growth.floors(growth.client, seconds)
+        rise = floors[-1][1] - floors[0][1]
+        client, worker = growth.client_slope(seconds), growth.worker_slope()
         if seconds >= LONG_S:
-            self.tally.check(slope < SLOPE, f"memory grows by {slope:.2f} MB a minute, more than {SLOPE}")
+            for who, slope in (("the client", client), ("a worker", worker)):
+                self.tally.check(slope < SLOPE, f"{who} grows by {slope:.2f} MB a minute, more than {SLOPE}")
         else:
-            self.tally.check(growth < MOST_MB, f"memory has grown by {growth:.0f} MB, more than {MOST_MB}")
+            self.tally.check(rise < MOST_MB, f"the client has grown by {rise:.0f} MB, more than {MOST_MB}")
+        early, late = (statistics.median(part) for part in (growth.descriptors[:20], growth.descriptors[-20:]))
+        self.tally.check(late <= early + MOST_FILES, f"descriptors: {early} at the beginning, {late} at the end")
         print(
-            f"pool_soak: {dict(self.kinds)}, {self.kills} kills, {self.again} tasks run again; floor of memory "
-            f"{floors[0][1]:.0f} to {floors[-1][1]:.0f} MB, lately {slope:+.2f} MB/min"
+            f"pool_soak: {dict(self.kinds)}, {self.kills} kills, {self.again} tasks run again; floor of the client's "
+            f"memory {floors[0][1]:.0f} to {floors[-1][1]:.0f} MB, lately {client:+.2f} MB/min; a worker {worker:+.2f} "
+            f"MB/min; shared {growth.shared[-1][1]:.0f} MB, {late:.0f} descriptors"
         )
 
 
@@ -230,14 +203,8 @@ def mapped(pool: shmjet.PoolExecutor, number: int) -> Future[Any]:
     return future
 
 
-def theil_sen(points: list[tuple[float, float]]) -> float:
-    """The median of the slopes between any two points: a young worker in an old one's place does not move it."""
-    slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in itertools.combinations(points, 2)]
-    return statistics.median(slopes) if slopes else 0.0
-
-
 def main() -> int:
-    options = parse_options(__doc__, count=600, ci=20)
+    options = parse_options(__doc__, count=600, ci=60)
     alone = private_shm()
     mark = mark_processes()
     tally = Tally("pool_soak", options)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -284,6 +285,8 @@ class Server:
         finally:
             theirs.close()
         self._channel = Channel(ours, Forked | Exited)
+        self._look = select.poll()
+        self._look.register(self._channel, select.POLLIN)
         self._arena = arena
         self._outgoing: deque[socket.socket] = deque()
 
@@ -296,6 +299,11 @@ class Server:
         request = Fork(man.token, man.index, core, self._arena.size, settings, 0, 0)
         self._channel.send(request, [man.other.fileno(), self._arena.fd])
         man.other.close()
+
+    @property
+    def has_news(self) -> bool:
+        """Whether `news` would return or raise something; it rings for all but its own death."""
+        return bool(self._look.poll(0))
 
     def news(self) -> list[Any]:
         """Return what has happened since the last call: `Forked` and `Exited`.

@@ -23,6 +23,7 @@ from typing import Any, Final
 from shmjet._native import Doorbell, clock_ns
 from shmjet.cluster.log_levels import levels
 from shmjet.cluster.logs import LogReceiver
+from shmjet.pool.blocks import blocks
 from shmjet.pool.crew import Crewman, Task
 from shmjet.pool.dispatching import STUCK_NS, Dispatcher, Failed
 from shmjet.pool.functions import Functions
@@ -83,6 +84,8 @@ class Engine:
         self._functions = Functions()
         self._closing = False
         self._ended = False
+        self._heard = -1
+        self._was_woken = False
         self._is_relaxed = False
         """Whether the collector sleeps without a look at those that work, because nobody did."""
         self._watched_from = 2 if task_timeout is None else 1
@@ -136,7 +139,7 @@ class Engine:
             if self._ended or self._staff.broken is not None:
                 raise BrokenProcessPool(self.broken)
             dispatcher.submit(task, failed)
-            if self._is_relaxed and dispatcher.unwatched >= self._watched_from:
+            if self._is_relaxed and (dispatcher.unwatched >= self._watched_from or self._staff.has_news):
                 self._is_relaxed = False
                 self._ring()
         for culprit, error in failed:
@@ -248,6 +251,8 @@ class Engine:
     def _collect(self) -> bool:
         """Do what there is to do, then sleep; False when all is over."""
         seen = self._bell.commands
+        has_news = seen != self._heard or not self._was_woken
+        self._heard = seen
         done: Done = []
         failed: Failed = []
         dispatcher = self._dispatcher
@@ -255,7 +260,8 @@ class Engine:
             for man in list(dispatcher.crew.values()):
                 if man.results.has_data:
                     self._results.read(man, done)
-            self._staff.hear_news(done, failed)
+            if has_news:
+                self._staff.hear_news(done, failed)
             dispatcher.dispatch(failed)
             timeout = self._look_after()
             dispatcher.unwatched = 0
@@ -271,7 +277,7 @@ class Engine:
             return False
         del done, failed
         task = value = error = None  # type: ignore[assignment]  # nothing may live here while this thread sleeps
-        self._bell.wait(pollers, seen, 0, timeout)
+        self._was_woken = self._bell.wait(pollers, seen, 0, timeout)
         return True
 
     def _hand_out_logs(self) -> None:
@@ -327,6 +333,7 @@ class Engine:
             self._bell.close()
             self._arena.close()
         self._close_logs()
+        blocks.trim()
         for task in left:
             fail(task, BrokenProcessPool(why) if task.begin() else None)
         self._on_end()

@@ -68,14 +68,26 @@ class TaskFuture(Future[Any]):
 
     def finish(self, value: Any) -> None:
         """Do as `set_result` does, without a condition if there is none; one that has ended already stays as it is."""
-        lock = threading.RLock()
-        with lock:
-            if self.__dict__.setdefault("_condition", lock) is lock:
-                self._result = value
-                self._state = _FINISHED
+        attributes = self.__dict__
+        condition = attributes.get("_condition")
+        if condition is None:
+            lock = threading.RLock()
+            with lock:
+                condition = attributes.setdefault("_condition", lock)
+                if condition is lock:
+                    self._result = value
+                    self._state = _FINISHED
+                    return
+        with condition:
+            if self._state not in (_PENDING, _RUNNING):
                 return
-        with contextlib.suppress(InvalidStateError):
-            self.set_result(value)
+            self._result = value
+            self._state = _FINISHED
+            for waiter in attributes.get("_waiters", ()):
+                waiter.add_result(self)
+            condition.notify_all()
+        if "_done_callbacks" in attributes:
+            self._invoke_callbacks()  # type: ignore[attr-defined]
 
     def fail(self, error: BaseException) -> None:
         """Do as `set_exception` does; a future that has ended already stays as it is."""
@@ -85,6 +97,9 @@ class TaskFuture(Future[Any]):
     def result(self, timeout: float | None = None) -> Any:
         if self._state == _FINISHED and self._exception is None:
             return self._result
+        attributes = self.__dict__
+        if "_condition" not in attributes:  # not by __getattr__, which takes longer
+            attributes.setdefault("_condition", threading.Condition())
         try:
             return super().result(timeout)
         finally:

@@ -12,8 +12,7 @@ from shmjet.pool.crew import Crewman, Task
 from shmjet.pool.dispatching import Dispatcher
 from shmjet.pool.functions import Function
 from shmjet.pool.layout import HEAD
-from shmjet.pool.payload import from_file
-from shmjet.ring.pickling import loads
+from shmjet.pool.payload import from_file, from_record
 
 _FRAME: Final = 256
 
@@ -78,7 +77,7 @@ class Results:
             else:
                 with payload[HEAD.size :] as body:
                     is_columns = kind == records.KIND_RESULTS
-                    value = self._codec.decode(body, man.inflight[number].items) if is_columns else loads(body)
+                    value = self._codec.decode(body, man.inflight[number].items) if is_columns else from_record(body)
         except BaseException as error:
             kind, value = records.KIND_BAD_ARGUMENTS, (error, "the result cannot be unpickled")
         payload.release()

@@ -90,6 +90,11 @@ class Staff:
         crew[index] = man
         return man
 
+    @property
+    def has_news(self) -> bool:
+        """Whether the fork server has said something, or died."""
+        return self._server is not None and self._server.has_news
+
     def hear_news(self, done: Done, failed: Failed) -> None:
         """Take what the fork server says: who was forked, who has died."""
         if self._server is None:

@@ -18,7 +18,7 @@ from typing import Any, Final
 from shmjet._native import Claims, Codec, Doorbell, Poller, RingConsumer, RingProducer
 from shmjet.pool import layout as records
 from shmjet.pool.layout import CELLS, HEAD, Layout
-from shmjet.pool.payload import PLAIN, from_file, size_of, to_file
+from shmjet.pool.payload import PLAIN, from_file, from_record, size_of, to_file
 from shmjet.ring.frames import KIND_DONE
 from shmjet.ring.pickling import Buffer, dumps_by_value, loads
 
@@ -100,6 +100,7 @@ class PoolWorker:
                 return
             else:
                 self._run_record(record)
+                self._called = None  # which may hold much
         self._send(records.KIND_RETIRED, 0, 0, None)
 
     def _initialize(self, pickled: bytes) -> bool:
@@ -158,7 +159,7 @@ class PoolWorker:
                     elif kind == records.KIND_ITEMS:
                         content = None, (self._codec.decode(body, count),)
                     else:
-                        content = loads(body)
+                        content = from_record(body)
         except BaseException as error:
             bad = error
         if not size:
@@ -197,8 +198,14 @@ class PoolWorker:
         del content
         results: list[Any] = []
         call = self._called = self._functions[function] if fixed is None else fixed
-        try:
-            results.extend(map(call, *columns))
+        keep = results.append
+        try:  # no map(): it would take a StopIteration of the user's for the end, and calls Python functions slower
+            if len(columns) == 1:
+                for item in columns[0]:
+                    keep(call(item))
+            else:
+                for row in zip(*columns, strict=True):
+                    keep(call(*row))
         except BaseException as error:
             taken = self._claims.done()
             text = _text_of(error)
@@ -207,7 +214,8 @@ class PoolWorker:
             except BaseException as unpicklable:
                 self._fail(number, unpicklable)
             return
-        del columns
+        item = row = None
+        del columns, item, row
         self._answer_chunk(number, results)
 
     def _answer_chunk(self, number: int, results: list[Any]) -> None:

@@ -498,6 +498,19 @@ def test_map_gives_what_came_before_an_exception(pool: PoolExecutor) -> None:
         next(results)
 
 
+def test_a_stop_iteration_of_the_users_loses_no_results(pool: PoolExecutor) -> None:
+    def stop_at(n: int, stop: int = 3) -> int:
+        if n == stop:
+            raise StopIteration
+        return n
+
+    for iterables in ([range(6)], [range(6), [3] * 6]):
+        results = pool.map(stop_at, *iterables, chunksize=6)
+        assert [next(results) for _ in range(3)] == [0, 1, 2]
+        with pytest.raises(RuntimeError, match="StopIteration"):  # as from the generator of the standard map
+            next(results)
+
+
 def test_map_has_a_timeout(pool: PoolExecutor, tmp_path: Path) -> None:
     here, later = tmp_path / "here", tmp_path / "later"
     here.touch()
