@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Iterable
-from importlib.metadata import entry_points
 from typing import Any, Protocol
 
 from shmjet.core.errors import ConfigError
@@ -158,6 +157,8 @@ def make_discovery(setting: str | None, cluster_name: str) -> Discovery:
                 "JetConfig.discovery: 'multicast' needs zeroconf; install it with: pip install 'shmjet[multicast]'"
             ) from error
         return MulticastDiscovery(cluster_name)
+    from importlib.metadata import entry_points  # takes 10 ms, which every start would pay
+
     for point in entry_points(group=GROUP):
         if point.name == kind:
             return PluggedDiscovery(point.load()(rest))

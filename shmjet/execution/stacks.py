@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -53,6 +52,8 @@ def stacks_of(pid: int, folder: Path) -> tuple[str, str]:
 
 def py_spy() -> str | None:
     """Return the path of py-spy: beside this interpreter, or wherever PATH leads."""
+    import shutil  # its archive formats take long to import, and every process imports this module
+
     beside = Path(sys.executable).with_name("py-spy")
     return str(beside) if os.access(beside, os.X_OK) else shutil.which("py-spy")
 

@@ -68,7 +68,7 @@ class FromAList:
 
 def test_a_plugin_is_found_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("listed", f"{__name__}:FromAList", discovery.GROUP)
-    monkeypatch.setattr(discovery, "entry_points", lambda group: [point] if group == discovery.GROUP else [])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [point] if group == discovery.GROUP else [])
     assert found(make_discovery("listed:10.0.0.8:1,10.0.0.9:2", "dev")) == ["10.0.0.8:1", "10.0.0.9:2"]
     with pytest.raises(ConfigError, match=r"no way 'other'.*dns, listed, multicast"):
         make_discovery("other:x", "dev")
