@@ -65,6 +65,7 @@ class SinkDef(Generic[T_contra]):
             keeps the order of a single upstream processor.
         expand: adds more vertices than one and returns the one to connect to; then `supplier` is not used.
         partitions: how many partitions it writes to, None when it has none.
+        by_row: it takes items only: the rows of batches come to it as dicts, one by one, as they do to `map`.
 
     Example:
         >>> SinkDef("list", supplier=None, parallelism=1).name
@@ -76,6 +77,7 @@ class SinkDef(Generic[T_contra]):
     parallelism: int = -1
     expand: Expansion | None = None
     partitions: int | None = None
+    by_row: bool = False
 
     def __repr__(self) -> str:
         return f"<sink {self.name!r}>"

@@ -7,7 +7,7 @@ partitions or by ranges of indexes; sinks hand over whole batches. After Jet's `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from time import monotonic
 from typing import Any
@@ -144,6 +144,11 @@ class WriteMapProcessor(WriteProcessor):
         key_fn, value_fn = self._key_fn, self._value_fn
         if key_fn is not None and value_fn is not None:
             items = [(key_fn(item), value_fn(item)) for item in items]
+        elif not _is_entry(items[0]):
+            raise TypeError(
+                f"map {self._name!r}: expected (key, value) items, got {type(items[0]).__name__} {items[0]!r:.80}; "
+                "give a key_fn and a value_fn"
+            )
         self._map.put_all(items)
 
 
@@ -161,6 +166,11 @@ class WriteListProcessor(WriteProcessor):
     def write(self, items: list[Any]) -> None:
         """Append a list."""
         self._list.extend(items)
+
+
+def _is_entry(item: Any) -> bool:
+    """Tell whether an item is a pair; a text or a row of two columns, which come apart in two by chance, is none."""
+    return isinstance(item, Sequence) and not isinstance(item, str | bytes) and len(item) == 2
 
 
 def _checked_name(function: str, name: str) -> str:

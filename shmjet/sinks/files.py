@@ -83,7 +83,8 @@ def files(
         null=null,
         columns=None if columns is None else tuple(columns),
     )
-    return SinkDef(f"files({_short(place)})", RecordSinkSupplier(Folder(place, dict(storage_options or {})), writing))
+    supplier = RecordSinkSupplier(Folder(place, dict(storage_options or {})), writing)
+    return SinkDef(f"files({_short(place)})", supplier, by_row=format == "lines")
 
 
 def json(

@@ -45,7 +45,7 @@ def map_(
     expand = None
     if merge_fn is not None:
         expand = partial(add_merging, map_name=name, key_fn=key_fn, value_fn=value_fn, merge_fn=merge_fn)
-    return SinkDef(f"map({name})", supplier, expand=expand)
+    return SinkDef(f"map({name})", supplier, expand=expand, by_row=True)
 
 
 def list_(name: str) -> SinkDef[Any]:
@@ -82,7 +82,8 @@ def socket(host: str, port: int, to_string_fn: Callable[[Any], str] = str, *, ch
         'socket(localhost:5001)'
     """
     supplier = processors.write_socket(host, port, to_string_fn, encoding=charset)
-    return SinkDef(f"socket({host}:{port})", ProcessorMetaSupplier.prefer_local_parallelism_one(supplier), 1)
+    supplier_of_one = ProcessorMetaSupplier.prefer_local_parallelism_one(supplier)
+    return SinkDef(f"socket({host}:{port})", supplier_of_one, 1, by_row=True)
 
 
 def logger(to_string_fn: Callable[[Any], str] = str, predicate: Callable[[Any], Any] | None = None) -> SinkDef[Any]:
@@ -99,7 +100,7 @@ def logger(to_string_fn: Callable[[Any], str] = str, predicate: Callable[[Any], 
         >>> logger(repr).name
         'logger'
     """
-    return SinkDef("logger", processors.logger(to_string_fn, predicate))
+    return SinkDef("logger", processors.logger(to_string_fn, predicate), by_row=True)
 
 
 def noop() -> SinkDef[Any]:

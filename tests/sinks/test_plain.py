@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import shmjet
-from shmjet import JobFailedError, ShmjetError, processors, sinks, sources
+from shmjet import Batch, JobFailedError, ShmjetError, processors, sinks, sources
 from shmjet.pipeline.definitions import SourceDef
 from shmjet.processors.merging import merged
 from tests.sources.running import run
@@ -144,3 +144,29 @@ def test_what_is_missing_is_named() -> None:
         sinks.builder("s", str).flush_fn(None)  # type: ignore[arg-type]
     with pytest.raises(ShmjetError, match="preferred_local_parallelism"):
         sinks.builder("s", str).preferred_local_parallelism(0)
+
+
+def test_what_a_sink_does_item_by_item_it_does_to_the_rows_of_batches(jet: shmjet.JetInstance, tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("user,paid\nann,1\nbo,2\n")
+    p = shmjet.Pipeline()
+    batches = p.read_from(sources.csv(tmp_path / "in.csv", as_=Batch))
+    batches.write_to(sinks.map("paid", lambda row: row["user"], lambda row: row["paid"]))
+    batches.write_to(sinks.files(tmp_path / "out", lambda row: f"{row['user']} {row['paid']}"))
+    batches.write_to(sinks.list("as they are"))
+    jet.new_job(p).run(60)
+    assert dict(jet.get_map("paid").items()) == {"ann": 1, "bo": 2}
+    assert sorted("".join(file.read_text() for file in (tmp_path / "out").iterdir()).split("\n")) == [
+        "",
+        "ann 1",
+        "bo 2",
+    ]
+    assert all(isinstance(item, Batch) for item in jet.get_list("as they are"))
+    assert "map(paid)-rows" in [vertex.name for vertex in p.to_dag()]
+
+
+@pytest.mark.parametrize("item", [5, "ab", {"user": 1, "paid": 2}, (1, 2, 3)])
+def test_a_map_without_functions_takes_pairs_only(jet: shmjet.JetInstance, item: Any) -> None:
+    with pytest.raises(JobFailedError, match=r"map 'pairs only': expected \(key, value\) items, got") as failed:
+        run(jet, sources.items([item]), sinks.map("pairs only"))
+    assert isinstance(failed.value.cause, TypeError)
+    assert len(jet.get_map("pairs only")) == 0

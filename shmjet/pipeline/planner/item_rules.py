@@ -52,10 +52,11 @@ def plan_sink(draft: Draft, node: t.Node, transform: t.Sink) -> None:
             parallelism = sink.parallelism
         elif parallelism == 1:
             why = "one processor, which keeps the order"
+    inputs = [draft.rows(output, node) if sink.by_row else output for output in draft.inputs(node)]
     vertex = draft.vertex(node.name, sink.supplier, parallelism, node, why)
     vertex.expand = sink.expand
     ordinal = 0
-    for output in draft.inputs(node):
+    for output in inputs:
         draft.wires.any_way(output, vertex, ordinal, absorbed=True)
         ordinal += len(output.feeds)
 
