@@ -97,16 +97,19 @@ def test_a_service_that_cannot_be_made_fails_the_job_with_its_text(jet: JetInsta
 
 
 def test_coroutine_functions_run_side_by_side_beside_everything_else(jet: JetInstance) -> None:
-    async def slow(service: Any, item: int) -> int:
+    async def slow(running: dict[int, None], item: int) -> tuple[int, int]:
+        running[item] = None
+        most = len(running)
         await asyncio.sleep(0.02)
-        return item
+        del running[item]
+        return item, most
 
     p = Pipeline()
     source = p.read_from(SourceDef("items", read_items(range(64)), 1)).rebalance()
-    stage = source.map_using_service_async(dict, slow, max_concurrent_ops=16)
-    start = time.monotonic()
-    assert Counter(collected(jet, stage)) == Counter(range(64))
-    assert time.monotonic() - start < 64 * 0.02
+    factory = ServiceFactory(dict[int, None], shared=False)
+    results = collected(jet, source.map_using_service_async(factory, slow, max_concurrent_ops=16))
+    assert Counter(item for item, _ in results) == Counter(range(64))
+    assert 1 < max(running for _, running in results) <= 16
 
 
 def test_an_error_in_a_coroutine_function_fails_the_job_with_the_users_frames(jet: JetInstance) -> None:

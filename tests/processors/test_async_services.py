@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -119,32 +120,37 @@ def test_a_narrow_outbox_loses_nothing(running: Any) -> None:
     assert running(_repeated, kind="flat_map", room=1).run([3, 1, 2]) == [3, 3, 3, 1, 2, 2]
 
 
-def test_no_call_waits_while_the_loop_waits(running: Any) -> None:
+def _until(released: threading.Event) -> Any:
+    """A coroutine function that gives its item back once it may."""
+
     async def slow(service: Any, item: int) -> int:
-        await asyncio.sleep(0.2)
+        while not released.is_set():
+            await asyncio.sleep(0.001)
         return item
 
-    each = running(slow)
+    return slow
+
+
+def test_no_call_waits_while_the_loop_waits(running: Any) -> None:
+    released = threading.Event()
+    each = running(_until(released))
     inbox = Inbox()
     inbox.fill([1])
-    start = time.monotonic()
-    each.call(each.processor.process, 0, inbox)
-    assert time.monotonic() - start < 0.1
+    each.call(each.processor.process, 0, inbox)  # it returns, though the coroutine waits for what comes after
     assert each.processor.polls
+    released.set()
     assert each.run([2]) == [1, 2]
     assert not each.processor.polls
 
 
 def test_a_watermark_waits_for_the_calls_before_it(running: Any) -> None:
-    async def slow(service: Any, item: int) -> int:
-        await asyncio.sleep(0.01)
-        return item
-
-    each = running(slow)
+    released = threading.Event()
+    each = running(_until(released))
     inbox = Inbox()
     inbox.fill([1])
     each.call(each.processor.process, 0, inbox)
     assert not each.call(each.processor.try_process_watermark, Watermark(7))
+    released.set()
     deadline = time.monotonic() + 20
     while not each.call(each.processor.try_process_watermark, Watermark(7)) and time.monotonic() < deadline:
         pass

@@ -86,7 +86,8 @@ class Written(list[Any]):
         super().extend(items)
 
 
-def test_small_batches_are_gathered_and_none_is_larger_than_a_write_should_be() -> None:
+def test_small_batches_are_gathered_and_none_is_larger_than_a_write_should_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grid_io, "monotonic", lambda: 100.0)  # so that none is written because it has waited
     grid = TestGrid()
     grid.lists["l"] = written = Written()
     driver = Driver(processors.write_list("l")(), grid=grid)
