@@ -140,8 +140,6 @@ class CollectSupplier(ProcessorMetaSupplier):
     def __init__(self, shelf: Shelf) -> None:
         self.address = f"\0shmjet-results-{os.urandom(16).hex()}"
         self._shelf: Callable[[], Shelf | None] = weakref.ref(shelf)
-        self._running: Run | None = None
-        self._lock = threading.Lock()
 
     def get(self, addresses: Sequence[str]) -> Mapping[str, ProcessorSupplier]:
         """Return a supplier that is the same everywhere."""
@@ -153,8 +151,8 @@ class CollectSupplier(ProcessorMetaSupplier):
         Raises:
             ShmjetError: the one before is still running.
         """
-        with self._lock:
-            before = self._running
+        with _runs_lock:
+            before = _runs.get(self.address)
             if before is not None:
                 if before.execution is execution:
                     return  # it is the supplier of two vertices
@@ -163,13 +161,13 @@ class CollectSupplier(ProcessorMetaSupplier):
                         "collect(): the execution before is still running; wait for its end, or use a collect() for "
                         "each"
                     )
-                self._end(before)  # who waits for a future goes on before its callbacks have been called
+                before.end()  # who waits for a future goes on before its callbacks have been called
             shelf = self._shelf()
             if shelf is not None:
                 shelf.clear()
-            self._running = Run(self.address, execution)
+            run = _runs[self.address] = Run(self.address, execution)
             if shelf is not None:
-                shelf.run = self._running
+                shelf.run = run
         execution.add_done_callback(self._ended)
 
     def give(self, read: Callable[[], Iterator[Any]], error: BaseException | None = None) -> None:
@@ -185,14 +183,11 @@ class CollectSupplier(ProcessorMetaSupplier):
             shelf.run = GivenRun(read, error)
 
     def _ended(self, execution: Future[None]) -> None:
-        with self._lock:
-            if self._running is not None and self._running.execution is execution:
-                self._end(self._running)
-
-    def _end(self, running: Run) -> None:
-        """Stop listening, so that the next execution can."""
-        running.end()
-        self._running = None
+        with _runs_lock:
+            run = _runs.get(self.address)
+            if run is not None and run.execution is execution:
+                run.end()
+                del _runs[self.address]
 
     def __getstate__(self) -> dict[str, Any]:
         return {"address": self.address}
@@ -200,8 +195,6 @@ class CollectSupplier(ProcessorMetaSupplier):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.address = state["address"]
         self._shelf = _no_shelf
-        self._running = None
-        self._lock = threading.Lock()
 
 
 def _no_shelf() -> None:
@@ -395,3 +388,8 @@ class Run:
             except OSError:
                 os.close(stream.socket)
                 stream.socket = -1
+
+
+_runs: dict[str, Run] = {}
+"""The runs of this process that may still get results, by address: copies of a supplier have the same one."""
+_runs_lock = threading.Lock()

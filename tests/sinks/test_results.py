@@ -212,6 +212,21 @@ def test_the_next_execution_may_begin_before_the_callbacks_of_the_last_one_have_
     results.close()
 
 
+def test_a_copy_of_a_pipeline_may_run_next_and_not_at_the_same_time() -> None:
+    results = sinks.collect()
+    copy = pickle.loads(pickle.dumps(results))
+    first: Future[None] = Future()
+    second: Future[None] = Future()
+    first.add_done_callback(lambda _: copy.supplier.on_client(second))
+    results.supplier.on_client(first)
+    with pytest.raises(ShmjetError, match="still running"):
+        copy.supplier.on_client(Future())
+    first.set_result(None)
+    second.set_result(None)
+    assert list(results) == []
+    results.close()
+
+
 def test_an_item_that_cannot_be_pickled_is_named(jet: shmjet.JetInstance) -> None:
     results = sinks.collect()
     stage = shmjet.Pipeline().read_from(sources.items([1])).map(lambda _: threading.Lock())
