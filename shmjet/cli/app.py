@@ -18,15 +18,20 @@ from shmjet import __version__
 from shmjet.cli.completion import VARIABLE
 from shmjet.cli.outcome import CommandError, Outcome, complain
 
+_HELP = ["-h", "--help"]
+
 app = typer.Typer(
     name="shmjet",
     help="Hazelcast Jet's engine in Python: a DAG of processors over shared-memory rings, on every core of one host.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": _HELP},
     epilog="Exit status: 0 fine, 1 the job failed, 2 wrong usage, 130 interrupted.",
 )
+
+_RUN, _SEE, _SET_UP = "Run jobs", "See and steer what runs", "Set up and look into"
+"""The groups of commands in the help."""
 
 Task = Callable[[], int]
 """What a command line asks for; it returns the exit status."""
@@ -49,7 +54,7 @@ def _common(
     pass
 
 
-@app.command()
+@app.command(rich_help_panel=_RUN)
 def wordcount(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, folders (with all in them) and globs.")],
     top: Annotated[int, typer.Option(min=0, metavar="N", help="How many of the most frequent words to print.")] = 20,
@@ -72,7 +77,7 @@ def wordcount(
     return _later("wordcount", "wordcount", paths, **options, progress=progress)
 
 
-@app.command(context_settings=_PASS_ON)
+@app.command(context_settings=_PASS_ON, rich_help_panel=_RUN)
 def run(
     context: typer.Context,
     script: Annotated[Path, typer.Argument(metavar="SCRIPT [ARGS]...", help="A Python script and its arguments.")],
@@ -98,20 +103,7 @@ ConfigFile = Annotated[
 ]
 
 
-@app.command()
-def member(
-    config: ConfigFile = None,
-    bind: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Where to listen (0.0.0.0:5701 where there is a secret).")
-    ] = None,
-    join: Annotated[list[str] | None, typer.Option(metavar="HOST:PORT", help="A member to join (repeatable).")] = None,
-    cores: Annotated[int | None, typer.Option(min=1, metavar="N", help="Workers to use.")] = None,
-) -> Task:
-    """Be a member of a cluster until SIGTERM or Ctrl-C. The secret comes from the file or SHMJET_SECRET[_FILE]."""
-    return _later("member", "run_member", config, bind, join, cores)
-
-
-@app.command(context_settings=_PASS_ON)
+@app.command(context_settings=_PASS_ON, rich_help_panel=_RUN)
 def submit(
     context: typer.Context,
     script: Annotated[Path, typer.Argument(metavar="SCRIPT [ARGS]...", help="A Python script and its arguments.")],
@@ -122,7 +114,7 @@ def submit(
     return _later("remote", "submit_script", script, context.args, address, config)
 
 
-@app.command(context_settings=_PASS_ON)
+@app.command(context_settings=_PASS_ON, rich_help_panel=_RUN)
 def dag(
     context: typer.Context,
     script: Annotated[Path, typer.Argument(metavar="SCRIPT [ARGS]...", help="A Python script and its arguments.")],
@@ -135,12 +127,6 @@ def dag(
     return _later("drawing", "draw", script, arguments, destination)
 
 
-@app.command()
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False) -> Task:
-    """Look at this machine: cores, NUMA, limits, /dev/shm, Java, Spark: what is fine, what is not, how to mend it."""
-    return _later("doctor", "examine", as_json=as_json)
-
-
 _PID = Annotated[
     int | None,
     typer.Option(
@@ -149,7 +135,7 @@ _PID = Annotated[
 ]
 
 
-@app.command()
+@app.command(rich_help_panel=_SEE)
 def top(
     pid: _PID = None,
     once: Annotated[bool, typer.Option("--once", help="Print one picture; so it is too where nobody looks.")] = False,
@@ -166,7 +152,7 @@ def top(
     return _later("top", "top", **options, address=address, config=config)
 
 
-@app.command()
+@app.command(rich_help_panel=_SEE)
 def jobs(
     everything: Annotated[bool, typer.Option("-a", "--all", help="Those that have ended too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
@@ -179,7 +165,7 @@ def jobs(
     return _later("remote", "list_jobs", address, config, everything=everything, as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=_SEE)
 def cancel(
     job: Annotated[str, typer.Argument(metavar="JOB", help="Name or id; the first digits will do.")],
     address: Address = None,
@@ -191,7 +177,7 @@ def cancel(
     return _later("remote", "cancel_job", job, address, config)
 
 
-@app.command()
+@app.command(rich_help_panel=_SEE)
 def cluster(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
     address: Address = None,
@@ -203,7 +189,7 @@ def cluster(
     return _later("remote", "show_cluster", address, config, as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=_SEE)
 def dump(
     pid: _PID = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to FILE.")] = None,
@@ -213,13 +199,14 @@ def dump(
 ) -> Task:
     """Write what an engineer needs for a report: versions, machine, settings, plans, states, rings, Python stacks.
 
-    Of your running members on this host, or with an address of those of a cluster. No data of yours is in it and no
-    secret; names of vertices and of files of code are.
+    Of your running members on this host, or with an address of those of a cluster.
+
+    No data of yours is in it and no secret; names of vertices and of files of code are.
     """
     return _later("dump", "dump", pid=pid, output=output, as_json=as_json, address=address, config=config)
 
 
-@app.command()
+@app.command(rich_help_panel=_SEE)
 def console(
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="Listen here; others than this host need the token.")] = (
         "127.0.0.1"
@@ -254,7 +241,26 @@ def console(
     )
 
 
-@app.command()
+@app.command(rich_help_panel=_SET_UP)
+def member(
+    config: ConfigFile = None,
+    bind: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Where to listen (0.0.0.0:5701 where there is a secret).")
+    ] = None,
+    join: Annotated[list[str] | None, typer.Option(metavar="HOST:PORT", help="A member to join (repeatable).")] = None,
+    cores: Annotated[int | None, typer.Option(min=1, metavar="N", help="Workers to use.")] = None,
+) -> Task:
+    """Be a member of a cluster until SIGTERM or Ctrl-C. The secret comes from the file or SHMJET_SECRET[_FILE]."""
+    return _later("member", "run_member", config, bind, join, cores)
+
+
+@app.command(rich_help_panel=_SET_UP)
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False) -> Task:
+    """Look at this machine: cores, NUMA, limits, /dev/shm, Java, Spark: what is fine, what is not, how to mend it."""
+    return _later("doctor", "examine", as_json=as_json)
+
+
+@app.command(rich_help_panel=_SET_UP)
 def completion(
     shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish; by default the one you use.")] = "",
 ) -> Task:
@@ -266,7 +272,7 @@ def completion(
     return _later("completion", "show", shell)
 
 
-@app.command()
+@app.command(rich_help_panel=_SET_UP)
 def secret(
     output: Annotated[
         Path | None,
@@ -277,7 +283,7 @@ def secret(
     return _later("wire", "make_secret", output)
 
 
-@app.command("wire-dump")
+@app.command("wire-dump", rich_help_panel=_SET_UP)
 def wire_dump(
     capture: Annotated[
         str, typer.Argument(metavar="FILE", help="The bytes of one direction of a connection; - for standard input.")
@@ -326,6 +332,7 @@ def run_application(arguments: list[str]) -> int:
 
         vars(completion)["completion_init"]()  # or its scripts would get the answers of another protocol
     command = typer.main.get_command(app)
+    _show_flags_plainly(command)
     try:
         asked = command.main(args=arguments, prog_name="shmjet", standalone_mode=False)
     except typer.Abort:
@@ -342,6 +349,14 @@ def run_application(arguments: list[str]) -> int:
     if asked == Outcome.INTERRUPTED:  # what newer versions of typer make of Ctrl-C
         raise KeyboardInterrupt
     return asked if isinstance(asked, int) else Outcome.OK
+
+
+def _show_flags_plainly(command: Any) -> None:
+    """Have help say `--json`, not `--json <bool>`, as newer versions of typer do."""
+    for each in (command, *getattr(command, "commands", {}).values()):
+        for option in (*each.params, each.get_help_option(typer.Context(each, help_option_names=_HELP))):
+            if getattr(option, "is_flag", False) and option.metavar is None:
+                option.metavar = ""
 
 
 def _explain(error: Any) -> None:
