@@ -87,7 +87,7 @@ class TaskFuture(Future[Any]):
                 waiter.add_result(self)
             condition.notify_all()
         if "_done_callbacks" in attributes:
-            self._invoke_callbacks()  # type: ignore[attr-defined]
+            self._invoke_callbacks()
 
     def fail(self, error: BaseException) -> None:
         """Do as `set_exception` does; a future that has ended already stays as it is."""

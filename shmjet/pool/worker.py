@@ -198,14 +198,8 @@ class PoolWorker:
         del content
         results: list[Any] = []
         call = self._called = self._functions[function] if fixed is None else fixed
-        keep = results.append
-        try:  # no map(): it would take a StopIteration of the user's for the end, and calls Python functions slower
-            if len(columns) == 1:
-                for item in columns[0]:
-                    keep(call(item))
-            else:
-                for row in zip(*columns, strict=True):
-                    keep(call(*row))
+        try:
+            _call_with_all(call, columns, results)
         except BaseException as error:
             taken = self._claims.done()
             text = _text_of(error)
@@ -214,8 +208,7 @@ class PoolWorker:
             except BaseException as unpicklable:
                 self._fail(number, unpicklable)
             return
-        item = row = None
-        del columns, item, row
+        del columns
         self._answer_chunk(number, results)
 
     def _answer_chunk(self, number: int, results: list[Any]) -> None:
@@ -292,6 +285,17 @@ class PoolWorker:
     def _receive(self) -> int:
         _, fds, _, _ = socket.recv_fds(self._sock, 1, 1)
         return fds[0]
+
+
+def _call_with_all(call: Callable[..., Any], columns: tuple[Any, ...], results: list[Any]) -> None:
+    """Call with each row of the columns. No map(): it would take a StopIteration of the user's for the end."""
+    keep = results.append
+    if len(columns) == 1:
+        for item in columns[0]:
+            keep(call(item))
+    else:
+        for row in zip(*columns, strict=True):
+            keep(call(*row))
 
 
 class _Unusable:
