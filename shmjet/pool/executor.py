@@ -9,7 +9,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from shmjet.pool.placing import choose_cores, give_back
 
@@ -191,6 +191,12 @@ class PoolExecutor(Executor):
         """
         engine = self._engine
         return engine is not None and engine.kill(future)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a PoolExecutor cannot be sent to a worker, nor a function that refers to one; make another one inside the "
+            "task, or submit what the task finds from here"
+        )
 
     def __repr__(self) -> str:
         if self._is_shut_down:

@@ -412,6 +412,12 @@ def test_a_pool_inside_a_worker_works(pool: PoolExecutor) -> None:
     assert pool.submit(inner, 4).result(30) == [0, 2, 4, 6]
 
 
+def test_a_task_that_refers_to_its_own_pool_is_told_so(pool: PoolExecutor) -> None:
+    with pytest.raises(TypeError, match="cannot be sent to a worker"):
+        pool.submit(lambda: pool.submit(double, 1).result()).result(10)
+    assert pool.submit(double, 1).result() == 2
+
+
 def _run_script(tmp_path: Path, text: str) -> subprocess.CompletedProcess[str]:
     script = tmp_path / "script.py"
     script.write_text(text)
