@@ -40,7 +40,7 @@ from shmjet.net import packets
 from shmjet.net.handshake import MEMBER, Answering, Dialing, HandshakeError, Identity
 from shmjet.net.link import Link
 from shmjet.net.messages import Event, Limits, Listen, Listening, Order, PeerUp, Secret, Setup
-from shmjet.net.packets import HEADER, Header, PacketError, PacketReader
+from shmjet.net.packets import HEADER, Header, PacketError, packet_reader
 from shmjet.ring.lane import RingLaneWriter
 from shmjet.ring.marks import DONE, Barrier, Watermark
 
@@ -183,7 +183,7 @@ def read_packets(count: int, rng: random.Random, tally: Tally) -> None:
         stream = streams[case % len(streams)]
         short = stream[: rng.randrange(600)] if case % 3 else stream
         data = short if case % 11 == 0 else spoil(short, rng)
-        reader = PacketReader(deliver, lambda header: PLACE[: header.length])
+        reader = packet_reader(deliver, lambda header: PLACE[: header.length])
         try:
             for piece in pieces(data, rng):
                 view = memoryview(piece)
@@ -369,7 +369,7 @@ def fuzz(seconds: int, tally: Tally) -> int:
                 reader()
 
     def feed_reader(data: bytes, rng: random.Random) -> None:
-        reader = PacketReader(lambda *_: None, lambda header: memoryview(bytearray(header.length)))
+        reader = packet_reader(lambda *_: None, lambda header: memoryview(bytearray(header.length)))
         for piece in pieces(data, rng):
             room = reader.room()[: len(piece)]
             room[:] = piece[: len(room)]

@@ -169,15 +169,6 @@ class Doorbell:
         sleeps. Returns False after the timeout, and early when a signal or a bare ring() has come: look around.
         """
 
-    def prepare(self, pollers: list[Poller], timeout_ns: int, /) -> int:
-        """Say that the owner is about to sleep in epoll on its eventfd, and look at everything again.
-
-        Returns how many nanoseconds it may sleep at most; 0: not at all, something is ready. After the sleep: `stay`.
-        """
-
-    def stay(self) -> None:
-        """Say that the owner does not sleep."""
-
     def close(self) -> None:
         """Let go of the memory; idempotent."""
 
@@ -258,6 +249,9 @@ class RingProducer:
     def blocked(self) -> bool:
         """Whether the last push was refused, so that a Poller waits for the consumer."""
 
+    held: bool
+    """Whether its owner keeps something back that goes first, so that a PacketReader gives him whatever comes."""
+
     def close(self) -> None:
         """Let go of the memory; idempotent."""
 
@@ -315,6 +309,168 @@ class RingConsumer:
 
     def close(self) -> None:
         """Let go of the memory; idempotent. BufferError while a view of a record lives."""
+
+@final
+class EdgeFlow:
+    """What one edge has moved in one direction between this member and a peer; the packet kernels count into it.
+
+    With `bounded` a PacketWriter may send while `bytes`, in blocks of 64 KiB and 32 bits with sign, is not above
+    `limit`. `words` are two of 64 bits in which others read how many items and bytes there were; readers and writers
+    note there what they take before anybody can see it.
+    """
+
+    bytes: int
+    """Bytes of payload that have come or gone."""
+    acked: int
+    """Of those that have come, what rings have taken."""
+    items: int
+    """Items that have gone, or that rings have taken."""
+    limit: int
+    """The block up to which a sender may go: signed, 32 bits."""
+
+    def __new__(cls, bounded: bool = False, words: Buffer | None = None) -> EdgeFlow: ...
+    def note(self, items: int, size: int, /) -> None:
+        """Add to the words."""
+
+    def close(self) -> None:
+        """Let go of the words; idempotent."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether another packet may be sent now."""
+
+@final
+class PacketWriter:
+    """What goes to one peer, from rings and slabs straight to the socket.
+
+    It takes as many records as the socket gets with one call, and gives them back when all have left. RingCorruptError
+    when a ring or slab is damaged, RuntimeError when it is called by what it calls.
+    """
+
+    def __new__(cls) -> PacketWriter: ...
+    def queue(self, packet: bytes, /) -> None:
+        """Send whole packets as soon as the one that is under way has left."""
+
+    def add(
+        self,
+        execution: int,
+        edge: int,
+        producer: int,
+        consumer: int,
+        ring: RingConsumer,
+        flow: EdgeFlow,
+        limit: int,
+        open_slot: Callable[[int, int, int], Buffer],
+        /,
+    ) -> None:
+        """Take packets of `limit` bytes from a ring; `open_slot` gives the batch at slab, offset and length."""
+
+    def drop(self, execution: int, /) -> None:
+        """Forget the lanes of an execution; what was taken from them and has not left is copied."""
+
+    def flush(self, fd: int, /) -> int:
+        """Send: 0 when nothing is left, 1 when there is more and it is another's turn, 2 when the socket is full."""
+
+    def copy(self, view: Buffer, /) -> int:
+        """Put what is to be sent next into memory instead; returns the bytes."""
+
+    def clear(self) -> None:
+        """Forget everything."""
+
+    @property
+    def has_output(self) -> bool:
+        """Whether there is something to send that is not in rings."""
+
+    @property
+    def queued(self) -> int:
+        """Bytes given to queue() that are not under way."""
+
+    @property
+    def bytes_out(self) -> int:
+        """Bytes that have left."""
+
+@final
+class PacketReader:
+    """Cuts what comes from one peer into packets.
+
+    `head` makes a header of 32 bytes or raises, `place` gives memory for a batch that has this header, `deliver` gets
+    header and payload; a payload that was not placed is valid during the call only. Plain runs of records go into the
+    rings that were added, and only what finds no room there is delivered. What these functions raise comes through.
+    """
+
+    def __new__(
+        cls,
+        head: Callable[[memoryview], Any],
+        deliver: Callable[[Any, memoryview], object],
+        place: Callable[[Any], memoryview],
+    ) -> PacketReader: ...
+    def receive(self, fd: int, /) -> bool:
+        """Read from a socket without waiting; False at the end of the stream."""
+
+    def room(self) -> memoryview:
+        """Return memory for the next bytes; never empty."""
+
+    def received(self, count: int, /) -> None:
+        """Take bytes that were put into room()."""
+
+    def add(
+        self, execution: int, edge: int, producer: int, consumer: int, ring: RingProducer, flow: EdgeFlow, /
+    ) -> None:
+        """Put runs of a lane into a ring, unless that is `held`."""
+
+    def drop(self, execution: int, /) -> None:
+        """Forget the rings of an execution."""
+
+    def forget_placed(self) -> None:
+        """Read the rest of a batch into memory of its own: the place goes away."""
+
+    def close(self) -> None:
+        """Forget everything; nothing can be read then."""
+
+    @property
+    def pending(self) -> int:
+        """Bytes that have come of packets that are not complete."""
+
+    @property
+    def capacity(self) -> int:
+        """Bytes of the buffer."""
+
+    @property
+    def needed(self) -> int:
+        """Bytes that the next packet needs in it."""
+
+    @property
+    def bytes_in(self) -> int:
+        """Bytes that have come."""
+
+@final
+class Courier:
+    """The inner loop of a link: moves packets between rings and sockets, and sleeps in epoll.
+
+    Args:
+        epoll: a descriptor that belongs to the caller, whose own descriptors are in it, and the bell's eventfd, edge by
+            edge.
+        bell: on which workers ring when they fill a ring, or None.
+    """
+
+    def __new__(cls, epoll: int, bell: Doorbell | None) -> Courier: ...
+    def add(self, fd: int, writer: PacketWriter, reader: PacketReader, /) -> None:
+        """Carry what goes and comes by a connection."""
+
+    def remove(self, fd: int, /) -> None:
+        """Leave a connection alone, before it is closed."""
+
+    def carry(self, pollers: list[Poller], spin_ns: int, timeout_ns: int, /) -> list[tuple[int, int]]:
+        """Move packets until something else is to be done, at most for `timeout_ns`.
+
+        That is an event on a descriptor of the caller's, or the end of a connection (with mask 0): they are returned.
+        Or a packet that was not for a ring, or a poller that is ready. It looks again and again for `spin_ns` after it
+        has moved something before it sleeps. What readers and writers raise comes through, for connection `current`.
+        """
+
+    @property
+    def current(self) -> int:
+        """Descriptor of the connection that the last exception is about; -1 for none."""
 
 @final
 class Poller:

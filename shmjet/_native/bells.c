@@ -1,16 +1,8 @@
-/* Doorbell and Poller: sleeping until there is something to do, without losing a wake-up. Protocol in doorbell.h. */
-#include "native.h"
+/* Doorbell: sleeping until there is something to do, without losing a wake-up. Protocol in doorbell.h. */
+#include "poller.h"
 
 #define LOOKS_PER_CLOCK 16
 #define MOST_PAUSES 8
-
-typedef struct {
-    PyObject_HEAD
-    RingConsumer **consumers;
-    RingProducer **producers;
-    Py_ssize_t consumer_count, producer_count;
-    int inputs;
-} Poller;
 
 /* ---- Doorbell ---- */
 
@@ -150,39 +142,9 @@ static PyObject *doorbell_sleeping(Doorbell *self, void *closure) {
     return PyBool_FromLong(atomic_load_explicit(&self->bell->sleeping, memory_order_seq_cst) != 0);
 }
 
-/* ---- Poller ---- */
-
-static int poller_is_ready(const Poller *self) {
-    if (self->inputs)
-        for (Py_ssize_t i = 0; i < self->consumer_count; i++) {
-            const RingConsumer *consumer = self->consumers[i];
-            if (consumer->enabled && consumer->ring.shared && ring_has_data(&consumer->ring)) return 1;
-        }
-    for (Py_ssize_t i = 0; i < self->producer_count; i++) {
-        const RingProducer *producer = self->producers[i];
-        if (producer->blocked && producer->ring.shared && ring_wake_mark_reached(&producer->ring)) return 1;
-    }
-    return 0;
-}
-
-/* Whether a ring that is waited for may have been published to without a fence. */
-static int any_light(PyObject *pollers, Py_ssize_t count) {
-    for (Py_ssize_t i = 0; i < count; i++) {
-        const Poller *self = (Poller *)PyTuple_GetItem(pollers, i);
-        for (Py_ssize_t k = 0; self->inputs && k < self->consumer_count; k++) {
-            const RingConsumer *consumer = self->consumers[k];
-            if (consumer->enabled && consumer->ring.shared && ring_is_light(&consumer->ring)) return 1;
-        }
-    }
-    return 0;
-}
-
 /* Whether anything is there to be done. Only sequentially consistent loads: the check before sleeping. */
 static int anything_ready(const doorbell_t *bell, PyObject *pollers, Py_ssize_t count, uint64_t seen_commands) {
-    if (atomic_load_explicit(&bell->commands, memory_order_seq_cst) != seen_commands) return 1;
-    for (Py_ssize_t i = 0; i < count; i++)
-        if (poller_is_ready((Poller *)PyTuple_GetItem(pollers, i))) return 1;
-    return 0;
+    return atomic_load_explicit(&bell->commands, memory_order_seq_cst) != seen_commands || pollers_any_ready(pollers, count);
 }
 
 /* Looks again and again for spin_ns. The pauses double up to a fraction of a microsecond, so that the lines which the
@@ -208,7 +170,7 @@ static PyObject *wait_for(Doorbell *self, PyObject *pollers, Py_ssize_t count, u
     if (spin_ns > 0 && spin_until_ready(bell, pollers, count, seen_commands, spin_ns)) Py_RETURN_TRUE;
     if (timeout_ns <= 0) Py_RETURN_FALSE;
     uint32_t seen = bell_prepare(bell);
-    if (any_light(pollers, count)) timeout_ns = light_fence(timeout_ns);
+    if (pollers_any_light(pollers, count)) timeout_ns = light_fence(timeout_ns);
     if (anything_ready(bell, pollers, count, seen_commands)) {
         bell_stay(bell);
         Py_RETURN_TRUE;
@@ -227,46 +189,6 @@ static PyObject *wait_for(Doorbell *self, PyObject *pollers, Py_ssize_t count, u
     return PyBool_FromLong(ready);
 }
 
-/* A tuple of the pollers in a list, which other threads may change; NULL with an exception when there is anything else. */
-static PyObject *pollers_of(Doorbell *self, PyObject *list) {
-    native_state_t *state = native_state(Py_TYPE((PyObject *)self));
-    PyObject *pollers = state ? PyList_AsTuple(list) : NULL;
-    Py_ssize_t count = pollers ? PyTuple_Size(pollers) : 0;
-    for (Py_ssize_t i = 0; i < count; i++)
-        if (Py_TYPE(PyTuple_GetItem(pollers, i)) != state->poller) {
-            PyErr_SetString(PyExc_TypeError, "wait() and prepare() take a list of Poller");
-            Py_DECREF(pollers);
-            return NULL;
-        }
-    return pollers;
-}
-
-/* prepare(pollers, timeout_ns): the first half of wait(), for an owner that sleeps elsewhere. */
-static PyObject *doorbell_prepare(Doorbell *self, PyObject *args) {
-    PyObject *list;
-    long long timeout_ns;
-    if (doorbell_check(self) < 0 || !PyArg_ParseTuple(args, "OL:prepare", &list, &timeout_ns)) return NULL;
-    PyObject *pollers = pollers_of(self, list);
-    if (!pollers) return NULL;
-    Py_ssize_t count = PyTuple_Size(pollers);
-    uint64_t seen = atomic_load_explicit(&self->bell->commands, memory_order_seq_cst);
-    bell_prepare(self->bell);
-    if (any_light(pollers, count)) timeout_ns = light_fence(timeout_ns);
-    if (anything_ready(self->bell, pollers, count, seen)) {
-        bell_stay(self->bell);
-        timeout_ns = 0;
-    }
-    Py_DECREF(pollers);
-    return PyLong_FromLongLong(timeout_ns);
-}
-
-static PyObject *doorbell_stay(Doorbell *self, PyObject *none) {
-    (void)none;
-    if (doorbell_check(self) < 0) return NULL;
-    bell_stay(self->bell);
-    Py_RETURN_NONE;
-}
-
 static PyObject *doorbell_wait(Doorbell *self, PyObject *const *args, Py_ssize_t count) {
     if (doorbell_check(self) < 0) return NULL;
     if (count != 4 || !PyList_Check(args[0])) {
@@ -279,7 +201,7 @@ static PyObject *doorbell_wait(Doorbell *self, PyObject *const *args, Py_ssize_t
     if (spin_ns == -1 && PyErr_Occurred()) return NULL;
     long long timeout_ns = PyLong_AsLongLong(args[3]);
     if (timeout_ns == -1 && PyErr_Occurred()) return NULL;
-    PyObject *pollers = pollers_of(self, args[0]);
+    PyObject *pollers = pollers_of(native_state(Py_TYPE((PyObject *)self)), args[0]);
     if (!pollers) return NULL;
     PyObject *result = wait_for(self, pollers, PyTuple_Size(pollers), seen_commands, spin_ns, timeout_ns);
     Py_DECREF(pollers);
@@ -293,8 +215,6 @@ static PyMethodDef doorbell_methods[] = {
     {"post", (PyCFunction)doorbell_post, METH_NOARGS, "post() -> None: count a command and ring"},
     {"close", (PyCFunction)doorbell_close, METH_NOARGS, "close() -> None: let go of the memory"},
     {"of_owner", doorbell_of_owner, METH_VARARGS | METH_CLASS, "of_owner(buffer, offset, bells) -> Doorbell"},
-    {"prepare", (PyCFunction)doorbell_prepare, METH_VARARGS, "prepare(pollers, timeout_ns) -> int"},
-    {"stay", (PyCFunction)doorbell_stay, METH_NOARGS, "stay() -> None: do not sleep after all, or no longer"},
     FAST("wait", doorbell_wait, "wait(pollers, seen_commands, spin_ns, timeout_ns) -> bool"),
     {NULL, NULL, 0, NULL},
 };
@@ -314,108 +234,3 @@ static PyType_Slot doorbell_slots[] = {
 };
 
 PyType_Spec doorbell_spec = {"shmjet._native._core.Doorbell", sizeof(Doorbell), 0, Py_TPFLAGS_DEFAULT, doorbell_slots};
-
-/* Copies the objects of a list, checked for their type, into an array of new references. */
-static int copy_objects(PyObject *list, PyTypeObject *type, PyObject ***array, Py_ssize_t *count) {
-    if (!PyList_Check(list)) {
-        PyErr_SetString(PyExc_TypeError, "Poller(consumers: list[RingConsumer], producers: list[RingProducer])");
-        return -1;
-    }
-    Py_ssize_t size = PyList_Size(list);
-    *array = PyMem_Calloc(size ? (size_t)size : 1, sizeof(PyObject *));
-    if (!*array) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    for (Py_ssize_t i = 0; i < size; i++) {
-        PyObject *item = PyList_GetItem(list, i);
-        if (Py_TYPE(item) != type) {
-            PyErr_SetString(PyExc_TypeError, "Poller(consumers: list[RingConsumer], producers: list[RingProducer])");
-            return -1;
-        }
-        Py_INCREF(item);
-        (*array)[(*count)++] = item;
-    }
-    return 0;
-}
-
-static PyObject *poller_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"consumers", "producers", NULL};
-    PyObject *consumers, *producers;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO:Poller", names, &consumers, &producers)) return NULL;
-    native_state_t *state = native_state(type);
-    if (!state) return NULL;
-    Poller *self = PyObject_New(Poller, type);
-    if (!self) return NULL;
-    self->consumers = NULL;
-    self->producers = NULL;
-    self->consumer_count = self->producer_count = 0;
-    self->inputs = 1;
-    if (copy_objects(consumers, state->consumer, (PyObject ***)&self->consumers, &self->consumer_count) < 0 ||
-        copy_objects(producers, state->producer, (PyObject ***)&self->producers, &self->producer_count) < 0) {
-        Py_DECREF((PyObject *)self);
-        return NULL;
-    }
-    return (PyObject *)self;
-}
-
-static void poller_dealloc(Poller *self) {
-    PyTypeObject *type = Py_TYPE((PyObject *)self);
-    for (Py_ssize_t i = 0; i < self->consumer_count; i++) Py_DECREF((PyObject *)self->consumers[i]);
-    for (Py_ssize_t i = 0; i < self->producer_count; i++) Py_DECREF((PyObject *)self->producers[i]);
-    PyMem_Free(self->consumers);
-    PyMem_Free(self->producers);
-    PyObject_Free(self);
-    Py_DECREF((PyObject *)type);
-}
-
-static PyObject *poller_ready(Poller *self, PyObject *none) {
-    (void)none;
-    return PyBool_FromLong(poller_is_ready(self));
-}
-
-static PyObject *poller_ready_inputs(Poller *self, PyObject *none) {
-    (void)none;
-    PyObject *result = PyList_New(0);
-    for (Py_ssize_t i = 0; result && i < self->consumer_count; i++) {
-        const RingConsumer *consumer = self->consumers[i];
-        if (!consumer->enabled || !consumer->ring.shared || !ring_has_data(&consumer->ring)) continue;
-        PyObject *index = PyLong_FromSsize_t(i);
-        if (!index || PyList_Append(result, index) < 0) Py_CLEAR(result);
-        Py_XDECREF(index);
-    }
-    return result;
-}
-
-static PyObject *poller_get_inputs(Poller *self, void *closure) {
-    (void)closure;
-    return PyBool_FromLong(self->inputs);
-}
-
-static int poller_set_inputs(Poller *self, PyObject *value, void *closure) {
-    (void)closure;
-    int truth = value ? PyObject_IsTrue(value) : 0;
-    if (truth < 0) return -1;
-    self->inputs = truth;
-    return 0;
-}
-
-static PyMethodDef poller_methods[] = {
-    {"ready", (PyCFunction)poller_ready, METH_NOARGS, "ready() -> bool"},
-    {"ready_inputs", (PyCFunction)poller_ready_inputs, METH_NOARGS, "ready_inputs() -> list[int]"},
-    {NULL, NULL, 0, NULL},
-};
-
-static PyGetSetDef poller_getset[] = {
-    {"inputs", (getter)poller_get_inputs, (setter)poller_set_inputs, "whether the consumers count", NULL},
-    {NULL, NULL, NULL, NULL, NULL},
-};
-
-static PyType_Slot poller_slots[] = {
-    {Py_tp_new, poller_new},         {Py_tp_dealloc, poller_dealloc},
-    {Py_tp_methods, poller_methods}, {Py_tp_getset, poller_getset},
-    {Py_tp_doc, "Poller(consumers, producers): what one tasklet waits for, scanned in C."},
-    {0, NULL},
-};
-
-PyType_Spec poller_spec = {"shmjet._native._core.Poller", sizeof(Poller), 0, Py_TPFLAGS_DEFAULT, poller_slots};

@@ -5,6 +5,7 @@
 #include "native.h"
 
 #include "codec.h"
+#include "ring_run.h"
 
 static int consumer_check(RingConsumer *self) {
     if (LIKELY(self->ring.shared != NULL)) return 0;
@@ -87,8 +88,7 @@ static PyObject *consumer_close(RingConsumer *self, PyObject *none) {
     Py_RETURN_NONE;
 }
 
-/* Frees what has been read; wakes the producer if it waits for that. */
-static void give_back(RingConsumer *self) {
+void consumer_give_back(RingConsumer *self) {
     self->is_holding = self->is_relaying = 0;
     if (!ring_release(&self->ring)) return;
     const Doorbell *now = bell_now(self->bell);
@@ -98,7 +98,7 @@ static void give_back(RingConsumer *self) {
 static PyObject *consumer_release(RingConsumer *self, PyObject *none) {
     (void)none;
     if (consumer_check(self) < 0 || refuse_while_viewed(self) < 0) return NULL;
-    if (self->is_holding || self->is_relaying) give_back(self);
+    if (self->is_holding || self->is_relaying) consumer_give_back(self);
     Py_RETURN_NONE;
 }
 
@@ -107,36 +107,33 @@ static int damaged(RingConsumer *self, const char *what) {
     return -1;
 }
 
+int consumer_damaged(RingConsumer *self, int status) {
+    return damaged(self, status == RUN_BAD_LENGTH  ? "an impossible length"
+                         : status == RUN_BAD_COUNT ? "more items than the queue takes"
+                                                   : "a place that is not 24 bytes");
+}
+
 /* Reads the next record; 1 = there is one, 0 = empty, -1 = damaged. */
 static int next_record(RingConsumer *self, ring_record_t *record) {
-    int status = ring_next(&self->ring, record);
-    if (status == RING_EMPTY) return 0;
-    if (status != RING_OK) return damaged(self, "an impossible length");
-    if (record->header.count > self->ring.queue_size) return damaged(self, "more items than the queue takes");
-    self->ring.items_seen += record->header.count;
-    return 1;
+    int status = ring_next_counted(&self->ring, record);
+    return status < 0 ? consumer_damaged(self, status) : status;
 }
 
 static PyObject *mark_tuple(RingConsumer *self, const ring_record_t *record) {
     long long value;
     if (record->header.length != sizeof value) return damaged(self, "a mark that is not 8 bytes"), NULL;
     memcpy(&value, record->payload, sizeof value);
-    give_back(self);
+    consumer_give_back(self);
     return Py_BuildValue("(iLi)", (int)record->header.kind, value, (int)record->header.flags);
 }
 
-typedef struct {
-    uint32_t number, reserved;
-    uint64_t offset, length;
-} place_t;
-
 /* The place of a batch: number of the slab, offset, length. */
 static PyObject *slot_tuple(RingConsumer *self, const ring_record_t *record) {
-    place_t place;
-    if (record->header.length != sizeof place) return damaged(self, "a place that is not 24 bytes"), NULL;
+    slab_place_t place;
+    if (record->header.length != sizeof place) return consumer_damaged(self, RUN_BAD_PLACE), NULL;
     memcpy(&place, record->payload, sizeof place);
-    give_back(self);
-    return Py_BuildValue("(IKKO)", (unsigned int)place.number, (unsigned long long)place.offset,
+    consumer_give_back(self);
+    return Py_BuildValue("(IKKO)", (unsigned int)place.slab, (unsigned long long)place.offset,
                          (unsigned long long)place.length, Py_None);
 }
 
@@ -175,7 +172,7 @@ static PyObject *decode_frames(RingConsumer *self, Codec *codec, ring_record_t *
 done:
     scratch_reset(codec);
     if (collecting) PyGC_Enable();
-    if (list) give_back(self);
+    if (list) consumer_give_back(self);
     return list;
 }
 
@@ -215,38 +212,16 @@ static PyObject *consumer_take_run(RingConsumer *self, PyObject *most) {
         PyErr_SetString(PyExc_ValueError, "release() the last record first");
         return NULL;
     }
-    const uint8_t *start = NULL;
-    uint64_t total = 0, items = 0;
-    for (;;) {
-        uint64_t position = self->ring.position, seen = self->ring.items_seen;
-        ring_record_t record;
-        int found = next_record(self, &record);
-        if (found < 0 && !total) return NULL;
-        if (found < 0) PyErr_Clear(); /* reported by the next call, which meets the same record */
-        if (found <= 0) break;
-        const uint8_t *at = record.payload - RECORD_HEADER_SIZE;
-        uint64_t size = record_size(record.header.length);
-        int in_slab = record.header.kind == KIND_ITEMS && record.header.codec == CODEC_SLOT;
-        if (total && (in_slab || at != start + total || total + size > limit)) {
-            ring_unread(&self->ring, position);
-            self->ring.items_seen = seen;
-            break;
-        }
-        self->is_relaying = 1;
-        if (in_slab) {
-            place_t place;
-            if (record.header.length != sizeof place) return damaged(self, "a place that is not 24 bytes"), NULL;
-            memcpy(&place, record.payload, sizeof place);
-            return Py_BuildValue("(IKKI)", (unsigned int)place.number, (unsigned long long)place.offset,
-                                 (unsigned long long)place.length, (unsigned int)record.header.count);
-        }
-        if (!total) start = at;
-        total += size;
-        items += record.header.count;
-    }
-    if (!total) Py_RETURN_NONE;
-    return Py_BuildValue("(nKK)", (Py_ssize_t)(start - (const uint8_t *)self->view.buf), (unsigned long long)total,
-                         (unsigned long long)items);
+    ring_run_t run;
+    int status = ring_take_run(&self->ring, limit, &run);
+    if (status < 0) return consumer_damaged(self, status), NULL;
+    if (status == RUN_NONE) Py_RETURN_NONE;
+    self->is_relaying = 1;
+    if (status == RUN_PLACE)
+        return Py_BuildValue("(IKKI)", (unsigned int)run.place.slab, (unsigned long long)run.place.offset,
+                             (unsigned long long)run.place.length, (unsigned int)run.items);
+    return Py_BuildValue("(nKK)", (Py_ssize_t)(run.start - (const uint8_t *)self->view.buf), (unsigned long long)run.length,
+                         (unsigned long long)run.items);
 }
 
 static int consumer_getbuffer(PyObject *object, Py_buffer *view, int flags) {

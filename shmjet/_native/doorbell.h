@@ -14,8 +14,8 @@
  * that whoever has read the word already does not sleep on it, and then does what bell_signal() does. `sleeping` is
  * never cleared for another process without a change of the word after it.
  *
- * A sleeper that waits for sockets, too, sleeps in epoll instead: it has an eventfd, and wakers that know it write that in
- * place of FUTEX_WAKE. A wake between its second look and its epoll_wait stays in the eventfd.
+ * A sleeper that waits for sockets, too, sleeps in epoll instead (courier.c): it has an eventfd, and wakers that know it
+ * write that in place of FUTEX_WAKE. A wake between its second look and its epoll_wait is an edge that epoll keeps.
  *
  * A waker that is killed between clearing and waking costs the sleeper its timeout, which is therefore never infinite.
  */

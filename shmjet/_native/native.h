@@ -24,7 +24,7 @@ enum { CODEC_COLUMNS = 1, CODEC_SLOT = 5 };
 
 /* There are no C globals: types and the error class live in the module. */
 typedef struct {
-    PyTypeObject *codec, *doorbell, *producer, *consumer, *poller, *slot;
+    PyTypeObject *codec, *doorbell, *producer, *consumer, *poller, *slot, *edge_flow, *packet_writer, *packet_reader;
     PyObject *corrupt_error;
     object_layout_t layout;
 } native_state_t;
@@ -64,6 +64,7 @@ typedef struct {
     PyObject *corrupt_error;
     double item_bytes; /* learned mean size of an encoded item */
     int blocked;
+    int held; /* whoever writes keeps something back that goes first, so that nothing may be put behind its back */
 } RingProducer;
 
 typedef struct {
@@ -80,6 +81,13 @@ typedef struct {
     int enabled;
 } RingConsumer;
 
+/* Frees what has been read; wakes the producer if it waits for that. */
+HIDDEN void consumer_give_back(RingConsumer *self);
+/* Raises what a negative status of ring_run.h means; returns -1. */
+HIDDEN int consumer_damaged(RingConsumer *self, int status);
+/* Puts whole records from another host into a ring. Returns the bytes that found room, -1 with an exception. */
+HIDDEN int64_t producer_put_records(RingProducer *self, const uint8_t *data, uint64_t size, uint64_t *items);
+
 HIDDEN native_state_t *native_state(PyTypeObject *type);
 HIDDEN PyObject *native_type(PyObject *module, PyType_Spec *spec);
 
@@ -87,7 +95,8 @@ HIDDEN PyObject *native_type(PyObject *module, PyType_Spec *spec);
 HIDDEN int native_map(PyObject *buffer, Py_ssize_t offset, Py_ssize_t size, Py_buffer *view, uint8_t **memory);
 
 extern PyType_Spec doorbell_spec, poller_spec, producer_spec, consumer_spec, codec_spec, tally_spec, totals_spec,
-    slab_writer_spec, slab_reader_spec, slot_spec, claims_spec, number_sorter_spec;
+    slab_writer_spec, slab_reader_spec, slot_spec, claims_spec, number_sorter_spec,
+    edge_flow_spec, packet_writer_spec, packet_reader_spec, courier_spec;
 
 HIDDEN PyObject *ordering_sort_numbers(PyObject *, PyObject *const *, Py_ssize_t);
 HIDDEN PyObject *ordering_sort_texts(PyObject *, PyObject *const *, Py_ssize_t);

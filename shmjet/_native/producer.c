@@ -3,6 +3,7 @@
 #include "native.h"
 
 #include "codec.h"
+#include "ring_run.h"
 
 #define NO_ITEM_FITS (-2)
 #define NOT_COLUMNS (-1)
@@ -32,7 +33,7 @@ static PyObject *producer_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     RingProducer *self = PyObject_New(RingProducer, type);
     if (!self) return NULL;
     memset(&self->ring, 0, sizeof self->ring);
-    self->is_open = self->blocked = 0;
+    self->is_open = self->blocked = self->held = 0;
     self->bell = NULL;
     self->codec_type = state->codec;
     self->corrupt_error = state->corrupt_error;
@@ -300,68 +301,53 @@ static PyObject *producer_push_mark(RingProducer *self, PyObject *const *args, P
     return PyBool_FromLong(written);
 }
 
-/* Why a record from another host cannot be one that a producer writes, or NULL. */
-static const char *what_is_wrong(const record_header_t *header) {
-    enum { PICKLE = 2, BYTES = 3, BATCH = 4, FRAGMENT = 5, FRAGMENT_FLAGS = 7 };
-    switch (header->kind) {
-    case KIND_ITEMS:
-        if (header->codec != CODEC_COLUMNS && header->codec != PICKLE && header->codec != BATCH) return "an unknown codec";
-        if (header->flags || (header->codec == BATCH ? header->count > 1 : header->count == 0)) return "a wrong count";
-        return NULL;
-    case KIND_WATERMARK:
-    case KIND_BARRIER:
-    case KIND_DONE:
-        return header->length == 8 && !header->count && !header->codec && header->flags <= 1 ? NULL : "a wrong mark";
-    case FRAGMENT:
-        if (header->codec != PICKLE && header->codec != BYTES && header->codec != BATCH) return "an unknown codec";
-        return header->count <= 1 && header->flags <= FRAGMENT_FLAGS ? NULL : "a wrong fragment";
-    default:
-        return "an unknown kind";
+/* Each record is looked at, as it comes from another host. */
+int64_t producer_put_records(RingProducer *self, const uint8_t *data, uint64_t size, uint64_t *items) {
+    uint64_t at = 0;
+    if (producer_check(self) < 0) return -1;
+    while (at < size) {
+        record_header_t header;
+        uint64_t rest = size - at;
+        if (rest >= sizeof header) memcpy(&header, data + at, sizeof header);
+        if (rest < sizeof header || record_size(header.length) > rest) {
+            PyErr_SetString(self->corrupt_error, "a record from a peer is cut off");
+            return -1;
+        }
+        const char *wrong = record_is_wrong(&header);
+        if (!wrong && record_size(header.length) > self->ring.max_record) wrong = "more bytes than the ring takes";
+        if (!wrong && header.count > self->ring.queue_size) wrong = "more items than the queue takes";
+        if (wrong) {
+            PyErr_Format(self->corrupt_error, "a peer has sent a record with %s (kind %d, codec %d, %u items, %u bytes)", wrong,
+                         (int)header.kind, (int)header.codec, header.count, header.length);
+            return -1;
+        }
+        ring_claim_t claim;
+        int written = claim_record(self, header.length, header.count, &claim);
+        if (written < 0) return -1;
+        if (!written) break;
+        header.reserved = 0;
+        memcpy(claim.record + RECORD_HEADER_SIZE, data + at + RECORD_HEADER_SIZE, header.length);
+        publish(self, &claim, &header, header.count);
+        *items += header.count;
+        at += record_size(header.length);
     }
+    return (int64_t)at;
 }
 
-/* put_run(data, start, stop): whole records as take_run() gives them, from another host and therefore looked at one by one.
- * Returns (position of the first record that found no room, items written). */
+/* put_run(data, start, stop): whole records as take_run() gives them. Returns (position of the first record that found no
+ * room, items written). */
 static PyObject *producer_put_run(RingProducer *self, PyObject *args) {
     Py_buffer data;
     Py_ssize_t start, stop;
     if (!PyArg_ParseTuple(args, "y*nn:put_run", &data, &start, &stop)) return NULL;
     PyObject *result = NULL;
     uint64_t items = 0;
-    if (producer_check(self) < 0) goto done;
     if (start < 0 || stop < start || stop > data.len) {
         PyErr_SetString(PyExc_ValueError, "start and stop do not lie in the data");
-        goto done;
+    } else {
+        int64_t put = producer_put_records(self, (const uint8_t *)data.buf + start, (uint64_t)(stop - start), &items);
+        if (put >= 0) result = Py_BuildValue("(nK)", start + (Py_ssize_t)put, (unsigned long long)items);
     }
-    while (start < stop) {
-        record_header_t header;
-        const uint8_t *record = (const uint8_t *)data.buf + start;
-        uint64_t rest = (uint64_t)(stop - start);
-        if (rest >= sizeof header) memcpy(&header, record, sizeof header);
-        if (rest < sizeof header || record_size(header.length) > rest) {
-            PyErr_SetString(self->corrupt_error, "a record from a peer is cut off");
-            goto done;
-        }
-        const char *wrong = what_is_wrong(&header);
-        if (!wrong && record_size(header.length) > self->ring.max_record) wrong = "more bytes than the ring takes";
-        if (!wrong && header.count > self->ring.queue_size) wrong = "more items than the queue takes";
-        if (wrong) {
-            PyErr_Format(self->corrupt_error, "a peer has sent a record with %s (kind %d, codec %d, %u items, %u bytes)", wrong,
-                         (int)header.kind, (int)header.codec, header.count, header.length);
-            goto done;
-        }
-        ring_claim_t claim;
-        int written = claim_record(self, header.length, header.count, &claim);
-        if (written < 0) goto done;
-        if (!written) break;
-        header.reserved = 0;
-        memcpy(claim.record + RECORD_HEADER_SIZE, record + RECORD_HEADER_SIZE, header.length);
-        publish(self, &claim, &header, header.count);
-        items += header.count;
-        start += (Py_ssize_t)record_size(header.length);
-    }
-    result = Py_BuildValue("(nK)", start, (unsigned long long)items);
-done:
     PyBuffer_Release(&data);
     return result;
 }
@@ -424,6 +410,19 @@ static PyObject *producer_blocked(RingProducer *self, void *closure) {
     return PyBool_FromLong(self->blocked);
 }
 
+static PyObject *producer_get_held(RingProducer *self, void *closure) {
+    (void)closure;
+    return PyBool_FromLong(self->held);
+}
+
+static int producer_set_held(RingProducer *self, PyObject *value, void *closure) {
+    (void)closure;
+    int truth = value ? PyObject_IsTrue(value) : 0;
+    if (truth < 0) return -1;
+    self->held = truth;
+    return 0;
+}
+
 #define FAST(name, function, doc) {name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL, doc}
 
 static PyMethodDef producer_methods[] = {
@@ -445,6 +444,7 @@ static PyGetSetDef producer_getset[] = {
     {"free_bytes", (getter)producer_number, NULL, "bytes not in use now", "b"},
     {"items_in", (getter)producer_number, NULL, "items ever published", "o"},
     {"hungry", (getter)producer_hungry, NULL, "whether the ring is empty and its reader sleeps", NULL},
+    {"held", (getter)producer_get_held, (setter)producer_set_held, "whether a PacketReader leaves it to its owner", NULL},
     {"blocked", (getter)producer_blocked, NULL, "whether the last push was refused", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

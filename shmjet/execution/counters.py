@@ -121,14 +121,12 @@ class TrafficCounters:
         self._words = words
         self._at = offset // 8
 
-    def sent(self, items: int, size: int) -> None:
-        """Count items and bytes of payload that leave."""
-        words, at = self._words, self._at
-        words[at + ITEMS_OUT] += items
-        words[at + BYTES_OUT] += size
+    @property
+    def out(self) -> memoryview:
+        """The words for items and bytes of payload that leave, for whoever counts them."""
+        return self._words[self._at + ITEMS_OUT : self._at + BYTES_OUT + 1]
 
-    def received(self, items: int, size: int) -> None:
-        """Count items and bytes of payload that have come."""
-        words, at = self._words, self._at
-        words[at + ITEMS_IN] += items
-        words[at + BYTES_IN] += size
+    @property
+    def into(self) -> memoryview:
+        """The words for items and bytes of payload that have come."""
+        return self._words[self._at + ITEMS_IN : self._at + BYTES_IN + 1]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+from collections.abc import Container
 
 from shmjet._native import RingConsumer, RingProducer
 from shmjet.execution.counters import TrafficCounters
@@ -18,7 +19,7 @@ from shmjet.execution.wiring import Bells
 from shmjet.net.incoming import Incoming, IncomingEdge, IncomingLane, Shelf
 from shmjet.net.messages import EdgeStats, OpenExecution
 from shmjet.net.outgoing import Outgoing, OutgoingEdge, OutgoingLane
-from shmjet.net.window import ReceiveWindow, SendWindow
+from shmjet.net.window import ReceiveWindow
 from shmjet.ring.arena import reserve
 from shmjet.ring.slab import IncomingSlabs, OutgoingSlab
 
@@ -99,13 +100,12 @@ class CarriedExecution:
             if index == plan.seat.index:
                 continue
             edges = [edge for (member, _), edge in out_edges.items() if member == index]
-            self.outgoing[peer] = Outgoing(self.execution, self._arena, self._slabs, edges, out_lanes.get(index, []))
+            self.outgoing[peer] = Outgoing(self.execution, self._slabs, edges, out_lanes.get(index, []))
             into_here = [edge for (member, _), edge in in_edges.items() if member == index]
-            self.incoming[peer] = Incoming(into_here, in_lanes.get(index, {}), self._arena, self._shelf)
+            self.incoming[peer] = Incoming(self.execution, into_here, in_lanes.get(index, {}), self._arena, self._shelf)
 
     def _outgoing_edge(self, edge: EdgePlan, e: int, member: int) -> OutgoingEdge:
-        window = SendWindow() if self._order.flow_control else None
-        return OutgoingEdge(e, edge.packet_size_limit, window, self._traffic(e, member))
+        return OutgoingEdge(e, edge.packet_size_limit, self._order.flow_control, self._traffic(e, member))
 
     def _incoming_edge(self, edge: EdgePlan, e: int, member: int) -> IncomingEdge:
         window = ReceiveWindow(self._period_ns, edge.receive_window_multiplier)
@@ -129,10 +129,10 @@ class CarriedExecution:
                 EdgeStats(
                     self.execution,
                     e,
-                    sum(x.items for x in out),
-                    sum(x.items for x in into),
-                    sum(x.bytes for x in out),
-                    sum(x.received for x in into),
+                    sum(x.flow.items for x in out),
+                    sum(x.flow.items for x in into),
+                    sum(x.flow.bytes for x in out),
+                    sum(x.flow.bytes for x in into),
                     sum(x.waiting for x in into),
                 )
             )
@@ -155,3 +155,35 @@ class CarriedExecution:
         with contextlib.suppress(BufferError):  # what is still viewed goes with the last view
             self._arena.release()
             self._mapping.close()
+
+
+def carry(
+    order: OpenExecution,
+    fd: int,
+    control: memoryview | None,
+    period_ns: int,
+    shelf: Shelf,
+    connected: Container[str],
+) -> CarriedExecution:
+    """Return an execution whose rings are open, ready to be carried.
+
+    Args:
+        order, fd, control, period_ns, shelf: as for `CarriedExecution`.
+        connected: uuids of the members that there is a connection to; all that take part have to be there.
+
+    Raises:
+        OSError, ValueError, RingCorruptError: it cannot be carried, and the text says why; the descriptor is closed.
+    """
+    if control is None:
+        os.close(fd)
+        raise ValueError("this link has no control segment")
+    carried = CarriedExecution(order, fd, control, period_ns, shelf)
+    try:
+        missing = [uuid for uuid in carried.peers() if uuid not in connected]
+        if missing:
+            raise ConnectionError(f"there is no connection to {', '.join(missing)}")
+        carried.open()
+    except BaseException:
+        carried.close()
+        raise
+    return carried

@@ -1,8 +1,8 @@
 """The lanes of one execution that come from one peer: from packets into the rings of their consumers.
 
-What finds no room in a ring waits here; the edge's window bounds how much that can be. Bytes count as acknowledged when
-a ring has taken them. A large batch is read into a slot of the link's slab and handed on as a place, as between
-workers.
+The peer's `PacketReader` puts runs of records into rings itself. What finds no room in a ring waits here; the edge's
+window bounds how much that can be. Bytes count as acknowledged when a ring has taken them. A large batch is read into a
+slot of the link's slab and handed on as a place, as between workers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from shmjet._native import RECORD_HEADER, Poller, RingProducer
+from shmjet._native import RECORD_HEADER, EdgeFlow, PacketReader, Poller, RingProducer
 from shmjet.execution.counters import TrafficCounters
 from shmjet.net.packets import FLOW_ENTRY, Header
 from shmjet.net.window import ReceiveWindow
@@ -69,23 +69,22 @@ class IncomingEdge:
         traffic: counts what comes.
     """
 
-    __slots__ = ("acked", "items", "limit", "number", "received", "traffic", "window")
+    __slots__ = ("flow", "limit", "number", "window")
 
     def __init__(self, number: int, window: ReceiveWindow, traffic: TrafficCounters) -> None:
         self.number = number
-        self.traffic = traffic
         self.window = window
-        self.received = self.acked = self.items = 0
+        self.flow = EdgeFlow(False, traffic.into)
         self.limit: int | None = None
 
     @property
     def waiting(self) -> int:
         """Bytes that have come and found no room in a ring yet."""
-        return self.received - self.acked
+        return self.flow.bytes - self.flow.acked
 
     def next_limit(self, now_ns: int) -> int | None:
         """Return what the sender has to be told at the end of a period; None when it knows."""
-        limit = self.window.limit_at(now_ns, self.acked, starved=self.waiting == 0)
+        limit = self.window.limit_at(now_ns, self.flow.acked, starved=self.waiting == 0)
         if limit == self.limit:
             return None
         self.limit = limit
@@ -123,19 +122,28 @@ class IncomingLane:
         self._share = 0 if slab is None else min(_LANE_BYTES, slab.size // 4)
         self._fragments: FragmentWriter | None = None
 
-    def put_run(self, body: memoryview) -> bool:
-        """Take a run of records; False when some of it waits now."""
+    def put_run(self, body: memoryview) -> None:
+        """Take a run of records, or the rest of one, which may have to wait."""
         size = len(body)
-        self.edge.received += size
+        self.edge.flow.bytes += size
         end = 0
         if not self.waiting:
-            end, items = self.producer.put_run(body, 0, size)
-            self.edge.acked += end
-            self.edge.items += items
+            end = self._put(body)
             if end == size:
-                return True
-        self.waiting.append(("run", bytes(body[end:]), size - end, 0))
-        return False
+                return
+        self._wait("run", bytes(body[end:]), size - end, 0)
+
+    def _put(self, body: bytes | memoryview) -> int:
+        flow = self.edge.flow
+        end, items = self.producer.put_run(body, 0, len(body))
+        flow.acked += end
+        flow.items += items
+        return end
+
+    def _wait(self, kind: str, content: Any, size: int, items: int) -> None:
+        """Keep something until there is room; what comes meanwhile has to wait behind it."""
+        self.waiting.append((kind, content, size, items))
+        self.producer.held = True
 
     def claim(self, size: int) -> Claimed | None:
         """Return a slot for a batch of `size` bytes, if there is one and what waits on this edge leaves others some."""
@@ -144,15 +152,13 @@ class IncomingLane:
             return None
         return slab.claim(size)
 
-    def put_batch(self, claimed: Claimed | None, body: memoryview, items: int) -> bool:
-        """Take a batch that was read into a slot, or else into memory of its own; False when it waits now."""
+    def put_batch(self, claimed: Claimed | None, body: memoryview, items: int) -> None:
+        """Take a batch that was read into a slot, or else into memory of its own; it may have to wait."""
         size = len(body)
-        self.edge.received += size
+        self.edge.flow.bytes += size
         entry = ("slot", claimed[0], size, items) if claimed is not None else ("batch", body, size, items)
-        if not self.waiting and self._deliver(*entry):
-            return True
-        self.waiting.append(entry)
-        return False
+        if self.waiting or not self._deliver(*entry):
+            self._wait(*entry)
 
     def flush(self) -> bool:
         """Hand on what waits; True when nothing is left."""
@@ -161,22 +167,20 @@ class IncomingLane:
             if not self._deliver(*waiting[0]):
                 return False
             waiting.popleft()
+        self.producer.held = False
         return True
 
     def _deliver(self, kind: str, content: Any, size: int, items: int) -> bool:
-        edge = self.edge
         if kind == "run":
-            end, items = self.producer.put_run(content, 0, len(content))
-            edge.acked += end
-            edge.items += items
+            end = self._put(content)
             if end < len(content):
                 self.waiting[0] = ("run", content[end:], size - end, 0)
                 return False
             return True
         if not (self._put_slot(content, size, items) if kind == "slot" else self._put_memory(content, size, items)):
             return False
-        edge.acked += size
-        edge.items += items
+        self.edge.flow.acked += size
+        self.edge.flow.items += items
         return True
 
     def _put_slot(self, offset: int, size: int, items: int) -> bool:
@@ -220,6 +224,7 @@ class Incoming:
     """All lanes of an execution from one peer.
 
     Args:
+        execution: its id.
         edges: those that come from the peer.
         lanes: theirs, by (edge, producer, consumer).
         arena: the execution's memory.
@@ -228,11 +233,13 @@ class Incoming:
 
     def __init__(
         self,
+        execution: int,
         edges: Sequence[IncomingEdge],
         lanes: dict[tuple[int, int, int], IncomingLane],
         arena: memoryview,
         shelf: Shelf,
     ) -> None:
+        self._execution = execution
         self._shelf = shelf
         self.edges = list(edges)
         self.poller = Poller([], [lane.producer for lane in lanes.values()])
@@ -241,24 +248,34 @@ class Incoming:
         self._blocked: list[IncomingLane] = []
         self._claimed: Claimed | None = None
 
+    def attach(self, reader: PacketReader) -> None:
+        """Let a peer's reader put runs of records into these lanes, until it drops the execution."""
+        for (edge, producer, consumer), lane in self._lanes.items():
+            reader.add(self._execution, edge, producer, consumer, lane.producer, lane.edge.flow)
+
     def lane(self, header: Header) -> IncomingLane | None:
         """Return the lane that a packet is for; None when there is none."""
         return self._lanes.get((header.edge, header.producer, header.consumer))
 
     def put_run(self, header: Header, body: memoryview) -> bool:
-        """Take a DATA packet; False when there is no such lane.
+        """Take a DATA packet, or what the reader could not put into a ring of one; False when there is no such lane.
+
+        The reader has noted it.
 
         Raises:
             RingCorruptError: it holds something else than records.
         """
-        lane = self._lanes.get((header.edge, header.producer, header.consumer))
+        lane = self.lane(header)
         if lane is None:
             return False
-        lane.edge.traffic.received(header.items, header.length)
         was_blocked = bool(lane.waiting)
-        if not lane.put_run(body) and not was_blocked:
-            self._blocked.append(lane)
+        lane.put_run(body)
+        self._note(lane, was_blocked)
         return True
+
+    def _note(self, lane: IncomingLane, was_blocked: bool) -> None:
+        if lane.waiting and not was_blocked:
+            self._blocked.append(lane)
 
     def place(self, header: Header) -> memoryview | None:
         """Return memory for a BATCH packet's payload; None when there is no such lane."""
@@ -275,10 +292,10 @@ class Incoming:
         """Take a BATCH packet whose payload was read into what `place` has given."""
         lane = self.lane(header)
         assert lane is not None
-        lane.edge.traffic.received(header.items, header.length)
+        lane.edge.flow.note(header.items, header.length)
         was_blocked = bool(lane.waiting)
-        if not lane.put_batch(self._claimed, body, header.items) and not was_blocked:
-            self._blocked.append(lane)
+        lane.put_batch(self._claimed, body, header.items)
+        self._note(lane, was_blocked)
         self._claimed = None
 
     @property
@@ -290,17 +307,19 @@ class Incoming:
         """Hand on what waits, as far as there is room."""
         self._blocked = [lane for lane in self._blocked if not lane.flush()]
 
-    def limits(self, execution: int, now_ns: int) -> Iterator[bytes]:
+    def limits(self, now_ns: int) -> Iterator[bytes]:
         """Yield the entries of a FLOW packet."""
         for edge in self.edges:
             limit = edge.next_limit(now_ns)
             if limit is not None:
-                yield FLOW_ENTRY.pack(execution, edge.number, 0, limit)
+                yield FLOW_ENTRY.pack(self._execution, edge.number, 0, limit)
 
     def close(self) -> None:
-        """Let go of the rings."""
+        """Let go of the rings, which the reader must have dropped."""
         self._blocked.clear()
         for lane in self._lanes.values():
             lane.waiting.clear()
             lane.producer.close()
         self._lanes.clear()
+        for edge in self.edges:
+            edge.flow.close()

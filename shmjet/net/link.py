@@ -12,13 +12,12 @@ import logging
 import mmap
 import os
 import select
-import socket
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from shmjet._native import Doorbell, Poller, RingCorruptError, clock_ns
+from shmjet._native import Courier, Doorbell, Poller, RingCorruptError, clock_ns
 from shmjet.execution.channel import Channel, ChannelClosed
-from shmjet.net.carrying import CarriedExecution
+from shmjet.net.carrying import CarriedExecution, carry
 from shmjet.net.gate import Gate
 from shmjet.net.handshake import MEMBER, Identity
 from shmjet.net.incoming import Shelf
@@ -50,7 +49,7 @@ from shmjet.net.messages import (
 )
 from shmjet.net.packets import PacketError
 from shmjet.net.peer import Peer
-from shmjet.net.relay import Relay
+from shmjet.net.relay import Relays
 from shmjet.net.strangers import Security, Stranger
 
 logger = logging.getLogger("shmjet.link")
@@ -76,7 +75,7 @@ class Link:
         self._masks: dict[int, int] = {}
         self._peers: dict[str, Peer] = {}
         self._executions: dict[int, CarriedExecution] = {}
-        self._relays: list[Relay] = []
+        self._relays = Relays(self)
         self._shelf = Shelf()
         self._fenced: set[str] = set()
         self._bell: Doorbell | None = None
@@ -93,11 +92,13 @@ class Link:
             self._mapping = mmap.mmap(control, setup.doorbell_size)
             self._control = memoryview(self._mapping)
             os.close(control)
-            self._bell = Doorbell(self._control, setup.doorbell_offset)
-            self._watch(self._eventfd, select.EPOLLIN, self._rung)
+            self._bell = Doorbell(self._control, setup.doorbell_offset, self._eventfd)
+            self._epoll.register(self._eventfd, select.EPOLLIN | select.EPOLLET)  # never read: each ring is an edge
+        self._courier = Courier(self._epoll.fileno(), self._bell)
+        self._leaving: list[Peer] = []
         self._me = Identity(MEMBER, setup.cluster, setup.uuid, "", setup.secret.value)
         self._gate = Gate(self, Security(setup.tls, listens=setup.tls is not None), setup.limits)
-        self._watch(channel.fileno(), select.EPOLLIN, self._told)
+        self.watch(channel.fileno(), select.EPOLLIN, self._told)
 
     # -- what the gate needs -------------------------------------------------------------------------------------
 
@@ -108,7 +109,10 @@ class Link:
 
     def watch(self, fd: int, mask: int, handler: Callable[[int], None]) -> None:
         """Have `handler` called with the events of a descriptor."""
-        self._watch(fd, mask, handler)
+        self._due_ns = 0  # whoever is new may have a deadline
+        self._epoll.register(fd, mask)
+        self._handlers[fd] = handler
+        self._masks[fd] = mask
 
     def mask(self, fd: int, mask: int) -> None:
         """Change the events that a descriptor is watched for."""
@@ -123,12 +127,6 @@ class Link:
             del self._masks[fd]
             with contextlib.suppress(OSError):
                 self._epoll.unregister(fd)
-
-    def _watch(self, fd: int, mask: int, handler: Callable[[int], None]) -> None:
-        self._due_ns = 0  # whoever is new may have a deadline
-        self._epoll.register(fd, mask)
-        self._handlers[fd] = handler
-        self._masks[fd] = mask
 
     def is_fenced(self, uuid: str) -> bool:
         """Say whether nothing is to be accepted from a member."""
@@ -158,12 +156,17 @@ class Link:
         wire, leftover = stranger.accept()
         peer = self._peers[uuid] = Peer(uuid, address, wire, self, self._setup.limits.message_bytes)
         peer.heard_ns = clock_ns()
-        self._watch(wire.fileno(), select.EPOLLIN, lambda mask: self._peer_ready(peer, mask))
+        if peer.is_native:
+            peer.join(self._courier)
+            self._handlers[peer.fd] = lambda _: self._ended(peer)
+        else:
+            self.watch(peer.fd, select.EPOLLIN, lambda mask: self._peer_ready(peer, mask))
+        self._due_ns = 0
         self.tell(PeerUp(uuid, address, dialed))
         try:
             peer.take(leftover)
         except (PacketError, RingCorruptError) as error:
-            self._drop(peer, str(error), log=True)
+            self._fail(peer, error)
 
     def client(self, stranger: Stranger) -> None:
         """Take a client that has proved itself: its connection is the member's from now on."""
@@ -173,14 +176,8 @@ class Link:
             sock.setblocking(True)
             self.tell(Accepted(stranger.remote, leftover, False), [sock.detach()])
             return
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        relay = Relay(wire, ours)
-        self._relays.append(relay)
-        for fd in (wire.fileno(), ours.fileno()):
-            self._watch(fd, select.EPOLLIN, lambda _: self._relay(relay))
+        theirs = self._relays.add(wire)
         self.tell(Accepted(stranger.remote, leftover, True), [theirs.detach()])
-        self._relay(relay)
 
     # -- the loop -----------------------------------------------------------------------------------------------
 
@@ -204,58 +201,55 @@ class Link:
         if not self._channel.flush():
             self.mask(self._channel.fileno(), select.EPOLLIN | select.EPOLLOUT)
         timeout = 0 if more else min(longest_ns, max(0, self._due_ns - clock_ns()))
-        if timeout and self._bell is not None:
-            timeout = self._bell.prepare(self._pollers(), timeout)
         try:
-            events = self._epoll.poll(timeout / 1e9)
-        finally:
-            if timeout and self._bell is not None:
-                self._bell.stay()
+            events = self._courier.carry(self._pollers(), self._setup.spin_ns, timeout)
+        except (OSError, PacketError, RingCorruptError) as error:
+            events = []
+            self._broken(self._courier.current, error)
         for fd, mask in events:
             handler = self._handlers.get(fd)
             if handler is not None:
                 handler(mask)
+        while self._leaving:
+            self._ended(self._leaving.pop())
         now = clock_ns()
         if now >= self._due_ns:
             self._timers(now)
             self._due_ns = self._next_timer()
 
     def _move(self) -> bool:
-        """Send what lies in rings, and fill those that have room again; True when there is more to be done at once."""
+        """Fill rings that have room again, and do what the courier cannot; True when there is more to be done now."""
         more = False
         for peer in list(self._peers.values()):
             try:
                 for incoming in peer.incoming.values():
                     if incoming.is_blocked and incoming.poller.ready():
                         incoming.retry()
+                if peer.is_native:
+                    continue
                 if not peer.is_blocked:
                     more = self._flush(peer) or more
                 if peer.wire.has_more:
                     self._receive(peer)
                     more = True
-            except OSError as error:
-                self._drop(peer, _text(error))
-            except RingCorruptError as error:
-                self._drop(peer, str(error), log=True)
+            except (OSError, RingCorruptError) as error:
+                self._fail(peer, error)
         return more
 
     def _flush(self, peer: Peer) -> bool:
         more = peer.flush()
         if peer.is_blocked:
-            self.mask(peer.wire.fileno(), select.EPOLLIN | select.EPOLLOUT)
+            self.mask(peer.fd, select.EPOLLIN | select.EPOLLOUT)
         return more
 
     def _pollers(self) -> list[Poller]:
+        """What is waited for beside sockets and what the courier takes from rings itself."""
         pollers = []
         for peer in self._peers.values():
-            if not peer.is_blocked:
+            if not peer.is_native and not peer.is_blocked:
                 pollers += [lanes.poller for lanes in peer.outgoing.values()]
             pollers += [lanes.poller for lanes in peer.incoming.values() if lanes.is_blocked]
         return pollers
-
-    def _rung(self, _: int) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self._eventfd)
 
     # -- timers -------------------------------------------------------------------------------------------------
 
@@ -281,9 +275,7 @@ class Link:
         if now >= self._next_flow_ns:
             self._next_flow_ns = now + self._setup.flow_period_ns
             for peer in self._peers.values():
-                entries = [
-                    entry for execution, lanes in peer.incoming.items() for entry in lanes.limits(execution, now)
-                ]
+                entries = [entry for lanes in peer.incoming.values() for entry in lanes.limits(now)]
                 if entries:
                     peer.send_limits(entries)
 
@@ -350,17 +342,34 @@ class Link:
     def _peer_ready(self, peer: Peer, mask: int) -> None:
         if mask & select.EPOLLOUT:
             peer.is_blocked = False
-            self.mask(peer.wire.fileno(), select.EPOLLIN)
+            self.mask(peer.fd, select.EPOLLIN)
         if mask & ~select.EPOLLOUT:
             self._receive(peer)
 
     def _receive(self, peer: Peer) -> None:
         try:
-            if not peer.receive(clock_ns()):
-                self._drop(peer, peer.leaving or "it has closed the connection")
-        except OSError as error:
+            if not peer.receive():
+                self._ended(peer)
+        except (OSError, PacketError, RingCorruptError) as error:
+            self._fail(peer, error)
+
+    def leaves(self, peer: Peer) -> None:
+        """Note that a peer has said goodbye."""
+        self._leaving.append(peer)
+
+    def _ended(self, peer: Peer) -> None:
+        self._drop(peer, peer.leaving or "it has closed the connection")
+
+    def _broken(self, fd: int, error: Exception) -> None:
+        for peer in list(self._peers.values()):
+            if peer.fd == fd:
+                self._fail(peer, error)
+
+    def _fail(self, peer: Peer, error: Exception) -> None:
+        """Drop a peer whose connection is broken, or brings or would send what cannot be."""
+        if isinstance(error, OSError):
             self._drop(peer, _text(error))
-        except (PacketError, RingCorruptError) as error:
+        else:
             self._drop(peer, str(error), log=True)
 
     def _drop(self, peer: Peer, reason: str, *, log: bool = False, hard: bool = False) -> None:
@@ -370,7 +379,11 @@ class Link:
         del self._peers[peer.uuid]
         if log:
             logger.warning("the connection to %s is closed: %s", peer.address or peer.uuid, reason)
-        self.unwatch(peer.wire.fileno())
+        if peer.is_native:
+            del self._handlers[peer.fd]
+            self._courier.remove(peer.fd)
+        else:
+            self.unwatch(peer.fd)
         peer.close(hard=hard)
         self.tell(PeerDown(peer.uuid, reason))
 
@@ -387,7 +400,7 @@ class Link:
             while peer.has_output and clock_ns() < deadline:
                 peer.flush()
                 if peer.is_blocked:
-                    select.select([], [peer.wire.fileno()], [], 0.01)
+                    select.select([], [peer.fd], [], 0.01)
         self._drop(peer, reason)
 
     def _fence(self, uuid: str) -> None:
@@ -396,40 +409,12 @@ class Link:
         if peer is not None:
             self._drop(peer, "it was fenced", hard=True)
 
-    def _relay(self, relay: Relay) -> None:
-        try:
-            lives = relay.advance()
-        except OSError:
-            lives = False
-        if lives:
-            outer, inner = relay.wants()
-            self.mask(relay.wire.fileno(), outer)
-            self.mask(relay.inner.fileno(), inner)
-            return
-        self.unwatch(relay.wire.fileno())
-        self.unwatch(relay.inner.fileno())
-        self._relays.remove(relay)
-        relay.close()
-
     # -- executions ---------------------------------------------------------------------------------------------
 
     def _open(self, order: OpenExecution, fd: int) -> None:
-        if self._control is None:
-            os.close(fd)
-            self.tell(ExecutionOpened(order.execution, "this link has no control segment"))
-            return
         try:
-            carried = CarriedExecution(order, fd, self._control, self._setup.flow_period_ns, self._shelf)
-        except (OSError, ValueError) as error:
-            self.tell(ExecutionOpened(order.execution, _text(error)))
-            return
-        missing = [uuid for uuid in carried.peers() if uuid not in self._peers]
-        try:
-            if missing:
-                raise ConnectionError(f"there is no connection to {', '.join(missing)}")
-            carried.open()
+            carried = carry(order, fd, self._control, self._setup.flow_period_ns, self._shelf, self._peers)
         except (OSError, ValueError, RingCorruptError) as error:
-            carried.close()
             self.tell(ExecutionOpened(order.execution, _text(error)))
             return
         now = clock_ns()
@@ -439,7 +424,7 @@ class Link:
         for uuid in carried.peers():
             peer, incoming = self._peers[uuid], carried.incoming[uuid]
             peer.carry(order.execution, carried.outgoing[uuid], incoming)
-            entries = list(incoming.limits(order.execution, now))  # at once: nobody should wait a period to begin
+            entries = list(incoming.limits(now))  # at once: nobody should wait a period to begin
             if entries:
                 peer.send_limits(entries)
         self.tell(ExecutionOpened(order.execution))
@@ -465,9 +450,7 @@ class Link:
         for execution in self._executions.values():
             execution.close()
         self._executions.clear()
-        for relay in self._relays:
-            relay.close()
-        self._relays.clear()
+        self._relays.close()
         self._gate.close()
         with contextlib.suppress(ChannelClosed, OSError):
             self._channel.flush()

@@ -1,4 +1,4 @@
-"""The connection to one peer: everything that goes to it and comes from it, packed and cut.
+"""The connection to one peer: everything that goes to it and comes from it, packed and cut by kernels in C.
 
 What is urgent (messages, flow control, heartbeats) goes before data, at the next packet's end. Data is taken from rings
 only when the socket has taken all that was taken before, so nothing is queued here but what is urgent.
@@ -6,9 +6,9 @@ only when the socket has taken all that was taken before, so nothing is queued h
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Protocol
 
+from shmjet._native import Courier, PacketWriter, clock_ns
 from shmjet.net.incoming import Incoming
 from shmjet.net.outgoing import Outgoing
 from shmjet.net.packets import (
@@ -24,15 +24,11 @@ from shmjet.net.packets import (
     LONGEST,
     Header,
     PacketError,
-    PacketReader,
     control_packets,
+    packet_reader,
 )
-from shmjet.net.wires import MOST_BUFFERS, WOULD_BLOCK, Buffer, Wire
+from shmjet.net.wires import BLOCKED, MORE, Wire
 
-_BUDGET = 1 << 19
-"""Bytes of data that are taken from rings at once."""
-_MOST_TURNS = 8
-"""Times that one call sends or reads, so that no peer keeps the link for itself."""
 _KEPT_LIMITS = 4096
 """Limits that are remembered for executions that are not open here yet."""
 
@@ -42,6 +38,9 @@ class PeerOwner(Protocol):
 
     def message(self, peer: Peer, payload: bytes) -> None:
         """A member has sent this."""
+
+    def leaves(self, peer: Peer) -> None:
+        """A member has said goodbye: nothing follows."""
 
 
 class Peer:
@@ -59,6 +58,8 @@ class Peer:
         self.uuid = uuid
         self.address = address
         self.wire = wire
+        self.fd = wire.fileno()
+        """The connection's descriptor, also when it has been closed."""
         self.outgoing: dict[int, Outgoing] = {}
         self.incoming: dict[int, Incoming] = {}
         self.is_blocked = False
@@ -66,127 +67,81 @@ class Peer:
         self.leaving: str | None = None
         """Why the peer has said goodbye."""
         self.heard_ns = 0
-        self._now_ns = 0
         self.reported_ns = 0
-        self.bytes_out = self.bytes_in = 0
         self._owner = owner
         self._message_bytes = message_bytes
-        self._urgent: deque[Buffer] = deque()
-        self._urgent_bytes = 0
-        self._sending: list[Buffer] = []
-        self._holds_data = False
-        self._turn = 0
+        self._writer = PacketWriter()
         self._pieces: list[bytes] = []
         self._pieces_size = 0
         self._early_limits: dict[tuple[int, int], int] = {}
-        self._reader = PacketReader(self._deliver, self._place)
+        self._reader = packet_reader(self._deliver, self._place)
+
+    @property
+    def is_native(self) -> bool:
+        """Whether a courier may carry its packets: there is no TLS between them and the socket."""
+        return self.wire.is_plain
+
+    def join(self, courier: Courier) -> None:
+        """Have a courier send and receive for this peer, until it is told to remove the descriptor."""
+        courier.add(self.fd, self._writer, self._reader)
 
     # -- sending ------------------------------------------------------------------------------------------------
 
     @property
     def queued(self) -> int:
         """Bytes of urgent packets that have not left."""
-        return self._urgent_bytes
+        return self._writer.queued
+
+    @property
+    def bytes_out(self) -> int:
+        """Bytes that have been sent."""
+        return self._writer.bytes_out
+
+    @property
+    def bytes_in(self) -> int:
+        """Bytes that have come."""
+        return self._reader.bytes_in
 
     def send_message(self, payload: bytes) -> None:
         """Queue a message for the peer's member."""
         for head, piece in control_packets(payload):
-            self._queue(head, piece)
+            self._writer.queue(head + piece)
 
     def send_heartbeat(self) -> None:
-        """Queue a sign of life, unless so much waits that it would say nothing."""
-        self._queue(HEADER.pack(0, HEARTBEAT, 0, 0, 0, 0, 0, 0, 0))
+        """Queue a sign of life."""
+        self._writer.queue(HEADER.pack(0, HEARTBEAT, 0, 0, 0, 0, 0, 0, 0))
 
     def send_limits(self, entries: list[bytes]) -> None:
         """Queue limits of windows."""
         most = LONGEST[FLOW] // FLOW_ENTRY.size
         for at in range(0, len(entries), most):
             body = b"".join(entries[at : at + most])
-            self._queue(HEADER.pack(len(body), FLOW, 0, 0, 0, 0, 0, 0, 0), body)
+            self._writer.queue(HEADER.pack(len(body), FLOW, 0, 0, 0, 0, 0, 0, 0) + body)
 
     def send_goodbye(self, reason: str) -> None:
         """Queue the last packet."""
         body = reason.encode()[: LONGEST[GOODBYE]]
-        self._queue(HEADER.pack(len(body), GOODBYE, 0, 0, 0, 0, 0, 0, 0), body)
-
-    def _queue(self, *parts: Buffer) -> None:
-        for part in parts:
-            if len(part):
-                self._urgent.append(part)
-                self._urgent_bytes += len(part)
+        self._writer.queue(HEADER.pack(len(body), GOODBYE, 0, 0, 0, 0, 0, 0, 0) + body)
 
     @property
     def has_output(self) -> bool:
         """Whether there is something to send that is not in rings."""
-        return bool(self._sending or self._urgent)
+        return self._writer.has_output or self.wire.has_staged
 
     def flush(self) -> bool:
         """Send what the socket takes, from rings when nothing urgent is left; True when there is more to be sent now.
 
         Raises:
             OSError: the connection is broken.
+            RingCorruptError: a ring or slab of this member is damaged.
         """
-        for _ in range(_MOST_TURNS):
-            if not self._sending and not self._collect():
-                return False
-            some = len(self._sending) > MOST_BUFFERS
-            sent = self.wire.send(self._sending[:MOST_BUFFERS] if some else self._sending)
-            if sent == WOULD_BLOCK:
-                self.is_blocked = True
-                return False
-            self.bytes_out += sent
-            if not self._advance(sent) and not some:
-                self.is_blocked = True
-                return False
-        return True
-
-    def _collect(self) -> bool:
-        """Gather the next buffers to send; False when there are none."""
-        sending = self._sending
-        while self._urgent and len(sending) < MOST_BUFFERS:
-            sending.append(self._urgent.popleft())
-        if sending:
-            self._urgent_bytes -= sum(map(len, sending))
-        if self._urgent:
-            return True
-        budget = _BUDGET
-        outgoing = list(self.outgoing.values())
-        if len(outgoing) > 1:
-            self._turn = (self._turn + 1) % len(outgoing)
-            outgoing = outgoing[self._turn :] + outgoing[: self._turn]
-        for lanes in outgoing:
-            taken = lanes.fill(sending, budget)
-            if taken:
-                self._holds_data = True
-                budget -= taken
-                if budget <= 0:
-                    break
-        return bool(sending)
-
-    def _advance(self, sent: int) -> bool:
-        """Drop what has been sent; True when nothing is left, and then rings have their records back."""
-        sending, at = self._sending, 0
-        while at < len(sending):
-            size = len(sending[at])
-            if sent < size:
-                break
-            sent -= size
-            at += 1
-        if at == len(sending):
-            sending.clear()
-            if self._holds_data:
-                self._holds_data = False
-                for lanes in self.outgoing.values():
-                    lanes.sent()
-            return True
-        del sending[:at]
-        if sent:
-            sending[0] = memoryview(sending[0])[sent:]
-        return False
+        status = self.wire.flush(self._writer)
+        self.is_blocked = status == BLOCKED
+        return status == MORE
 
     # -- receiving ----------------------------------------------------------------------------------------------
 
-    def receive(self, now_ns: int) -> bool:
+    def receive(self) -> bool:
         """Read what has come and hand it on; False at the end of the stream.
 
         Raises:
@@ -194,22 +149,7 @@ class Peer:
             PacketError: what has come is no packet.
             RingCorruptError: what has come are no records.
         """
-        reader, wire = self._reader, self.wire
-        for _ in range(_MOST_TURNS):
-            room = reader.room()
-            count = wire.receive_into(room)
-            if count == WOULD_BLOCK:
-                return True
-            if count == 0:
-                return False
-            self._now_ns = now_ns
-            self.bytes_in += count
-            reader.received(count)
-            if self.leaving is not None:
-                return False
-            if count < len(room) and not wire.has_more:
-                return True
-        return True
+        return self.wire.receive(self._reader)
 
     def take(self, data: bytes) -> None:
         """Take what has been read behind the handshake."""
@@ -233,11 +173,12 @@ class Peer:
             for execution, edge, _, limit in FLOW_ENTRY.iter_unpack(body):
                 self._allow(execution, edge, limit)
         elif kind == HEARTBEAT:
-            self.heard_ns = self._now_ns  # nothing else counts: a link goes on with its data when its member is stuck
+            self.heard_ns = clock_ns()  # nothing else counts: a link goes on with its data when its member is stuck
         elif kind == CONTROL:
             self._take_piece(header, body)
         elif kind == GOODBYE:
             self.leaving = bytes(body).decode(errors="replace")
+            self._owner.leaves(self)
 
     def _place(self, header: Header) -> memoryview:
         lanes = self.incoming.get(header.execution)
@@ -275,6 +216,8 @@ class Peer:
         """Begin to carry an execution's lanes."""
         self.outgoing[execution] = outgoing
         self.incoming[execution] = incoming
+        outgoing.attach(self._writer)
+        incoming.attach(self._reader)
         for key in [key for key in self._early_limits if key[0] == execution]:
             outgoing.allow(key[1], self._early_limits.pop(key))
 
@@ -283,28 +226,25 @@ class Peer:
         outgoing = self.outgoing.pop(execution, None)
         incoming = self.incoming.pop(execution, None)
         if outgoing is not None:
-            if self._holds_data:
-                self._sending = [
-                    bytes(buffer) if isinstance(buffer, memoryview) else buffer for buffer in self._sending
-                ]
+            self._writer.drop(execution)
             outgoing.close()
         if incoming is not None:
             self._reader.forget_placed()
+            self._reader.drop(execution)
             incoming.close()
         for key in [key for key in self._early_limits if key[0] == execution]:
             del self._early_limits[key]
 
     def close(self, *, hard: bool = False) -> None:
         """Close the connection and let go of all rings."""
-        self._sending.clear()
-        self._urgent.clear()
+        self._writer.clear()
+        self._reader.close()
         for lanes in self.outgoing.values():
             lanes.close()
         for incoming in self.incoming.values():
             incoming.close()
         self.outgoing.clear()
         self.incoming.clear()
-        self._reader.forget_placed()
         self.wire.close(hard=hard)
 
 

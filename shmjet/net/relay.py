@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import select
 import socket
+from collections.abc import Callable
+from typing import Protocol
 
 from shmjet.net.wires import WOULD_BLOCK, Wire
 
@@ -84,7 +86,7 @@ class Relay:
             way.data = way.room[:count]
         if not way.data:
             return False
-        sent = self.wire.send([way.data])
+        sent = self.wire.send(way.data)
         if sent == WOULD_BLOCK:
             return False
         way.data = way.data[sent:]
@@ -94,3 +96,60 @@ class Relay:
         """Close both sockets."""
         self.wire.close()
         self.inner.close()
+
+
+class Watching(Protocol):
+    """The event loop that relays run on."""
+
+    def watch(self, fd: int, mask: int, handler: Callable[[int], None]) -> None:
+        """Have `handler` called with the events of a descriptor."""
+
+    def mask(self, fd: int, mask: int) -> None:
+        """Change the events that a descriptor is watched for."""
+
+    def unwatch(self, fd: int) -> None:
+        """Watch a descriptor no longer; before it is closed."""
+
+
+class Relays:
+    """All relays of a link.
+
+    Args:
+        loop: that they run on.
+    """
+
+    def __init__(self, loop: Watching) -> None:
+        self._loop = loop
+        self._relays: list[Relay] = []
+
+    def add(self, wire: Wire) -> socket.socket:
+        """Carry what goes by a connection from now on; returns the socket for the other end, the caller's."""
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        relay = Relay(wire, ours)
+        self._relays.append(relay)
+        for fd in (wire.fileno(), ours.fileno()):
+            self._loop.watch(fd, select.EPOLLIN, lambda _: self._advance(relay))
+        self._advance(relay)
+        return theirs
+
+    def _advance(self, relay: Relay) -> None:
+        try:
+            lives = relay.advance()
+        except OSError:
+            lives = False
+        if lives:
+            outer, inner = relay.wants()
+            self._loop.mask(relay.wire.fileno(), outer)
+            self._loop.mask(relay.inner.fileno(), inner)
+            return
+        self._loop.unwatch(relay.wire.fileno())
+        self._loop.unwatch(relay.inner.fileno())
+        self._relays.remove(relay)
+        relay.close()
+
+    def close(self) -> None:
+        """Close them all."""
+        for relay in self._relays:
+            relay.close()
+        self._relays.clear()

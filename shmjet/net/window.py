@@ -3,7 +3,9 @@ SenderTasklet).
 
 Both ends of a distributed edge count the same bytes, those of the packets' payloads. The receiver tells how far the
 sender may go, every flow-control period; the sender stops there. There is one pair for each edge and sender, so that a
-slow edge holds nobody else up. Pure arithmetic: no clock and no socket in here, so a test drives it by hand.
+slow edge holds nobody else up. The sender's end is an `EdgeFlow`: it may send while its position lies at or before the
+limit, so one packet may cross it; before the first word of the receiver the limit is block 0. The receiver's end is
+here. Pure arithmetic: no clock and no socket in here, so a test drives it by hand.
 
 Positions are counted in blocks of 64 KiB and cut to 32 bits, as on the wire. They wrap around; what counts is the sign
 of a difference, so it must stay below 2**31 blocks, which is 128 TiB.
@@ -32,42 +34,6 @@ def int32(value: int) -> int:
 def to_blocks(position: int) -> int:
     """Return a position in bytes as blocks in 32 bits."""
     return int32(position // BLOCK)
-
-
-class SendWindow:
-    """The sender's end: what it has sent, and how far it may go.
-
-    It may send while its position lies at or before the limit, so one packet may cross it. Before the first word of the
-    receiver the limit is block 0.
-
-    Example:
-        >>> window = SendWindow()
-        >>> window.count(BLOCK)
-        >>> window.is_open
-        False
-        >>> window.allow(800)
-        >>> window.is_open
-        True
-    """
-
-    __slots__ = ("limit", "sent")
-
-    def __init__(self) -> None:
-        self.sent = 0
-        self.limit = 0
-
-    @property
-    def is_open(self) -> bool:
-        """Whether another packet may be sent now."""
-        return int32((self.sent >> 16) - self.limit) <= 0
-
-    def count(self, size: int) -> None:
-        """Note a packet with a payload of `size` bytes."""
-        self.sent += size
-
-    def allow(self, limit: int) -> None:
-        """Take the receiver's word: the highest block that may be sent."""
-        self.limit = limit
 
 
 class ReceiveWindow:

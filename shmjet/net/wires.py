@@ -1,6 +1,7 @@
 """A connected socket as the link uses it: plain or with TLS, never waiting.
 
-Both kinds take many buffers at once and read into given memory. What would have to wait is an answer, not an exception.
+A plain one is the business of the packet kernels in C; what goes by TLS they copy to and from memory. What would have
+to wait is an answer, not an exception.
 """
 
 from __future__ import annotations
@@ -9,15 +10,18 @@ import contextlib
 import socket
 import ssl
 import struct
-from collections.abc import Sequence
 from typing import Protocol
+
+from shmjet._native import PacketReader, PacketWriter
 
 WOULD_BLOCK = -1
 """The answer of `send` and `receive_into` when the socket cannot now."""
-MOST_BUFFERS = 512
-"""Buffers that one system call gets."""
-_JOINED = 16 << 10
-"""Small buffers are joined up to so many bytes for TLS, which makes a record of each."""
+DONE, MORE, BLOCKED = 0, 1, 2
+"""The answers of `flush`: nothing is left to be sent; there is more; the socket is full."""
+_STAGED = 64 << 10
+"""Bytes that are gathered for TLS, which makes a record of each 16 KiB."""
+_MOST_TURNS = 8
+"""Times that one call writes or reads, so that no peer keeps the link for itself."""
 _USER_TIMEOUT_MS = 15_000
 
 Buffer = bytes | bytearray | memoryview
@@ -26,12 +30,25 @@ Buffer = bytes | bytearray | memoryview
 class Wire(Protocol):
     """One connected socket."""
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the system gets packets as they are."""
+        ...
+
     def fileno(self) -> int:
         """Return its descriptor."""
         ...
 
-    def send(self, buffers: Sequence[Buffer]) -> int:
-        """Send what it takes of the buffers, in order; returns bytes, or WOULD_BLOCK. OSError when it is broken."""
+    def flush(self, writer: PacketWriter) -> int:
+        """Send packets; returns DONE, MORE or BLOCKED. OSError when it is broken."""
+        ...
+
+    def receive(self, reader: PacketReader) -> bool:
+        """Read packets; False at the end of the stream. OSError when it is broken, and what they raise."""
+        ...
+
+    def send(self, data: Buffer) -> int:
+        """Send what it takes of some bytes; returns how many, or WOULD_BLOCK. OSError when it is broken."""
         ...
 
     def receive_into(self, view: memoryview) -> int:
@@ -41,6 +58,11 @@ class Wire(Protocol):
     @property
     def has_more(self) -> bool:
         """Whether something has been read from the system already, which no poll will show."""
+        ...
+
+    @property
+    def has_staged(self) -> bool:
+        """Whether packets have been taken from a writer that have not left."""
         ...
 
     def close(self, *, hard: bool = False) -> None:
@@ -67,25 +89,31 @@ def _close(sock: socket.socket, hard: bool) -> None:
 class PlainWire:
     """A socket in the clear. It belongs to the wire."""
 
+    is_plain = True
     has_more = False
+    has_staged = False
 
     def __init__(self, sock: socket.socket) -> None:
         self.socket = sock
-        self._send = sock.sendmsg
-        self._receive = sock.recv_into
 
     def fileno(self) -> int:
         return self.socket.fileno()
 
-    def send(self, buffers: Sequence[Buffer]) -> int:
+    def flush(self, writer: PacketWriter) -> int:
+        return writer.flush(self.socket.fileno())
+
+    def receive(self, reader: PacketReader) -> bool:
+        return reader.receive(self.socket.fileno())
+
+    def send(self, data: Buffer) -> int:
         try:
-            return self._send(buffers)
+            return self.socket.send(data)
         except (BlockingIOError, InterruptedError):
             return WOULD_BLOCK
 
     def receive_into(self, view: memoryview) -> int:
         try:
-            return self._receive(view)
+            return self.socket.recv_into(view)
         except (BlockingIOError, InterruptedError):
             return WOULD_BLOCK
 
@@ -96,8 +124,12 @@ class PlainWire:
 class TlsWire:
     """A socket with TLS whose handshake is over. It belongs to the wire."""
 
+    is_plain = False
+
     def __init__(self, sock: ssl.SSLSocket) -> None:
         self.socket = sock
+        self._stage: memoryview | None = None
+        self._staged = memoryview(b"")
 
     def fileno(self) -> int:
         return self.socket.fileno()
@@ -106,26 +138,39 @@ class TlsWire:
     def has_more(self) -> bool:
         return self.socket.fileno() >= 0 and self.socket.pending() > 0
 
-    def send(self, buffers: Sequence[Buffer]) -> int:
-        sent, at = 0, 0
-        while at < len(buffers):
-            piece: Buffer = buffers[at]
-            count = 1
-            if len(piece) < _JOINED:
-                size = len(piece)
-                while at + count < len(buffers) and size + len(buffers[at + count]) <= _JOINED:
-                    size += len(buffers[at + count])
-                    count += 1
-                piece = b"".join(buffers[at : at + count]) if count > 1 else piece
-            try:
-                done = self.socket.send(piece)
-            except (ssl.SSLWantWriteError, ssl.SSLWantReadError, BlockingIOError, InterruptedError):
-                return sent or WOULD_BLOCK
-            sent += done
-            if done < len(piece):
-                return sent
-            at += count
-        return sent
+    @property
+    def has_staged(self) -> bool:
+        return bool(self._staged)
+
+    def flush(self, writer: PacketWriter) -> int:
+        if self._stage is None:
+            self._stage = memoryview(bytearray(_STAGED))
+        for _ in range(_MOST_TURNS):
+            if not self._staged:
+                self._staged = self._stage[: writer.copy(self._stage)]
+                if not self._staged:
+                    return DONE
+            sent = self.send(self._staged)  # a record that was begun has to be offered again as it is
+            if sent == WOULD_BLOCK:
+                return BLOCKED
+            self._staged = self._staged[sent:]
+        return MORE
+
+    def receive(self, reader: PacketReader) -> bool:
+        for _ in range(_MOST_TURNS):
+            count = self.receive_into(reader.room())
+            if count == WOULD_BLOCK:
+                return True
+            if count == 0:
+                return False
+            reader.received(count)
+        return True
+
+    def send(self, data: Buffer) -> int:
+        try:
+            return self.socket.send(data)
+        except (ssl.SSLWantWriteError, ssl.SSLWantReadError, BlockingIOError, InterruptedError):
+            return WOULD_BLOCK
 
     def receive_into(self, view: memoryview) -> int:
         try:

@@ -1,4 +1,4 @@
-"""Compiles and runs the tests of `ring.h`, `doorbell.h` and `slab.h` that are written in C, also under sanitizers."""
+"""Compiles and runs the tests of `ring.h`, `doorbell.h`, `slab.h` and `packet.h` in C, also under sanitizers."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def run(folder: Path, name: str, *options: str, seconds: int = 0) -> subprocess.
     return subprocess.run([str(program), str(seconds)], capture_output=True, text=True, timeout=120)
 
 
-@pytest.mark.parametrize("name", ["test_ring", "test_slab"])
+@pytest.mark.parametrize("name", ["test_ring", "test_slab", "test_packet"])
 def test_promises_are_kept_between_threads(tmp_path: Path, name: str) -> None:
     done = run(tmp_path, name, "-O2", seconds=2)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
 
 
-@pytest.mark.parametrize("name", ["test_ring", "test_slab"])
+@pytest.mark.parametrize("name", ["test_ring", "test_slab", "test_packet"])
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
 def test_they_are_clean_under_sanitizers(tmp_path: Path, sanitizer: str, name: str) -> None:
     probe = tmp_path / "probe.c"

@@ -172,7 +172,7 @@ def test_heartbeats_stop_when_the_member_says_nothing() -> None:
 
 def test_what_is_no_packet_ends_the_connection_with_one_line(caplog: Any) -> None:
     with linked(2) as (first, second):
-        first.link._peers[second.uuid]._queue(b"\xff" * 64)
+        first.link._peers[second.uuid]._writer.queue(b"\xff" * 64)
         down = await_([first, second], lambda: second.take(PeerDown))
         assert "no packet has kind 255" in down.reason
         assert len([r for r in caplog.records if r.name == "shmjet.link" and r.levelno >= logging.WARNING]) == 1
@@ -180,7 +180,7 @@ def test_what_is_no_packet_ends_the_connection_with_one_line(caplog: Any) -> Non
 
 def test_packets_of_an_execution_that_is_not_open_are_dropped() -> None:
     with linked(2) as (first, second):
-        first.link._peers[second.uuid]._queue(HEADER.pack(16, DATA, 0, 0, 99, 0, 0, 1, 0), b"x" * 16)
+        first.link._peers[second.uuid]._writer.queue(HEADER.pack(16, DATA, 0, 0, 99, 0, 0, 1, 0) + b"x" * 16)
         first.order(Send(second.uuid, b"still there"))
         assert await_([first, second], lambda: second.take(Received)).payload == b"still there"
 

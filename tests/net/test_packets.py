@@ -24,8 +24,8 @@ from shmjet.net.packets import (
     PIECE,
     Header,
     PacketError,
-    PacketReader,
     control_packets,
+    packet_reader,
 )
 from shmjet.net.wiredump import dump
 
@@ -40,7 +40,7 @@ class Sink:
     def __init__(self) -> None:
         self.got: list[tuple[int, bytes]] = []
         self.placed = 0
-        self.reader = PacketReader(self._deliver, self._place)
+        self.reader = packet_reader(self._deliver, self._place)
 
     def _deliver(self, header: Header, body: memoryview) -> None:
         assert len(body) == header.length
@@ -98,7 +98,7 @@ def test_no_bytes_do_anything_but_end_it(data: bytes, step: int) -> None:
     sink = Sink()
     with contextlib.suppress(PacketError):
         sink.feed(data, step)
-    assert len(sink.reader._buffer) <= 1 << 18 or sink.reader._needed <= HEADER_SIZE + max(LONGEST.values())
+    assert sink.reader.capacity <= 1 << 18 or sink.reader.needed <= HEADER_SIZE + max(LONGEST.values())
 
 
 @given(st.tuples(*[st.integers(0, 255)] * HEADER_SIZE), st.binary(max_size=64))

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shmjet.net.window import BLOCK, INITIAL_WINDOW, ReceiveWindow, SendWindow, int32, to_blocks
+from shmjet._native import EdgeFlow
+from shmjet.net.window import BLOCK, INITIAL_WINDOW, ReceiveWindow, int32, to_blocks
 
 PERIOD = 100_000_000
 START = 1_000_000_000
@@ -103,27 +104,27 @@ def test_two_calls_at_one_instant_change_nothing() -> None:
 
 @pytest.mark.parametrize("before", [(1 << 31) - 5, (1 << 32) - 5, (1 << 33) + (1 << 31) - 5])
 def test_positions_wrap_around_32_bits(before: int) -> None:
-    window, sender = ReceiveWindow(PERIOD), SendWindow()
-    sender.count(before * BLOCK)
-    sender.allow(window.limit_at(START, before * BLOCK, starved=False))
+    window, sender = ReceiveWindow(PERIOD), EdgeFlow(True)
+    sender.bytes += before * BLOCK
+    sender.limit = window.limit_at(START, before * BLOCK, starved=False)
     assert sender.is_open
-    sender.count(800 * BLOCK)
+    sender.bytes += 800 * BLOCK
     assert sender.is_open
-    sender.count(BLOCK)
+    sender.bytes += BLOCK
     assert not sender.is_open
-    sender.allow(window.limit_at(START + PERIOD, (before + 801) * BLOCK, starved=False))
+    sender.limit = window.limit_at(START + PERIOD, (before + 801) * BLOCK, starved=False)
     assert window.blocks == 800 + (3 * 801 - 800) // 2
     assert sender.is_open
 
 
 def test_a_sender_may_send_one_block_before_the_first_word() -> None:
-    sender = SendWindow()
+    sender = EdgeFlow(True)
     assert sender.is_open
-    sender.count(BLOCK - 1)
+    sender.bytes += BLOCK - 1
     assert sender.is_open
-    sender.count(1)
+    sender.bytes += 1
     assert not sender.is_open
-    sender.allow(800)
+    sender.limit = 800
     assert sender.is_open
 
 
@@ -139,14 +140,14 @@ def test_blocks_are_javas_shift(position: int) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 4000), st.booleans()), min_size=1, max_size=40))
 def test_what_may_be_under_way_is_bounded_by_the_largest_window(periods: list[tuple[int, bool]]) -> None:
-    receiver, sender = Receiver(), SendWindow()
-    sender.allow(receiver.limit)
+    receiver, sender = Receiver(), EdgeFlow(True)
+    sender.limit = receiver.limit
     largest = INITIAL_WINDOW
     for consumed, starved in periods:
         while sender.is_open:
-            sender.count(BLOCK)
-        assert sender.sent - receiver.acked <= (largest + 1) * BLOCK
-        taken = min(consumed, (sender.sent - receiver.acked) // BLOCK)
+            sender.bytes += BLOCK
+        assert sender.bytes - receiver.acked <= (largest + 1) * BLOCK
+        taken = min(consumed, (sender.bytes - receiver.acked) // BLOCK)
         largest = max(largest, receiver.period(taken, starved=starved))
-        sender.allow(receiver.limit)
+        sender.limit = receiver.limit
         assert receiver.window.blocks >= 1 or not starved
