@@ -160,26 +160,37 @@ static int decode_empty(reader_t *in, uint8_t of_dicts, Py_ssize_t count, PyObje
     return 0;
 }
 
-/* The columns of a tuple or dict, one behind the other in a new array; NULL with an exception. */
-static PyObject **decode_fields(Codec *codec, reader_t *in, uint32_t fields, Py_ssize_t count, int depth) {
+/* Whether the values of the next column can be part of no cycle. */
+static inline int is_atomic(const reader_t *in) {
+    return in->at < in->end && *in->at >= COLUMN_INT && *in->at <= COLUMN_FLAGS;
+}
+
+/* The columns of a tuple or dict, one behind the other in a new array; NULL with an exception. `atomic` says whether none
+ * of them has containers. */
+static PyObject **decode_fields(Codec *codec, reader_t *in, uint32_t fields, Py_ssize_t count, int depth, int *atomic) {
     if (fields == 0 || !has(in, (uint64_t)fields * (uint64_t)count)) return damaged(), NULL;
     PyObject **values = scratch_alloc(codec, (size_t)fields * (size_t)count * sizeof *values);
-    for (uint32_t k = 0; values && k < fields; k++)
+    *atomic = 1;
+    for (uint32_t k = 0; values && k < fields; k++) {
+        *atomic &= is_atomic(in);
         if (decode_column(codec, in, count, values + (size_t)k * (size_t)count, depth + 1) < 0) {
             drop(values, (Py_ssize_t)k * count);
             return NULL;
         }
+    }
     return values;
 }
 
 static int decode_tuples(Codec *codec, reader_t *in, uint32_t arity, Py_ssize_t count, PyObject **out, int depth) {
-    PyObject **values = decode_fields(codec, in, arity, count, depth);
+    int atomic;
+    PyObject **values = decode_fields(codec, in, arity, count, depth, &atomic);
     if (!values) return -1;
     Py_ssize_t made = 0;
     for (; made < count; made++) {
         PyObject *tuple = PyTuple_New((Py_ssize_t)arity);
         if (UNLIKELY(!tuple)) break;
         for (uint32_t k = 0; k < arity; k++) layout_set_tuple(&codec->layout, tuple, k, values[(size_t)k * (size_t)count + (size_t)made]);
+        if (atomic) PyObject_GC_UnTrack(tuple); /* as the collector does when it meets one: it need not look at them */
         out[made] = tuple;
     }
     if (LIKELY(made == count)) return 0;
@@ -193,8 +204,8 @@ static int decode_dicts(Codec *codec, reader_t *in, uint32_t size, Py_ssize_t co
     if (size == 0 || !has(in, size)) return damaged();
     PyObject **keys = scratch_alloc(codec, (size_t)size * sizeof *keys), **values;
     if (!keys || decode_column(codec, in, (Py_ssize_t)size, keys, depth + 1) < 0) return -1;
-    int status = 0;
-    if (!(values = decode_fields(codec, in, size, count, depth))) {
+    int status = 0, atomic;
+    if (!(values = decode_fields(codec, in, size, count, depth, &atomic))) {
         drop(keys, (Py_ssize_t)size);
         return -1;
     }
