@@ -11,7 +11,7 @@ SLOW_NS = 5_000_000
 """A callback that takes longer is counted as slow."""
 PATIENCE_NS = 50_000_000
 """How long a callback may go on offering items beyond what fits `TARGET_NS`; then the outbox refuses."""
-MAX_BATCH = 1 << 16
+MAX_BATCH = 1 << 12
 """Most items given to one `process` call."""
 
 
