@@ -12,7 +12,6 @@
 #include <sys/epoll.h>
 
 #define MOST_EVENTS 64
-#define PAUSES 16
 
 typedef struct {
     PacketWriter *writer;
@@ -29,7 +28,6 @@ typedef struct {
     uint32_t count, room;
     int current; /* the descriptor of the connection that is being looked at */
     int busy;
-    int64_t active_ns; /* when something was last moved */
 } Courier;
 
 static connection_t *find(const Courier *self, int fd) {
@@ -52,11 +50,9 @@ static int send_all(Courier *self) {
         connection_t *connection = &self->connections[i];
         if (connection->blocked) continue;
         self->current = connection->fd;
-        uint64_t before = connection->writer->bytes_out;
         int status = packet_writer_flush(connection->writer, connection->fd);
         if (status < 0) return -1;
         more |= status == WRITER_MORE;
-        if (connection->writer->bytes_out != before) self->active_ns = monotonic_ns();
         if (status == WRITER_BLOCKED) {
             connection->blocked = 1;
             if (watch(self, connection, EPOLL_CTL_MOD) < 0) return -1;
@@ -68,7 +64,6 @@ static int send_all(Courier *self) {
 /* Reads from a connection. 1, 0 when it has ended, -1 with an exception. */
 static int serve(Courier *self, connection_t *connection, uint32_t events) {
     self->current = connection->fd;
-    self->active_ns = monotonic_ns();
     if (connection->blocked && (events & (EPOLLOUT | EPOLLERR | EPOLLHUP))) {
         connection->blocked = 0;
         if (watch(self, connection, EPOLL_CTL_MOD) < 0) return -1;
@@ -88,19 +83,6 @@ static int any_light(const Courier *self, PyObject *pollers, Py_ssize_t count) {
     for (uint32_t i = 0; i < self->count; i++)
         if (!self->connections[i].blocked && packet_writer_is_light(self->connections[i].writer)) return 1;
     return pollers_any_light(pollers, count);
-}
-
-static int look(const Courier *self, struct epoll_event *events) { return epoll_wait(self->epoll, events, MOST_EVENTS, 0); }
-
-/* Looks at rings and sockets in turn until there is something; returns what epoll_wait() has. */
-static int spin(const Courier *self, PyObject *pollers, Py_ssize_t count, struct epoll_event *events, int64_t until) {
-    int found;
-    do {
-        if (anything_ready(self, pollers, count)) return look(self, events);
-        found = look(self, events);
-        for (int i = 0; found == 0 && i < PAUSES; i++) spin_pause();
-    } while (found == 0 && monotonic_ns() < until);
-    return found;
 }
 
 static int sleep_for(const Courier *self, PyObject *pollers, Py_ssize_t count, struct epoll_event *events, int64_t timeout_ns) {
@@ -147,7 +129,7 @@ static uint64_t calls_of(const Courier *self) {
     return calls;
 }
 
-static int carry(Courier *self, PyObject *pollers, int64_t spin_ns, int64_t timeout_ns, PyObject *others) {
+static int carry(Courier *self, PyObject *pollers, int64_t timeout_ns, PyObject *others) {
     Py_ssize_t count = PyTuple_Size(pollers);
     struct epoll_event events[MOST_EVENTS];
     int64_t left = timeout_ns, end = timeout_ns > 0 ? monotonic_ns() + timeout_ns : 0;
@@ -156,13 +138,10 @@ static int carry(Courier *self, PyObject *pollers, int64_t spin_ns, int64_t time
         int more = send_all(self), found;
         if (more < 0) return -1;
         if (end) left = end - monotonic_ns();
-        if (more || left <= 0) {
-            found = look(self, events);
-        } else {
-            int64_t until = self->active_ns + spin_ns;
-            found = spin_ns > 0 && end - left < until ? spin(self, pollers, count, events, until < end ? until : end) : 0;
-            if (found == 0 && !anything_ready(self, pollers, count)) found = sleep_for(self, pollers, count, events, left);
-        }
+        if (more || left <= 0)
+            found = epoll_wait(self->epoll, events, MOST_EVENTS, 0);
+        else
+            found = sleep_for(self, pollers, count, events, left);
         if (found < 0 && errno != EINTR) return PyErr_SetFromErrno(PyExc_OSError), -1;
         if (found < 0 && PyErr_CheckSignals() < 0) return -1;
         if (take_events(self, others, events, found) < 0) return -1;
@@ -173,8 +152,8 @@ static int carry(Courier *self, PyObject *pollers, int64_t spin_ns, int64_t time
 
 static PyObject *courier_carry(Courier *self, PyObject *args) {
     PyObject *list;
-    long long spin_ns, timeout_ns;
-    if (!PyArg_ParseTuple(args, "OLL:carry", &list, &spin_ns, &timeout_ns)) return NULL;
+    long long timeout_ns;
+    if (!PyArg_ParseTuple(args, "OL:carry", &list, &timeout_ns)) return NULL;
     if (self->busy || (self->bell && !self->bell->bell)) {
         PyErr_SetString(PyExc_ValueError, self->busy ? "the courier is under way" : "the doorbell is closed");
         return NULL;
@@ -184,7 +163,7 @@ static PyObject *courier_carry(Courier *self, PyObject *args) {
     if (others) {
         self->busy = 1;
         self->current = -1;
-        if (carry(self, pollers, spin_ns, timeout_ns, others) < 0) Py_CLEAR(others);
+        if (carry(self, pollers, timeout_ns, others) < 0) Py_CLEAR(others);
         self->busy = 0;
     }
     Py_XDECREF(pollers);
@@ -254,7 +233,6 @@ static PyObject *courier_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     self->count = self->room = 0;
     self->busy = 0;
     self->current = -1;
-    self->active_ns = 0;
     if (bell != Py_None) {
         Py_INCREF(bell);
         self->bell = (Doorbell *)bell;
@@ -279,7 +257,7 @@ static PyObject *courier_current(Courier *self, void *closure) {
 static PyMethodDef courier_methods[] = {
     {"add", (PyCFunction)courier_add, METH_VARARGS, "add(fd, writer, reader) -> None"},
     {"remove", (PyCFunction)courier_remove, METH_O, "remove(fd) -> None"},
-    {"carry", (PyCFunction)courier_carry, METH_VARARGS, "carry(pollers, spin_ns, timeout_ns) -> list[tuple[int, int]]"},
+    {"carry", (PyCFunction)courier_carry, METH_VARARGS, "carry(pollers, timeout_ns) -> list[tuple[int, int]]"},
     {NULL, NULL, 0, NULL},
 };
 

@@ -13,6 +13,7 @@
 
 #define ROOM (1u << 18)
 #define LEAST_ROOM (1u << 16)
+#define MOST_AT_ONCE (1u << 20)
 #define MOST_TURNS 8 /* system calls of one receive(), so that no peer keeps the link for itself */
 
 enum { FAILED = -1, WAIT = 0, GO_ON = 1 };
@@ -236,6 +237,16 @@ static int enter(PacketReader *self) {
     return 0;
 }
 
+/* While a large batch is under way nobody needs to be woken for a part of it. The system cuts the number to what it can
+ * hold, and wakes at the end of the stream in any case. */
+static void ask_for(PacketReader *self, int fd) {
+    size_t rest = self->placed_object ? (size_t)self->placed.len - self->filled : 1;
+    int least = rest < LEAST_ROOM ? 1 : rest < MOST_AT_ONCE ? (int)rest : (int)MOST_AT_ONCE;
+    if (least == self->least) return;
+    self->least = least;
+    setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof least); /* where it cannot be set one is woken more often */
+}
+
 static int receive_some(PacketReader *self, int fd) {
     for (int turn = 0; turn < MOST_TURNS; turn++) {
         struct iovec vector[2];
@@ -257,6 +268,7 @@ static int receive_some(PacketReader *self, int fd) {
 int packet_reader_receive(PacketReader *self, int fd) {
     if (enter(self) < 0) return -1;
     int status = receive_some(self, fd);
+    if (status > 0) ask_for(self, fd);
     self->busy = 0;
     return status;
 }
@@ -350,6 +362,7 @@ static PyObject *reader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     if (!self) return NULL;
     memset((char *)self + offsetof(PacketReader, head), 0, sizeof *self - offsetof(PacketReader, head));
     self->needed = PACKET_HEADER_SIZE;
+    self->least = 1;
     Py_INCREF(head);
     Py_INCREF(deliver_to);
     Py_INCREF(place);

@@ -16,6 +16,7 @@ typedef struct {
     uint64_t bytes_in;
     uint64_t calls; /* of head and deliver: how often Python has been asked */
     int after_batch, busy;
+    int least; /* bytes that have to be there before the system wakes us: SO_RCVLOWAT */
     inlets_t lanes;
 } PacketReader;
 

@@ -202,7 +202,7 @@ class Link:
             self.mask(self._channel.fileno(), select.EPOLLIN | select.EPOLLOUT)
         timeout = 0 if more else min(longest_ns, max(0, self._due_ns - clock_ns()))
         try:
-            events = self._courier.carry(self._pollers(), self._setup.spin_ns, timeout)
+            events = self._courier.carry(self._pollers(), timeout)
         except (OSError, PacketError, RingCorruptError) as error:
             events = []
             self._broken(self._courier.current, error)

@@ -71,7 +71,6 @@ class Setup(msgspec.Struct, frozen=True, tag=True, array_like=True):
         doorbell_size: bytes of the control segment, whose descriptor comes with this message and then that of the
             link's eventfd; 0 for a member without workers (no descriptors then).
         doorbell_offset: where the link's control block lies in it.
-        spin_ns: how long the link looks at rings and sockets after something has moved, before it sleeps.
     """
 
     uuid: str
@@ -82,7 +81,6 @@ class Setup(msgspec.Struct, frozen=True, tag=True, array_like=True):
     flow_period_ns: int = 100_000_000
     doorbell_size: int = 0
     doorbell_offset: int = 0
-    spin_ns: int = 0
 
 
 class Listen(msgspec.Struct, frozen=True, tag=True, array_like=True):

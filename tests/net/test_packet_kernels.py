@@ -293,7 +293,7 @@ class Station:
         self.courier.add(sock.fileno(), self.writer, self.reader)
 
     def carry(self) -> list[tuple[int, int]]:
-        return self.courier.carry([], 0, 0)
+        return self.courier.carry([], 0)
 
     def close(self) -> None:
         self.courier.remove(self.sock.fileno())
@@ -342,7 +342,7 @@ def test_a_courier_says_what_is_not_its_own() -> None:
             first.writer.queue(control(b"for Python"))
             first.carry()
             os.eventfd_write(bell, 1)
-            assert second.courier.carry([], 0, 10_000_000_000) == [(bell, select.EPOLLIN)]
+            assert second.courier.carry([], 10_000_000_000) == [(bell, select.EPOLLIN)]
             assert second.got == [(CONTROL, b"for Python")]
         finally:
             os.close(bell)
@@ -352,7 +352,7 @@ def test_a_courier_returns_for_a_packet_that_is_pythons() -> None:
     with stations() as (first, second):
         first.writer.queue(control(b"for Python"))
         first.carry()
-        assert second.courier.carry([], 0, 60_000_000_000) == []
+        assert second.courier.carry([], 60_000_000_000) == []
         assert second.got == [(CONTROL, b"for Python")]
 
 
@@ -372,4 +372,4 @@ def test_a_poller_that_is_ready_ends_the_wait() -> None:
     with stations() as (first, _):
         lane: Any = Lane()
         assert lane.put(b"x")
-        assert first.courier.carry([Poller([lane.consumer], [])], 0, 60_000_000_000) == []
+        assert first.courier.carry([Poller([lane.consumer], [])], 60_000_000_000) == []
