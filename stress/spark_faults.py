@@ -1,6 +1,7 @@
 """Feeds jobs from Spark and breaks Spark meanwhile: every row arrives once, or the job fails; nothing hangs.
 
-`workers`: Python workers are killed with SIGKILL at random moments. `shuffle`: shuffle files are deleted while they are
+Every other DataFrame is written by Spark's JVM itself, with the harm done to what computes its rows. `workers`: Python
+workers are killed with SIGKILL at random moments. `shuffle`: shuffle files are deleted while they are
 read, so that Spark computes the stage before again. `executor`: an executor of `local-cluster[2,1,1024]` is killed.
 `cancel`: jobs are cancelled at random moments, from either side, and both must have ended within 3 s. `many`: 10,000
 partitions (2,000 with `--ci`). `slow`: a consumer that pauses for 200 s (5 s with `--ci`). `limits`: sessions whose
@@ -146,10 +147,13 @@ def harmed(
     return done
 
 
-def slow_rows(spark: Any, rows: int, partitions: int) -> Any:
-    """Rows that Python makes one by one, so that a partition takes its time; the same ones again each time."""
+def slow_rows(spark: Any, rows: int, partitions: int, direct: bool) -> Any:
+    """Rows that Python makes one by one, so that a partition takes its time; the same ones again each time.
+
+    An RDD, which Python workers feed, or a DataFrame, which Spark's JVM does.
+    """
     numbers = spark.sparkContext.range(0, rows, 1, partitions)
-    return numbers.map(lambda n: n)
+    return numbers.map(lambda n: (n,)).toDF("n long") if direct else numbers.map(lambda n: n)
 
 
 def workers(options: Options, spark: Any, jet: Any, chance: random.Random, faults: Faults) -> None:
@@ -159,7 +163,8 @@ def workers(options: Options, spark: Any, jet: Any, chance: random.Random, fault
     rows = 1_000_000 if options.ci else 4_000_000
     for number in range(options.count):
         deterministic = number % 2 == 1
-        feed = source(slow_rows(spark, rows, 6), columns=["n"], batch_rows=5000, deterministic=deterministic)
+        frame = slow_rows(spark, rows, 6, direct=number % 4 in (0, 3))
+        feed = source(frame, columns=["n"], batch_rows=5000, deterministic=deterministic)
 
         def kill() -> bool:
             found = python_workers(spark)
@@ -178,8 +183,9 @@ def shuffle(options: Options, spark: Any, jet: Any, chance: random.Random, fault
 
     rows = 200_000 if options.ci else 1_000_000
     for number in range(options.count):
-        shuffled = spark.range(0, rows, 1, 6).repartition(8, "id").rdd.map(lambda row: row[0])
-        feed = source(shuffled, columns=["n"], batch_rows=1000)
+        shuffled = spark.range(0, rows, 1, 6).withColumnRenamed("id", "n").repartition(8, "n")
+        rdd = shuffled.rdd.map(lambda row: row[0])
+        feed = source(shuffled if number % 2 == 0 else rdd, columns=["n"], batch_rows=1000)
 
         def lose() -> bool:
             files = list(folder.glob("**/shuffle_*.data"))
@@ -258,7 +264,8 @@ def executor(options: Options, folder: Path, jet: Any, chance: random.Random, fa
     with spark_session("local-cluster[2,1,1024]", folder) as spark:
         rows = 400_000 if options.ci else 2_000_000
         for number in range(max(1, options.count // 2)):
-            feed = source(slow_rows(spark, rows, 6), columns=["n"], batch_rows=5000, deterministic=number % 2 == 1)
+            frame = slow_rows(spark, rows, 6, direct=number % 4 in (0, 3))
+            feed = source(frame, columns=["n"], batch_rows=5000, deterministic=number % 2 == 1)
 
             def kill() -> bool:
                 found = [p for p in jvm_children(spark) if "CoarseGrainedExecutorBackend" in " ".join(_command(p))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 from collections import Counter
 from dataclasses import dataclass
@@ -344,6 +345,12 @@ def test_nothing_stays_in_spark(spark: Any) -> None:
     before = len(spark.sparkContext._jsc.getPersistentRDDs())
     on_spark(spark, range(100), lambda s: s.merge(s.map(lambda n: -n)).sort())
     assert len(spark.sparkContext._jsc.getPersistentRDDs()) == before
+
+
+def test_sparks_workers_do_not_look_through_loaded_modules_after_each_task(spark: Any) -> None:
+    frozen = on_spark(spark, range(4), lambda stage: stage.map(lambda _: gc.get_freeze_count()))
+    assert min(frozen) > 1000
+    assert gc.get_freeze_count() == 0
 
 
 def test_a_column_key_spreads_batches_by_rows(spark: Any) -> None:

@@ -7,6 +7,7 @@ of a process share. Must not know RDDs.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections import OrderedDict
@@ -22,6 +23,9 @@ from shmjet.core.context import SupplierContext
 from shmjet.core.processor import Processor, ProcessorContext, ProcessorSupplier, make_processors
 from shmjet.processors.service_use import ServiceSupplier
 from shmjet.spark.links import host_id
+
+_WORKERS = ("pyspark.daemon", "pyspark.worker")
+"""Programs that Spark's Python workers are."""
 
 MOST_RUNS = 4
 """Runs whose code a worker process keeps; the services of the oldest are closed then."""
@@ -64,11 +68,24 @@ class Code:
             while len(_here) >= MOST_RUNS:
                 close_run(next(iter(_here)))
             found = _here[self.run] = CodeHere(self.shipment.value)
+            _spare_the_collector()
         _here.move_to_end(self.run)
         return found
 
 
 _here: OrderedDict[str, CodeHere] = OrderedDict()
+
+
+def _spare_the_collector() -> None:
+    """In a worker of Spark's: have its garbage collection leave out the modules that are loaded now.
+
+    Such a worker collects all garbage after each task, which takes longer than many a task does. Done once for each
+    process, so that what belongs to a run is not kept when the run is over.
+    """
+    program = getattr(sys.modules["__main__"], "__spec__", None)
+    if program is not None and program.name in _WORKERS and not gc.get_freeze_count():
+        gc.collect()
+        gc.freeze()
 
 
 def close_run(run: str) -> bool:
