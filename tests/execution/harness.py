@@ -88,7 +88,7 @@ class LocalRun:
         self.steals = 0
         self.refusals = 0
 
-    def run(self, most_rounds: int = 100_000) -> LocalRun:
+    def run(self, most_rounds: int = 1_000_000) -> LocalRun:
         """Call all tasklets in turn until they are done; fails when a round moves nothing for long."""
         try:
             return self._run(most_rounds)

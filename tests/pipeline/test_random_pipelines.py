@@ -6,12 +6,15 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from shmjet.pipeline import Pipeline
 from tests.pipeline.reference import interpret
 from tests.pipeline.running import ordered_sinks, pipelines, run
+
+MOST_RESULTS = 20_000
+"""A join of joins may make hundreds of thousands of them, which narrow edges would carry two at a time."""
 
 
 def assert_same(pipeline: Pipeline, expected: dict[str, list[Any]], found: dict[str, list[Any]]) -> None:
@@ -32,5 +35,7 @@ def test_the_engine_does_what_the_interpreter_does(
     made: tuple[Pipeline, dict[str, list[int]]], workers: int, force_rings: bool, narrow: bool, seed: int
 ) -> None:
     pipeline, sources = made
+    expected = interpret(pipeline, sources)
+    assume(sum(map(len, expected.values())) < MOST_RESULTS)
     found = run(pipeline, workers, narrow=narrow, force_rings=force_rings, seed=seed)
-    assert_same(pipeline, interpret(pipeline, sources), found)
+    assert_same(pipeline, expected, found)
