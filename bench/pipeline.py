@@ -8,7 +8,7 @@ as many processes. Every result is compared. The unit is MB/s, 10^6 bytes of tex
 `comprehension` is one comprehension of the same functions in one process; its figure is multiplied by the number of
 workers, so a ratio of 1 says that the engine costs nothing. The unit is items/s that come in. What limits it: the three
 functions take as long in the fused loops as in the comprehension (135 ns an item), and each call of one of the three
-processors costs the engine some 15 us of Python; an outbox takes 2048 items, so there are about a thousand in a call.
+processors costs the engine some 25 us of Python; an outbox takes 4096 items, so there are about two thousand in a call.
 
 A bench is a function `(Bench, Options) -> None` in `BENCHES`; to add one, write it and name it there.
 """

@@ -21,8 +21,8 @@ GRID_PARTITIONS = 271
 so that what is joined with a map need not move."""
 
 
-_IN_PLACE = EdgeConfig(queue_size=2048)
-"""Of edges on which items mostly stay on their worker: a lane takes all that an outbox holds, in one piece."""
+_IN_PLACE = EdgeConfig(high_water_mark=4096, queue_size=2048)
+"""Of edges on which items mostly stay on their worker: an empty lane takes all that an outbox holds, in one piece."""
 
 
 @dataclass(frozen=True)
