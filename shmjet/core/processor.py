@@ -325,6 +325,18 @@ def supplier_for_all(supplier: SupplierLike | ProcessorMetaSupplier) -> Supplier
     return None if isinstance(supplier, ProcessorMetaSupplier) else supplier
 
 
+def made_by(supplier: Any) -> Any:
+    """Return what a supplier of ours only passes on, for its name; any other supplier as it is.
+
+    Example:
+        >>> made_by(ProcessorMetaSupplier.of(Processor)) is Processor
+        True
+    """
+    while isinstance(supplier, _SameEverywhere | _OnlyOne | FactorySupplier):
+        supplier = supplier.factory if isinstance(supplier, FactorySupplier) else supplier.supplier
+    return supplier
+
+
 def forgot_answer(processor: Processor, callback: str) -> NoReturn:
     """Raise the error for a callback that returned None where True or False is meant; called again, it never ended.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from shmjet.core.checks import check_int
 from shmjet.core.errors import DagError
-from shmjet.core.processor import Processor, ProcessorMetaSupplier, ProcessorSupplier, SupplierLike
+from shmjet.core.processor import Processor, ProcessorMetaSupplier, ProcessorSupplier, SupplierLike, made_by
 
 VertexSupplier = SupplierLike | ProcessorMetaSupplier
 """A processor class or factory, a `ProcessorSupplier`, or a `ProcessorMetaSupplier`."""
@@ -78,7 +78,7 @@ class Vertex:
 
     def describe_supplier(self) -> str:
         """Short name of what makes the processors, for drawings and messages."""
-        supplier: Any = self.supplier
+        supplier = made_by(self.supplier)
         name = getattr(supplier, "__name__", None)
         return str(name) if name else type(supplier).__name__
 

@@ -192,6 +192,11 @@ class Supply:
         self.kwargs = kwargs
         self.is_cooperative: bool = getattr(processor, "is_cooperative", True)
 
+    @property
+    def __name__(self) -> str:
+        """Name of what it makes, for drawings and messages."""
+        return getattr(self.processor, "__name__", type(self.processor).__name__)
+
     def __call__(self) -> Any:
         return self.processor(*self.args, **self.kwargs)
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from shmjet import processors
 from shmjet.core import DagError, Processor, ProcessorMetaSupplier, ProcessorSupplier, Vertex
 
 
@@ -78,3 +79,13 @@ def test_a_supplier_can_be_wrapped():
 
 def test_text_form_names_what_makes_the_processors():
     assert repr(Vertex("v", Supplier(), 2)) == "Vertex('v', Supplier, local_parallelism=2)"
+
+
+def test_a_vertex_is_described_by_what_runs_in_it() -> None:
+    for supplier in (
+        processors.map(str),
+        ProcessorMetaSupplier.prefer_local_parallelism_one(processors.map(str)),
+        ProcessorMetaSupplier.force_total_parallelism_one(processors.map(str)),
+    ):
+        assert Vertex("v", supplier).describe_supplier() == "MapProcessor"
+    assert Vertex("v", lambda: Processor()).describe_supplier() == "<lambda>"
