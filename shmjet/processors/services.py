@@ -24,7 +24,7 @@ class ServiceFactory(Generic[S]):
         create: `(context) -> service`, or a function without arguments; it may block. For stages whose function is
             `async` it may be a coroutine function, which runs in the loop that the service is used in.
         destroy: `(service) -> None`, a coroutine function where `create` may be one; by default the service's
-            `close()`, when it has such a method.
+            `close()`, when it has such a method, else its coroutine method `aclose()`.
         shared: one service for all processors of the stage in a worker process, which take turns; False: one each.
         is_cooperative: False: calls of the service block, so that every processor needs a process of its own.
 
@@ -62,8 +62,12 @@ class ServiceFactory(Generic[S]):
         """Close a service; returns None, or the coroutine that closes it."""
         if self.destroy is not None:
             return self.destroy(service)
+        if inspect.isclass(service):
+            return None
         close = getattr(service, "close", None)
-        return close() if callable(close) and not inspect.isclass(service) else None
+        if not callable(close) and inspect.iscoroutinefunction(getattr(service, "aclose", None)):
+            close = getattr(service, "aclose")  # noqa: B009
+        return close() if callable(close) else None
 
 
 def takes_an_argument(fn: Callable[..., Any]) -> bool:

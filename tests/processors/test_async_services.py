@@ -204,6 +204,20 @@ def test_closing_cancels_what_is_under_way_and_closes_service_and_loop() -> None
     assert loop.is_closed()
 
 
+def test_a_client_that_is_closed_by_a_coroutine_is_closed() -> None:
+    events: list[str] = []
+
+    class Client:
+        async def aclose(self) -> None:
+            await asyncio.sleep(0)
+            events.append("closed")
+
+    each = Running(_none_or_double, factory=ServiceFactory(Client))
+    assert each.run([1]) == [2]
+    each.processor.close()
+    assert events == ["closed"]
+
+
 def test_processors_of_a_process_share_loop_and_service() -> None:
     made: list[int] = []
     supplier = using_service_async("map", ServiceFactory(lambda: made.append(1) or made), _none_or_double)
