@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from shmjet import __version__
-from shmjet.cli.completion import VARIABLE
+from shmjet.cli.completion import VARIABLE, running_jobs, shells
 from shmjet.cli.outcome import CommandError, Outcome, complain
 
 _HELP = ["-h", "--help"]
@@ -167,7 +167,9 @@ def jobs(
 
 @app.command(rich_help_panel=_SEE)
 def cancel(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="Name or id; the first digits will do.")],
+    job: Annotated[
+        str, typer.Argument(metavar="JOB", help="Name or id; the first digits will do.", autocompletion=running_jobs)
+    ],
     address: Address = None,
     config: ConfigFile = None,
 ) -> Task:
@@ -262,7 +264,10 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print a JSON li
 
 @app.command(rich_help_panel=_SET_UP)
 def completion(
-    shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish; by default the one you use.")] = "",
+    shell: Annotated[
+        str,
+        typer.Argument(metavar="SHELL", help="bash, zsh or fish; by default the one you use.", autocompletion=shells),
+    ] = "",
 ) -> Task:
     """Print what makes your shell complete commands and options.
 

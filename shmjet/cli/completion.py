@@ -13,6 +13,24 @@ VARIABLE = "_SHMJET_COMPLETE"
 """By this variable the shell's script asks `shmjet` for completions; the name is click's rule."""
 
 
+def shells(incomplete: str) -> list[str]:
+    """Return the shells whose names begin so."""
+    return [shell for shell in SHELLS if shell.startswith(incomplete)]
+
+
+def running_jobs(incomplete: str) -> list[str]:
+    """Return the names, or else ids, that begin so, of the jobs of this user's members on this host.
+
+    Of jobs of a cluster far away none is offered: a shell must not wait for a network.
+    """
+    from shmjet.cli.members import executions_of, leading, members
+    from shmjet.core import JobStatus
+
+    with members() as found:
+        rows = [row for _, row in leading(executions_of(found)) if not JobStatus(row.status).is_terminal]
+    return sorted({name for row in rows if (name := row.job_name or row.job_id).startswith(incomplete)})
+
+
 def show(shell: str) -> int:
     """Print the script for a shell.
 

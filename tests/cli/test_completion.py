@@ -31,7 +31,10 @@ def test_the_shell_is_the_one_that_one_has(capsys: pytest.CaptureFixture[str], m
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("line", "found"), [("shmjet wordc", "wordcount"), ("shmjet top --js", "--json")])
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [("shmjet wordc", "wordcount"), ("shmjet top --js", "--json"), ("shmjet completion z", "zsh")],
+)
 def test_bash_completes(environment: dict[str, str], tmp_path: Path, line: str, found: str) -> None:
     bash = shutil.which("bash")
     if bash is None:
@@ -48,3 +51,30 @@ def test_bash_completes(environment: dict[str, str], tmp_path: Path, line: str, 
     given = {**environment, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     answer = subprocess.run([bash, "-c", script], env=given, capture_output=True, text=True, timeout=60, check=True)
     assert found in answer.stdout.split()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("shell", "script"),
+    [
+        ("fish", 'shmjet completion fish | source; complete -C "shmjet wordc"'),
+        (
+            "zsh",
+            'autoload -U compinit; compinit -D -u; eval "$(shmjet completion zsh)"; test -n "$_comps[shmjet]" && '
+            'env _SHMJET_COMPLETE=complete_zsh _TYPER_COMPLETE_ARGS="shmjet wordc" shmjet',
+        ),
+    ],
+)
+def test_fish_and_zsh_complete(environment: dict[str, str], tmp_path: Path, shell: str, script: str) -> None:
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"there is no {shell}")
+    shmjet = tmp_path / "shmjet"
+    shmjet.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m shmjet "$@"\n')
+    shmjet.chmod(0o755)
+    given = {**environment, "PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)}
+    options = ["-f"] if shell == "zsh" else []
+    answer = subprocess.run(
+        [program, *options, "-c", script], env=given, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "wordcount" in answer.stdout

@@ -16,6 +16,7 @@ import pytest
 
 import shmjet as package
 from shmjet import Execution, JetConfig, JetInstance, JobConfig
+from shmjet.cli.completion import running_jobs
 from shmjet.cli.main import run
 from shmjet.cli.outcome import CommandError
 from shmjet.cluster import attach
@@ -70,6 +71,11 @@ def mine(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """The row of this process' member: others of this user may be running too."""
     (row,) = [row for row in rows if row["client_pid"] == os.getpid()]
     return row
+
+
+def test_names_of_running_jobs_are_completed(jet: JetInstance, held: Execution) -> None:
+    assert "held [x]" in running_jobs("he")
+    assert running_jobs("no job is called so") == []
 
 
 def test_jobs_lists_what_runs_and_with_all_what_has_ended(
