@@ -51,6 +51,8 @@ def _client_settings(address: str | None, config: Path | None) -> tuple[list[str
         addresses = [*found.members] or ([found.bind] if found.bind else [])
     if not addresses:
         raise CommandError("which cluster? pass --address HOST:PORT or set SHMJET_ADDRESS")
+    for wrong in [part for part in addresses if not part.rpartition(":")[2].isdecimal()]:
+        raise CommandError(f"--address must be HOST:PORT such as 10.0.0.5:5701, got {wrong!r}")
     return addresses, ClientConfig(cluster_name=found.cluster_name, secret=found.secret, tls=found.tls)
 
 

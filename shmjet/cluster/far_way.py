@@ -68,8 +68,10 @@ class FarWay:
             except AuthenticationError:
                 raise
             except (OSError, ShmjetError) as error:
-                failures.append(f"{address}: {error}")
-        raise MemberLostError(f"no member can be reached: {'; '.join(failures)}")
+                why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
+                failures.append(f"{address}: {why or 'no answer'}")
+        hint = "does one run there (`shmjet member`), and is its port open?"
+        raise MemberLostError(f"no member can be reached: {'; '.join(failures)}; {hint}")
 
     def connect_again(self, stopped: Callable[[], bool]) -> Opened | None:
         """Try all addresses, that of the lost member last, until one answers or it has taken too long."""
