@@ -239,6 +239,15 @@ class BenchCluster:
             member.tell(index, deploy, [arena.fd])
         return arena
 
+    def pids(self) -> dict[str, int]:
+        """Return the processes of all members by role: `worker 0.1` is the second one of the first member."""
+        found = {}
+        for place, member in enumerate(self.members):
+            for index, worker in enumerate(member.workers):
+                found[f"worker {place}.{index}"] = worker.process.pid
+            found[f"link {place}"] = member.link.process.pid
+        return found
+
     def close(self) -> None:
         """End all processes."""
         for member in self.members:

@@ -1,14 +1,20 @@
 """Distributed edges between two members on loopback, beside bare sockets and pyzmq.
 
 Each member has one worker, pinned to a core of its own, and a link process, which is not pinned; the engine's workers
-and links are real, the coordinator is a few lines (`_members.py`), so that nothing else is measured.
+and links are real, the coordinator is a few lines (`_members.py`), so that nothing else is measured. Peers get the
+same cores: their two processes are pinned to the same two, helper threads of pyzmq are not.
+
+On two cores that is four busy processes of ours against two of a bare connection (four threads of pyzmq), so the
+seconds say how well cores are shared, too. Therefore each bench also prints what all processes of a contender have
+cost, in processor time and in wake-ups, per item or MiB.
 
 * `link_batches`: batches of 64 Ki rows of two 8-byte columns (1 MiB), four different ones in turn, from member 0 to
   member 1, where their rows are counted. Peer: a bare blocking TCP connection with blocks of 1 MiB. Target 0.6.
 * `link_tuples`: small (word, number) tuples, the same way. Peer: pyzmq PUSH/PULL over tcp of pickled lists of 256.
   Target 2.
 * `link_latency_p50`, `link_latency_p99`: one item every 2 ms to the other member and back. Peer: pyzmq REQ/REP over
-  tcp. Target: at most 1.5 times as long, so a ratio of at least 0.67.
+  tcp. Target: at most 1.5 times as long, so a ratio of at least 0.67. (The source that waits for its next turn is
+  polled: most of its cost and wake-ups are that.)
 * `link_flow_control`: `link_batches` with the receive window beside the same without. Target 0.9.
 * `link_tls`: `link_batches` with TLS beside the same in the clear; reported.
 * `link_wordcount`: words counted on two members of one worker each, over a distributed partitioned edge, beside one
@@ -17,12 +23,8 @@ and links are real, the coordinator is a few lines (`_members.py`), so that noth
 
 from __future__ import annotations
 
-import contextlib
+import dataclasses
 import functools
-import multiprocessing
-import os
-import pickle
-import socket
 import statistics
 import subprocess
 import sys
@@ -30,28 +32,18 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import chain, cycle, islice, repeat
+from itertools import chain, cycle
 from pathlib import Path
 from typing import Any
 
+from _costs import Account
 from _harness import Bench, Options, PeerSkipped, Report, parse_options
+from _link_peers import PAUSE_NS, bare_sockets, pairs_of, two_cores, zmq_round_trips, zmq_tuples
 from _members import BenchCluster, read_results
 
 from shmjet.core import DAG, Inbox, Outbox, Processor, ProcessorContext, between
 
-BENCHES = [
-    "link_batches",
-    "link_tuples",
-    "link_latency_p50",
-    "link_latency_p99",
-    "link_flow_control",
-    "link_tls",
-    "link_wordcount",
-]
 ROWS = 1 << 16
-BLOCK = 1 << 20
-PAUSE_NS = 2_000_000
-fork = multiprocessing.get_context("fork")
 
 
 # -- processors --------------------------------------------------------------------------------------------------------
@@ -201,24 +193,32 @@ def leave(folder: str, index: int, value: object) -> None:
     Path(folder, f"{index:04d}").write_text(json.dumps(value))
 
 
-def pairs_of(count: int, index: int, total: int) -> Iterator[tuple[str, int]]:
-    """Pairs on the first member only: 16,384 with 5,000 distinct words, again and again."""
-    pairs = [(f"word{i * 7919 % 5000}", i % 1000) for i in range(1 << 14)]
-    return islice(chain.from_iterable(repeat(pairs)), 0 if index else count)
-
-
 # -- ours --------------------------------------------------------------------------------------------------------------
 
 
 class Lab:
-    """A cluster of two members, and a folder for what processors leave."""
+    """A cluster of two members, and a folder for what processors leave.
 
-    def __init__(self, bench: Bench, options: Options, tls: Any = None, cores: Any = None) -> None:
-        available = sorted(os.sched_getaffinity(0))
-        self.cluster = bench.resources.enter_context(
-            BenchCluster(cores or [[available[0]], [available[1 % len(available)]]], tls)
-        )
+    Args:
+        bench: that it is made for, and closed with.
+        account: where costs go.
+        name: under which they go there.
+        tls: files of a certificate.
+        cores: of the workers, by member; None: one each.
+    """
+
+    def __init__(
+        self, bench: Bench, account: Account, name: str = "shmjet", tls: Any = None, cores: Any = None
+    ) -> None:
+        self._account = account
+        self._name = name
+        first, second = two_cores()
+        self.cluster = bench.resources.enter_context(BenchCluster(cores or [[first], [second]], tls))
         self.folder = bench.resources.enter_context(tempfile.TemporaryDirectory())
+
+    def costing(self, count: float, run: Callable[[], float]) -> float:
+        """Run something and note what it cost for each of `count` things."""
+        return self._account.processes(self._name, self.cluster.pids(), count, run)
 
     def one_way(self, source: Any, sink: Any, **options: Any) -> float:
         """Run source -> sink, where the source is on the first member and the sink on the last; returns seconds."""
@@ -230,9 +230,8 @@ class Lab:
 
     def batches(self, count: int, flow_control: bool = True) -> float:
         """Bytes per second of batches of 1 MiB."""
-        seconds = self.one_way(
-            functools.partial(BatchSource, count), functools.partial(Sum, self.folder), flow_control=flow_control
-        )
+        source, sink = functools.partial(BatchSource, count), functools.partial(Sum, self.folder)
+        seconds = self.costing(count, lambda: self.one_way(source, sink, flow_control=flow_control))
         self.check(count * ROWS)
         return count * ROWS * 16 / seconds
 
@@ -240,9 +239,8 @@ class Lab:
         """Tuples per second."""
         from shmjet import processors
 
-        seconds = self.one_way(
-            processors.generate(functools.partial(pairs_of, count)), functools.partial(Sum, self.folder)
-        )
+        source = processors.generate(functools.partial(pairs_of, count))
+        seconds = self.costing(count, lambda: self.one_way(source, functools.partial(Sum, self.folder)))
         self.check(count)
         return count / seconds
 
@@ -254,7 +252,7 @@ class Lab:
         back = dag.new_vertex("back", functools.partial(Times, self.folder), local_parallelism=1)
         dag.edge(between(ping, turn).all_to_one().distribute_to(members[1].address))
         dag.edge(between(turn, back).all_to_one().distribute_to(members[0].address))
-        self.cluster.run(dag)
+        self.costing(count, lambda: self.cluster.run(dag))
         (times,) = read_results(self.folder)
         if len(times) != count:
             raise AssertionError(f"{count} items were sent, {len(times)} came back")
@@ -268,7 +266,7 @@ class Lab:
         words = dag.new_vertex("words", functools.partial(Words, lines))
         counts = dag.new_vertex("counts", functools.partial(Counts, self.folder))
         dag.edge(between(words, counts).partitioned(itemgetter(0)).distributed())
-        seconds = self.cluster.run(dag, parallelism)
+        seconds = self.costing(lines, lambda: self.cluster.run(dag, parallelism))
         self.check(lines * 12)
         return lines / seconds
 
@@ -277,98 +275,6 @@ class Lab:
         found = sum(read_results(self.folder))
         if found != expected:
             raise AssertionError(f"{expected} were sent, {found} arrived")
-
-
-# -- peers -------------------------------------------------------------------------------------------------------------
-
-
-def in_two(first: Callable[[], None], second: Callable[[Callable[[Any], None]], None]) -> Any:
-    """Run two functions in processes of their own; returns what the second one says."""
-    said = fork.SimpleQueue()
-    children = [fork.Process(target=first), fork.Process(target=second, args=(said.put,))]
-    for child in children:
-        child.start()
-    result = said.get()
-    for child in children:
-        child.join()
-    said.close()
-    return result
-
-
-def bare_sockets(count: int) -> float:
-    """Bytes per second of a blocking TCP connection that sends blocks of 1 MiB."""
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def send() -> None:
-        with socket.create_connection(listener.getsockname()) as sock:
-            block = bytes(BLOCK)
-            for _ in range(count):
-                sock.sendall(block)
-
-    def receive(say: Callable[[Any], None]) -> None:
-        sock, _ = listener.accept()
-        buffer, left = memoryview(bytearray(BLOCK)), count * BLOCK
-        start = time.perf_counter()
-        while left:
-            left -= sock.recv_into(buffer)
-        say(time.perf_counter() - start)
-        sock.close()
-
-    with listener:
-        return count * BLOCK / float(in_two(send, receive))
-
-
-def zmq_tuples(count: int) -> float:
-    """Tuples per second of pyzmq PUSH/PULL over tcp, in pickled lists of 256."""
-    import zmq
-
-    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as free:
-        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
-
-    def send() -> None:
-        with zmq.Context() as context, context.socket(zmq.PUSH) as sock:
-            sock.connect(address)
-            pairs = pairs_of(count, 0, 1)
-            while portion := list(islice(pairs, 256)):
-                sock.send(pickle.dumps(portion, 5))
-
-    def receive(say: Callable[[Any], None]) -> None:
-        with zmq.Context() as context, context.socket(zmq.PULL) as sock:
-            sock.bind(address)
-            got, start = len(pickle.loads(sock.recv())), time.perf_counter()
-            while got < count:
-                got += len(pickle.loads(sock.recv()))
-            say(time.perf_counter() - start)
-
-    return count / float(in_two(send, receive))
-
-
-def zmq_round_trips(count: int) -> list[float]:
-    """Microseconds of REQ/REP over tcp, one every `PAUSE_NS`."""
-    import zmq
-
-    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as free:
-        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
-
-    def answer() -> None:
-        with zmq.Context() as context, context.socket(zmq.REP) as sock:
-            sock.bind(address)
-            for _ in range(count):
-                sock.send(pickle.dumps(pickle.loads(sock.recv())))
-
-    def ask(say: Callable[[Any], None]) -> None:
-        times = []
-        with zmq.Context() as context, context.socket(zmq.REQ) as sock:
-            sock.connect(address)
-            for number in range(count):
-                start = time.monotonic_ns()
-                sock.send(pickle.dumps(number))
-                pickle.loads(sock.recv())
-                times.append((time.monotonic_ns() - start) / 1e3)
-                time.sleep(PAUSE_NS / 1e9)
-        say(times[count // 10 :])
-
-    return list(in_two(answer, ask))
 
 
 def certificate(folder: str) -> Any:
@@ -393,62 +299,87 @@ def percentile(times: list[float], share: float) -> float:
     return statistics.quantiles(times, n=100, method="inclusive")[int(share * 100) - 1]
 
 
+def batches(bench: Bench, account: Account, options: Options) -> None:
+    count = bench.facts["batches"] = 800 if options.quick else 4000
+    lab = Lab(bench, account)
+    bench.ours(lambda: lab.batches(count))
+    bench.peer("bare sockets", lambda: account.children("bare sockets", count, lambda: bare_sockets(count)))
+
+
+def tuples(bench: Bench, account: Account, options: Options) -> None:
+    count = bench.facts["tuples"] = 2_000_000 if options.quick else 10_000_000
+    lab, theirs = Lab(bench, account), count // 2
+    bench.ours(lambda: lab.tuples(count))
+    bench.peer("pyzmq", lambda: account.children("pyzmq", theirs, lambda: zmq_tuples(theirs)), needs="zmq")
+
+
+def latency(share: float, bench: Bench, account: Account, options: Options) -> None:
+    count = bench.facts["round trips"] = 300 if options.quick else 1500
+    lab = Lab(bench, account)
+    bench.ours(lambda: percentile(lab.round_trips(count), share))
+    bench.peer(
+        "pyzmq",
+        lambda: account.children("pyzmq", count, lambda: percentile(zmq_round_trips(count), share)),
+        needs="zmq",
+    )
+
+
+def flow_control(bench: Bench, account: Account, options: Options) -> None:
+    count = bench.facts["batches"] = 800 if options.quick else 4000
+    lab, free = Lab(bench, account), Lab(bench, account, "without")
+    bench.ours(lambda: lab.batches(count))
+    bench.peer("without", lambda: free.batches(count, flow_control=False))
+
+
+def tls(bench: Bench, account: Account, options: Options) -> None:
+    count = bench.facts["batches"] = 200 if options.quick else 1000
+    folder = bench.resources.enter_context(tempfile.TemporaryDirectory())
+    lab, clear = Lab(bench, account, tls=certificate(folder)), Lab(bench, account, "in the clear")
+    bench.ours(lambda: lab.batches(count))
+    bench.peer("in the clear", lambda: clear.batches(count))
+
+
+def wordcount(bench: Bench, account: Account, options: Options) -> None:
+    lines = bench.facts["lines"] = 300_000 if options.quick else 1_000_000
+    lab, alone = Lab(bench, account), Lab(bench, account, "one member", cores=[list(two_cores())])
+    bench.ours(lambda: lab.words(lines, 1))
+    bench.peer("one member", lambda: alone.words(lines, 2))
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One bench: what its figure and its costs are counted in, its target, and how it is set up."""
+
+    unit: str
+    noun: str
+    target: str
+    set_up: Callable[[Bench, Account, Options], None]
+
+
+TRIPS = "ratio >= 0.67 to pyzmq"
+BENCHES = {
+    "link_batches": Row("B/s", "MiB", "ratio >= 0.6 to bare sockets", batches),
+    "link_tuples": Row("items/s", "item", "ratio >= 2 to pyzmq", tuples),
+    "link_latency_p50": Row("us", "round trip", TRIPS, functools.partial(latency, 0.5)),
+    "link_latency_p99": Row("us", "round trip", TRIPS, functools.partial(latency, 0.99)),
+    "link_flow_control": Row("B/s", "MiB", "ratio >= 0.9 to the same without", flow_control),
+    "link_tls": Row("B/s", "MiB", "reported", tls),
+    "link_wordcount": Row("lines/s", "line", "ratio >= 0.85 to one member", wordcount),
+}
+
+
 def main() -> int:
-    options = parse_options(__doc__, BENCHES)
+    options = parse_options(__doc__, list(BENCHES))
     report = Report(options)
-    count = 800 if options.quick else 4000
-    tuples = 2_000_000 if options.quick else 10_000_000
-    trips = 300 if options.quick else 1500
-    lines = 200_000 if options.quick else 1_000_000
-    if options.wants("link_batches"):
-        with Bench("link_batches", "B/s") as bench:
-            lab = Lab(bench, options)
-            bench.facts = {"target": "ratio >= 0.6 to bare sockets", "rows": ROWS, "batches": count}
-            bench.ours(lambda: lab.batches(count))
-            bench.peer("bare sockets", lambda: bare_sockets(count))
-            report.add(bench.measure(rounds=options.rounds))
-    if options.wants("link_tuples"):
-        with Bench("link_tuples", "items/s") as bench:
-            lab = Lab(bench, options)
-            bench.facts = {"target": "ratio >= 2 to pyzmq", "tuples": tuples}
-            bench.ours(lambda: lab.tuples(tuples))
-            bench.peer("pyzmq", lambda: zmq_tuples(tuples // 2), needs="zmq")
-            report.add(bench.measure(rounds=options.rounds))
-    for name, share in (("link_latency_p50", 0.5), ("link_latency_p99", 0.99)):
+    for name, row in BENCHES.items():
         if options.wants(name):
-            with Bench(name, "us") as bench:
-                lab = Lab(bench, options)
-                bench.facts = {"target": "ratio >= 0.67 to pyzmq", "round trips": trips}
-                bench.ours(lambda lab=lab, share=share: percentile(lab.round_trips(trips), share))  # type: ignore[misc]
-                bench.peer(
-                    "pyzmq",
-                    lambda share=share: percentile(zmq_round_trips(trips), share),  # type: ignore[misc]
-                    needs="zmq",
-                )
-                report.add(bench.measure(rounds=options.rounds))
-    if options.wants("link_flow_control"):
-        with Bench("link_flow_control", "B/s") as bench:
-            lab = Lab(bench, options)
-            bench.facts = {"target": "ratio >= 0.9 to the same without", "batches": count}
-            bench.ours(lambda: lab.batches(count))
-            bench.peer("without", lambda: lab.batches(count, flow_control=False))
-            report.add(bench.measure(rounds=options.rounds))
-    if options.wants("link_tls"):
-        with Bench("link_tls", "B/s") as bench, tempfile.TemporaryDirectory() as folder:
-            lab, clear = Lab(bench, options, certificate(folder)), Lab(bench, options)
-            bench.facts = {"target": "reported", "batches": count // 4}
-            bench.ours(lambda: lab.batches(count // 4))
-            bench.peer("in the clear", lambda: clear.batches(count // 4))
-            report.add(bench.measure(rounds=options.rounds))
-    if options.wants("link_wordcount"):
-        with Bench("link_wordcount", "lines/s") as bench:
-            available = sorted(os.sched_getaffinity(0))
-            two = [available[0], available[1 % len(available)]]
-            lab, alone = Lab(bench, options), Lab(bench, options, cores=[two])
-            bench.facts = {"target": "ratio >= 0.85 to one member", "lines": lines}
-            bench.ours(lambda: lab.words(lines, 1))
-            bench.peer("one member", lambda: alone.words(lines, 2))
-            report.add(bench.measure(rounds=options.rounds))
+            with Bench(name, row.unit) as bench:
+                bench.facts = {"target": row.target, "cores": len(set(two_cores()))}
+                account = Account(row.noun)
+                row.set_up(bench, account, options)
+                result = bench.measure(rounds=options.rounds)
+                bench.facts |= account.facts()
+                report.add(result)
     return report.finish()
 
 
