@@ -13,6 +13,8 @@ public Object generate(Object[] references) {
 final class Feeder extends org.apache.spark.sql.execution.BufferedRowIterator {
     final Object[] references;
     scala.collection.Iterator input;
+    org.apache.spark.sql.catalyst.expressions.UnsafeRow held;
+    org.apache.spark.sql.catalyst.expressions.UnsafeProjection projection;
     boolean isDone;
 
     Feeder(Object[] references) {
@@ -44,28 +46,37 @@ final class Feeder extends org.apache.spark.sql.execution.BufferedRowIterator {
 
     long[] feed(Attempt attempt) throws java.io.IOException {
         Columns columns = new Columns((String) references[7], Integer.parseInt((String) references[6]), attempt.most());
-        org.apache.spark.sql.catalyst.expressions.UnsafeProjection projection = null;
-        while (attempt.winner == null && input.hasNext()) {
-            org.apache.spark.sql.catalyst.InternalRow next = (org.apache.spark.sql.catalyst.InternalRow) input.next();
-            if (!(next instanceof org.apache.spark.sql.catalyst.expressions.UnsafeRow)) {
-                if (projection == null) {
-                    projection = org.apache.spark.sql.catalyst.expressions.UnsafeProjection.create(
-                        (org.apache.spark.sql.types.StructType) references[8]);
-                }
-                next = projection.apply(next);
-            }
-            org.apache.spark.sql.catalyst.expressions.UnsafeRow row =
-                (org.apache.spark.sql.catalyst.expressions.UnsafeRow) next;
-            if (!columns.hasRoom(row)) {
-                attempt.write(columns.frame(), columns.rows);
-                columns.clear();
-            }
-            columns.add(row);
-        }
-        if (attempt.winner == null && columns.rows > 0) {
+        while (attempt.winner == null && fill(columns)) {
             attempt.write(columns.frame(), columns.rows);
+            columns.clear();
         }
         return attempt.end();
+    }
+
+    /** Take rows as far as there is room; false when there are none. A call for each frame, so that Java compiles it. */
+    boolean fill(Columns columns) throws java.io.IOException {
+        while (held != null || input.hasNext()) {
+            org.apache.spark.sql.catalyst.expressions.UnsafeRow row = held == null ? nextUnsafe() : held;
+            if (!columns.hasRoom(row)) {
+                held = row; // it is whole until the next one is asked for
+                return true;
+            }
+            held = null;
+            columns.add(row);
+        }
+        return columns.rows > 0;
+    }
+
+    org.apache.spark.sql.catalyst.expressions.UnsafeRow nextUnsafe() {
+        Object row = input.next();
+        if (row instanceof org.apache.spark.sql.catalyst.expressions.UnsafeRow) {
+            return (org.apache.spark.sql.catalyst.expressions.UnsafeRow) row;
+        }
+        if (projection == null) {
+            projection = org.apache.spark.sql.catalyst.expressions.UnsafeProjection.create(
+                (org.apache.spark.sql.types.StructType) references[8]);
+        }
+        return projection.apply((org.apache.spark.sql.catalyst.InternalRow) row);
     }
 }
 
