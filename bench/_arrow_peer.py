@@ -8,6 +8,7 @@ process has a session of its own, warm between runs, and idle while others are m
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -85,6 +86,11 @@ def map_in_arrow(frame: Any, width: int) -> list[Any]:
     return collected
 
 
+def answer(frame: Any, parts: list[Any]) -> None:
+    """Append what `map_in_arrow` returns for all columns."""
+    parts.extend(map_in_arrow(frame, len(frame.columns)))
+
+
 def main() -> int:
     """Answer until nobody asks any more."""
     options = parse_options(__doc__, benches=[])
@@ -95,7 +101,7 @@ def main() -> int:
             frame = session.range(0, asked["rows"], 1, 2 * options.workers).selectExpr(*asked["columns"])
             parts: list[Any] = []
             before = cpu_seconds()
-            seconds = elapsed(lambda frame=frame, parts=parts: parts.extend(map_in_arrow(frame, len(frame.columns))))
+            seconds = elapsed(functools.partial(answer, frame, parts))
             cpu = cpu_seconds() - before
             totals = [sum(column) for column in zip(*parts, strict=True)]
             print(json.dumps({"sums": totals, "seconds": seconds, "cpu": cpu}), flush=True)
