@@ -32,7 +32,7 @@ static int put_column(put_column_t *source, const column_t *column, char unit) {
     case 'i': source->form = PUT_INT; return size == 1 || size == 2 || size == 4 || size == 8;
     case 'u': source->form = PUT_UINT; return size == 1 || size == 2 || size == 4 || size == 8;
     case 'f': source->form = PUT_FLOAT; return size == 2 || size == 4 || size == 8;
-    case 'b': source->form = PUT_BOOL; return size == 1;
+    case 'b': source->form = PUT_BOOL; return size == 1 || size == 8; /* as row_values() writes them */
     case 'm': source->form = PUT_SPAN; return size == 8;
     case 'M':
         for (size_t i = 0; i < sizeof dates / sizeof *dates; i++) {

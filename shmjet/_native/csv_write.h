@@ -279,7 +279,7 @@ static inline uint8_t *put_value(uint8_t *out, const put_plan_t *plan, const put
         *failed = !out;
         break;
     case PUT_BOOL: {
-        int length = column->data[row] ? 4 : 5;
+        int length = column->data[row * column->itemsize] ? 4 : 5;
         memcpy(out, length == 4 ? "true" : "false", (size_t)length);
         out += length;
         break;

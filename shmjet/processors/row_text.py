@@ -1,6 +1,7 @@
 """Rows (dicts, tuples, dataclasses) as CSV text, read back equal by `sources.csv` with a schema of their types.
 
-For items what `csv_sink` is for batches, with the same rules for quotes and nulls. Must not know: files.
+For items what `csv_sink` is for batches, with the same rules for quotes and nulls. Plain rows are left to the kernels
+(`plain_rows`), all others are written value by value. Must not know: files.
 """
 
 from __future__ import annotations
@@ -10,6 +11,11 @@ import datetime
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from shmjet.processors.plain_rows import written_rows
+
+_MOST_MISSES = 4
+"""Lists of rows in succession that were not plain, after which no other is tried."""
 
 
 class RowEncoder:
@@ -37,6 +43,7 @@ class RowEncoder:
         self._names = None if columns is None else tuple(columns)
         self._width = -1
         self._began = False
+        self._misses = 0
 
     def encode(self, rows: Sequence[Any]) -> str:
         """Return the records of rows, the first time behind the header.
@@ -46,9 +53,20 @@ class RowEncoder:
         """
         header = "" if self._began else self._begin(rows[0])
         self._began = True
+        records = self._written(rows)
+        if records is not None:
+            return header + records
         columns = map(self._column, zip(*map(self._values, rows), strict=True))
-        records = list(map(self._delimiter.join, zip(*columns, strict=True)))
-        return f"{header}{_lines(records)}" if self._width else f"{header}{_lines([''] * len(rows))}"
+        fields = list(map(self._delimiter.join, zip(*columns, strict=True)))
+        return f"{header}{_lines(fields)}" if self._width else f"{header}{_lines([''] * len(rows))}"
+
+    def _written(self, rows: Sequence[Any]) -> str | None:
+        """Return the records as the kernels for columns write them; None for rows that are not plain enough."""
+        if self._misses == _MOST_MISSES:
+            return None
+        written = written_rows(rows, self._names, self._width, self._delimiter, self._quote, self._null)
+        self._misses = self._misses + 1 if written is None else 0
+        return written
 
     def _begin(self, row: Any) -> str:
         if self._names is None:

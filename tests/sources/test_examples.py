@@ -11,7 +11,7 @@ MODULES = [
     *(f"shmjet.sources.{name}" for name in ("building", "files", "given", "plain")),
     *(f"shmjet.sinks.{name}" for name in ("building", "checks", "files", "plain", "results")),
     *(f"shmjet.processors.{name}" for name in ("asserting", "building", "compression", "merging", "partitioned_items")),
-    *(f"shmjet.processors.{name}" for name in ("places", "record_sink", "record_text", "row_text")),
+    *(f"shmjet.processors.{name}" for name in ("places", "plain_rows", "record_sink", "record_text", "row_text")),
     "shmjet.pipeline.definitions",
 ]
 
