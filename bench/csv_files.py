@@ -30,10 +30,11 @@ from _tpch import SCHEMAS, generate
 from shmjet import processors
 from shmjet.core.context import MetaSupplierContext, ProcessorContext
 from shmjet.core.outbox import Outbox
+from shmjet.processors.row_text import RowEncoder
 from shmjet.ring.batch import Batch
 
 GENERATED = ["csv_integers", "csv_prices", "csv_floats", "csv_text"]
-BENCHES = [*GENERATED, "csv_flights", "csv_lineitem", "csv_cut", "csv_write"]
+BENCHES = [*GENERATED, "csv_flights", "csv_lineitem", "csv_cut", "csv_write", "csv_write_rows"]
 
 LINEITEM = {**SCHEMAS["lineitem"], "l_quantity": "float64"}
 FLIGHTS_TEXT = ("carrier", "tailnum", "origin", "dest")
@@ -222,6 +223,38 @@ def measure_write(report: Report, folder: Path, file: File, rounds: int) -> None
         report.add(bench.measure(rounds))
 
 
+def measure_write_rows(report: Report, folder: Path, rows: int, rounds: int) -> None:
+    """Writing items, dicts of plain values, in lists as a processor gets them."""
+    draw = random.Random(1)
+    items = [
+        {"id": i, "price": round(draw.uniform(0, 10_000), 2), "name": f"name {i % 97}", "paid": draw.random() < 0.5}
+        for i in range(rows)
+    ]
+    lists = [items[at : at + 4096] for at in range(0, rows, 4096)]
+    path = folder / "rows.csv"
+
+    def ours() -> None:
+        encoder = RowEncoder(",", '"', True, "", None)
+        with open(path, "wb") as opened:
+            for some in lists:
+                opened.write(encoder.encode(some).encode())
+
+    def by_module() -> None:
+        with open(folder / "module.csv", "w", newline="") as opened:
+            writer = csv.DictWriter(opened, list(items[0]))
+            writer.writeheader()
+            for some in lists:
+                writer.writerows(some)
+
+    ours()
+    megabytes = path.stat().st_size / 1e6
+    with Bench("csv_write_rows", "MB/s") as bench:
+        bench.facts = {"rows": rows}
+        bench.ours(lambda: rate(megabytes, ours))
+        bench.peer("csv.DictWriter", lambda: rate(megabytes, by_module))
+        report.add(bench.measure(rounds))
+
+
 def rate(megabytes: float, run: Callable[[], object]) -> float:
     """`megabytes` per second of CPU time of one call of `run`."""
     start = time.process_time()
@@ -259,6 +292,8 @@ def main() -> int:
             measure_cut(report, generated(folder, "csv_text", rows), options.rounds)
         if options.wants("csv_write"):
             measure_write(report, folder, generated(folder, "csv_prices", rows), options.rounds)
+        if options.wants("csv_write_rows"):
+            measure_write_rows(report, folder, rows, options.rounds)
     return report.finish()
 
 
