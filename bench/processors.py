@@ -12,8 +12,9 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from _harness import Bench, Report, elapsed, parse_options
 
@@ -61,68 +62,73 @@ def batches_of(items: list[Any]) -> list[list[Any]]:
     return [items[at : at + BATCH] for at in range(0, len(items), BATCH)]
 
 
-def cases(count: int, folder: str) -> Iterator[tuple[str, int, Callable[[], Any], Callable[[], Any], str]]:
-    """Yield (name, items, a function that makes shmjet's run, peer, name of the peer)."""
-    rng = random.Random(1)
-    words = [f"word{int(rng.paretovariate(0.5)) % 50_000}" for _ in range(count)]
-    lines = [" ".join(words[at : at + 9]) for at in range(0, count, 9)]
-    pairs = [(word, 1) for word in words]
+class Case(NamedTuple):
+    """What one bench compares."""
 
-    def split(line: str) -> list[str]:
-        return line.lower().split()
+    name: str
+    items: int
+    ready: Callable[[], Callable[[], Any]]
+    """Prepares a run of shmjet's and returns it: what is done here is not timed."""
+    peer: str
+    by_hand: Callable[[], Any]
 
-    def succ(word: str) -> str:
+
+def fed(supplier: Callable[[], Any], items: list[Any]) -> Callable[[], Callable[[], Any]]:
+    """Return what prepares a run of one processor over items."""
+
+    def ready() -> Callable[[], Any]:
+        batches = batches_of(items)  # what the engine has done before the processor is called
+        return lambda: drive(supplier, batches)
+
+    return ready
+
+
+def transformations(words: list[str], lines: list[str]) -> Iterator[Case]:
+    """Yield the processors that look at items one by one."""
+
+    def same(word: str) -> str:
         return word
 
     def long(word: str) -> bool:
         return len(word) > 6
 
-    def run(supplier: Callable[[], Any], items: list[Any]) -> Callable[[], Any]:
-        def ready() -> Callable[[], Any]:
-            batches = batches_of(items)  # what the engine has done before the processor is called
-            return lambda: drive(supplier, batches)
+    def split(line: str) -> list[str]:
+        return line.lower().split()
 
-        return ready
+    count = len(words)
+    yield Case("map", count, fed(processors.map_(same), words), "list(map())", lambda: [*map(same, words)])
+    yield Case("filter", count, fed(processors.filter_(long), words), "list(filter())", lambda: [*filter(long, words)])
+    splitting = fed(processors.flat_map(split), lines)
+    yield Case(
+        "flat_map_split", count, splitting, "chain.from_iterable", lambda: list(chain.from_iterable(map(split, lines)))
+    )
 
-    yield "map", count, run(processors.map_(succ), words), lambda: [*map(succ, words)], "list(map())"
-    yield "filter", count, run(processors.filter_(long), words), lambda: [*filter(long, words)], "list(filter())"
-    yield (
-        "flat_map_split",
-        count,
-        run(processors.flat_map(split), lines),
-        lambda: list(chain.from_iterable(map(split, lines))),
-        "chain.from_iterable",
-    )
-    op = processors.counting()
-    yield (
-        "count_by_key",
-        count,
-        run(processors.accumulate_by_key(lambda word: word, op), words),
-        lambda: Counter(words),
-        "Counter",
-    )
+
+def aggregations(words: list[str]) -> Iterator[Case]:
+    """Yield the processors that keep something of all items."""
+    count, pairs, op = len(words), [(word, 1) for word in words], processors.counting()
 
     def merge() -> None:
         table: dict[str, int] = {}
         for word, n in pairs:
             table[word] = table.get(word, 0) + n
 
-    yield "combine_by_key", count, run(processors.combine_by_key(op), pairs), merge, "dict loop"
-    yield "distinct", count, run(processors.distinct(), words), lambda: dict.fromkeys(words), "dict.fromkeys"
-    yield "sort", count, run(processors.sort(), words), lambda: sorted(words), "sorted"
-
     def group() -> None:
         table: dict[str, list[str]] = {}
         for word in words:
             table.setdefault(word, []).append(word)
 
-    yield (
-        "group_and_collect",
-        count,
-        run(processors.group_and_collect(None, list, list.append), words),
-        group,
-        "dict loop",
-    )
+    counting = fed(processors.accumulate_by_key(lambda word: word, op), words)
+    yield Case("count_by_key", count, counting, "Counter", lambda: Counter(words))
+    yield Case("combine_by_key", count, fed(processors.combine_by_key(op), pairs), "dict loop", merge)
+    yield Case("distinct", count, fed(processors.distinct(), words), "dict.fromkeys", lambda: dict.fromkeys(words))
+    yield Case("sort", count, fed(processors.sort(), words), "sorted", lambda: sorted(words))
+    collecting = fed(processors.group_and_collect(None, list, list.append), words)
+    yield Case("group_and_collect", count, collecting, "dict loop", group)
+
+
+def reading(lines: list[str], folder: str) -> Case:
+    """Return the source of lines, which reads a file in the folder."""
     path = os.path.join(folder, "text")
     with open(path, "w") as file:
         file.write("\n".join(lines) + "\n")
@@ -139,7 +145,17 @@ def cases(count: int, folder: str) -> Iterator[tuple[str, int, Callable[[], Any]
             for _ in file:
                 pass
 
-    yield "read_files_lines", len(lines), lambda: read_all, read_plainly, "text file iterator"
+    return Case("read_files_lines", len(lines), lambda: read_all, "text file iterator", read_plainly)
+
+
+def cases(count: int, folder: str) -> Iterator[Case]:
+    """Yield all cases, of about `count` words."""
+    rng = random.Random(1)
+    words = [f"word{int(rng.paretovariate(0.5)) % 50_000}" for _ in range(count)]
+    lines = [" ".join(words[at : at + 9]) for at in range(0, count, 9)]
+    yield from transformations(words, lines)
+    yield from aggregations(words)
+    yield reading(lines, folder)
 
 
 def nanoseconds(items: int, run: Callable[[], Any]) -> float:
@@ -152,12 +168,12 @@ def main() -> int:
     report = Report(options)
     count = 200_000 if options.quick else 1_000_000
     with tempfile.TemporaryDirectory() as folder:
-        for case, items, ours, theirs, peer in cases(count, folder):
-            name = f"processors_{case}"
+        for case in cases(count, folder):
+            name = f"processors_{case.name}"
             if options.wants(name):
                 with Bench(name, "ns/item") as bench:
-                    bench.ours(lambda items=items, ours=ours: nanoseconds(items, ours()))  # type: ignore[misc]
-                    bench.peer(peer, lambda items=items, theirs=theirs: nanoseconds(items, theirs))  # type: ignore[misc]
+                    bench.ours(lambda case=case: nanoseconds(case.items, case.ready()))  # type: ignore[misc]
+                    bench.peer(case.peer, partial(nanoseconds, case.items, case.by_hand))
                     report.add(bench.measure(rounds=options.rounds))
     return report.finish()
 
