@@ -195,6 +195,17 @@ def test_what_is_joined_with_a_table_cannot_be_sent_to_it(stage: BatchStage[int]
         stage.pipeline.to_dag()
 
 
+def test_streams_that_disagree_are_named_even_where_a_table_closes_a_cycle() -> None:
+    pipeline, table = Pipeline(), Table("seen")
+    profiles = shmjet.sources.items([(1, 1)], partitions=8, key=itemgetter(0))
+    views = shmjet.sources.items([(1, 1)], partitions=4, key=itemgetter(0))
+    pipeline.read_from(profiles).set_name("profiles").send_to(table)
+    joined = pipeline.read_from(views).set_name("views").join_table(table, itemgetter(0), max).set_name("lookup")
+    joined.send_to(table)
+    with pytest.raises(PlanError, match="join 'lookup': stream 'profiles' has 8 partitions, but stream 'views' has 4"):
+        pipeline.to_dag()
+
+
 def test_side_inputs_fill_a_table_once() -> None:
     names = items_source("names", [(1, "a"), (2, "b")])
     table = Table("names", side_inputs=(names,))

@@ -28,7 +28,8 @@ class LogicalGraph:
         nodes: of the pipeline.
 
     Raises:
-        PlanError: there are none, one has nothing attached to it, or a table is unknown or feeds itself.
+        PlanError: there are none, one has nothing attached to it, or a table is unknown; and when the order is asked
+            for, a table feeds itself.
     """
 
     def __init__(self, nodes: Sequence[t.Node]) -> None:
@@ -72,7 +73,6 @@ class LogicalGraph:
                     f"These transforms have nothing attached to them: {', '.join(s.name for s in senders)}; no stage "
                     f"says join_table() with table {table!r}"
                 )
-        assert len(self.order) == len(self.nodes)  # or it has raised that a table feeds itself
 
     def feeders(self, node: t.Node) -> tuple[int, ...]:
         """Return the ids of the nodes that must be planned before a node: what feeds it, tables included."""
