@@ -18,6 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import msgspec
+
 from shmjet.cluster.folder import running_folders
 from shmjet.cluster.process_usage import used_by
 from shmjet.cluster.protocol import (
@@ -283,6 +285,8 @@ class AttachedMember:
             reply, fds = self._channel.receive()
         except (ChannelClosed, OSError) as error:
             raise MemberLostError(f"the member in {self.folder} is gone or does not answer: {error}") from error
+        except msgspec.DecodeError as error:
+            raise MemberLostError(f"the member in {self.folder} is of another version: {error}") from error
         if isinstance(reply, Refused):
             raise ShmjetError(reply.text)
         return reply, fds

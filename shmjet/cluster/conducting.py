@@ -111,6 +111,7 @@ class ClusterExecution:
         self._part = MasterExecution(id, job, code, services, first_worker, lambda _: None, self._part_over, self, own)
         on_part(self._part)
         self._finals: dict[str, Metrics] = {}
+        self._latest: dict[str, Metrics] = {}
         self._asked: dict[int, tuple[str, asyncio.Future[Metrics]]] = {}
         self._requests = 0
         self._told = False
@@ -241,6 +242,7 @@ class ClusterExecution:
                 self._finals[uuid] = message.metrics
                 self._coordination.finished(uuid)
             case PartMetrics():
+                self._latest[uuid] = message.metrics
                 _, future = self._asked.pop(message.request, (uuid, None))
                 if future is not None and not future.done():
                     future.set_result(message.metrics)
@@ -290,15 +292,15 @@ class ClusterExecution:
         return self._finals[self._own] if self._own in self._finals else self._part.metrics()
 
     async def metrics(self) -> Metrics:
-        """Return the metrics of all members, as they are now or were at the end."""
+        """Return the metrics of all members, as they are now or were at the end; of one that is late its last ones."""
         if self._coordination.stage is Stage.FINISHING:
             await _within(METRICS_S, [asyncio.ensure_future(self._over.wait())])
-        found = dict(self._finals)
+        found = {**self._latest, **self._finals}
         if self._own not in found:
             found[self._own] = self.own_metrics()
         waiting = []
         for peer in self._others:
-            if peer.uuid not in found and not self._over.is_set():
+            if peer.uuid not in self._finals and not self._over.is_set():
                 self._requests += 1
                 future: asyncio.Future[Metrics] = asyncio.get_running_loop().create_future()
                 self._asked[self._requests] = peer.uuid, future

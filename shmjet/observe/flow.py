@@ -196,7 +196,7 @@ def network_rate(edges: Iterable[EdgeFlow]) -> float | None:
 
 
 def _rate(now: int, before: int, span: float) -> float:
-    return (now - before) / span if span else 0.0
+    return max(now - before, 0) / span if span else 0.0
 
 
 def _share(now: int, before: int, span: float, among: int) -> float:
@@ -206,8 +206,8 @@ def _share(now: int, before: int, span: float, among: int) -> float:
 
 def _vertex(now: VertexMetrics, before: VertexMetrics | None, span: float, elapsed: float) -> VertexFlow:
     count = len(now.processors)
-    past = [0] * count if before is None else [p.busy_ns for p in before.processors]
-    shares = [_share(p.busy_ns, was, span, 1) for p, was in zip(now.processors, past, strict=True)]
+    past = {} if before is None else {p.index: p.busy_ns for p in before.processors}  # members may have been late
+    shares = [_share(p.busy_ns, past.get(p.index, 0), span, 1) for p in now.processors]
     return VertexFlow(
         name=now.name,
         processors=count,

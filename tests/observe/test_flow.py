@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 
+import msgspec
 import pytest
+from rich.console import Console
 
-from shmjet.execution.metrics import NO_METRICS, WorkerMetrics
-from shmjet.observe.flow import FlowMeter, Work
+from shmjet.execution.metrics import NO_METRICS, Metrics, TrafficMetrics, VertexMetrics, WorkerMetrics
+from shmjet.observe.flow import FlowMeter, Work, network_rate
+from shmjet.observe.html import flow_html
+from shmjet.observe.table import flow_view
 from tests.observe.numbers import chain, edge, metrics, vertex
 
 SECOND = 1_000_000_000
@@ -109,3 +114,35 @@ def test_a_flow_is_fit_for_json() -> None:
     assert plain["bottleneck"] == "source → map"
     assert plain["edges"][0]["fill"] == 0.9
     assert plain["vertices"][0]["work"]["unit"] == "bytes"
+
+
+def test_what_comes_over_the_network_is_in_the_flow_and_in_the_table() -> None:
+    def reading(sent: int) -> Metrics:
+        traffic = [
+            TrafficMetrics("a:1", "b:1", sent, 10 * sent, 0, 0),
+            TrafficMetrics("b:1", "a:1", 0, 0, sent, 10 * sent),
+        ]
+        known = chain(received=sent, now=True)
+        first = msgspec.structs.replace(known.edges[0], traffic=traffic)
+        return msgspec.structs.replace(known, edges=[first, *known.edges[1:]])
+
+    meter = FlowMeter()
+    meter.take(reading(1000), 110.0)
+    flow = meter.take(reading(3000), 111.0)
+    crossing, local = flow.edges
+    assert (crossing.network_items, crossing.network_bytes, crossing.network_rate) == (3000, 30_000, 20_000)
+    assert (network_rate([crossing]), network_rate([local]), network_rate([])) == (20_000, None, None)
+    console = Console(width=120, file=io.StringIO())
+    console.print(flow_view(flow, "job"))
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "network" in shown
+    assert "20 kB/s" in shown
+    assert "20 kB/s" in flow_html(flow, "job")
+
+
+def test_processors_of_a_member_that_was_late_are_new_in_the_next_look() -> None:
+    late, whole = chain(received=100), chain(received=400, now=True)
+    part = {name: VertexMetrics(name, v.processors[:1]) for name, v in late.vertices.items()}
+    meter = FlowMeter()
+    meter.take(msgspec.structs.replace(late, vertices=part), 110.0)
+    assert [each.processors for each in meter.take(whole, 111.0).vertices] == [1, 2, 1]
