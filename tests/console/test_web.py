@@ -253,6 +253,11 @@ def test_the_grafana_board_asks_for_metrics_that_exist(jet: JetInstance, client:
     offered = {f"shmjet_{name}_total" for name in exposition._COUNTERS} | {f"shmjet_{n}" for n in exposition._GAUGES}
     assert asked <= offered
     assert len(asked) > 12
+    places = [panel["gridPos"] for panel in board["panels"]]
+    covered = [(x, y) for p in places for x in range(p["x"], p["x"] + p["w"]) for y in range(p["y"], p["y"] + p["h"])]
+    assert len(covered) == len(set(covered))
+    assert max(x for x, _ in covered) < 24
+    assert len({panel["id"] for panel in board["panels"]}) == len(places)
     page = (DOCS / "console.md").read_text(encoding="utf-8")
     for name in offered:
         assert f"`{name.removeprefix('shmjet_')}`" in page, name
