@@ -109,9 +109,12 @@ def submit(
     script: Annotated[Path, typer.Argument(metavar="SCRIPT [ARGS]...", help="A Python script and its arguments.")],
     address: Address = None,
     config: ConfigFile = None,
+    progress: Annotated[
+        bool, typer.Option("--progress", help="Show what each job does while it runs, if standard error is a terminal.")
+    ] = False,
 ) -> Task:
     """Run a script whose `shmjet.new_instance()` is a client of a running cluster: its jobs run there."""
-    return _later("remote", "submit_script", script, context.args, address, config)
+    return _later("remote", "submit_script", script, context.args, address, config, progress=progress)
 
 
 @app.command(context_settings=_PASS_ON, rich_help_panel=_RUN)

@@ -56,7 +56,9 @@ def _client_settings(address: str | None, config: Path | None) -> tuple[list[str
     return addresses, ClientConfig(cluster_name=found.cluster_name, secret=found.secret, tls=found.tls)
 
 
-def submit_script(script: Path, arguments: Sequence[str], address: str | None, config: Path | None) -> int:
+def submit_script(
+    script: Path, arguments: Sequence[str], address: str | None, config: Path | None, *, progress: bool = False
+) -> int:
     """Run a script whose instances are clients of the cluster; returns its exit status."""
     connect(address, config).shutdown()  # what is wrong with address or secret is said before the script runs
 
@@ -64,7 +66,7 @@ def submit_script(script: Path, arguments: Sequence[str], address: str | None, c
         return connect(address, config)
 
     with _instances_by(client):
-        return run_script(script, arguments)
+        return run_script(script, arguments, progress=progress)
 
 
 @contextmanager

@@ -165,6 +165,7 @@ class Network:
             flow_period_ns=settings.flow_period_ns,
             doorbell_size=size,
             doorbell_offset=offset,
+            folder=str(self._user.folder.path),
         )
         self._link = link
         link.start(setup, fds)

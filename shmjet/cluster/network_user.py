@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from shmjet.cluster.folder import InstanceFolder
 from shmjet.cluster.membership_events import ViewInstalled
 from shmjet.cluster.views import Peer
 from shmjet.net.messages import TlsFiles
@@ -28,6 +29,10 @@ class NetworkUser(Protocol):
 
     def peer(self, identity: str, address: str) -> Peer:
         """Return how this member is described to others."""
+
+    @property
+    def folder(self) -> InstanceFolder:
+        """The member's folder."""
 
     def link_setup(self) -> tuple[int, int, list[int]]:
         """Return size of the control segment, offset of the link's block in it, and two descriptors for the link."""

@@ -8,10 +8,12 @@ import logging
 import os
 import signal
 import socket
+from pathlib import Path
 
 from shmjet._native import short_slice
 from shmjet.execution.channel import Channel, ChannelClosed
 from shmjet.execution.child import die_with_parent, name_process
+from shmjet.execution.stacks import offer_stacks
 from shmjet.net.link import Link
 from shmjet.net.messages import Order, Setup
 
@@ -37,6 +39,8 @@ def main(fd: int) -> None:
     except ChannelClosed:
         return
     assert isinstance(setup, Setup)
+    if setup.folder:
+        offer_stacks(Path(setup.folder))
     link = Link(channel, setup, fds)
     gc.collect()
     gc.freeze()

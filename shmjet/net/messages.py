@@ -71,6 +71,7 @@ class Setup(msgspec.Struct, frozen=True, tag=True, array_like=True):
         doorbell_size: bytes of the control segment, whose descriptor comes with this message and then that of the
             link's eventfd; 0 for a member without workers (no descriptors then).
         doorbell_offset: where the link's control block lies in it.
+        folder: of the member, where the link writes its Python stacks when it is asked to; empty: nowhere.
     """
 
     uuid: str
@@ -81,6 +82,7 @@ class Setup(msgspec.Struct, frozen=True, tag=True, array_like=True):
     flow_period_ns: int = 100_000_000
     doorbell_size: int = 0
     doorbell_offset: int = 0
+    folder: str = ""
 
 
 class Listen(msgspec.Struct, frozen=True, tag=True, array_like=True):

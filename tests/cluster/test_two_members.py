@@ -210,6 +210,9 @@ def test_a_dump_has_the_stacks_of_all_members(
         assert (dump["address"], dump["pid"]) == (member.address, member.pid), dump
         stacks = {process["pid"]: process["stacks"] for process in dump["processes"]}
         assert all("worker.py" in stacks[pid] for pid in member.workers)
+        assert [
+            process["stacks_by"] != "none" for process in dump["processes"] if process["name"] == "shmjet-link"
+        ] == [True]
         assert dump["executions"][-1]["job_name"] == busy
         assert dump["executions"][-1]["rings"]
     assert SECRET not in json.dumps(report)
