@@ -178,7 +178,7 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES or name in _WITH_EXTRAS:
         return importlib.import_module(f"shmjet.{name}")
     if name == "__version__":
-        value: Any = importlib.import_module("shmjet.core.version").version()
+        value: Any = importlib.import_module("shmjet._version").version()
         globals()[name] = value
         return value
     if name not in __all__:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from shmjet._version import version
 from shmjet.cluster.arenas import PooledArena
 from shmjet.cluster.clients import LocalClient
 from shmjet.cluster.process_usage import used_by
@@ -28,7 +29,6 @@ from shmjet.cluster.protocol import (
 )
 from shmjet.cluster.run import Run
 from shmjet.cluster.settings import MemberSettings
-from shmjet.core.version import version
 from shmjet.execution import control
 from shmjet.execution.collect import worker_metrics
 from shmjet.execution.messages import JobPlan

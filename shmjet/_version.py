@@ -1,4 +1,4 @@
-"""Which version of shmjet this is."""
+"""Which version of shmjet this is. Below all floors, and imports nothing: `shmjet --version` has to answer at once."""
 
 from __future__ import annotations
 
