@@ -32,4 +32,4 @@ def _edge_note(edge: EdgeMetrics) -> str:
     through = count_text(edge.received_count)
     if not edge.distributed_bytes_in:
         return through
-    return f"{through}, {bytes_text(edge.distributed_bytes_in)} of it by network"
+    return f"{through}, {count_text(edge.distributed_items_in)} ({bytes_text(edge.distributed_bytes_in)}) by network"

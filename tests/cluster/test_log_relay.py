@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from typing import Any
 
+from shmjet.cluster.clients import LocalClient
 from shmjet.cluster.log_relay import BURST_BYTES, BYTES_PER_S, Allowance, LogRelay
+from shmjet.cluster.protocol import Done, Logged, Reply
+from shmjet.execution.channel import Channel
 from shmjet.execution.logs import RELAYED
 
 
@@ -48,3 +52,26 @@ def test_records_are_passed_on_by_execution_and_those_that_are_too_many_are_coun
     dropped = sum(count for execution, _, count in passed if execution == 7)
     assert (arrived, dropped) == (1 + fit, 20)
     assert passed[-1] == (7, [], 20)
+
+
+def test_a_client_that_does_not_read_gets_no_more_records_but_every_answer() -> None:
+    ours, theirs = socket.socketpair()
+
+    async def story() -> list[Any]:
+        client = LocalClient(1, ours, lambda *_: None, lambda _: None)
+        for _ in range(5000):
+            client.send_if_read(Logged(1, "there:1", [bytes(1000)]))
+        client.send(Done(7))
+        reader = Channel(theirs, Reply)
+        answers = []
+        while not answers or not isinstance(answers[-1], Done):
+            answers += [message for message, _ in reader.poll()]
+            await asyncio.sleep(0)
+        client.close()
+        reader.close()
+        return answers
+
+    *records, last = asyncio.run(story())
+    assert last == Done(7)
+    assert all(isinstance(record, Logged) for record in records)
+    assert 64 <= len(records) < 5000
