@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -37,6 +37,7 @@ WORKERS_S = SURVEY_S = 1.0
 DUMP_S = 30.0
 """How long others may take to answer."""
 
+T = TypeVar("T")
 _ROOT = str(Path(__file__).resolve().parents[2])
 
 
@@ -111,14 +112,14 @@ class Surveying:
         told = await self._gather("workers", WORKERS_S)
         rows = []
         for peer, body in told:
-            pids = [] if body is None else msgspec.msgpack.decode(body, type=list[int])
+            pids = _decoded(body, list[int]) or []
             rows.append(MemberRow(peer.uuid, peer.address, peer.pid, list(peer.cores), pids))
         client.send(MembersReply(request, rows, self._me()))
 
     async def _survey(self, client: Client, request: int) -> None:
-        told = await self._gather("survey", SURVEY_S)
-        found = [msgspec.msgpack.decode(body, type=MemberSurvey) for _, body in told if body is not None]
-        client.send(SurveyReply(request, found, [peer.address for peer, body in told if body is None]))
+        told = [(peer.address, _decoded(body, MemberSurvey)) for peer, body in await self._gather("survey", SURVEY_S)]
+        found = [survey for _, survey in told if survey is not None]
+        client.send(SurveyReply(request, found, [address for address, survey in told if survey is None]))
 
     async def _dump(self, client: Client, request: int) -> None:
         told = await self._gather("dump", DUMP_S)
@@ -156,6 +157,16 @@ class Surveying:
             case "dump":
                 return await asyncio.to_thread(dump_of, self._folder)
         return b""  # of a newer version
+
+
+def _decoded(body: bytes | None, kind: type[T]) -> T | None:
+    """Return what a member has told; None when it has not, or not in words that are understood here."""
+    if body is None:
+        return None
+    try:
+        return msgspec.msgpack.decode(body, type=kind)
+    except msgspec.DecodeError:
+        return None
 
 
 def dump_of(folder: Path) -> bytes:
