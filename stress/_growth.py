@@ -1,7 +1,7 @@
 """Whether processes grow: their own memory over time, each by itself, judged by slopes that single peaks do not move.
 
-What counts is a process' anonymous memory (`RssAnon`): the pages of shared segments are counted beside it, once, as
-they are all there after the first round of a ring. The client is judged by the floor of its memory, the least in each
+What counts is a process' anonymous memory (`RssAnon`). The pages of shared segments are counted beside it: their number
+rises until each ring has been filled once, and has a bound of its own. The client is judged by the floor of its memory, the least in each
 of 30 parts of the run, because big arrays come and go above it. Workers are killed and replaced, and each young one
 warms up; so a worker is compared with itself only, and the slopes of all of them are taken together.
 
@@ -82,12 +82,9 @@ class Growth:
         return found
 
     def client_slope(self, seconds: float) -> float:
-        """Megabytes a minute by which this process grows after the first quarter, shared memory included."""
-        slopes = []
-        for points in (self.client, self.shared):
-            late = [point for point in self.floors(points, seconds) if point[0] >= WARM_UP * seconds]
-            slopes.append(theil_sen([(a, b) for a, b in itertools.combinations(late, 2)]))
-        return 60 * sum(slopes)
+        """Megabytes a minute by which this process grows after the first quarter."""
+        late = [point for point in self.floors(self.client, seconds) if point[0] >= WARM_UP * seconds]
+        return 60 * theil_sen(list(itertools.combinations(late, 2)))
 
     def worker_slope(self) -> float:
         """Megabytes a minute by which a worker grows once it is warm."""

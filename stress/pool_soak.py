@@ -29,12 +29,15 @@ from _growth import Growth
 from _stress import HANG_S, Options, Tally, all_gone, mark_processes, marked, names, parse_options, private_shm, watch
 
 import shmjet
+from shmjet.pool.layout import Layout
 
 LOAD = 0.7
 KILL_EVERY_S = 20.0
 LONG_S = 300.0
 MOST_MB = 60.0
 """What the client may grow by in a run shorter than `LONG_S`, while the allocators still fill their caches."""
+MOST_PAYLOADS_MB = 40.0
+"""Shared memory beside the rings: arrays in files, those that this process still has and those on their way."""
 MOST_FILES = 8
 """Descriptors that there may be more at the end: those of payloads that are just on their way."""
 TASK_S = 0.004
@@ -184,12 +187,14 @@ class Soak:
                 self.tally.check(slope < SLOPE, f"{who} grows by {slope:.2f} MB a minute, more than {SLOPE}")
         else:
             self.tally.check(rise < MOST_MB, f"the client has grown by {rise:.0f} MB, more than {MOST_MB}")
+        shared, most = growth.shared[-1][1], Layout(self.pool.max_workers).size / 2**20 + MOST_PAYLOADS_MB
+        self.tally.check(shared < most, f"{shared:.0f} MB of shared memory, more than the rings and what is on its way")
         early, late = (statistics.median(part) for part in (growth.descriptors[:20], growth.descriptors[-20:]))
         self.tally.check(late <= early + MOST_FILES, f"descriptors: {early} at the beginning, {late} at the end")
         print(
             f"pool_soak: {dict(self.kinds)}, {self.kills} kills, {self.again} tasks run again; floor of the client's "
             f"memory {floors[0][1]:.0f} to {floors[-1][1]:.0f} MB, lately {client:+.2f} MB/min; a worker {worker:+.2f} "
-            f"MB/min; shared {growth.shared[-1][1]:.0f} MB, {late:.0f} descriptors"
+            f"MB/min; shared {shared:.0f} MB, {late:.0f} descriptors"
         )
 
 

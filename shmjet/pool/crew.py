@@ -105,8 +105,7 @@ class Crewman:
         self.to_forget: list[int] = []
         self.path: list[str] | None = None
         self.next = 1
-        self.progress = 0
-        self.progress_seen = -1
+        self.still_since = 0
         self._codec = codec
         slot = layout.slot(index)
         memory = arena.memory

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from shmjet.pool.crew import MOST_FILES, Crewman, Task
 from shmjet.pool.functions import Function
-from shmjet.pool.layout import CELLS
+from shmjet.pool.layout import CELLS, QUEUE
 
 AHEAD_NS: Final = 2e6
 _OVERHEAD_NS: Final = 4e3
@@ -157,7 +157,7 @@ class Dispatcher:
     def _has_given(self, man: Crewman, count: int, cost: float) -> None:
         self.unwatched += count
         man.load += count * cost
-        if man.load < AHEAD_NS and len(man.inflight) < _MOST_AHEAD:
+        if man.load < AHEAD_NS and len(man.inflight) < _MOST_AHEAD and not man.is_open:
             self._open.append(man)
             man.is_open = True
 
@@ -201,6 +201,7 @@ class Dispatcher:
 
     def has_read(self, man: Crewman) -> None:
         """See whether a worker whose results have been read may have more."""
+        man.still_since = 0
         if not man.inflight and not man.retired:
             self._idle[man] = None
         elif man.load < AHEAD_NS and not man.is_open and man.inflight:
@@ -220,21 +221,42 @@ class Dispatcher:
         """Put tasks in front of those that wait, in their order."""
         self.pending.extendleft(reversed(list(tasks)))
 
-    def rescue(self, man: Crewman) -> bool:
-        """Take tasks back from a worker that has ended nothing since this was asked last, if another can have them."""
-        if not self.has_hands or len(man.inflight) <= 1:
-            return False
-        if man.progress == man.progress_seen:
-            man.suspect = True
-            self.requeue(self.take_back(man))
-            return True
-        man.progress_seen = man.progress
-        return False
+    def rescue(self, man: Crewman, now: int) -> bool:
+        """Take tasks back from a worker that has ended nothing for `STUCK_NS`, if another can have them.
 
-    @property
-    def has_hands(self) -> bool:
-        """Whether a worker has nothing to do, or one more may be hired."""
-        return bool(self._idle) or len(self.crew) < self._most
+        On a busy machine that may be all of them. Such a worker will answer nothing: `welcome` sees when it is back.
+
+        Args:
+            man: it.
+            now: of the monotonic clock, in ns.
+        """
+        if not man.still_since:
+            man.still_since = now
+            return False
+        if now - man.still_since < STUCK_NS or not self.may_rescue(man):
+            return False
+        man.suspect = True
+        taken = self.take_back(man)
+        self.requeue(taken)
+        return bool(taken)
+
+    def welcome(self, man: Crewman) -> bool:
+        """Say whether a worker from which everything had been taken has seen that, and may have more."""
+        if man.tasks.free_items < QUEUE:
+            return False
+        man.suspect = False
+        self.has_read(man)
+        return True
+
+    def may_rescue(self, man: Crewman) -> bool:
+        """Say whether a worker has tasks that wait, and another could have them.
+
+        That is an idle one; a new one is hired only for those behind a task that runs, not because the machine is busy.
+        """
+        waits, runs = len(man.inflight) > 1, man.claims.running()[0] != 0
+        if self._idle:
+            return waits or not runs
+        return waits and runs and len(self.crew) < self._most
 
     def remove(self, man: Crewman) -> None:
         """Forget a worker that is gone."""

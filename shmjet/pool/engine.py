@@ -187,6 +187,8 @@ class Engine:
                 return True
             task = man.inflight.pop(number)  # it had not begun: its worker need not die for it
             self._dispatcher.settle(man, task)
+            man.suspect = man.suspect or not man.inflight  # so that somebody sees when it may have more
+            self._ring()
         fail(task, error)
         return True
 
@@ -296,15 +298,23 @@ class Engine:
         timeout = _IDLE_NS
         limit = self._task_timeout_ns
         dispatcher = self._dispatcher
+        now = clock_ns()
         for man in dispatcher.crew.values():
             if not man.pid:
                 timeout = min(timeout, LOOK_NS)
             if not man.inflight:
+                if man.suspect:
+                    if dispatcher.welcome(man):
+                        return 0
+                    timeout = min(timeout, LOOK_NS)
                 continue
             timeout = min(timeout, LOOK_NS)
-            if dispatcher.rescue(man):
+            if dispatcher.rescue(man, now):
                 return 0
-            if dispatcher.has_hands and len(man.inflight) > 1:
+            if now - man.still_since > LOOK_NS and not man.claims.running()[0]:
+                man.still_since = now
+                man.bell.ring()  # for a wake-up that was lost
+            if dispatcher.may_rescue(man):
                 timeout = min(timeout, STUCK_NS)
             if limit is not None:
                 timeout = min(timeout, self._end_overdue(man, limit))

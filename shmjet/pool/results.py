@@ -40,7 +40,6 @@ class Results:
                 self._read_values(man, record, done)
             else:
                 self._read_one(man, record, done)
-            man.progress += 1
             man.suspect = False
         self._dispatcher.has_read(man)
 

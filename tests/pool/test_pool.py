@@ -223,6 +223,29 @@ def test_quick_tasks_behind_one_that_is_stuck_from_the_start_run_elsewhere(pool:
     assert stuck.result(10) == 1
 
 
+def test_a_worker_that_does_not_run_for_a_while_has_its_tasks_taken_and_is_used_again(
+    pool: PoolExecutor, tmp_path: Path
+) -> None:
+    both = [pool.submit(touch_and_wait, str(tmp_path / a), str(tmp_path / b)) for a, b in ("ab", "ba")]
+    pids = [future.result(10) for future in both]
+    assert [pool.submit(double, 1).result(10) for _ in range(100)] == [2] * 100
+    for pid in pids:  # one of the two is the next to get tasks
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            assert [future.result(10) for future in [pool.submit(double, i) for i in range(5)]] == [0, 2, 4, 6, 8]
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        names = [(str(tmp_path / f"{pid}{a}"), str(tmp_path / f"{pid}{b}")) for a, b in ("ab", "ba")]
+        assert {future.result(10) for future in [pool.submit(touch_and_wait, *pair) for pair in names]} == set(pids)
+
+
+def test_what_is_known_of_workers_does_not_grow_with_their_tasks(pool: PoolExecutor) -> None:
+    for _ in range(300):
+        assert pool.submit(double, 1).result(10) == 2
+    assert pool._engine is not None
+    assert len(pool._engine._dispatcher._open) <= 2
+
+
 def test_a_stuck_task_can_be_killed(pool: PoolExecutor) -> None:
     stuck = pool.submit(time.sleep, 60)
     other = pool.submit(double, 2)
@@ -381,8 +404,9 @@ def test_a_forked_child_has_a_pool_of_its_own(pool: PoolExecutor) -> None:
     theirs = os.read(reader, 100)
     os.close(reader)
     assert os.waitpid(child, 0)[1] == 0
-    assert int(theirs) != mine
-    assert pool.submit(os.getpid).result() == mine
+    assert int(theirs) not in pool.worker_pids
+    assert mine in pool.worker_pids
+    assert pool.submit(os.getpid).result() in pool.worker_pids
 
 
 def test_a_pool_that_has_ended_closes_nothing_in_a_forked_child() -> None:
