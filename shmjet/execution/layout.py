@@ -37,7 +37,7 @@ MAX_SLAB = 16 << 20
 MIN_SLAB = 1 << 20
 """Bytes of a slab lie between these, in steps of the smaller, as the memory for rings allows; they are taken only when
 they are needed."""
-REMOTE_QUEUE = 4
+REMOTE_QUEUE = 16
 """The rings of a lane between members hold so many times the items that others do: what lies there is on its way, and
 every time that one of them is full costs a wake-up of the link."""
 SPARE_RING = 128 << 10
