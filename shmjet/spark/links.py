@@ -223,8 +223,8 @@ def _connected(destination: Destination, door: int) -> Link:
                 raise
     if destination.entrance is None:
         raise ShmjetError(
-            f"this Spark task runs on host {socket.gethostname()!r}, the shmjet job on {destination.host[1]!r}, where "
-            "it expects tasks of its own host only: Spark's master is local[N] or local-cluster"
+            f"this Spark task runs on host {socket.gethostname()!r}, the shmjet job on {destination.host[1]!r}: a feed "
+            "reaches executors on the job's own host only while Spark's master is local[N] or local-cluster"
         )
     from shmjet.spark.outside import OutsideLink, dialled  # most workers need no TCP
 

@@ -96,7 +96,7 @@ class TestWithSpark:
     ) -> None:
         monkeypatch.setattr("shmjet.spark.origins.reached_at", lambda _: None)
         rdd = spark.sparkContext.range(0, 10, 1, 1)
-        with pytest.raises(JobFailedError, match="where it expects tasks of its own host only"):
+        with pytest.raises(JobFailedError, match="executors on the job's own host only while Spark's master is local"):
             fed(spark_source(rdd, columns=["n"]))
 
     def test_a_port_that_cannot_be_opened_fails_the_job(

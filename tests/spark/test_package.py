@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from shmjet import ShmjetError
-from shmjet.spark import task
+from shmjet.spark import links
 from shmjet.spark.telling import told_by_spark
 
 
@@ -38,11 +38,11 @@ def test_without_pyspark_one_line_says_what_to_install() -> None:
 
 
 def test_an_executor_on_another_host_is_told_so() -> None:
-    elsewhere = task.Destination("/nowhere", 1, "feed", 1, 0, False, ("another boot", "far.example"))
+    elsewhere = links.Destination("/nowhere", 1, "feed", 1, 0, False, ("another boot", "far.example"))
     with pytest.raises(
         ShmjetError, match=r"the shmjet job on 'far\.example': a feed reaches executors on the job's own"
     ):
-        task.Link(elsewhere, 0)
+        links.link_to(elsewhere, 0)
 
 
 @pytest.mark.parametrize(
