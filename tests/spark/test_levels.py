@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shmjet import BatchError
@@ -103,6 +103,7 @@ def expected(column: Column, rows: list[Any], leaf: Leaf, number: int) -> tuple[
 
 
 @pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.name)
+@settings(max_examples=25)
 @given(st.data())
 def test_levels_are_those_of_a_shredder_that_goes_value_by_value(column: Column, data: st.DataObject) -> None:
     rows = data.draw(st.lists(values_of(column), max_size=6))
@@ -117,6 +118,7 @@ def test_levels_are_those_of_a_shredder_that_goes_value_by_value(column: Column,
         assert (entries.repetition is None and not leaf.repetition) or entries.repetition.tolist() == repetition
 
 
+@settings(max_examples=25)
 @given(st.lists(st.tuples(*map(values_of, COLUMNS)), max_size=8))
 def test_duckdb_reads_what_was_written(rows: list[tuple[Any, ...]]) -> None:
     duckdb = pytest.importorskip("duckdb")
