@@ -133,17 +133,22 @@ def test_duckdb_reads_what_was_written(rows: list[tuple[Any, ...]]) -> None:
         assert connection.execute(f"select * from read_parquet('{named.name}')").fetchall() == rows
 
 
-def test_a_page_is_cut_where_its_values_are_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_with_many_bytes_become_row_groups_of_few_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     duckdb = pytest.importorskip("duckdb")
-    monkeypatch.setattr(parquet, "PAGE_BYTES", 10_000)
+    monkeypatch.setattr(parquet, "ROW_GROUP", 5_000)
     columns = [listed("numbers", NUMBER), Column("word", "text")]
-    rows = [(list(range(n % 50)), "x" * (n % 100)) for n in range(1000)]
+    rows = [(list(range(n % 50)), "x" * (n % 100)) for n in range(1000)] + [([1], "y" * 30_000)]
     with open(tmp_path / "x.parquet", "wb") as file:
         writer = ParquetWriter(file, columns)
         writer.write({c.name: fitted_values(c, [row[n] for row in rows]) for n, c in enumerate(columns)}, len(rows))
-        assert writer.finish() == 1000
+        assert writer.finish() == len(rows)
     with duckdb.connect() as connection:
         assert connection.execute(f"select * from read_parquet('{tmp_path}/x.parquet')").fetchall() == rows
+        sizes = connection.execute(
+            f"select sum(total_uncompressed_size) from parquet_metadata('{tmp_path}/x.parquet') group by row_group_id"
+        ).fetchall()
+    assert len(sizes) > 20
+    assert sorted(sizes)[-2][0] < 15_000
 
 
 @pytest.mark.parametrize(

@@ -24,13 +24,11 @@ from shmjet.spark.back.thrift import I64, Byte, Struct, encoded, struct, varint
 
 MAGIC = b"PAR1"
 ROW_GROUP = 8 << 20
-"""Bytes of pages after which a row group is closed; a reader takes row groups side by side."""
+"""Bytes of pages after which a row group is closed; a reader takes row groups side by side, and has much of one in
+memory. Rows that have twice as many are cut in halves first."""
 
 PAGE_ROWS = 1 << 16
 """Rows of a page, at most: a reader decodes a page at once."""
-
-PAGE_BYTES = 64 << 20
-"""Bytes of the values of a page, at most, unless a single row has more."""
 
 _LARGEST_PAGE = (1 << 31) - 1
 """What a page's header can say."""
@@ -89,28 +87,24 @@ class ParquetWriter:
             BatchError: one row has more bytes than fit a page (2 GiB); the text names the column.
         """
         for start in range(0, rows, PAGE_ROWS):
-            stop = min(rows, start + PAGE_ROWS)
-            number = 0
-            for column in self._columns:
-                number = self._write(column, columns[column.name], start, stop, number)
-            self._waiting_rows += stop - start
-            if self._waiting >= ROW_GROUP:
-                self._close_group()
+            self._write(columns, start, min(rows, start + PAGE_ROWS))
 
-    def _write(self, column: Column, fitted: Fitted, start: int, stop: int, number: int) -> int:
-        """Make pages of the leaves of a column, the first of which has a number; return the next number."""
-        shreds = shredded(column, fitted, start, stop)
-        if stop - start > 1 and max(entries.values.nbytes for entries in shreds) > PAGE_BYTES:
+    def _write(self, columns: Mapping[str, Fitted], start: int, stop: int) -> None:
+        """Make a page of each leaf, unless the rows have too many bytes for that: then of each half of them."""
+        shreds = [each for column in self._columns for each in shredded(column, columns[column.name], start, stop)]
+        if stop - start > 1 and sum(entries.values.nbytes for entries in shreds) > 2 * ROW_GROUP:
             middle = (start + stop) // 2
-            self._write(column, fitted, start, middle, number)
-            return self._write(column, fitted, middle, stop, number)
-        for leaf, entries in zip(self._leaves[number : number + len(shreds)], shreds, strict=True):
+            self._write(columns, start, middle)
+            self._write(columns, middle, stop)
+            return
+        for number, (leaf, entries) in enumerate(zip(self._leaves, shreds, strict=True)):
             page = _page(leaf, entries)
             self._pages[number] += page
             self._entries[number] += entries.count
             self._waiting += sum(map(len, page))
-            number += 1
-        return number
+        self._waiting_rows += stop - start
+        if self._waiting >= ROW_GROUP:
+            self._close_group()
 
     def finish(self) -> int:
         """Write the footer; return the number of rows in the file."""
