@@ -361,9 +361,14 @@ class PacketWriter:
         flow: EdgeFlow,
         limit: int,
         open_slot: Callable[[int, int, int], Buffer],
+        pack: Callable[[Buffer], bytes | None] | None = None,
         /,
     ) -> None:
-        """Take packets of `limit` bytes from a ring; `open_slot` gives the batch at slab, offset and length."""
+        """Take packets of `limit` bytes from a ring; `open_slot` gives the batch at slab, offset and length.
+
+        `pack` gives a payload that is smaller, to go in place of another one with the flag that says so, or None; what
+        it gets is valid during the call only.
+        """
 
     def drop(self, execution: int, /) -> None:
         """Forget the lanes of an execution; what was taken from them and has not left is copied."""

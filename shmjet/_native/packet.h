@@ -16,6 +16,7 @@
 #define PACKET_BLOCK_BITS 16 /* windows count in blocks of 64 KiB */
 
 enum { PACKET_DATA = 1, PACKET_BATCH = 2 };
+enum { PACKET_PACKED = 2 }; /* the flag of a payload that was made smaller */
 
 typedef struct {
     uint32_t length;

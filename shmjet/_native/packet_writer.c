@@ -2,7 +2,7 @@
  *
  * Whole packets that the link has made itself (messages, limits, heartbeats) go first, at the end of the packet that is
  * under way. Then runs of records are taken from the lanes that have some and may send, in turn; headers are written into
- * an array here, payloads stay where they are, and one sendmsg() gets all of it. Only when the socket has taken everything
+ * an array here, payloads stay where they are (but for lanes that make them smaller), and one sendmsg() gets all of it. Only when the socket has taken everything
  * are rings and slots given back and more is taken. Nothing is decoded, and nothing is copied but by the kernel.
  *
  * While anything of a ring is under way its consumer is exported, so that closing it raises BufferError and never leaves
@@ -79,13 +79,34 @@ static void close_window(PacketWriter *self, const EdgeFlow *flow) {
         if (self->lanes[i].flow == flow) self->lanes[i].ring->enabled = 0;
 }
 
+static PyObject *open_place(const outlet_t *lane, const slab_place_t *place) {
+    return PyObject_CallFunction(lane->open_slot, "IKK", (unsigned int)place->slab, (unsigned long long)place->offset,
+                                 (unsigned long long)place->length);
+}
+
 static int append_place(PacketWriter *self, const outlet_t *lane, const slab_place_t *place) {
-    PyObject *slot = PyObject_CallFunction(lane->open_slot, "IKK", (unsigned int)place->slab,
-                                           (unsigned long long)place->offset, (unsigned long long)place->length);
-    if (!slot) return -1;
-    int status = append_object(self, slot);
-    Py_DECREF(slot);
+    PyObject *slot = open_place(lane, place);
+    int status = slot ? append_object(self, slot) : -1;
+    Py_XDECREF(slot);
     return status;
+}
+
+/* Asks for a smaller payload. The bytes to send and their length, Py_None when it is to travel as it is, NULL with an
+ * exception; a new reference. */
+static PyObject *packed_payload(const outlet_t *lane, int is_place, const ring_run_t *run, uint64_t *length) {
+    PyObject *payload = is_place ? open_place(lane, &run->place)
+                                 : PyMemoryView_FromMemory((char *)(uintptr_t)run->start, (Py_ssize_t)*length, PyBUF_READ);
+    PyObject *packed = payload ? PyObject_CallFunctionObjArgs(lane->pack, payload, NULL) : NULL;
+    Py_XDECREF(payload);
+    if (packed && packed != Py_None) {
+        if (!PyBytes_Check(packed) || (uint64_t)PyBytes_Size(packed) >= *length) {
+            PyErr_SetString(PyExc_TypeError, "a payload is made smaller by fewer bytes");
+            Py_DECREF(packed);
+            return NULL;
+        }
+        *length = (uint64_t)PyBytes_Size(packed);
+    }
+    return packed;
 }
 
 /* Takes packets from one lane until there are `most` bytes of them. Returns the bytes, -1 with an exception. */
@@ -110,10 +131,25 @@ static int64_t take_from(PacketWriter *self, const outlet_t *lane, uint64_t most
         *header = (packet_header_t){(uint32_t)length, status == RUN_PLACE ? PACKET_BATCH : PACKET_DATA, 0, lane->key.edge,
                                     lane->key.execution, lane->key.producer, lane->key.consumer, (uint32_t)run.items, 0};
         append(self, header, sizeof *header);
-        if (status == RUN_RECORDS)
+        PyObject *packed = NULL;
+        if (lane->pack) {
+            uint64_t smaller = length;
+            packed = packed_payload(lane, status == RUN_PLACE, &run, &smaller);
+            if (!packed) return -1;
+            if (packed != Py_None) {
+                header->length = (uint32_t)smaller;
+                header->flags = PACKET_PACKED;
+            }
+        }
+        if (packed && packed != Py_None) {
+            int appended = append_object(self, packed);
+            Py_DECREF(packed);
+            if (appended < 0) return -1;
+        } else if (status == RUN_RECORDS)
             append(self, run.start, (size_t)length);
         else if (append_place(self, lane, &run.place) < 0)
             return -1;
+        if (packed == Py_None) Py_DECREF(packed);
         total += length;
         lane->flow->bytes += length;
         lane->flow->items += run.items;
@@ -239,9 +275,10 @@ static PyObject *writer_queue(PacketWriter *self, PyObject *packet) {
 static PyObject *writer_add(PacketWriter *self, PyObject *args) {
     unsigned long long execution;
     unsigned int edge, producer, consumer;
-    PyObject *ring, *flow, *open_slot;
+    PyObject *ring, *flow, *open_slot, *pack = Py_None;
     unsigned long limit;
-    if (!PyArg_ParseTuple(args, "KIIIOOkO:add", &execution, &edge, &producer, &consumer, &ring, &flow, &limit, &open_slot))
+    if (!PyArg_ParseTuple(args, "KIIIOOkO|O:add", &execution, &edge, &producer, &consumer, &ring, &flow, &limit, &open_slot,
+                          &pack))
         return NULL;
     native_state_t *state = native_state(Py_TYPE((PyObject *)self));
     if (Py_TYPE(ring) != state->consumer || Py_TYPE(flow) != state->edge_flow || edge > UINT16_MAX || self->busy) {
@@ -258,8 +295,10 @@ static PyObject *writer_add(PacketWriter *self, PyObject *args) {
     Py_INCREF(ring);
     Py_INCREF(flow);
     Py_INCREF(open_slot);
+    if (pack == Py_None) pack = NULL;
+    Py_XINCREF(pack);
     self->lanes[self->lane_count++] = (outlet_t){
-        {execution, producer, consumer, (uint16_t)edge}, (RingConsumer *)ring, (EdgeFlow *)flow, open_slot, limit};
+        {execution, producer, consumer, (uint16_t)edge}, (RingConsumer *)ring, (EdgeFlow *)flow, open_slot, pack, limit};
     Py_RETURN_NONE;
 }
 
@@ -283,6 +322,7 @@ static void forget(outlet_t *lane) {
     Py_DECREF((PyObject *)lane->ring);
     Py_DECREF((PyObject *)lane->flow);
     Py_DECREF(lane->open_slot);
+    Py_XDECREF(lane->pack);
 }
 
 static PyObject *writer_drop(PacketWriter *self, PyObject *which) {
@@ -356,7 +396,7 @@ static PyObject *writer_get(PacketWriter *self, void *closure) {
 
 static PyMethodDef writer_methods[] = {
     {"queue", (PyCFunction)writer_queue, METH_O, "queue(packet: bytes) -> None"},
-    {"add", (PyCFunction)writer_add, METH_VARARGS, "add(execution, edge, producer, consumer, ring, flow, limit, open_slot)"},
+    {"add", (PyCFunction)writer_add, METH_VARARGS, "add(execution, edge, producer, consumer, ring, flow, limit, open_slot, pack=None)"},
     {"drop", (PyCFunction)writer_drop, METH_O, "drop(execution) -> None"},
     {"flush", (PyCFunction)writer_flush, METH_O, "flush(fd) -> int: 0 nothing is left, 1 call again, 2 the socket is full"},
     {"copy", (PyCFunction)writer_copy, METH_O, "copy(view) -> int: bytes that were put there"},

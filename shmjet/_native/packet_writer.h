@@ -10,12 +10,13 @@
 
 enum { WRITER_DONE = 0, WRITER_MORE = 1, WRITER_BLOCKED = 2 };
 
-/* A lane that leads to the peer. `open_slot` gives the memory of a batch in a slab: a function of slab, offset, length. */
+/* A lane that leads to the peer. `open_slot` gives the memory of a batch in a slab: a function of slab, offset, length.
+ * `pack`, where it is not NULL, gives a smaller payload in place of another one, or None. */
 typedef struct {
     lane_key_t key;
     RingConsumer *ring;
     EdgeFlow *flow;
-    PyObject *open_slot;
+    PyObject *open_slot, *pack;
     uint64_t limit; /* bytes of a packet */
 } outlet_t;
 

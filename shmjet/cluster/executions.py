@@ -26,7 +26,7 @@ from shmjet.cluster.stopping import Stopping
 from shmjet.cluster.taking_part import Participants, loss_of
 from shmjet.cluster.visitors import Visitors
 from shmjet.cluster.workers import Child
-from shmjet.core import JobStatus, PlanError
+from shmjet.core import ConfigError, JobStatus, PlanError
 from shmjet.execution.collect import Reading
 from shmjet.execution.large import Large
 from shmjet.execution.messages import (
@@ -50,6 +50,7 @@ from shmjet.execution.messages import (
 )
 from shmjet.execution.metrics import NO_METRICS, Metrics
 from shmjet.execution.readiness import PREPARING, READY
+from shmjet.net.squeezing import check_installed
 
 ANNOUNCE_S = 0.001
 """How long after its start an execution's client is told how far it is, if it has not ended by then."""
@@ -158,10 +159,13 @@ class MasterExecution:
             seat: this member's place among several.
         """
         try:
+            if seat is not None and seat.count > 1:
+                names = [vertex.name for vertex in self.job.shape.vertices]
+                check_installed(self.job.shape.edges, names, f"member {self.services.address}")
             site = self._site = Site(
                 self.id, self.job, self.code, self.services, probed, self.first_worker, seat, self.logs
             )
-        except PlanError as error:
+        except (PlanError, ConfigError) as error:
             self._fail(_member_failure(error))
             self._check_ended()
             return

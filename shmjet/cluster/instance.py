@@ -120,7 +120,8 @@ class JetInstance:
         Raises:
             DagError: the DAG is not valid, or empty.
             PlanError: the pipeline cannot be planned.
-            ConfigError: the config is none, or asks for what this version does not have (snapshots).
+            ConfigError: the config is none, or asks for what this version does not have (snapshots), or an edge for a
+                compression that is not installed.
             TypeError: something in it cannot be pickled; the text names the vertex.
         """
         config = JobConfig() if config is None else config
@@ -133,6 +134,12 @@ class JetInstance:
             raise DagError("new_job(): the DAG has no vertices; make some with dag.new_vertex()")
         job_id = os.urandom(8).hex()
         submission = submission_of(dag, config, job_id, attachments_of(config))
+        if self._home.has_own_member and self._config.bind is not None:
+            from shmjet.net.squeezing import check_installed  # only members with a network need it
+
+            check_installed(
+                submission.shape.edges, [vertex.name for vertex in submission.shape.vertices], "this member"
+            )
         for path, offset, piece in pieces_of(config):
             self._upload(job_id, path, offset, piece)
         job = Job(self, job_id, config, submission, listeners_of(dag), (list(dag), list(dag.edges)))

@@ -46,6 +46,7 @@ class EdgePlan(msgspec.Struct, frozen=True, array_like=True):
     receive_window_multiplier: int = 3
     target_address: str | None = None
     target: int = -1
+    compression: str | None = None
 
 
 class VertexShape(msgspec.Struct, frozen=True, array_like=True):

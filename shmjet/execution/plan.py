@@ -80,6 +80,7 @@ def describe(dag: DAG) -> JobShape:
                     config.packet_size_limit,
                     config.receive_window_multiplier,
                     edge.target_address,
+                    compression=config.compression,
                 )
             )
     return JobShape(vertices, edges)

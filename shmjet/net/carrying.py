@@ -19,6 +19,7 @@ from shmjet.execution.wiring import Bells
 from shmjet.net.incoming import Incoming, IncomingEdge, IncomingLane, Shelf
 from shmjet.net.messages import EdgeStats, OpenExecution
 from shmjet.net.outgoing import Outgoing, OutgoingEdge, OutgoingLane
+from shmjet.net.squeezing import Squeezer
 from shmjet.net.window import ReceiveWindow
 from shmjet.ring.arena import reserve
 from shmjet.ring.slab import IncomingSlabs, OutgoingSlab
@@ -58,6 +59,7 @@ class CarriedExecution:
         self._slab: OutgoingSlab | None = None
         if offsets:
             self._slab = OutgoingSlab(self._arena, offsets[gate], size, gate, self._reserve)
+        self._squeezer: Squeezer | None = None
         self.outgoing: dict[str, Outgoing] = {}
         self.incoming: dict[str, Incoming] = {}
 
@@ -105,11 +107,19 @@ class CarriedExecution:
             self.incoming[peer] = Incoming(self.execution, into_here, in_lanes.get(index, {}), self._arena, self._shelf)
 
     def _outgoing_edge(self, edge: EdgePlan, e: int, member: int) -> OutgoingEdge:
-        return OutgoingEdge(e, edge.packet_size_limit, self._order.flow_control, self._traffic(e, member))
+        bounded, traffic = self._order.flow_control, self._traffic(e, member)
+        return OutgoingEdge(e, edge.packet_size_limit, bounded, traffic, self._squeezer_of(edge))
 
     def _incoming_edge(self, edge: EdgePlan, e: int, member: int) -> IncomingEdge:
         window = ReceiveWindow(self._period_ns, edge.receive_window_multiplier)
-        return IncomingEdge(e, window, self._traffic(e, member))
+        return IncomingEdge(e, window, self._traffic(e, member), self._squeezer_of(edge))
+
+    def _squeezer_of(self, edge: EdgePlan) -> Squeezer | None:
+        if edge.compression is None:
+            return None
+        if self._squeezer is None:
+            self._squeezer = Squeezer()
+        return self._squeezer
 
     def _traffic(self, e: int, member: int) -> TrafficCounters:
         return TrafficCounters(self._words, self._layout.traffic[e, member])

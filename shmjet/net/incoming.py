@@ -14,6 +14,7 @@ from typing import Any
 from shmjet._native import RECORD_HEADER, EdgeFlow, PacketReader, Poller, RingProducer
 from shmjet.execution.counters import TrafficCounters
 from shmjet.net.packets import FLOW_ENTRY, Header
+from shmjet.net.squeezing import Squeezer
 from shmjet.net.window import ReceiveWindow
 from shmjet.ring import frames
 from shmjet.ring.fragments import FragmentWriter
@@ -67,11 +68,15 @@ class IncomingEdge:
         number: its index in the plan.
         window: grants the sender how far it may go.
         traffic: counts what comes.
+        squeezer: brings back payloads that were made smaller; None where there are none.
     """
 
-    __slots__ = ("flow", "limit", "number", "window")
+    __slots__ = ("flow", "limit", "number", "squeezer", "window")
 
-    def __init__(self, number: int, window: ReceiveWindow, traffic: TrafficCounters) -> None:
+    def __init__(
+        self, number: int, window: ReceiveWindow, traffic: TrafficCounters, squeezer: Squeezer | None = None
+    ) -> None:
+        self.squeezer = squeezer
         self.number = number
         self.window = window
         self.flow = EdgeFlow(False, traffic.into)
@@ -272,6 +277,12 @@ class Incoming:
         lane.put_run(body)
         self._note(lane, was_blocked)
         return True
+
+    def note(self, header: Header) -> None:
+        """Count a DATA packet that the reader has left alone."""
+        lane = self.lane(header)
+        assert lane is not None
+        lane.edge.flow.note(header.items, header.length)
 
     def _note(self, lane: IncomingLane, was_blocked: bool) -> None:
         if lane.waiting and not was_blocked:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from shmjet._native import EdgeFlow, PacketWriter, Poller, RingConsumer
 from shmjet.execution.counters import TrafficCounters
+from shmjet.net.squeezing import Squeezer
 from shmjet.ring.slab import IncomingSlabs
 
 
@@ -22,11 +23,20 @@ class OutgoingEdge:
         packet_size_limit: bytes after which a packet is full.
         bounded: whether a window says how far it may go.
         traffic: counts what leaves.
+        squeezer: makes payloads smaller; None where they travel as they are.
     """
 
-    __slots__ = ("bounded", "consumers", "flow", "number", "packet_size_limit")
+    __slots__ = ("bounded", "consumers", "flow", "number", "packet_size_limit", "squeezer")
 
-    def __init__(self, number: int, packet_size_limit: int, bounded: bool, traffic: TrafficCounters) -> None:
+    def __init__(
+        self,
+        number: int,
+        packet_size_limit: int,
+        bounded: bool,
+        traffic: TrafficCounters,
+        squeezer: Squeezer | None = None,
+    ) -> None:
+        self.squeezer = squeezer
         self.number = number
         self.packet_size_limit = packet_size_limit
         self.bounded = bounded
@@ -91,6 +101,7 @@ class Outgoing:
                 edge.flow,
                 edge.packet_size_limit,
                 self._slabs.take,
+                None if edge.squeezer is None else edge.squeezer.pack,
             )
 
     def allow(self, edge: int, limit: int) -> None:

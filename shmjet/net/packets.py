@@ -43,6 +43,9 @@ KIND_NAMES: Final = {
 
 FLAG_MORE: Final = 1
 """Of a control packet: another piece of the same message follows."""
+FLAG_LZ4: Final = 2
+"""Of a packet with data: the payload is an LZ4 block, see `squeezing`."""
+_FLAGS: Final = {DATA: FLAG_LZ4, BATCH: FLAG_LZ4, CONTROL: FLAG_MORE}
 
 FLOW_ENTRY: Final = struct.Struct("<QHHi")
 """Execution, edge, 0, limit in blocks."""
@@ -94,12 +97,12 @@ def check(header: Header) -> None:
         raise PacketError(f"no packet has kind {header.kind}")
     if header.length > longest:
         raise PacketError(f"a {KIND_NAMES[header.kind]} packet of {header.length} bytes; {longest} are allowed")
-    allowed = FLAG_MORE if header.kind == CONTROL else 0
-    if header.flags & ~allowed or header.reserved:
+    if header.flags & ~_FLAGS.get(header.kind, 0) or header.reserved:
         raise PacketError(f"a {KIND_NAMES[header.kind]} packet with flags {header.flags} and {header.reserved}")
     if header.kind == BATCH and (header.items > 1 or header.length == 0):
         raise PacketError(f"a BATCH packet with {header.items} items and {header.length} bytes")
-    if header.kind == DATA and (header.length == 0 or header.length % 16):
+    is_records = header.kind == DATA and not header.flags
+    if (is_records and header.length % 16) or (header.kind == DATA and header.length == 0):
         raise PacketError(f"a DATA packet of {header.length} bytes is no run of records")
     if header.kind == FLOW and header.length % FLOW_ENTRY.size:
         raise PacketError(f"a FLOW packet of {header.length} bytes is no list of limits")

@@ -15,6 +15,7 @@ from shmjet.net.packets import (
     BATCH,
     CONTROL,
     DATA,
+    FLAG_LZ4,
     FLAG_MORE,
     FLOW,
     FLOW_ENTRY,
@@ -24,6 +25,7 @@ from shmjet.net.packets import (
     LONGEST,
     Header,
     PacketError,
+    check,
     control_packets,
     packet_reader,
 )
@@ -163,11 +165,19 @@ class Peer:
         kind = header.kind
         if kind == DATA:
             lanes = self.incoming.get(header.execution)
-            if lanes is not None and not lanes.put_run(header, body):
-                raise PacketError(_no_lane(header))
+            if lanes is not None:
+                if header.flags:
+                    header, body = _unpacked(lanes, header, body)
+                    lanes.note(header)
+                if not lanes.put_run(header, body):
+                    raise PacketError(_no_lane(header))
         elif kind == BATCH:
             lanes = self.incoming.get(header.execution)
             if lanes is not None:
+                if header.flags:
+                    header, unpacked = _unpacked(lanes, header, body)
+                    body = self._place(header)
+                    body[:] = unpacked
                 lanes.put_batch(header, body)
         elif kind == FLOW:
             for execution, edge, _, limit in FLOW_ENTRY.iter_unpack(body):
@@ -182,7 +192,8 @@ class Peer:
 
     def _place(self, header: Header) -> memoryview:
         lanes = self.incoming.get(header.execution)
-        if lanes is None:  # an execution that has been closed here: to be read and forgotten
+        # Of an execution that has been closed here: to be read and forgotten. What is to be unpacked has no place yet.
+        if lanes is None or header.flags & FLAG_LZ4:
             return memoryview(bytearray(header.length))
         place = lanes.place(header)
         if place is None:
@@ -246,6 +257,19 @@ class Peer:
         self.outgoing.clear()
         self.incoming.clear()
         self.wire.close(hard=hard)
+
+
+def _unpacked(lanes: Incoming, header: Header, body: memoryview) -> tuple[Header, memoryview]:
+    """Return a packet as it was before its payload was made smaller."""
+    lane = lanes.lane(header)
+    if lane is None:
+        raise PacketError(_no_lane(header))
+    if lane.edge.squeezer is None:
+        raise PacketError(f"a compressed packet on edge {header.edge} of execution {header.execution}, which is not")
+    payload = memoryview(lane.edge.squeezer.unpack(header.kind, body))
+    header = header._replace(length=len(payload), flags=0)
+    check(header)
+    return header, payload
 
 
 def _no_lane(header: Header) -> str:

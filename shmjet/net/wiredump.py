@@ -5,7 +5,7 @@ Nothing of what travels is decoded further than to what kind of record it is, so
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 import msgspec
@@ -15,6 +15,7 @@ from shmjet.net.packets import (
     BATCH,
     CONTROL,
     DATA,
+    FLAG_LZ4,
     FLAG_MORE,
     FLOW,
     FLOW_ENTRY,
@@ -26,6 +27,7 @@ from shmjet.net.packets import (
     PacketError,
     check,
 )
+from shmjet.net.squeezing import Squeezer, is_installed, unpacked_size
 from shmjet.net.window import BLOCK
 from shmjet.ring import frames
 
@@ -137,12 +139,20 @@ def _packet(source: _Source) -> Iterator[str]:
     name = KIND_NAMES[header.kind]
     body = source.take(header.length, f"a {name} packet")
     lane = f"execution {header.execution} edge {header.edge} lane {header.producer}->{header.consumer}"
+    size, packed = f"{header.length} bytes", bool(header.flags & FLAG_LZ4)
+    if header.kind in (DATA, BATCH) and packed:
+        size += f" (lz4 of {unpacked_size(header.kind, body)})"
     if header.kind == DATA:
-        yield f"{at:8}  DATA {lane}: {header.length} bytes, {header.items} items"
-        yield from _records(body, at + HEADER_SIZE)
+        yield f"{at:8}  DATA {lane}: {size}, {header.items} items"
+        if not packed:
+            yield from _records(body, lambda place: str(at + HEADER_SIZE + place))
+        elif is_installed():
+            yield from _records(Squeezer().unpack(DATA, memoryview(body)), lambda place: f"+{place}")
+        else:
+            yield f"{'':8}    the package lz4 is missing here, so its records are not shown"
     elif header.kind == BATCH:
         piece = "" if header.items else " (a piece, more follow)"
-        yield f"{at:8}  BATCH {lane}: {header.length} bytes{piece}"
+        yield f"{at:8}  BATCH {lane}: {size}{piece}"
     elif header.kind == FLOW:
         yield f"{at:8}  FLOW: {header.length // FLOW_ENTRY.size} limits"
         for execution, edge, _, limit in FLOW_ENTRY.iter_unpack(body):
@@ -156,15 +166,15 @@ def _packet(source: _Source) -> Iterator[str]:
         yield f"{at:8}  {name}"
 
 
-def _records(body: bytes, position: int) -> Iterator[str]:
+def _records(body: bytes, where: Callable[[int], str]) -> Iterator[str]:
     at = 0
     while at < len(body):
         if len(body) - at < frames.RECORD.size:
-            raise PacketError(f"a record at {position + at} is cut off")
+            raise PacketError(f"a record at {where(at)} is cut off")
         length, kind, codec, flags, count, _ = frames.RECORD.unpack_from(body, at)
         end = at + frames.RECORD.size + -(-length // 16) * 16
         if end > len(body):
-            raise PacketError(f"a record of {length} bytes at {position + at} goes beyond its packet")
+            raise PacketError(f"a record of {length} bytes at {where(at)} goes beyond its packet")
         what = f"{_KINDS.get(kind, f'kind {kind}')} {_CODECS.get(codec, f'codec {codec}')}".rstrip()
         if kind in (frames.KIND_WATERMARK, frames.KIND_BARRIER) and length == 8:
             value = int.from_bytes(body[at + 16 : at + 24], "little", signed=True)
@@ -174,5 +184,5 @@ def _records(body: bytes, position: int) -> Iterator[str]:
         elif kind == frames.KIND_FRAGMENT:
             names = ((frames.FLAG_FIRST, "first"), (frames.FLAG_LAST, "last"), (frames.FLAG_CANCEL, "cancel"))
             what += "".join(f" {name}" for flag, name in names if flags & flag)
-        yield f"{position + at:8}    {what}, {length} bytes"
+        yield f"{where(at):>8}    {what}, {length} bytes"
         at = end

@@ -9,8 +9,9 @@ import struct
 from pathlib import Path
 
 import msgspec
+import pytest
 
-from shmjet.net import handshake, packets
+from shmjet.net import handshake, packets, squeezing
 from shmjet.net.handshake import Answering, Dialing, Identity, Welcome
 from shmjet.net.messages import ConnectFailed
 from shmjet.net.window import BLOCK
@@ -40,6 +41,23 @@ def test_the_kinds_are_as_the_page_says() -> None:
     table = rows("packet.md", "Kinds")
     assert {int(kind): name for kind, name, _ in table} == packets.KIND_NAMES
     assert {int(kind): int(longest) for kind, _, longest in table} == packets.LONGEST
+
+
+def test_the_flags_are_as_the_page_says() -> None:
+    table = rows("packet.md", "Flags")
+    told = {packets.KIND_NAMES[kind]: flag for kind, flag in packets._FLAGS.items()}
+    assert {name: int(flag) for flag, names, _ in table for name in names.split(", ")} == told
+
+
+def test_a_compressed_payload_is_as_the_page_says() -> None:
+    (at, size, _), (block_at, _, _) = rows("packet.md", "A compressed payload")
+    assert (int(at), int(size), int(block_at)) == (0, squeezing.SIZE.size, squeezing.SIZE.size)
+    block = pytest.importorskip("lz4.block")
+    payload = bytes(range(200)) * 30
+    packed = squeezing.Squeezer().pack(memoryview(payload))
+    assert packed is not None
+    assert int.from_bytes(packed[:4], "little") == len(payload)
+    assert block.decompress(packed[4:], uncompressed_size=len(payload)) == payload
 
 
 def test_a_limit_is_as_the_page_says() -> None:
