@@ -41,6 +41,7 @@ from shmjet.net.handshake import MEMBER, Answering, Dialing, HandshakeError, Ide
 from shmjet.net.link import Link
 from shmjet.net.messages import Event, Limits, Listen, Listening, Order, PeerUp, Secret, Setup
 from shmjet.net.packets import HEADER, Header, PacketError, packet_reader
+from shmjet.net.squeezing import Squeezer, is_installed
 from shmjet.ring.lane import RingLaneWriter
 from shmjet.ring.marks import DONE, Barrier, Watermark
 
@@ -56,6 +57,7 @@ BOB = Identity(MEMBER, "dev", "b" * 32, "10.0.0.2:5701", SECRET)
 NONCES = bytes(32), bytes([1]) * 32
 PLACE = memoryview(bytearray(packets.LONGEST[packets.BATCH]))
 """Where bodies are received, one at a time: taken once, so that what malloc keeps of it does not count as growth."""
+SQUEEZER = Squeezer() if is_installed() else None
 HUGE = (0xFF, 0xFFFF, 0xFFFFFFFF, 0x7FFFFFFF, 0x80000000, 0x100000, 0)
 
 
@@ -165,6 +167,11 @@ def right_packets(rng: random.Random) -> bytes:
         packet(packets.CONTROL, rng.randbytes(50)),
         packet(packets.BATCH, rng.randbytes(300), 1),
     ]
+    if SQUEEZER is not None:
+        for kind, body in ((packets.DATA, records(rng)), (packets.BATCH, bytes(rng.randrange(600, 1 << 20)))):
+            packed = SQUEEZER.pack(memoryview(body))
+            if packed is not None:
+                stream.append(packet(kind, packed, 1, packets.FLAG_LZ4))
     rng.shuffle(stream)
     return b"".join(stream)
 
@@ -185,6 +192,10 @@ def read_packets(count: int, rng: random.Random, tally: Tally) -> None:
             or header.length > packets.LONGEST[header.kind]
         ):
             tally.complain(f"a packet of {len(body)} bytes has the header {header}")
+        if header.flags & packets.FLAG_LZ4 and SQUEEZER is not None:
+            unpacked = SQUEEZER.unpack(header.kind, body)
+            if len(unpacked) > packets.LONGEST[header.kind]:
+                tally.complain(f"a block became {len(unpacked)} bytes: {header}")
 
     for case in range(count):
         stream = streams[case % len(streams)]
