@@ -106,14 +106,26 @@ ConfigFile = Annotated[
 @app.command(context_settings=_PASS_ON, rich_help_panel=_RUN)
 def submit(
     context: typer.Context,
-    script: Annotated[Path, typer.Argument(metavar="SCRIPT [ARGS]...", help="A Python script and its arguments.")],
+    script: Annotated[
+        Path | None, typer.Argument(metavar="SCRIPT [ARGS]...", help="A Python script and its arguments.")
+    ] = None,
     address: Address = None,
     config: ConfigFile = None,
     progress: Annotated[
         bool, typer.Option("--progress", help="Show what each job does while it runs, if standard error is a terminal.")
     ] = False,
+    named: Annotated[
+        str | None, typer.Option("--named", metavar="NAME", help="Instead of a script: a job that the members know.")
+    ] = None,
 ) -> Task:
-    """Run a script whose `shmjet.new_instance()` is a client of a running cluster: its jobs run there."""
+    """Run a script whose `shmjet.new_instance()` is a client of a running cluster: its jobs run there.
+
+    Members that take no code run the jobs of their own configuration: --named NAME.
+    """
+    if (script is None) == (named is None):
+        raise CommandError("submit takes either a SCRIPT or --named NAME")
+    if named is not None:
+        return _later("remote", "submit_named", named, address, config, progress=progress)
     return _later("remote", "submit_script", script, context.args, address, config, progress=progress)
 
 

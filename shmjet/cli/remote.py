@@ -18,7 +18,7 @@ from shmjet.cluster.afar import FarCluster
 from shmjet.cluster.client import ClientConfig, new_client, way_to
 from shmjet.cluster.instance import JetInstance
 from shmjet.cluster.job import Job
-from shmjet.core import JetConfig, JobStatus
+from shmjet.core import JetConfig, JobFailedError, JobStatus
 from shmjet.observe.numbers import time_text
 
 _CANCEL_S = 30.0
@@ -67,6 +67,20 @@ def submit_script(
 
     with _instances_by(client):
         return run_script(script, arguments, progress=progress)
+
+
+def submit_named(name: str, address: str | None, config: Path | None, *, progress: bool = False) -> int:
+    """Run a job of the members' own configuration, and wait for its end; at Ctrl-C it is cancelled."""
+    with connect(address, config) as jet:
+        try:
+            jet.named_job(name).run(progress=progress)
+        except JobFailedError as error:
+            complain(str(error))
+            return Outcome.FAILED
+        except CancelledError:
+            complain(f"job {name} was cancelled")
+            return Outcome.FAILED
+    return Outcome.OK
 
 
 @contextmanager

@@ -47,6 +47,10 @@ class Attachments:
             raise ShmjetError(f"an attachment cannot be called {path!r} in job {job!r}")
         file = self._folder / job / where
         file.parent.mkdir(parents=True, exist_ok=True)
+        if offset and not file.exists():
+            raise ShmjetError(
+                f"the beginning of the attachment {path!r} went to a member that was lost; make the job anew"
+            )
         with file.open("wb" if offset == 0 else "r+b") as stream:
             stream.seek(offset)
             stream.write(data)

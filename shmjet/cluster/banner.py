@@ -31,7 +31,9 @@ def banner(settings: MemberSettings, folder: Path, uuid: str, address: str) -> l
         cover = "TLS"
     lines.append(f"  listens on tcp {settings.bind}, and is reached at {address}; {cover}")
     lines.append("  open to members and clients that prove that they know the secret, to nobody else")
-    lines.append(
-        "  clients may run any code here" if settings.allow_code else "  clients may bring no code (allow_code is off)"
-    )
+    named = ", ".join(sorted(settings.jobs)) or "none"
+    if settings.allow_code:
+        lines.append("  clients may run any code here")
+    else:
+        lines.append(f"  clients may bring no code (allow_code is off); jobs of its own configuration: {named}")
     return lines

@@ -1,7 +1,7 @@
 """The clients of a member, and those of others that pass requests on: who they are, and how answers get to them.
 
 A client talks to whichever member it has reached. What only the coordinator can answer goes to it between members
-(`Forward`, `Backward`); this member remembers what was asked, so that it can say so when the coordinator is lost.
+(`Forward`, `Backward`; see `passing_on`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from typing import Any
 import msgspec
 
 from shmjet.cluster.conducting import Post
-from shmjet.cluster.peer_messages import Backward, ClientGone, Forward
-from shmjet.cluster.protocol import CoordinatorLost, Execute, Refused, Request
-from shmjet.execution.large import Large
+from shmjet.cluster.peer_messages import Backward, Bounced, ClientGone, Forward
+from shmjet.cluster.protocol import Request
 from shmjet.net.loop_channel import LoopChannel
 
 logger = logging.getLogger("shmjet.member")
@@ -49,8 +48,7 @@ class LocalClient:
         leftover: bytes = b"",
     ) -> None:
         self.number = number
-        self.asked: set[int] = set()
-        """Requests that have been passed on and not been answered."""
+        self.is_closed = False
 
         def message(request: Any, fds: list[int]) -> None:
             received(self, request, fds)
@@ -59,7 +57,12 @@ class LocalClient:
 
         self.is_here = sock.family == socket.AF_UNIX
         """Whether it is on this host, so that descriptors can be sent to it."""
-        self._channel = LoopChannel(sock, Request, message, lambda: closed(self))
+
+        def gone() -> None:
+            self.is_closed = True
+            closed(self)
+
+        self._channel = LoopChannel(sock, Request, message, gone)
         self._channel.open(leftover)
 
     def queue(self, message: object) -> None:
@@ -100,12 +103,14 @@ class ForwardedClient:
         post: to the other member.
         member: its identity.
         number: of the client there.
+        is_here: it is a process of that member's host and user.
     """
 
-    def __init__(self, post: Post, member: str, number: int) -> None:
+    def __init__(self, post: Post, member: str, number: int, *, is_here: bool) -> None:
         self._post = post
         self._member = member
         self._number = number
+        self.is_here = is_here
         self._queued: list[object] = []
 
     def queue(self, message: object) -> None:
@@ -127,6 +132,10 @@ class ForwardedClient:
         for message in queued:
             request = getattr(message, "request", 0)
             self._post.send(self._member, Backward(self._number, _encode(message), request))
+
+    def bounce(self, request: int) -> None:
+        """Say that this member does not coordinate, and has not looked at a request."""
+        self._post.send(self._member, Bounced(self._number, request))
 
 
 class Clients:
@@ -185,21 +194,10 @@ class Clients:
 
     # -- for others, and by others ------------------------------------------------------------------------------
 
-    def forward(self, client: LocalClient, request: Any, fds: list[int], coordinator: str) -> None:
-        """Pass a request on. Code that came as a descriptor goes on in the message."""
-        assert self._post is not None
-        if isinstance(request, Execute) and request.submission is not None and request.submission.code_size:
-            code = Large.received(b"", request.submission.code_size, fds)
-            submission = msgspec.structs.replace(request.submission, code=bytes(code.view()), code_size=0)
-            request = msgspec.structs.replace(request, submission=submission)
-        client.asked.add(request.request)
-        self._post.send(coordinator, Forward(client.number, _encode(request)))
-
     def backward(self, message: Backward) -> None:
         """Take what the coordinator says to a client of ours."""
         client = self._local.get(message.client)
         if client is not None:
-            client.asked.discard(message.request)
             (client.send_if_read if message.may_drop else client.send)(msgspec.Raw(message.body))
 
     def take(self, sender: str, message: Forward) -> None:
@@ -208,7 +206,7 @@ class Clients:
         key = sender, message.client
         client = self._forwarded.get(key)
         if client is None:
-            client = self._forwarded[key] = ForwardedClient(self._post, sender, message.client)
+            client = self._forwarded[key] = ForwardedClient(self._post, sender, message.client, is_here=message.is_here)
         try:
             request = self._decode(message.body)
         except msgspec.DecodeError as error:
@@ -220,11 +218,3 @@ class Clients:
         """Take that a client of another member is gone, or all of them with their member."""
         for key in [k for k in self._forwarded if k[0] == sender and (message is None or k[1] == message.client)]:
             self._gone(self._forwarded.pop(key))
-
-    def coordinator_lost(self, why: str) -> None:
-        """Tell all clients that the coordinator is gone, and answer what it was asked."""
-        for client in list(self._local.values()):
-            asked, client.asked = client.asked, set()
-            for request in sorted(asked):
-                client.queue(Refused(request, "MemberLostError", why))
-            client.send(CoordinatorLost(why))

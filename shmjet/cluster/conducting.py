@@ -181,7 +181,14 @@ class ClusterExecution:
     async def _prepare(self, probed: Probed) -> None:
         uuids = [peer.uuid for peer in self._others]
         if self.job.attachments:
-            await self._post.send_files(uuids, self.job)
+            try:
+                await self._post.send_files(uuids, self.job)
+            except OSError as error:
+                text = f"a file attached to the job is not on this member any more: {error}; make the job anew"
+                self._part.break_off(
+                    Failure("error", None, -1, -1, self._view.members[0].pid, "OSError", text, [], None)
+                )
+                return
         if self._coordination.stage is not Stage.PREPARING:
             return  # cancelled or failed meanwhile, and nobody else knows of it
         self._told = True

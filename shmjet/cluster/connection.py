@@ -1,7 +1,7 @@
 """A client's connection to a member: requests with replies, and a thread that hands over what comes unasked.
 
 What leads to a member is a `Way`. One over the network may lead to another member when the first is gone: then the
-connection goes on there, after it has told whoever uses it.
+connection goes on there, after it has told whoever uses it. What was asked and may be asked twice is asked again there.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from shmjet.cluster.protocol import CoordinatorLost, ExecutionChanged, Logged, Ping, Refused, Reply
+import msgspec
+
+from shmjet.cluster.protocol import REPEATABLE, Execute, News, Ping, Refused, Reply
 from shmjet.core import errors
 from shmjet.core.errors import MemberLostError, ShmjetError
 from shmjet.execution.channel import Channel, ChannelClosed
@@ -47,12 +50,27 @@ class Way(Protocol):
         """What to say when there is no connection and will be none."""
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """A request that has not been answered, and when it was sent first."""
+
+    future: Future[Any]
+    request: Any
+    at: float
+
+    def give_up(self) -> None:
+        """Fail it."""
+        what = type(self.request).__name__
+        text = f"the member was lost before it answered; whether the request ({what}) was carried out is not known"
+        self.future.set_exception(MemberLostError(text))
+
+
 class Connection:
     """One connection; may be used from any thread.
 
     Args:
         way: to the member.
-        on_news: called in the reader's thread with every `ExecutionChanged`, `CoordinatorLost` and `Logged`.
+        on_news: called in the reader's thread with what comes unasked.
         on_again: called in the reader's thread when the connection has been made again.
         on_lost: called in the reader's thread, once, when it is gone for good.
     """
@@ -60,7 +78,7 @@ class Connection:
     def __init__(
         self,
         way: Way,
-        on_news: Callable[[ExecutionChanged | CoordinatorLost | Logged], None],
+        on_news: Callable[[News], None],
         on_again: Callable[[], None],
         on_lost: Callable[[], None],
     ) -> None:
@@ -72,7 +90,7 @@ class Connection:
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        self._waiting: dict[int, Future[Any]] = {}
+        self._waiting: dict[int, _Asked] = {}
         self._connected = False
         self._lost = False
         self._closing = False
@@ -122,9 +140,10 @@ class Connection:
                 self._changed.wait_for(lambda: self._connected or self._lost, RECONNECT_WAIT_S)
             if self._lost or not self._connected:
                 raise MemberLostError(self._way.gone)
-            self._waiting[number] = future
+            request = make(number)
+            self._waiting[number] = _Asked(future, request, time.monotonic())
             try:
-                self._channel.send(make(number), fds)
+                self._channel.send(request, fds)
             except (ChannelClosed, OSError) as error:
                 self._waiting.pop(number, None)
                 raise MemberLostError(self._way.gone) from error
@@ -136,30 +155,45 @@ class Connection:
                 while True:
                     self._await_reply()
                     reply, _ = self._channel.receive()
-                    if isinstance(reply, ExecutionChanged | CoordinatorLost | Logged):
+                    if isinstance(reply, News):
                         self._on_news(reply)
                     else:
-                        future = self._waiting.pop(reply.request, None)
-                        if future is not None:
-                            future.set_result(reply)
+                        asked = self._waiting.pop(reply.request, None)
+                        if asked is not None:
+                            asked.future.set_result(reply)
             except ChannelClosed:
                 pass
             with self._lock:
                 self._connected = False
                 waiting, self._waiting = self._waiting, {}
-            for future in waiting.values():
-                future.set_exception(MemberLostError("the member was lost before it answered"))
+            repeatable = {number: asked for number, asked in waiting.items() if isinstance(asked.request, REPEATABLE)}
+            for number in waiting.keys() - repeatable.keys():
+                waiting[number].give_up()
             again = None if self._closing else self._way.connect_again(lambda: self._closing)
             if again is None:
+                for asked in repeatable.values():
+                    asked.give_up()
                 break
             self._channel.close()
             self._close_way()
             self._use(*again)
             self._on_again()
+            for number, asked in sorted(repeatable.items()):
+                self._repeat(number, asked)
         with self._lock:
             self._lost = True
             self._changed.notify_all()
         self._on_lost()
+
+    def _repeat(self, number: int, asked: _Asked) -> None:
+        """Ask once more, over another connection, under the same number."""
+        request = asked.request
+        if isinstance(request, Execute):
+            request = msgspec.structs.replace(request, age=time.monotonic() - asked.at)
+        with self._lock:
+            self._waiting[number] = asked
+            with contextlib.suppress(ChannelClosed, OSError):  # the reader will notice, and come here again
+                self._channel.send(request)
 
     def _await_reply(self) -> None:
         """Wait for bytes from a member that may fall silent, and ask it for a sign of life when there are none.

@@ -27,6 +27,7 @@ class Following:
         first_worker: says where processor 0 of every vertex is placed.
         on_part: called with each part that begins.
         on_over: called with the execution's number when nothing of a part is left.
+        permits: says of a name whether a job of it may run here; None where any code may.
     """
 
     def __init__(
@@ -35,7 +36,9 @@ class Following:
         first_worker: Callable[[], int],
         on_part: Callable[[MasterExecution], None],
         on_over: Callable[[int], None],
+        permits: Callable[[object], bool] | None = None,
     ) -> None:
+        self._permits = permits
         self._services = services
         self._first_worker = first_worker
         self._on_part = on_part
@@ -54,9 +57,12 @@ class Following:
     def _prepare(self, sender: str, order: PreparePart, view: View, me: Peer, post: Post) -> None:
         if order.epoch != view.epoch or sender != view.coordinator.uuid:
             text = f"the cluster has changed while the job was being started (epoch {order.epoch}, now {view.epoch})"
-            post.send(sender, PartFailed(order.execution, member_lost(text, member=me.address)))
-            post.send(sender, PartEnded(order.execution))
-            post.send(sender, PartFinished(order.execution, NO_METRICS))
+            self._refuse(sender, order.execution, member_lost(text, member=me.address), post)
+            return
+        if self._permits is not None and not self._permits(order.submission.named):
+            text = f"member {me.address} runs only the jobs of its own configuration (allow_code is off)"
+            failure = Failure("error", None, -1, -1, me.pid, "AuthenticationError", text, [], None, member=me.address)
+            self._refuse(sender, order.execution, failure, post)
             return
         code = Large.of(order.submission.code, LARGE_CODE)
         followed = FollowedPart(sender, me, order.seat.peers, post, self._over)
@@ -75,6 +81,12 @@ class Following:
         self._followed[order.execution] = followed
         self._on_part(part)
         part.deploy(order.probed, order.seat)
+
+    def _refuse(self, sender: str, execution: int, failure: Failure, post: Post) -> None:
+        """Take no part in an execution."""
+        post.send(sender, PartFailed(execution, failure))
+        post.send(sender, PartEnded(execution))
+        post.send(sender, PartFinished(execution, NO_METRICS))
 
     @property
     def parts(self) -> list[MasterExecution]:

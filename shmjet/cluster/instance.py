@@ -30,12 +30,15 @@ from shmjet.cluster.protocol import (
     GridCall,
     ListJobs,
     Logged,
+    News,
+    Submission,
     Upload,
     Watch,
+    WatchAgain,
 )
 from shmjet.cluster.settings import KEPT_RESULTS, SOCKET_NAME
 from shmjet.cluster.submitting import attachments_of, listeners_of, pieces_of, submission_of
-from shmjet.core import DAG, DagError, JetConfig, JobConfig, JobStatus, MemberLostError, ShmjetError
+from shmjet.core import DAG, DagError, JetConfig, JobConfig, JobNotFoundError, JobStatus, MemberLostError, ShmjetError
 from shmjet.execution.failure import to_exception
 from shmjet.execution.large import Large
 from shmjet.execution.messages import LogWish
@@ -140,11 +143,31 @@ class JetInstance:
             check_installed(
                 submission.shape.edges, [vertex.name for vertex in submission.shape.vertices], "this member"
             )
-        for path, offset, piece in pieces_of(config):
-            self._upload(job_id, path, offset, piece)
+        self._attach(job_id, config)
         job = Job(self, job_id, config, submission, listeners_of(dag), (list(dag), list(dag.edges)))
+        job.keeps_submission = not self._home.has_own_member or self._config.bind is not None
         self._jobs[job_id] = job
         return job
+
+    def named_job(self, name: str) -> Job:
+        """Return a job of the cluster's own configuration (`JetConfig.jobs`); it is made there when it is executed.
+
+        Args:
+            name: that the members' configuration gives it; it is the job's name, too.
+
+        Raises:
+            ConfigError: the name is no text.
+
+        Example:
+            >>> jet.named_job("nightly").run()               # doctest: +SKIP
+        """
+        job = Job(self, os.urandom(8).hex(), JobConfig(name=name), named=name)
+        self._jobs[job.id] = job
+        return job
+
+    def _attach(self, job_id: str, config: JobConfig) -> None:
+        for path, offset, piece in pieces_of(config):
+            self._upload(job_id, path, offset, piece)
 
     def _upload(self, job_id: str, path: str, offset: int, piece: bytes) -> None:
         self._connection.ask(lambda request: Upload(request, job_id, path, offset, piece))
@@ -198,24 +221,14 @@ class JetInstance:
         if self._closed:
             raise ShmjetError("this instance has been shut down; start a new one with shmjet.new_instance()")
         execution = Execution(self)
-        code = Large(b"")
         try:
             for tell in job.listeners:
                 tell(execution)
-            submission = job.take_submission()
-            code = code if submission is None else Large.of(submission.code, self._home.most_inline)
-            if code.fds:
-                submission = msgspec.structs.replace(submission, code=code.inline, code_size=code.size)
-            logs = LogWish(*levels()) if self._home.is_networked else None
-            reply = self._connection.ask(
-                lambda number: Execute(number, job.id, submission, patient, logs), fds=code.fds
-            )
+            reply = self._ask_to_run(job, job.take_submission(), patient)
         except BaseException as error:
             if job.listeners:
                 execution.changed(JobStatus.FAILED, False, error)
             raise
-        finally:
-            code.close()
         assert isinstance(reply, Executing)
         execution.started_as(reply.execution_id)
         with self._lock:
@@ -226,6 +239,24 @@ class JetInstance:
         if self._lost:
             self._fail_pending(None)
         return execution
+
+    def _ask_to_run(self, job: Job, submission: Submission | None, patient: bool) -> Any:
+        token = os.urandom(8).hex()
+        logs = LogWish(*levels()) if self._home.is_networked else None
+        code = Large(b"") if submission is None else Large.of(submission.code, self._home.most_inline)
+        try:
+            if submission is not None and code.fds:
+                submission = msgspec.structs.replace(submission, code=code.inline, code_size=code.size)
+            return self._connection.ask(
+                lambda number: Execute(number, job.id, submission, patient, logs, job.named, token), fds=code.fds
+            )
+        except JobNotFoundError:  # the coordinator that knew it has been lost
+            if submission is not None or (submission := job.kept_submission) is None:
+                raise
+        finally:
+            code.close()
+        self._attach(job.id, job.config)
+        return self._ask_to_run(job, submission, patient)
 
     @property
     def member_socket(self) -> str:
@@ -241,12 +272,15 @@ class JetInstance:
         metrics: Metrics = self._connection.ask(lambda number: GetMetrics(number, execution_id)).metrics
         return metrics
 
-    def _news(self, news: ExecutionChanged | CoordinatorLost | Logged) -> None:
+    def _news(self, news: News) -> None:
         if isinstance(news, Logged):
             self._sink.take(news.records, news.member, news.dropped)
             return
         if isinstance(news, CoordinatorLost):
             self._fail_pending(news.text)
+            return
+        if isinstance(news, WatchAgain):
+            self._again()
             return
         with self._lock:
             known = self._executions.get(news.execution_id)

@@ -143,7 +143,13 @@ class Job:
         submission: Any = None,
         listeners: tuple[Callable[[Execution], None], ...] = (),
         graph: tuple[list[Vertex], list[Edge]] | None = None,
+        named: str | None = None,
     ) -> None:
+        self.named = named
+        """How the members' own configuration calls it, None for a job of a client; for the instance."""
+        self.keeps_submission = False
+        """Whether the member that knows it may be lost, and another one has to be told; for the instance."""
+        self.kept_submission: Any = None
         self._graph = graph
         self.listeners = listeners
         """Told of each execution before it starts; for the instance."""
@@ -172,6 +178,8 @@ class Job:
     def take_submission(self) -> Any:
         """Return what the member has to be told before the first execution, None when it knows; for the instance."""
         submission, self._submission = self._submission, None
+        if submission is not None and self.keeps_submission:
+            self.kept_submission = submission
         return submission
 
     @property

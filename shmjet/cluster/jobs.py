@@ -7,12 +7,14 @@ changes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import math
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import msgspec
 
+from shmjet.cluster.named_jobs import NamedJobs
 from shmjet.cluster.protocol import (
     CancelExecution,
     Done,
@@ -34,10 +36,17 @@ from shmjet.cluster.protocol import (
 from shmjet.cluster.run import Run
 from shmjet.cluster.settings import KEPT_CODES, KEPT_RESULTS, LARGE_CODE
 from shmjet.core import JobStatus
+from shmjet.core.errors import ShmjetError
 from shmjet.execution.failure import member_lost
 from shmjet.execution.large import Large
 from shmjet.execution.messages import Failure, LogWish
 from shmjet.execution.metrics import NO_METRICS, Metrics
+
+NO_CODE = (
+    "this member takes no code from clients (allow_code is off): it runs the jobs of its own configuration, by name"
+)
+SKEW_S = 1.0
+"""How far apart two members may be in when they learn who coordinates."""
 
 
 class Client(Protocol):
@@ -92,12 +101,26 @@ class JobTable:
 
     Args:
         make: makes executions.
+        named: the jobs of the member's own configuration.
+        coordinating_for: says for how many seconds this member has coordinated.
         allow_code: whether clients may bring code.
     """
 
-    def __init__(self, make: Make, *, allow_code: bool = True) -> None:
+    def __init__(
+        self,
+        make: Make,
+        named: NamedJobs,
+        coordinating_for: Callable[[], float] = lambda: math.inf,
+        *,
+        allow_code: bool = True,
+    ) -> None:
         self._make = make
+        self._named = named
+        self._coordinating_for = coordinating_for
         self._allow_code = allow_code
+        self._tokens: dict[str, int] = {}
+        """The executions by the tokens of the requests that asked for them."""
+        self._token_of: dict[int, str] = {}
         self._jobs: dict[str, JobRecord] = {}
         self._executions: dict[int, Running] = {}
         self._active: set[Running] = set()
@@ -168,6 +191,8 @@ class JobTable:
         while len(self._gone) > KEPT_RESULTS:
             del self._gone[next(iter(self._gone))]
         self._jobs.clear()
+        self._tokens.clear()
+        self._token_of.clear()
         self._executions.clear()
         self._active.clear()
         self._watchers.clear()
@@ -182,15 +207,18 @@ class JobTable:
     # -- running ------------------------------------------------------------------------------------------------
 
     def _execute(self, client: Client, request: Execute, fds: list[int]) -> None:
+        if (request.age > 0 or request.token in self._tokens) and not self._is_news(client, request):
+            return
         record = self._jobs.get(request.job_id)
+        if record is None and request.named is not None:
+            self._start(self._make_named(client, request, request.named))
+            return
         if record is None and request.submission is not None:
             if not self._allow_code:
-                text = (
-                    "this cluster takes no code from clients (allow_code is off): it runs jobs of its own configuration"
-                )
-                client.send(Refused(request.request, "AuthenticationError", text))
+                client.send(Refused(request.request, "AuthenticationError", NO_CODE))
                 return
-            record = self._jobs[request.job_id] = _recorded(request.submission, fds)
+            submission = msgspec.structs.replace(request.submission, named=None)
+            record = self._jobs[request.job_id] = _recorded(submission, fds)
         if record is None:
             client.send(Refused(request.request, "JobNotFoundError", f"there is no job {request.job_id!r}"))
             return
@@ -213,6 +241,9 @@ class JobTable:
                 watcher.send(news)
 
         execution = self._make(record.submission, record.code, request.logs, changed, self._over)
+        if request.token:
+            self._tokens[request.token] = execution.id
+            self._token_of[execution.id] = request.token
         self._watchers[execution.id] = {client}
         if request.logs is not None:
             self._readers[execution.id] = {client}
@@ -223,6 +254,41 @@ class JobTable:
         if not request.patient:
             answer(execution)
             client.flush()
+
+    def _is_news(self, client: Client, request: Execute) -> bool:
+        """Say whether a request that comes again has certainly not been carried out; answer it if not."""
+        known = self._tokens.get(request.token)
+        if known is not None:
+            self._watchers.setdefault(known, set()).add(client)
+            if request.logs is not None:
+                self._readers.setdefault(known, set()).add(client)
+            client.queue(Executing(request.request, known))
+            client.send(self._news(known))
+        elif request.age + SKEW_S >= self._coordinating_for():
+            text = (
+                "the member that was asked to run it was lost; whether it has run, and how far, is not known. "
+                "It does not run now"
+            )
+            client.send(Refused(request.request, "MemberLostError", text))
+        else:
+            return True
+        return False
+
+    async def _make_named(self, client: Client, request: Execute, name: str) -> None:
+        """Have a job of the configuration made, and run it."""
+        try:
+            submission = await self._named.make(name, request.job_id)
+        except ShmjetError as error:
+            client.send(Refused(request.request, type(error).__name__, str(error)))
+            return
+        if request.job_id not in self._jobs:
+            self._jobs[request.job_id] = _recorded(submission, [])
+        self._execute(client, msgspec.structs.replace(request, named=None), [])
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _namesake(self, submission: Submission) -> Submission | None:
         """Return another job of that name that has not ended."""
@@ -245,6 +311,7 @@ class JobTable:
 
     def _forget(self, execution: Running) -> None:
         del self._executions[execution.id]
+        self._tokens.pop(self._token_of.pop(execution.id, ""), None)
         self._watchers.pop(execution.id, None)
         self._readers.pop(execution.id, None)
         record = self._jobs[execution.job.job_id]
@@ -285,9 +352,7 @@ class JobTable:
         async def tell(metrics: Awaitable[Metrics]) -> None:
             client.send(MetricsReply(request.request, await metrics))
 
-        task = asyncio.ensure_future(tell(metrics))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._start(tell(metrics))
 
     def _rows(self) -> list[JobRow]:
         return [

@@ -52,6 +52,7 @@ def member_settings(config: JetConfig) -> dict[str, Any]:
         "force_rings": os.environ.get("SHMJET_FORCE_RINGS", "") not in ("", "0"),
         "client_pid": os.getpid(),
         "log_levels": list(levels()),
+        "jobs": dict(config.jobs),
         **_network_settings(config),
     }
 

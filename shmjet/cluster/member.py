@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import math
 import os
 import random
 import socket
@@ -28,13 +29,16 @@ from shmjet.cluster.executions import MasterExecution
 from shmjet.cluster.folder import InstanceFolder, base_folder, sweep
 from shmjet.cluster.following import Following
 from shmjet.cluster.grid_serving import GridServing
-from shmjet.cluster.jobs import JobTable, Running, Told
+from shmjet.cluster.jobs import NO_CODE, JobTable, Running, Told
 from shmjet.cluster.log_relay import LogRelay
 from shmjet.cluster.membership_events import ViewInstalled
+from shmjet.cluster.named_jobs import NamedJobs
 from shmjet.cluster.network import Network
+from shmjet.cluster.passing_on import PassingOn
 from shmjet.cluster.peer_messages import (
     AskReport,
     Backward,
+    Bounced,
     ClientGone,
     ExecutionMessage,
     Forward,
@@ -61,6 +65,7 @@ from shmjet.cluster.protocol import (
 from shmjet.cluster.settings import SOCKET_NAME, MemberSettings
 from shmjet.cluster.site import MemberServices
 from shmjet.cluster.surveying import Surveying
+from shmjet.cluster.upheavals import Upheavals
 from shmjet.cluster.views import Peer
 from shmjet.cluster.visitors import lead_in
 from shmjet.cluster.watching import Watching
@@ -68,9 +73,10 @@ from shmjet.cluster.workers import Child, ForkServerProcess, Workers
 from shmjet.execution import control
 from shmjet.execution.failure import member_lost
 from shmjet.execution.large import Large
-from shmjet.execution.messages import Failure, LogWish, WorkerSettings
+from shmjet.execution.messages import LogWish, WorkerSettings
 from shmjet.execution.stacks import offer_stacks
 from shmjet.grid import Grid
+from shmjet.grid.plain import brings_pickles
 
 _STOP_S = 0.5
 
@@ -132,10 +138,18 @@ class Member:
         self._grid = GridServing(self._grid_folder)
         self._parts: dict[int, MasterExecution] = {}
         self._ids = itertools.count(1 if network is None else (random.SystemRandom().getrandbits(30) << 32) + 1)
-        self._jobs = JobTable(self._make_execution, allow_code=settings.allow_code)
+        self._named = NamedJobs(settings.jobs)
+        coordinating_for = (lambda: math.inf) if self._network is None else self._network.coordinating_for
+        self._jobs = JobTable(self._make_execution, self._named, coordinating_for, allow_code=settings.allow_code)
         self._clients = Clients(self._network, self._serve, self._client_gone)
         self._attachments = Attachments(self._services.attachments, self._network)
-        self._following = Following(self._services, self._first_worker, self._add_part, self._drop_part)
+        permits = None if settings.allow_code else self._named.__contains__
+        self._following = Following(self._services, self._first_worker, self._add_part, self._drop_part, permits)
+        self._passing_on: PassingOn | None = None
+        self._upheavals: Upheavals | None = None
+        if self._network is not None:
+            self._passing_on = PassingOn(self._network, self._serve, self._start_task)
+            self._upheavals = Upheavals(self._jobs, self._following, self._clients, self._passing_on, self._grid.clear)
         self._surveying = Surveying(
             self.folder.path,
             self._members,
@@ -228,13 +242,16 @@ class Member:
 
     # -- clients ------------------------------------------------------------------------------------------------
 
-    def _serve(self, client: LocalClient | ForwardedClient, request: Any, fds: list[int]) -> None:
+    def _serve(self, client: LocalClient | ForwardedClient, request: Any, fds: list[int] | None = None) -> None:
         """Do what a client asks for; of the descriptors that came with it those are taken out that are kept."""
         if isinstance(request, Execute) and request.logs is not None and isinstance(client, LocalClient):
             home = self.uuid if client.is_here else ""
             request = msgspec.structs.replace(request, logs=msgspec.structs.replace(request.logs, home=home))
+        fds = [] if fds is None else fds
         try:
-            if isinstance(request, FORWARDED) and self._network is not None and not self._network.is_coordinator:
+            if not self.settings.allow_code and not client.is_here and _brings_code(request):
+                client.send(Refused(request.request, "AuthenticationError", NO_CODE))
+            elif isinstance(request, FORWARDED) and self._network is not None and not self._network.is_coordinator:
                 self._pass_on(client, request, fds)
             elif not self._jobs.serve(client, request, fds):
                 self._serve_other(client, request)
@@ -263,25 +280,26 @@ class Member:
             case Upload():
                 self._attachments.add(request.job_id, request.path, request.offset, request.data)
                 client.send(Done(request.request))
+            case Shutdown() if not client.is_here:
+                text = "only a process of the same host and user can end a member"
+                client.send(Refused(request.request, "AuthenticationError", text))
             case Shutdown():
                 self._stopped_by.append((client, request.request))
                 self._stop.set()
 
     def _pass_on(self, client: LocalClient | ForwardedClient, request: Any, fds: list[int]) -> None:
         """Have the coordinator answer."""
-        assert self._network is not None
-        view = self._network.view
-        if view is None or isinstance(client, ForwardedClient):  # who passed it on saw another coordinator than we do
-            why = (
-                self._network.trouble if view is None else "the coordinator of the cluster has just changed; ask again"
-            )
-            client.send(Refused(request.request, "MemberLostError", why))
+        if isinstance(client, ForwardedClient):  # who passed it on saw another coordinator than we do
+            client.bounce(request.request)
         else:
-            self._clients.forward(client, request, fds, view.coordinator.uuid)
+            assert self._passing_on is not None
+            self._passing_on.take(client, request, fds)
 
     def _client_gone(self, client: LocalClient | ForwardedClient) -> None:
         self._jobs.client_gone(client)
         if self._network is not None and isinstance(client, LocalClient):
+            if self._passing_on is not None:
+                self._passing_on.client_gone(client.number)
             view = self._network.view
             if view is not None and not self._network.is_coordinator:
                 self._network.send(view.coordinator.uuid, ClientGone(client.number))
@@ -404,66 +422,37 @@ class Member:
         return self.workers.control.size, control.link_offset(workers), [self.workers.control.fd, self._eventfd]
 
     def view_changed(self, event: ViewInstalled) -> None:
-        """Fail what those took part in that are gone, and tell clients when the coordinator is."""
-        gone = (*event.lost, *event.left)
-        for peer in gone:
-            left = peer in event.left
-            text = f"member {peer.address} {'has left the cluster' if left else 'was lost'} while the job ran"
-            self._members_gone((peer,), member_lost(text, member=peer.address))
-        if event.old is not None and event.old.coordinator in gone and not self._was_coordinator(event):
-            coordinator = event.old.coordinator.address
-            self._clients.coordinator_lost(f"member {coordinator}, which coordinated it, is gone")
-
-    def _was_coordinator(self, event: ViewInstalled) -> bool:
-        return event.old is not None and event.old.coordinator.uuid == self.uuid
-
-    def _members_gone(self, peers: tuple[Peer, ...], failure: Failure) -> None:
-        uuids = [peer.uuid for peer in peers]
-        for execution in self._jobs.active:
-            if isinstance(execution, ClusterExecution):
-                execution.members_lost(uuids, failure)
-        for execution_id in self._following.members_lost(uuids, failure):
-            self._jobs.note_gone(execution_id, failure)
-        for identity in uuids:
-            self._clients.forwarded_gone(identity)
+        """See `NetworkUser`."""
+        assert self._upheavals is not None
+        self._upheavals.view_changed(event, self.uuid)
 
     def connection_lost(self, peer: Peer, why: str) -> None:
-        """Fail what went over a connection that has broken."""
-        text = f"the connection to member {peer.address} was lost while the job ran ({why})"
-        self._members_gone((peer,), member_lost(text, member=peer.address))
+        """See `NetworkUser`."""
+        assert self._network is not None
+        assert self._upheavals is not None
+        self._upheavals.connection_lost(peer, why, self._network.view)
 
     def isolated(self, lost: tuple[Peer, ...]) -> None:
-        """Fail everything: this is the smaller part of a cluster that was cut."""
-        names = ", ".join(peer.address for peer in lost)
-        failure = member_lost(f"member {self.address} has lost touch with {names}", member=names)
-        self._members_gone(lost, failure)
-        self._give_up(failure)
+        """See `NetworkUser`."""
+        assert self._upheavals is not None
+        self._upheavals.isolated(lost, self.address)
 
     def fenced(self, others: tuple[Peer, ...], why: str) -> None:
-        """Give up everything that the others know nothing of any more."""
-        names = ", ".join(peer.address for peer in others) or "nobody else"
-        failure = member_lost(
-            f"member {self.address} was put out of its cluster, because {why}; the others were {names}",
-            member=self.address,
-        )
-        self._members_gone(others, failure)
-        for execution in self._jobs.active:
-            execution.cancel()
-        self._give_up(failure)
-        self._grid.clear()
-
-    def _give_up(self, failure: Failure) -> None:
-        self._following.orphan_all(failure.text)
-        self._jobs.forget_all(failure)
-        self._clients.coordinator_lost(failure.text)
+        """See `NetworkUser`."""
+        assert self._upheavals is not None
+        self._upheavals.fenced(others, why, self.address)
 
     def peer_message(self, sender: str, message: Any) -> None:
         """Take what another member says."""
+        assert self._passing_on is not None
         match message:
             case Forward():
                 self._clients.take(sender, message)
             case Backward():
+                self._passing_on.answered(message.client, message.request)
                 self._clients.backward(message)
+            case Bounced():
+                self._passing_on.bounced(message)
             case ClientGone():
                 self._clients.forwarded_gone(sender, message)
             case AskReport() | Report():
@@ -497,3 +486,15 @@ class Member:
         part = self._parts.get(execution)
         if part is not None:
             part.break_off(member_lost(f"the network between members failed: {why}", member=self.address))
+
+
+def _brings_code(request: Any) -> bool:
+    """Say whether a client's request holds what is to be unpickled somewhere, or belongs to a job of its own."""
+    match request:
+        case Execute():
+            return request.submission is not None
+        case Upload():
+            return True
+        case GridCall():
+            return brings_pickles(request.body)
+    return False

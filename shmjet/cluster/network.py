@@ -78,6 +78,7 @@ class Network:
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._restarting = False
+        self._coordinating_since = 0.0
 
     # -- what others see ----------------------------------------------------------------------------------------
 
@@ -110,6 +111,10 @@ class Network:
     def is_coordinator(self) -> bool:
         """Whether this is the oldest member."""
         return self._state.is_coordinator
+
+    def coordinating_for(self) -> float:
+        """Return for how many seconds this has been the oldest member; 0 when it is not."""
+        return self._now() - self._coordinating_since if self.is_coordinator else 0.0
 
     @property
     def trouble(self) -> str:
@@ -198,6 +203,10 @@ class Network:
         if identity in self._contacts:
             self._contacts.send(identity, self._encode(message))
 
+    def is_connected(self, identity: str) -> bool:
+        """Say whether there is a connection to a member."""
+        return identity in self._contacts
+
     async def reach(self, identities: Sequence[str]) -> None:
         """Wait until there are connections to members of the view: right after a change some are still being made.
 
@@ -283,6 +292,8 @@ class Network:
         logger.info(
             "view %d: %s%s", view.epoch, _names(view.members), f"; lost {_names(event.lost)}" if event.lost else ""
         )
+        if event.old is None or event.old.coordinator != view.coordinator:
+            self._coordinating_since = self._now()
         survivors = len(view.members) - len(event.joined)
         link = self.link
         with contextlib.suppress(LinkLost):

@@ -107,10 +107,14 @@ class PutFile(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Forward(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Member to coordinator: a client of mine asks; `body` is its request."""
+    """Member to coordinator: a client of mine asks; `body` is its request.
+
+    `is_here`: the client is a process of the member's host and user, such as one of its workers.
+    """
 
     client: int
     body: bytes
+    is_here: bool
 
 
 class Backward(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -123,6 +127,13 @@ class Backward(msgspec.Struct, frozen=True, tag=True, array_like=True):
     body: bytes
     request: int
     may_drop: bool = False
+
+
+class Bounced(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to member: I do not coordinate, and have not done what that client of yours has asked."""
+
+    client: int
+    request: int
 
 
 class ClientGone(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -159,5 +170,5 @@ ExecutionMessage = (
     | PartLogs
     | PutFile
 )
-RelayMessage = Forward | Backward | ClientGone | AskReport | Report
+RelayMessage = Forward | Backward | Bounced | ClientGone | AskReport | Report
 PeerMessage = MembershipMessage | ExecutionMessage | RelayMessage

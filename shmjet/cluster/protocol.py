@@ -1,6 +1,6 @@
 """What a client and its member say to each other, as msgspec structs over `Channel`.
 
-Every request carries a number that its reply repeats; `ExecutionChanged` and `CoordinatorLost` come unasked. A member
+Every request carries a number that its reply repeats; `News` comes unasked. A member
 that does not coordinate passes on what only the coordinator can answer (`FORWARDED`).
 """
 
@@ -29,14 +29,20 @@ class Submission(msgspec.Struct, frozen=True, array_like=True):
     attachments: dict[str, str]
     import_paths: list[str]
     code_size: int = 0
+    named: str | None = None
+    """How the member's own configuration calls it; set by the coordinator, never believed of a client."""
 
 
 class Execute(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Run a job; the first time it comes with its submission.
+    """Run a job; the first time it comes with its submission, or with the name that the configuration gives it.
 
     A patient client waits for the end anyway: the answer comes with the first `ExecutionChanged`, after a millisecond
     at the latest. With `logs` the client is sent the log records of its processors (`Logged`); the member that it is
     connected to fills in the wish's home.
+
+    It may come again when an answer was lost. Then `token`, which is the same, tells whether it is being carried out
+    already, and `age` says how many seconds ago it was sent first, so that one who coordinates for a shorter time knows
+    that it cannot know.
     """
 
     request: int
@@ -44,6 +50,9 @@ class Execute(msgspec.Struct, frozen=True, tag=True, array_like=True):
     submission: Submission | None
     patient: bool
     logs: LogWish | None = None
+    named: str | None = None
+    token: str = ""
+    age: float = 0.0
 
 
 class CancelExecution(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -193,6 +202,11 @@ Request = (
 )
 FORWARDED = (Execute, CancelExecution, GetMetrics, ListJobs, GetJob, Watch, Upload, GridCall)
 """What only the coordinator can answer."""
+REPEATABLE = (Execute, CancelExecution, GetMetrics, ListJobs, GetJob, Watch, Upload, Describe, Ping)
+"""What may be asked again when nobody knows whether it was carried out: then once more does no harm.
+
+Not so operations on maps and lists: another coordinator does not have those that were asked for.
+"""
 
 
 class Done(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -399,6 +413,13 @@ class CoordinatorLost(msgspec.Struct, frozen=True, tag=True, array_like=True):
     text: str
 
 
+class WatchAgain(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """News of executions may have been lost between members: ask for those that have not ended."""
+
+
+News = ExecutionChanged | CoordinatorLost | WatchAgain | Logged
+"""What comes unasked."""
+
 Reply = (
     Done
     | Executing
@@ -417,4 +438,5 @@ Reply = (
     | ExecutionChanged
     | CoordinatorLost
     | Logged
+    | WatchAgain
 )

@@ -24,8 +24,8 @@ class MemberSettings(msgspec.Struct, frozen=True):
     processes may run on, `memory_nodes` the NUMA nodes of its shared memory (none: no matter). `spin`: idle workers may
     spin before they sleep. `note` goes to the log. `client_pid` is watched: the member ends when that process does;
     0 for none. `log_levels`: from which on records of shmjet's loggers, and of others, are sent to it. `stop_signals`
-    end the member, too. With `bind` it has a network, to which the fields behind belong; the secret is not among them,
-    because settings are seen in the list of processes.
+    end the member, too. `jobs` are its own, "module:function" by name. With `bind` it has a network, to which the
+    fields behind belong; the secret is not among them, because settings are seen in the list of processes.
     """
 
     cluster_name: str
@@ -44,6 +44,7 @@ class MemberSettings(msgspec.Struct, frozen=True):
     log_levels: list[int]
     stop_signals: tuple[int, ...] = (signal.SIGTERM, signal.SIGHUP)
     allow_code: bool = True
+    jobs: dict[str, str] = {}
     bind: str | None = None
     seeds: list[str] = []
     discovery: str | None = None

@@ -41,7 +41,9 @@ class JetConfig:
             begins with `file:`.
         tls: None, or a mapping of TLS settings: `certificate`, `key` and `authority` (paths of PEM files), `mutual`
             (others have to show a certificate, too) and `check_hostname` (of whom one connects to; default True).
-        allow_code: whether clients may bring code; without, they can only look, and cancel (default True).
+        allow_code: whether clients may bring code; without, they can look, cancel, and run `jobs` (default True).
+        jobs: jobs that clients can run by name: for each a text "module:function", of a function without arguments that
+            returns a DAG or a pipeline, or a pair of one and a `JobConfig`. Members import the module (default none).
         partition_count: number of partitions of maps and edges, 1 to 65535 (default 271).
         backup_count: copies of each partition on other members, 0 to 6 (default 1).
         storage: "memory", or a directory in which maps, job records and snapshots survive.
@@ -68,6 +70,7 @@ class JetConfig:
     secret: str | bytes | None = _UNSET
     tls: Mapping[str, Any] | None = _UNSET
     allow_code: bool = _UNSET
+    jobs: Mapping[str, str] = _UNSET
     partition_count: int = _UNSET
     backup_count: int = _UNSET
     storage: str = _UNSET
@@ -241,6 +244,18 @@ def _mapping(where: str, value: Any) -> Mapping[str, Any] | None:
     return value
 
 
+def _jobs(where: str, value: Any) -> Mapping[str, str]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{where} must be a mapping of names to texts 'module:function', got {value!r}")
+    for name, function in value.items():
+        module, _, attribute = function.partition(":") if isinstance(function, str) else ("", "", "")
+        if not isinstance(name, str) or not name:
+            raise ConfigError(f"{where} must have names that are non-empty texts, got {name!r}")
+        if not attribute.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
+            raise ConfigError(f"{where}[{name!r}] must be a text 'module:function', got {function!r}")
+    return dict(value)
+
+
 def _cores(where: str, value: Any) -> int | tuple[int, ...] | None:
     if value is None:
         return None
@@ -289,6 +304,7 @@ _FIELDS: dict[str, _Field] = {
     "secret": _Field(None, str, _secret),
     "tls": _Field(None, _read_table, _mapping),
     "allow_code": _Field(True, _read_bool, _flag),
+    "jobs": _Field({}, _read_table, _jobs),
     "partition_count": _Field(271, int, _integer(1, MOST_PARTITIONS)),
     "backup_count": _Field(1, int, _integer(0, 6)),
     "storage": _Field("memory", str, _storage),

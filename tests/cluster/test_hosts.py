@@ -8,7 +8,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -78,6 +78,12 @@ def endless() -> DAG:
     dag = DAG()
     source, sink = dag.new_vertex("source", Endless), dag.new_vertex("sink", processors.noop())
     return dag.edge(between(source, sink).partitioned(lambda item: item).distributed())
+
+
+def items(out: str) -> DAG:
+    dag = DAG()
+    source, sink = dag.new_vertex("items", processors.read_items(range(100))), processors.write_list(out)
+    return dag.edge(between(source, dag.new_vertex("sink", sink)).distributed())
 
 
 def running(jet: JetInstance, name: str | None = None) -> Execution:
@@ -236,6 +242,25 @@ def test_when_the_coordinator_is_killed_another_one_takes_over(whole: Hosts) -> 
         assert victim.address in str(error)
         wait_until(lambda: len(jet.cluster.members) == 2, SOON_S, lambda: repr(jet.cluster.members))
         running(jet).cancel()
+
+
+def test_what_was_asked_while_the_coordinator_was_lost_is_asked_of_the_next_one(whole: Hosts) -> None:
+    with whole.client() as jet:
+        lost = coordinator(whole, jet)
+    with whole.client(others(whole, lost)) as jet, ThreadPoolExecutor(2) as threads:
+        job = jet.new_job(items("asked again"))
+        job.run(60)
+        os.kill(lost.pid, signal.SIGSTOP)
+        jobs = threads.submit(jet.jobs)
+        size = threads.submit(lambda: len(jet.get_list("asked again")))
+        assert jobs.result(SOON_S) == [], "the next one knows nothing of the jobs of the one that was lost"
+        with pytest.raises(MemberLostError, match="its maps and lists may be lost"):
+            size.result(SOON_S)
+        job.run(60)  # though the member that knew it is gone
+        assert sorted(jet.get_list("asked again")) == list(range(100))
+        os.kill(lost.pid, signal.SIGCONT)
+        whole.await_members(3)
+        assert jet.cluster.members[0].address != lost.address
 
 
 def test_a_future_survives_the_loss_of_the_member_that_a_client_is_connected_to(whole: Hosts) -> None:

@@ -1,0 +1,106 @@
+"""What becomes of jobs and of clients' requests when members come, go, or cannot be reached.
+
+`Network` says what has happened, through its member; jobs that span members fail with the name of whom they lost, and
+what clients have asked is asked again of whoever coordinates now, or refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shmjet.cluster.clients import Clients
+from shmjet.cluster.conducting import ClusterExecution
+from shmjet.cluster.following import Following
+from shmjet.cluster.jobs import JobTable
+from shmjet.cluster.membership_events import ViewInstalled
+from shmjet.cluster.passing_on import PassingOn
+from shmjet.cluster.protocol import CoordinatorLost, WatchAgain
+from shmjet.cluster.views import Peer, View
+from shmjet.execution.failure import member_lost
+from shmjet.execution.messages import Failure
+
+
+class Upheavals:
+    """See the module.
+
+    Args:
+        jobs: that this member coordinates.
+        following: its parts in those that others coordinate.
+        clients: of this member, and of others that ask it.
+        passing_on: what its clients have asked of the coordinator.
+        clear_grid: removes all maps and lists.
+    """
+
+    def __init__(
+        self,
+        jobs: JobTable,
+        following: Following,
+        clients: Clients,
+        passing_on: PassingOn,
+        clear_grid: Callable[[], None],
+    ) -> None:
+        self._jobs = jobs
+        self._following = following
+        self._clients = clients
+        self._passing_on = passing_on
+        self._clear_grid = clear_grid
+
+    def view_changed(self, event: ViewInstalled, me: str) -> None:
+        """Fail what those took part in that are gone, and ask again what the coordinator was asked when it is.
+
+        Args:
+            event: what has changed.
+            me: this member.
+        """
+        gone = (*event.lost, *event.left)
+        for peer in gone:
+            left = peer in event.left
+            text = f"member {peer.address} {'has left the cluster' if left else 'was lost'} while the job ran"
+            self._members_gone((peer,), member_lost(text, member=peer.address))
+        if event.old is not None and event.old.coordinator in gone and event.old.coordinator.uuid != me:
+            why = f"member {event.old.coordinator.address}, which coordinated it, is gone"
+            self._clients.tell_all(CoordinatorLost(why))
+            self._passing_on.lost(why)
+
+    def _members_gone(self, peers: tuple[Peer, ...], failure: Failure) -> None:
+        uuids = [peer.uuid for peer in peers]
+        for execution in self._jobs.active:
+            if isinstance(execution, ClusterExecution):
+                execution.members_lost(uuids, failure)
+        for execution_id in self._following.members_lost(uuids, failure):
+            self._jobs.note_gone(execution_id, failure)
+        for identity in uuids:
+            self._clients.forwarded_gone(identity)
+
+    def connection_lost(self, peer: Peer, why: str, view: View | None) -> None:
+        """Fail what went over a connection that has broken; the coordinator is asked again when there is another."""
+        text = f"the connection to member {peer.address} was lost while the job ran ({why})"
+        self._members_gone((peer,), member_lost(text, member=peer.address))
+        if view is not None and view.coordinator.uuid == peer.uuid:
+            self._clients.tell_all(WatchAgain())
+            self._passing_on.lost(f"the connection to member {peer.address}, which coordinates, was lost ({why})")
+
+    def isolated(self, lost: tuple[Peer, ...], address: str) -> None:
+        """Fail everything: this is the smaller part of a cluster that was cut."""
+        names = ", ".join(peer.address for peer in lost)
+        failure = member_lost(f"member {address} has lost touch with {names}", member=names)
+        self._members_gone(lost, failure)
+        self._give_up(failure)
+
+    def fenced(self, others: tuple[Peer, ...], why: str, address: str) -> None:
+        """Give up everything that the others know nothing of any more."""
+        names = ", ".join(peer.address for peer in others) or "nobody else"
+        failure = member_lost(
+            f"member {address} was put out of its cluster, because {why}; the others were {names}", member=address
+        )
+        self._members_gone(others, failure)
+        for execution in self._jobs.active:
+            execution.cancel()
+        self._give_up(failure)
+        self._clear_grid()
+
+    def _give_up(self, failure: Failure) -> None:
+        self._following.orphan_all(failure.text)
+        self._jobs.forget_all(failure)
+        self._clients.tell_all(CoordinatorLost(failure.text))
+        self._passing_on.lost(failure.text, is_over=True)

@@ -1,0 +1,332 @@
+"""Requests under way when a member, or the way to it, is lost: asked again where that is safe, else refused."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import socket
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from shmjet.cluster.connection import Connection
+from shmjet.cluster.jobs import JobTable
+from shmjet.cluster.named_jobs import NamedJobs
+from shmjet.cluster.passing_on import PATIENCE_S, PassingOn
+from shmjet.cluster.peer_messages import Bounced, Forward
+from shmjet.cluster.protocol import (
+    Execute,
+    Executing,
+    ExecutionChanged,
+    GridCall,
+    JobsReply,
+    ListJobs,
+    Refused,
+    Request,
+    Submission,
+)
+from shmjet.cluster.views import Peer, View
+from shmjet.core import JobStatus
+from shmjet.core.errors import MemberLostError
+from shmjet.execution.channel import Channel, ChannelClosed
+from shmjet.execution.messages import JobShape
+from shmjet.execution.metrics import NO_METRICS, Metrics
+
+SUBMISSION = Submission("job", None, JobShape([], []), b"", b"", {}, [])
+
+
+class Asker:
+    """A client that remembers what it is told."""
+
+    number, is_here, is_closed = 7, False, False
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def queue(self, message: object) -> None:
+        self.told.append(message)
+
+    def send(self, message: object) -> None:
+        self.told.append(message)
+
+    def flush(self) -> None:
+        pass
+
+
+# -- who coordinates ----------------------------------------------------------------------------------------------
+
+
+class Run:
+    """An execution that runs for ever."""
+
+    status, failure, cancelled, is_over, job = JobStatus.RUNNING, None, False, False, SUBMISSION
+
+    def __init__(self, number: int) -> None:
+        self.id = number
+
+    def start(self) -> None:
+        pass
+
+    def cancel(self) -> None:
+        pass
+
+    def metrics(self) -> Metrics:
+        return NO_METRICS
+
+
+def table(coordinating_for: float) -> tuple[JobTable, list[Run]]:
+    runs: list[Run] = []
+
+    def make(*_: Any) -> Any:
+        runs.append(Run(len(runs) + 1))
+        return runs[-1]
+
+    return JobTable(make, NamedJobs({}), lambda: coordinating_for), runs
+
+
+def test_a_request_that_comes_again_starts_nothing_again() -> None:
+    jobs, runs = table(math.inf)
+    first, again = Asker(), Asker()
+    request = Execute(1, "job", SUBMISSION, False, None, None, "token")
+    jobs.serve(first, request, [])
+    jobs.serve(again, Execute(5, "job", SUBMISSION, False, None, None, "token", 3.0), [])
+    assert len(runs) == 1
+    assert again.told == [Executing(5, 1), ExecutionChanged(1, "running")]
+    jobs.serve(again, Execute(6, "job", None, False, None, None, "another"), [])
+    assert len(runs) == 2
+
+
+def test_one_who_has_coordinated_for_longer_knows_that_it_was_not_carried_out() -> None:
+    jobs, runs = table(60.0)
+    client = Asker()
+    jobs.serve(client, Execute(1, "job", SUBMISSION, False, None, None, "token", 3.0), [])
+    assert len(runs) == 1
+    assert client.told == [Executing(1, 1)]
+
+
+def test_one_who_has_just_begun_to_coordinate_says_that_nobody_knows() -> None:
+    jobs, runs = table(2.0)
+    client = Asker()
+    jobs.serve(client, Execute(1, "job", SUBMISSION, False, None, None, "token", 3.0), [])
+    assert not runs
+    (refused,) = client.told
+    assert (refused.error, refused.request) == ("MemberLostError", 1)
+    assert "whether it has run, and how far, is not known" in refused.text
+    jobs.serve(client, Execute(2, "job", SUBMISSION, False, None, None, "new"), [])
+    assert len(runs) == 1
+
+
+# -- the member in between ----------------------------------------------------------------------------------------
+
+
+class FakeNetwork:
+    """Members that are there, or not."""
+
+    trouble = "it is looking for its cluster"
+
+    def __init__(self) -> None:
+        self.view: View | None = None
+        self.connected = True
+        self.sent: list[tuple[str, Any]] = []
+        self.reached = asyncio.Event()
+
+    def coordinated_by(self, uuid: str) -> None:
+        self.view = View(1, (Peer(uuid, f"{uuid}:1", 1),), (1,))
+
+    def is_connected(self, identity: str) -> bool:
+        return self.connected
+
+    async def reach(self, identities: Any) -> None:
+        await self.reached.wait()
+        if not self.connected:
+            raise OSError("no connection")
+
+    def send(self, identity: str, message: Any) -> None:
+        self.sent.append((identity, message))
+
+
+async def until(predicate: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not predicate():
+            await asyncio.sleep(0.001)
+
+
+def passing(story: Callable[[FakeNetwork, PassingOn, Any], Coroutine[Any, Any, None]]) -> None:
+    """Tell a story of a member that passes requests on to "old"."""
+
+    async def main() -> None:
+        network, client = FakeNetwork(), Asker()
+        network.coordinated_by("old")
+        tasks: list[Any] = []
+        passing_on: Any = None
+
+        def serve(asker: Any, request: Any) -> None:
+            passing_on.take(asker, request, [])
+
+        fake: Any = network
+        passing_on = PassingOn(fake, serve, lambda work: tasks.append(asyncio.ensure_future(work)))
+        await story(network, passing_on, client)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(main())
+
+
+def test_when_the_coordinator_is_lost_the_next_one_is_asked() -> None:
+    async def story(network: FakeNetwork, passing_on: PassingOn, client: Any) -> None:
+        passing_on.take(client, ListJobs(1), [])
+        passing_on.take(client, Execute(2, "job", None, True, None, None, "token"), [])
+        passing_on.take(client, GridCall(3, b"x"), [])
+        passing_on.take(client, ListJobs(4), [])
+        passing_on.answered(client.number, 4)
+        network.sent.clear()
+        network.coordinated_by("new")
+        passing_on.lost("member old:1 is gone")
+        await until(lambda: len(network.sent) == 2)
+        assert {identity for identity, _ in network.sent} == {"new"}
+        bodies = [request_in(message) for _, message in network.sent]
+        assert bodies[0] == ListJobs(1)
+        assert (bodies[1].request, bodies[1].token) == (2, "token")
+        assert bodies[1].age > 0
+        (refused,) = client.told
+        assert (refused.request, refused.error) == (3, "MemberLostError")
+        assert "member old:1 is gone; whether the operation was carried out is not known" in refused.text
+
+    passing(story)
+
+
+def request_in(message: Any) -> Any:
+    assert isinstance(message, Forward)
+    return msgspec.msgpack.decode(message.body, type=Request)
+
+
+def test_when_the_connection_breaks_it_waits_for_another_one() -> None:
+    async def story(network: FakeNetwork, passing_on: PassingOn, client: Any) -> None:
+        passing_on.take(client, ListJobs(1), [])
+        network.sent.clear()
+        network.connected = False
+        passing_on.lost("the connection was lost")
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not network.sent
+        network.connected = True
+        network.reached.set()
+        await until(lambda: network.sent)
+        assert request_in(network.sent[0][1]) == ListJobs(1)
+        assert not client.told
+
+    passing(story)
+
+
+def test_where_nobody_can_be_reached_the_error_says_so() -> None:
+    async def story(network: FakeNetwork, passing_on: PassingOn, client: Any) -> None:
+        network.connected = False
+        network.reached.set()
+        passing_on.take(client, ListJobs(1), [])
+        await until(lambda: client.told)
+        assert client.told == [Refused(1, "MemberLostError", "no connection")]
+        network.connected = True
+        passing_on.take(client, ListJobs(2), [])
+        passing_on.lost("this member was put out", is_over=True)
+        assert "whether the request (ListJobs) was carried out is not known" in client.told[1].text
+        network.view = None
+        passing_on.take(client, ListJobs(3), [])
+        assert client.told[2] == Refused(3, "MemberLostError", network.trouble)
+
+    passing(story)
+
+
+def test_what_was_not_looked_at_is_asked_again_whatever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shmjet.cluster.passing_on.BOUNCE_S", 0.0)
+
+    async def story(network: FakeNetwork, passing_on: PassingOn, client: Any) -> None:
+        passing_on.take(client, GridCall(1, b"x"), [])
+        passing_on.bounced(Bounced(client.number, 99))
+        passing_on.bounced(Bounced(client.number, 1))
+        await until(lambda: len(network.sent) == 2)
+        assert request_in(network.sent[1][1]) == GridCall(1, b"x")
+        monkeypatch.setattr("shmjet.cluster.passing_on.PATIENCE_S", -1.0)
+        passing_on.bounced(Bounced(client.number, 1))
+        assert "nothing was done, ask again" in client.told[0].text
+        passing_on.client_gone(client.number)
+        assert not passing_on._asked
+        assert not passing_on._first
+
+    assert PATIENCE_S > 0
+    passing(story)
+
+
+# -- the client ---------------------------------------------------------------------------------------------------
+
+
+class TwoMembers:
+    """A way that leads to one end of a socket pair, and then to one of another."""
+
+    patience = None
+    gone = "no member can be reached"
+
+    def __init__(self) -> None:
+        self.members: list[Channel] = []
+        self.left = 2
+        self.again = threading.Event()
+
+    def connect(self) -> tuple[socket.socket, bytes, Callable[[], None]]:
+        ours, theirs = socket.socketpair()
+        self.members.append(Channel(theirs, Request))
+        self.left -= 1
+        return ours, b"", ours.close
+
+    def connect_again(self, stopped: Callable[[], bool]) -> tuple[socket.socket, bytes, Callable[[], None]] | None:
+        if stopped() or not self.left:
+            return None
+        opened = self.connect()
+        self.again.set()
+        return opened
+
+
+@pytest.fixture
+def way() -> Iterator[TwoMembers]:
+    way = TwoMembers()
+    yield way
+    for member in way.members:
+        member.close()
+
+
+def test_a_client_asks_another_member_what_the_first_did_not_answer(way: TwoMembers) -> None:
+    lost = threading.Event()
+    connection = Connection(way, lambda news: None, lambda: None, lost.set)
+    try:
+        rows = connection.post(ListJobs)
+        run = connection.post(lambda number: Execute(number, "job", None, True, None, None, "token"))
+        written = connection.post(lambda number: GridCall(number, b"x"))
+        first = way.members[0]
+        sent = [first.receive()[0] for _ in range(3)]
+        first.close()
+        with pytest.raises(MemberLostError, match=r"whether the request \(GridCall\) was carried out is not known"):
+            written.result(20)
+        assert way.again.wait(20)
+        second = way.members[1]
+        again = [second.receive()[0] for _ in range(2)]
+        assert again[0] == sent[0]
+        assert (again[1].request, again[1].token) == (sent[1].request, "token")
+        assert again[1].age > 0
+        second.send(JobsReply(again[0].request, []))
+        second.send(Executing(again[1].request, 5))
+        assert rows.result(20).jobs == []
+        assert run.result(20).execution_id == 5
+        waiting = connection.post(ListJobs)
+        second.receive()
+        second.close()
+        with pytest.raises(MemberLostError, match="ListJobs"):
+            waiting.result(20)
+        assert lost.wait(20)
+        with pytest.raises(MemberLostError, match="no member can be reached"):
+            connection.post(ListJobs)
+    finally:
+        connection.close()
+    with pytest.raises(ChannelClosed):
+        way.members[0].receive()
