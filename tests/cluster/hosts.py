@@ -7,6 +7,7 @@ this.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import os
@@ -51,9 +52,39 @@ def why_not() -> str | None:
     return None
 
 
+@functools.cache
+def why_no_rules() -> str | None:
+    """Return why cables cannot be narrowed and packets cannot be dropped here, None when they can."""
+    missing = [name for name in ("tc", "nft") if shutil.which(name) is None]
+    if missing:
+        return f"{' and '.join(missing)} not installed (iproute2, nftables)"
+    if (reason := why_not()) is not None:
+        return reason
+    name = f"sjrule{os.getpid()}"
+    run("netns", "add", name)
+    try:
+        _execute("tc", "qdisc", "add", "dev", "lo", "root", *_TBF, "rate", "10mbit", namespace=name)
+        _execute("nft", *_TABLE, namespace=name)
+    except subprocess.CalledProcessError as error:
+        return f"the kernel does not have it: {error.stderr.decode().strip()}"
+    finally:
+        run("netns", "del", name)
+    return None
+
+
+_TBF = ("tbf", "burst", "32kb", "latency", "100ms")
+_TABLE = ("add", "table", "inet", "shmjet")
+
+
 def run(*words: str, namespace: str | None = None) -> None:
     """Run `ip`."""
     command = ["ip", *(() if namespace is None else ("-n", namespace)), *words]
+    subprocess.run(command, check=True, capture_output=True, timeout=30)
+
+
+def _execute(*words: str, namespace: str | None = None) -> None:
+    """Run a program, in a namespace."""
+    command = [*(() if namespace is None else ("ip", "netns", "exec", namespace)), *words]
     subprocess.run(command, check=True, capture_output=True, timeout=30)
 
 
@@ -100,6 +131,7 @@ class Hosts:
         self._bridges = [f"{self._prefix}b{side}" for side in (0, 1)]
         self._cores = cores
         self._folder = Path(tempfile.mkdtemp(prefix="hosts-"))
+        self._spoiled: set[Host] = set()
         self.hosts = [Host(self._prefix, self._subnet, index) for index in range(count)]
 
     def __enter__(self) -> Hosts:
@@ -222,6 +254,19 @@ class Hosts:
             if host.log is not None and host.log.exists()
         )
 
+    def uuids(self, jet: JetInstance) -> dict[str, str]:
+        """Return who is a member by address: somebody new has another identity."""
+        return {member.address: member.uuid for member in jet.cluster.members}
+
+    def pause(self, host: Host, seconds: float) -> None:
+        """Let a member and all its processes stand still, as one whose machine is moved."""
+        pids = [host.pid, *host.children("")]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        threading.Event().wait(seconds)
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
     # -- the network ------------------------------------------------------------------------------------------------
 
     def cut(self, apart: Sequence[Host]) -> None:
@@ -230,9 +275,43 @@ class Hosts:
             run("link", "set", host.cable, "master", self._bridges[1])
 
     def heal(self) -> None:
-        """Put all on one switch again."""
+        """Put all on one switch again, as wide as they were, and drop no packets."""
         for host in self.hosts:
             run("link", "set", host.cable, "master", self._bridges[0])
+        for host in sorted(self._spoiled, key=lambda host: host.name):
+            for words, namespace in (
+                (("tc", "qdisc", "del", "dev", host.cable, "root"), None),
+                (("tc", "qdisc", "del", "dev", "eth0", "root"), host.name),
+                (("nft", "delete", "table", "inet", "shmjet"), host.name),
+            ):
+                with contextlib.suppress(subprocess.CalledProcessError):  # there is none
+                    _execute(*words, namespace=namespace)
+        self._spoiled.clear()
+
+    def narrow(self, host: Host, rate: str) -> None:
+        """Let no more through a host's cable, in each direction.
+
+        Args:
+            rate: such as "20mbit".
+        """
+        self._spoiled.add(host)
+        _execute("tc", "qdisc", "replace", "dev", host.cable, "root", *_TBF, "rate", rate)
+        _execute("tc", "qdisc", "replace", "dev", "eth0", "root", *_TBF, "rate", rate, namespace=host.name)
+
+    def drop(self, host: Host, direction: str, percent: int = 100, of: Host | None = None) -> None:
+        """Drop packets at a host: "input" that come, or "output" that it sends; some of them, or all: a one-way cut.
+
+        Args:
+            percent: how many, at random.
+            of: to or from this other host only.
+        """
+        self._spoiled.add(host)
+        _execute("nft", *_TABLE, namespace=host.name)
+        hook = f"{{ type filter hook {direction} priority 0; }}"
+        _execute("nft", "add", "chain", "inet", "shmjet", direction, hook, namespace=host.name)
+        chance = () if percent >= 100 else ("numgen", "random", "mod", "100", "<", str(percent))
+        end = () if of is None else ("ip", "daddr" if direction == "output" else "saddr", of.ip)
+        _execute("nft", "add", "rule", "inet", "shmjet", direction, *end, *chance, "drop", namespace=host.name)
 
 
 def wait_until(predicate: Callable[[], object], timeout: float, what: Callable[[], str]) -> None:
