@@ -50,7 +50,6 @@ from shmjet.execution.messages import (
 )
 from shmjet.execution.metrics import NO_METRICS, Metrics
 from shmjet.execution.readiness import PREPARING, READY
-from shmjet.net.squeezing import check_installed
 
 ANNOUNCE_S = 0.001
 """How long after its start an execution's client is told how far it is, if it has not ended by then."""
@@ -159,9 +158,6 @@ class MasterExecution:
             seat: this member's place among several.
         """
         try:
-            if seat is not None and seat.count > 1:
-                names = [vertex.name for vertex in self.job.shape.vertices]
-                check_installed(self.job.shape.edges, names, f"member {self.services.address}")
             site = self._site = Site(
                 self.id, self.job, self.code, self.services, probed, self.first_worker, seat, self.logs
             )

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import msgspec
 
 from shmjet.cluster.named_jobs import NamedJobs
+from shmjet.cluster.no_code import NO_CODE
 from shmjet.cluster.protocol import (
     CancelExecution,
     Done,
@@ -42,9 +43,6 @@ from shmjet.execution.large import Large
 from shmjet.execution.messages import Failure, LogWish
 from shmjet.execution.metrics import NO_METRICS, Metrics
 
-NO_CODE = (
-    "this member takes no code from clients (allow_code is off): it runs the jobs of its own configuration, by name"
-)
 SKEW_S = 1.0
 """How far apart two members may be in when they learn who coordinates."""
 

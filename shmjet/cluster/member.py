@@ -29,11 +29,12 @@ from shmjet.cluster.executions import MasterExecution
 from shmjet.cluster.folder import InstanceFolder, base_folder, sweep
 from shmjet.cluster.following import Following
 from shmjet.cluster.grid_serving import GridServing
-from shmjet.cluster.jobs import NO_CODE, JobTable, Running, Told
+from shmjet.cluster.jobs import JobTable, Running, Told
 from shmjet.cluster.log_relay import LogRelay
 from shmjet.cluster.membership_events import ViewInstalled
 from shmjet.cluster.named_jobs import NamedJobs
 from shmjet.cluster.network import Network
+from shmjet.cluster.no_code import NO_CODE, brings_code
 from shmjet.cluster.passing_on import PassingOn
 from shmjet.cluster.peer_messages import (
     AskReport,
@@ -76,7 +77,6 @@ from shmjet.execution.large import Large
 from shmjet.execution.messages import LogWish, WorkerSettings
 from shmjet.execution.stacks import offer_stacks
 from shmjet.grid import Grid
-from shmjet.grid.plain import brings_pickles
 
 _STOP_S = 0.5
 
@@ -249,7 +249,7 @@ class Member:
             request = msgspec.structs.replace(request, logs=msgspec.structs.replace(request.logs, home=home))
         fds = [] if fds is None else fds
         try:
-            if not self.settings.allow_code and not client.is_here and _brings_code(request):
+            if not self.settings.allow_code and not client.is_here and brings_code(request):
                 client.send(Refused(request.request, "AuthenticationError", NO_CODE))
             elif isinstance(request, FORWARDED) and self._network is not None and not self._network.is_coordinator:
                 self._pass_on(client, request, fds)
@@ -486,15 +486,3 @@ class Member:
         part = self._parts.get(execution)
         if part is not None:
             part.break_off(member_lost(f"the network between members failed: {why}", member=self.address))
-
-
-def _brings_code(request: Any) -> bool:
-    """Say whether a client's request holds what is to be unpickled somewhere, or belongs to a job of its own."""
-    match request:
-        case Execute():
-            return request.submission is not None
-        case Upload():
-            return True
-        case GridCall():
-            return brings_pickles(request.body)
-    return False

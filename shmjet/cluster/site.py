@@ -23,6 +23,7 @@ from shmjet.execution.plan import make_plan
 from shmjet.execution.readiness import STARTED, Readiness
 from shmjet.net.client import LinkClient
 from shmjet.net.messages import OpenExecution
+from shmjet.net.squeezing import check_installed
 
 
 @dataclass
@@ -101,6 +102,7 @@ class Site:
 
     Raises:
         PlanError: there can be no plan.
+        ConfigError: an edge is to be compressed, and what does that is not installed.
     """
 
     def __init__(
@@ -121,6 +123,8 @@ class Site:
         self._services = services
         self._suppliers = probed.suppliers
         shape = job.shape
+        if seat is not None and seat.count > 1:
+            check_installed(shape.edges, [vertex.name for vertex in shape.vertices], f"member {services.address}")
         declared = {v for v, vertex in enumerate(shape.vertices) if vertex.cooperative is False}
         self.plan: JobPlan = make_plan(
             shape,
