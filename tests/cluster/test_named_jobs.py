@@ -37,6 +37,8 @@ from shmjet.grid.plain import brings_pickles
 pytestmark = pytest.mark.slow
 
 MODULE = """
+    import itertools
+
     from shmjet import DAG, JobConfig, Pipeline, between, processors, sinks, sources
 
     def squares():
@@ -46,7 +48,7 @@ MODULE = """
 
     def endless():
         dag = DAG()
-        source = dag.new_vertex("source", processors.generate(lambda: 1))
+        source = dag.new_vertex("source", processors.generate(lambda index, count: itertools.count()))
         return dag.edge(between(source, dag.new_vertex("sink", processors.noop()))), JobConfig()
 
     def reads():
