@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,7 +33,7 @@ from shmjet import (
     sinks,
     sources,
 )
-from tests.cluster.hosts import Host, Hosts, wait_until, why_not
+from tests.cluster.hosts import SECRET, Host, Hosts, wait_until, why_not
 
 pytestmark = [
     pytest.mark.slow,
@@ -218,6 +219,23 @@ def test_all_clients_see_all_jobs(jet: JetInstance, whole: Hosts) -> None:
 def test_a_wrong_secret_gets_nothing(whole: Hosts) -> None:
     with pytest.raises(AuthenticationError):
         new_client([whole.hosts[0].address], ClientConfig(secret="not the secret"))
+
+
+def test_members_say_what_is_open_and_never_the_secret(whole: Hosts) -> None:
+    with pytest.raises(AuthenticationError):
+        new_client([whole.hosts[0].address], ClientConfig(secret="not the secret"))
+    with whole.client() as jet:
+        jet.new_job(items("logged")).run(60)
+    logs = whole.logs()
+    for host in whole.hosts:
+        assert f"listens on tcp {host.address}" in logs
+    assert "open to members and clients that prove that they know the secret, to nobody else" in logs
+    assert "clients may run any code here" in logs
+    assert SECRET not in logs
+    assert "not the secret" not in logs
+    for host in whole.hosts:
+        for pid in (host.pid, *host.children("")):
+            assert SECRET.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def test_when_a_member_is_killed_its_jobs_fail_and_the_rest_goes_on(jet: JetInstance, whole: Hosts) -> None:

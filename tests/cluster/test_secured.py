@@ -7,6 +7,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+import psutil
 import pytest
 
 from shmjet import (
@@ -22,6 +24,8 @@ from shmjet import (
     new_instance,
     processors,
 )
+from shmjet.cluster.banner import banner
+from shmjet.cluster.settings import MemberSettings
 
 pytestmark = pytest.mark.slow
 
@@ -101,3 +105,47 @@ def test_a_member_that_allows_no_code_says_so() -> None:
         with pytest.raises(AuthenticationError, match="allow_code"):
             client.new_job(items()).run(30)
         assert client.jobs() == []
+
+
+def test_a_member_without_a_secret_opens_no_port() -> None:
+    with new_instance(JetConfig(cores=1)) as jet:
+        member = psutil.Process(jet.cluster.members[0].pid)
+        for process in (member, *member.children(recursive=True)):
+            sockets = getattr(process, "net_connections", None) or process.connections  # its name before psutil 6
+            assert sockets("inet") == []
+    with pytest.raises(ConfigError, match="a member opens no port without one"):
+        JetConfig(bind="127.0.0.1:0")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, "opens no port: it has no network"),
+        ({"bind": "10.0.0.5:5701"}, "in the clear: who can read the network can read what jobs send"),
+        ({"bind": "10.0.0.5:5701", "tls": {"certificate": "m.pem"}}, "reached at 10.0.0.5:5701; TLS"),
+        ({"bind": "10.0.0.5:5701", "tls": {"certificate": "m.pem", "mutual": True}}, "have to show a certificate"),
+        ({"bind": "10.0.0.5:5701"}, "clients may run any code here"),
+        ({"bind": "10.0.0.5:5701", "allow_code": False, "jobs": {"nightly": "a:b"}}, "configuration: nightly"),
+        ({"bind": "10.0.0.5:5701", "allow_code": False}, "jobs of its own configuration: none"),
+    ],
+)
+def test_the_banner_says_what_is_open_to_whom(settings: dict[str, object], said: str) -> None:
+    common: dict[str, object] = {
+        **{name: [] for name in ("cores", "allowed", "memory_nodes", "log_levels")},
+        **dict.fromkeys(("partition_count", "ring_memory", "idle_min_ns", "idle_max_ns", "client_pid"), 1),
+    }
+    made = msgspec.convert(
+        {
+            "cluster_name": "dev",
+            "spin": True,
+            "note": "",
+            "force_rings": False,
+            "steal_margin": 2,
+            **common,
+            **settings,
+        },
+        MemberSettings,
+    )
+    text = "\n".join(banner(made, Path("/tmp/folder"), "0" * 32, "10.0.0.5:5701"))
+    assert said in text
+    assert "this user and root only" in text
