@@ -44,9 +44,13 @@ class LocalWay:
         return f"the member of this instance (pid {self._pid}) is gone; start a new one with shmjet.new_instance()"
 
     def connect(self) -> tuple[socket.socket, bytes, Callable[[], None]]:
-        """Connect."""
+        """Connect. Raises MemberLostError when the member has ended since it said that it was up."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        sock.connect(str(self._path))
+        try:
+            sock.connect(str(self._path))
+        except OSError as error:
+            sock.close()
+            raise MemberLostError(f"{self.gone} ({error.strerror})") from None
         return sock, b"", sock.close
 
     def connect_again(self, stopped: Callable[[], bool]) -> None:

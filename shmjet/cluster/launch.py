@@ -208,4 +208,9 @@ def new_instance(config: JetConfig | None = None) -> JetInstance:
     except BaseException:
         member.kill()
         raise
-    return JetInstance(config, OwnMember(member, has_network=config.bind is not None))
+    home = OwnMember(member, has_network=config.bind is not None)
+    try:
+        return JetInstance(config, home)
+    except BaseException:
+        member.kill()
+        raise

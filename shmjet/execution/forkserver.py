@@ -17,12 +17,17 @@ import selectors
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections.abc import Callable
 
 from shmjet.execution.channel import Channel, ChannelClosed
 from shmjet.execution.child import die_with_parent, flush_output, leave_terminal, name_process
 from shmjet.execution.messages import Exited, Fork, Forked
+
+_DEATH_S = 0.3
+"""Seconds that a child whose code has failed waits before it says so. Where its member has died, which is why most
+things fail then, it is killed in this time: an end that is no news."""
 
 RunChild = Callable[[Fork, list[int]], None]
 """What a child runs: the request, and the descriptors that came with it (channel, control segment, arena)."""
@@ -99,7 +104,9 @@ class ForkServer:
                 self._run_child(request, fds)
                 status = 0
             except BaseException:
-                traceback.print_exc()
+                time.sleep(_DEATH_S)
+                if os.getppid() == server:
+                    traceback.print_exc()
             finally:
                 flush_output()
                 os._exit(status)

@@ -140,7 +140,7 @@ class Environment:
                         metasync=False,
                         meminit=False,
                     )
-                except lmdb.Error as error:
+                except (lmdb.Error, OSError) as error:
                     raise GridError(
                         f"cannot open the store in {self.folder}: {error}; it needs {self.map_size} bytes of address "
                         "space (`ulimit -v`), a folder that is still there, and to be opened once per process"

@@ -28,7 +28,9 @@ from shmjet import (
     WorkerLostError,
     processors,
 )
-from shmjet.grid import Grid
+from shmjet.cluster.homes import LocalWay
+from shmjet.grid import Grid, GridError
+from shmjet.grid.environment import Environment
 
 
 def divide(x: int) -> float:
@@ -435,3 +437,10 @@ def test_a_client_that_is_stopped_slows_no_job(tmp_path: Path, eventually: Calla
     process.kill()
     process.communicate(timeout=60)
     eventually(lambda: not folder.exists())
+
+
+def test_a_member_that_ends_as_soon_as_it_is_up_is_a_lost_member(tmp_path: Path) -> None:
+    with pytest.raises(MemberLostError, match=r"the member of this instance \(pid 17\) is gone; .*No such file"):
+        LocalWay(tmp_path / "socket", 17).connect()
+    with pytest.raises(GridError, match="a folder that is still there"):
+        Environment(tmp_path / "gone" / "0", 1 << 20, memoryview(bytearray(8)).cast("Q")).open()
