@@ -185,13 +185,14 @@ def cancel(
     job: Annotated[
         str, typer.Argument(metavar="JOB", help="Name or id; the first digits will do.", autocompletion=running_jobs)
     ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
     address: Address = None,
     config: ConfigFile = None,
 ) -> Task:
     """Cancel a running job of one of your members on this host, or with an address of a cluster."""
     if address is None and config is None:
-        return _later("members", "cancel_job", job)
-    return _later("remote", "cancel_job", job, address, config)
+        return _later("members", "cancel_job", job, as_json=as_json)
+    return _later("remote", "cancel_job", job, address, config, as_json=as_json)
 
 
 @app.command(rich_help_panel=_SEE)

@@ -214,11 +214,12 @@ def cores_text(cores: Iterable[int | None]) -> str:
     return ",".join("any" if core is None else str(core) for core in cores)
 
 
-def cancel_job(job: str) -> int:
+def cancel_job(job: str, *, as_json: bool = False) -> int:
     """Ask for the end of a job that runs.
 
     Args:
         job: its name, its id, or enough of the id to be unique.
+        as_json: print one JSON object.
 
     Raises:
         CommandError: no running job is meant, or several are.
@@ -235,7 +236,10 @@ def cancel_job(job: str) -> int:
             raise CommandError(f"several running jobs are meant by {job!r}: {ids}; give the id", Outcome.FAILED)
         member, row = meant[0]
         member.cancel(row)
-    print(f"job {row.job_name or row.job_id} is being cancelled")
+    if as_json:
+        print(json.dumps({"id": row.job_id, "name": row.job_name, "status": "cancelling"}))
+    else:
+        print(f"job {row.job_name or row.job_id} is being cancelled")
     return Outcome.OK
 
 

@@ -123,8 +123,8 @@ def list_jobs(address: str | None, config: Path | None, *, everything: bool, as_
     return Outcome.OK
 
 
-def cancel_job(wanted: str, address: str | None, config: Path | None) -> int:
-    """Cancel a job and wait until it has ended."""
+def cancel_job(wanted: str, address: str | None, config: Path | None, *, as_json: bool = False) -> int:
+    """Cancel a job and wait until it has ended; with `as_json` print one JSON object."""
     with connect(address, config) as jet:
         job = find_job(jet, wanted)
         execution = job.latest
@@ -134,7 +134,11 @@ def cancel_job(wanted: str, address: str | None, config: Path | None) -> int:
         try:
             execution.result(_CANCEL_S)
         except CancelledError:
-            print(f"{job.id} cancelled")
+            print(
+                json.dumps({"id": job.id, "name": job.name, "status": "cancelled"})
+                if as_json
+                else f"{job.id} cancelled"
+            )
             return Outcome.OK
     return Outcome.FAILED
 

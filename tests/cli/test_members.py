@@ -108,6 +108,13 @@ def test_cancel_by_name_ends_a_job(held: Execution, said: Callable[..., str]) ->
         held.result(30)
 
 
+def test_cancel_tells_a_program_what_it_did(held: Execution, said: Callable[..., str]) -> None:
+    told = json.loads(said("cancel", "held [x]", "--json"))
+    assert (told["name"], told["status"], len(told["id"])) == ("held [x]", "cancelling", 16)
+    with pytest.raises(CancelledError):
+        held.result(30)
+
+
 def test_cancel_of_nothing_says_so_in_a_line(held: Execution) -> None:
     with pytest.raises(CommandError, match=r"no running job is called 'nonsense'.*`shmjet jobs`"):
         run(["cancel", "nonsense"])

@@ -87,8 +87,9 @@ def test_a_script_is_submitted_and_its_jobs_are_listed_and_cancelled(address: st
     assert (done.returncode, done.stdout.strip()) == (0, str(list(range(10)))), done.stderr
     listed = json.loads(shmjet("jobs", "--address", address, "--json").stdout)
     assert [(row["name"], row["status"]) for row in listed] == [("long", "running")]
-    cancelled = shmjet("cancel", "--address", address, "long")
+    cancelled = shmjet("cancel", "--address", address, "long", "--json")
     assert cancelled.returncode == 0, cancelled.stderr
+    assert json.loads(cancelled.stdout)["status"] == "cancelled"
     everything = json.loads(shmjet("jobs", "-a", "--address", address, "--json").stdout)
     assert {row["name"]: row["status"] for row in everything} == {"short": "completed", "long": "failed"}
     again = shmjet("cancel", "--address", address, "nobody")
