@@ -107,29 +107,30 @@ class Dispatcher:
                 continue
             if not pending:  # they had all been cancelled
                 self._put_back(man)
-            elif not self._give_one(man, cost, failed):
-                return
+            else:
+                self._give_one(man, cost, failed)
 
-    def _give_one(self, man: Crewman, cost: float, failed: Failed) -> bool:
-        """Give the task in front to a worker; False when there is nothing more to be done now."""
+    def _give_one(self, man: Crewman, cost: float, failed: Failed) -> None:
+        """Give the task in front to a worker, if that has room: else another is asked."""
         pending = self.pending
         task = pending.popleft()
         if not task.begin():
             failed.append((task, None))
             self._put_back(man)
-            return True
+            return
         try:
             sent = man.push(task)
         except BaseException as error:
             failed.append((task, error))
             self._put_back(man)
-            return True
+            return
         if not sent:
             pending.appendleft(task)
-            return bool(man.inflight)  # only a worker that is dead can be empty and have no room
+            # One that has no task has not read its function yet, and both are large; or it is dead: see `welcome`.
+            man.suspect = man.suspect or not man.inflight
+            return
         task.cost = cost
         self._has_given(man, 1, cost)
-        return True
 
     def _give_several(self, man: Crewman, function: Function, cost: float, failed: Failed) -> int:
         """Give tasks of one quick function to a worker in one frame; returns how many, 0: they have to go singly."""
@@ -241,7 +242,7 @@ class Dispatcher:
         return bool(taken)
 
     def welcome(self, man: Crewman) -> bool:
-        """Say whether a worker from which everything had been taken has seen that, and may have more."""
+        """Say whether a worker without a task has read all that lies before it, and may have more."""
         if man.tasks.free_items < QUEUE:
             return False
         man.suspect = False

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool, _RemoteTraceback
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,15 @@ import pytest
 import shmjet
 from shmjet import PoolExecutor
 from shmjet.pool.engine import Engine
+from shmjet.pool.layout import Layout
 
 
 def double(x: Any) -> Any:
     return x * 2
+
+
+def total_size_with(table: bytes) -> Callable[[bytes], int]:
+    return lambda block: len(table) + len(block)
 
 
 def wait_for_file(path: str) -> None:
@@ -81,6 +86,15 @@ def test_more_functions_than_workers_keep(pool: PoolExecutor) -> None:
     futures = [pool.submit(function, 1) for function in functions]
     assert [future.result() for future in futures] == [1 + i for i in range(600)]
     assert pool.submit(functions[0], 1).result() == 1
+
+
+def test_a_large_function_and_a_large_argument_that_do_not_fit_a_ring_together() -> None:
+    half = Layout(1).ring_capacity // 2
+    with PoolExecutor(max_workers=1) as pool:
+        for size in (half // 2, half - 1000, half + 1000):
+            function = total_size_with(bytes(size))
+            for argument in (half - 1000, half + 1000):
+                assert pool.submit(function, bytes(argument)).result(60) == size + argument
 
 
 @pytest.mark.parametrize("size", [0, 1, 10, 1_000, 100_000, 2_000_000])
