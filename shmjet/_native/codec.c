@@ -54,8 +54,9 @@ static PyObject *codec_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->overflow = NULL;
     self->lookups = self->hits = self->sleep = 0;
     self->scratch = PyMem_Malloc(CODEC_SCRATCH_SIZE);
-    self->strings = PyMem_Calloc(STRING_CACHE_SIZE, sizeof *self->strings);
-    if (!self->scratch || !self->strings) {
+    self->strings = PyMem_Calloc(STRING_SETS, sizeof *self->strings);
+    self->ints = PyMem_Calloc(KEPT_INTS, sizeof *self->ints);
+    if (!self->scratch || !self->strings || !self->ints) {
         Py_DECREF((PyObject *)self);
         return PyErr_NoMemory();
     }
@@ -65,8 +66,11 @@ static PyObject *codec_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static void codec_dealloc(Codec *self) {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
     scratch_reset(self);
-    for (size_t i = 0; self->strings && i < STRING_CACHE_SIZE; i++) Py_XDECREF(self->strings[i].string);
+    for (size_t i = 0; self->strings && i < STRING_SETS; i++)
+        for (size_t way = 0; way < STRING_WAYS; way++) Py_XDECREF(self->strings[i].strings[way]);
+    for (size_t i = 0; self->ints && i < KEPT_INTS; i++) Py_XDECREF(self->ints[i]);
     PyMem_Free(self->strings);
+    PyMem_Free(self->ints);
     PyMem_Free(self->scratch);
     PyObject_Free(self);
     Py_DECREF((PyObject *)type);

@@ -43,19 +43,23 @@ enum {
 #define COLUMN_HEADER_SIZE 8u
 #define CODEC_MAX_DEPTH 6
 #define CODEC_SCRATCH_SIZE (256u * 1024u)
-#define STRING_CACHE_SIZE 8192u
+#define STRING_SETS 2048u
+#define STRING_WAYS 4u
 #define STRING_CACHE_MAX_LENGTH 40u
+#define KEPT_INTS 4096u
 
 typedef struct scratch_block {
     struct scratch_block *next;
 } scratch_block_t;
 
+/* Strings whose hashes agree in their low bits: one cache line. The newest comes first and pushes the oldest out. */
 typedef struct {
-    PyObject *string;
-    const char *utf8;
-    uint32_t length;
-    uint32_t hash;
-} cached_string_t;
+    uint32_t hashes[STRING_WAYS];
+    PyObject *strings[STRING_WAYS];
+    uint8_t pad[64 - STRING_WAYS * (sizeof(uint32_t) + sizeof(PyObject *))];
+} string_set_t;
+
+_Static_assert(sizeof(string_set_t) == 64, "a set is a cache line");
 
 typedef struct {
     PyObject_HEAD
@@ -63,7 +67,8 @@ typedef struct {
     uint8_t *scratch; /* bump allocator, emptied after each frame */
     size_t used;
     scratch_block_t *overflow;
-    cached_string_t *strings; /* direct-mapped, STRING_CACHE_SIZE entries */
+    string_set_t *strings; /* STRING_SETS of them */
+    PyObject **ints;       /* 0 .. KEPT_INTS - 1, each from when it is first decoded */
     uint32_t lookups, hits, sleep; /* the cache rests for `sleep` strings when hardly any repeats */
 } Codec;
 

@@ -21,7 +21,16 @@ static void drop(PyObject **values, Py_ssize_t count) {
     while (count > 0) Py_DECREF(values[--count]);
 }
 
-static int decode_ints(reader_t *in, uint8_t width, Py_ssize_t count, PyObject **out) {
+/* A small int is made once, as the interpreter does with the smallest. */
+static inline PyObject *int_of(const Codec *codec, uint64_t value) {
+    if (value >= KEPT_INTS) return PyLong_FromLongLong((int64_t)value);
+    PyObject *known = codec->ints[value];
+    if (UNLIKELY(!known) && !(known = codec->ints[value] = PyLong_FromLongLong((int64_t)value))) return NULL;
+    Py_INCREF(known);
+    return known;
+}
+
+static int decode_ints(const Codec *codec, reader_t *in, uint8_t width, Py_ssize_t count, PyObject **out) {
     int64_t base;
     if ((width != 1 && width != 2 && width != 4 && width != 8) || !has(in, sizeof base + (uint64_t)count * width))
         return damaged();
@@ -32,7 +41,7 @@ static int decode_ints(reader_t *in, uint8_t width, Py_ssize_t count, PyObject *
     for (Py_ssize_t i = 0; i < count; i++) {                                                                                 \
         type narrow;                                                                                                         \
         memcpy(&narrow, from + i * (Py_ssize_t)sizeof narrow, sizeof narrow);                                               \
-        if (UNLIKELY(!(out[i] = PyLong_FromLongLong((int64_t)((uint64_t)base + narrow))))) return drop(out, i), -1;         \
+        if (UNLIKELY(!(out[i] = int_of(codec, (uint64_t)base + narrow)))) return drop(out, i), -1;                           \
     }                                                                                                                        \
     return 0
     switch (width) {
@@ -78,6 +87,8 @@ static inline uint32_t length_at(const uint8_t *lengths, uint8_t width, Py_ssize
     return length;
 }
 
+#define TAKEN 0x80000000u /* in the hash of every string, so that 0 is that of no string */
+
 static inline uint32_t hash_of_short(const char *bytes, uint32_t length) {
     uint64_t first = 0, last = 0;
     if (length >= 8) {
@@ -97,26 +108,42 @@ static inline uint32_t hash_of_short(const char *bytes, uint32_t length) {
         last = (uint64_t)(uint8_t)bytes[length / 2] << 8 | (uint8_t)bytes[length - 1];
     }
     uint64_t mixed = (first * 0x9e3779b97f4a7c15ull) ^ ((last + length) * 0xc4ceb9fe1a85ec53ull);
-    return (uint32_t)((mixed ^ (mixed >> 29)) * 0x9e3779b97f4a7c15ull >> 32);
+    return (uint32_t)((mixed ^ (mixed >> 29)) * 0x9e3779b97f4a7c15ull >> 32) | TAKEN;
 }
 
 /* A str that was decoded before is handed out again: cheaper than a new one, and its hash is known already. */
-static PyObject *string_from_cache(Codec *codec, const char *bytes, uint32_t length) {
-    uint32_t hash = hash_of_short(bytes, length);
-    cached_string_t *entry = &codec->strings[hash % STRING_CACHE_SIZE];
+/* Where a string with this hash lies in its set, or STRING_WAYS. Without a branch: which way it is cannot be foreseen. */
+static inline uint32_t way_of(const string_set_t *set, uint32_t hash) {
+    uint32_t found = 1u << STRING_WAYS;
+    for (uint32_t way = 0; way < STRING_WAYS; way++) found |= (uint32_t)(set->hashes[way] == hash) << way;
+    return (uint32_t)__builtin_ctz(found);
+}
+
+/* A str that was decoded before is handed out again: cheaper than a new one, and its hash is known already. `way` is where it
+ * was a moment ago. */
+static PyObject *string_from_cache(Codec *codec, const char *bytes, uint32_t length, uint32_t hash, uint32_t way) {
+    string_set_t *set = &codec->strings[hash % STRING_SETS];
     codec->lookups++;
-    if (entry->string && entry->hash == hash && entry->length == length && memcmp(entry->utf8, bytes, length) == 0) {
-        codec->hits++;
-        Py_INCREF(entry->string);
-        return entry->string;
+    if (UNLIKELY(way == STRING_WAYS || set->hashes[way] != hash)) way = way_of(set, hash);
+    if (LIKELY(way < STRING_WAYS)) {
+        PyObject *known = set->strings[way];
+        Py_ssize_t size;
+        const char *utf8 = PyUnicode_AsUTF8AndSize(known, &size);
+        if (UNLIKELY(!utf8)) return NULL;
+        if (LIKELY(size == (Py_ssize_t)length && memcmp(utf8, bytes, length) == 0)) {
+            codec->hits++;
+            Py_INCREF(known);
+            return known;
+        }
     }
     PyObject *string = PyUnicode_FromStringAndSize(bytes, (Py_ssize_t)length);
-    Py_ssize_t size;
-    const char *utf8 = string ? PyUnicode_AsUTF8AndSize(string, &size) : NULL;
-    if (!utf8) return string; /* NULL, or a str whose UTF-8 cannot be kept: never mind */
-    Py_XDECREF(entry->string);
+    if (!string) return NULL;
+    Py_XDECREF(set->strings[STRING_WAYS - 1]);
+    memmove(set->hashes + 1, set->hashes, (STRING_WAYS - 1) * sizeof *set->hashes);
+    memmove(set->strings + 1, set->strings, (STRING_WAYS - 1) * sizeof *set->strings);
     Py_INCREF(string);
-    *entry = (cached_string_t){string, utf8, length, hash};
+    set->hashes[0] = hash;
+    set->strings[0] = string;
     return string;
 }
 
@@ -127,28 +154,53 @@ static void judge_cache(Codec *codec) {
     codec->lookups = codec->hits = 0;
 }
 
+/* Strings of which many may be known. The cache is larger than what is near the core, so a group of strings is looked up in
+ * steps, each of which fetches what the next one needs: sets, then strings. */
+static int decode_known(Codec *codec, reader_t *in, const uint8_t *lengths, uint8_t width, Py_ssize_t count, PyObject **out) {
+    enum { GROUP = 16 };
+    for (Py_ssize_t i = 0; i < count;) {
+        const char *bytes[GROUP];
+        uint32_t lengths_here[GROUP], hashes[GROUP], ways[GROUP];
+        int group = count - i < GROUP ? (int)(count - i) : GROUP;
+        for (int k = 0; k < group; k++) {
+            uint32_t length = lengths_here[k] = length_at(lengths, width, i + k);
+            if (UNLIKELY(!has(in, length))) return drop(out, i), damaged();
+            bytes[k] = (const char *)in->at;
+            in->at += length;
+            hashes[k] = hash_of_short(bytes[k], length);
+            __builtin_prefetch(&codec->strings[hashes[k] % STRING_SETS]);
+        }
+        for (int k = 0; k < group; k++) {
+            const string_set_t *set = &codec->strings[hashes[k] % STRING_SETS];
+            ways[k] = way_of(set, hashes[k]);
+            __builtin_prefetch(set->strings[ways[k] % STRING_WAYS], 1);
+        }
+        for (int k = 0; k < group; k++, i++) {
+            out[i] = lengths_here[k] <= STRING_CACHE_MAX_LENGTH
+                         ? string_from_cache(codec, bytes[k], lengths_here[k], hashes[k], ways[k])
+                         : PyUnicode_FromStringAndSize(bytes[k], (Py_ssize_t)lengths_here[k]);
+            if (UNLIKELY(!out[i])) return drop(out, i), -1;
+        }
+    }
+    judge_cache(codec);
+    return 0;
+}
+
 static int decode_spans(Codec *codec, reader_t *in, uint8_t width, Py_ssize_t count, PyObject **out, int of_text) {
     if ((width != 1 && width != 2 && width != 4) || !has(in, (uint64_t)count * width)) return damaged();
     const uint8_t *lengths = in->at;
     in->at += (uint64_t)count * width;
-    int cached = of_text && codec->sleep == 0;
+    if (of_text && codec->sleep == 0) return decode_known(codec, in, lengths, width, count, out);
     for (Py_ssize_t i = 0; i < count; i++) {
         uint32_t length = length_at(lengths, width, i);
         if (UNLIKELY(!has(in, length))) return drop(out, i), damaged();
         const char *bytes = (const char *)in->at;
         in->at += length;
-        if (!of_text)
-            out[i] = PyBytes_FromStringAndSize(bytes, (Py_ssize_t)length);
-        else if (cached && length <= STRING_CACHE_MAX_LENGTH)
-            out[i] = string_from_cache(codec, bytes, length);
-        else
-            out[i] = PyUnicode_FromStringAndSize(bytes, (Py_ssize_t)length);
+        out[i] = of_text ? PyUnicode_FromStringAndSize(bytes, (Py_ssize_t)length)
+                         : PyBytes_FromStringAndSize(bytes, (Py_ssize_t)length);
         if (UNLIKELY(!out[i])) return drop(out, i), -1;
     }
-    if (cached)
-        judge_cache(codec);
-    else if (of_text)
-        codec->sleep = codec->sleep > (uint32_t)count ? codec->sleep - (uint32_t)count : 0;
+    if (of_text) codec->sleep = codec->sleep > (uint32_t)count ? codec->sleep - (uint32_t)count : 0;
     return 0;
 }
 
@@ -290,7 +342,7 @@ static int decode_column(Codec *codec, reader_t *in, Py_ssize_t count, PyObject 
     memcpy(&extra, in->at + 4, sizeof extra);
     in->at += COLUMN_HEADER_SIZE;
     switch (type) {
-    case COLUMN_INT: return decode_ints(in, width, count, out);
+    case COLUMN_INT: return decode_ints(codec, in, width, count, out);
     case COLUMN_FLOAT: return decode_floats(in, count, out);
     case COLUMN_STR: return decode_spans(codec, in, width, count, out, 1);
     case COLUMN_BYTES: return decode_spans(codec, in, width, count, out, 0);

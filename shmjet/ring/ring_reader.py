@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from shmjet.ring.batch import Batch
 
 _SMALL_LIST = 256
-"""Frames are joined as long as the list has fewer items than this."""
+"""Frames are joined as long as the list has fewer items than this, or than a quarter of a large queue."""
 
 
 class RingLaneReader:
@@ -35,6 +35,7 @@ class RingLaneReader:
     def __init__(self, consumer: RingConsumer, codec: Codec, slabs: IncomingSlabs | None = None) -> None:
         self.consumer = consumer
         self.codec = codec
+        self._joined = max(_SMALL_LIST, consumer.queue_size // 4)
         self._fragments = FragmentReader()
         self._slabs = slabs
         self._decode_batch: Callable[[Any], Batch] | None = None
@@ -62,7 +63,7 @@ class RingLaneReader:
             Exception: whatever unpickling an item raises; the frame is gone then.
         """
         while True:
-            record = self.consumer.pull(self.codec, _SMALL_LIST)
+            record = self.consumer.pull(self.codec, self._joined)
             if record is None or isinstance(record, list):
                 return record
             if len(record) == 3:
