@@ -51,6 +51,7 @@ from shmjet.net.packets import PacketError
 from shmjet.net.peer import Peer
 from shmjet.net.relay import Relays
 from shmjet.net.strangers import Security, Stranger
+from shmjet.net.wires import tune_near
 
 logger = logging.getLogger("shmjet.link")
 
@@ -154,6 +155,7 @@ class Link:
         uuid = stranger.peer
         dialed = stranger.remote if stranger.is_dialed else None
         wire, leftover = stranger.accept()
+        tune_near(wire.socket)
         peer = self._peers[uuid] = Peer(uuid, address, wire, self, self._setup.limits.message_bytes)
         peer.heard_ns = clock_ns()
         if peer.is_native:
@@ -171,7 +173,7 @@ class Link:
     def client(self, stranger: Stranger) -> None:
         """Take a client that has proved itself: its connection is the member's from now on."""
         wire, leftover = stranger.accept()
-        sock = wire.socket  # type: ignore[attr-defined]
+        sock = wire.socket
         if self._setup.tls is None:
             sock.setblocking(True)
             self.tell(Accepted(stranger.remote, leftover, False), [sock.detach()])
