@@ -327,13 +327,18 @@ class EdgeFlow:
     """Items that have gone, or that rings have taken."""
     limit: int
     """The block up to which a sender may go: signed, 32 bits."""
+    renew_at: int
+    """What `acked` has to reach for this to be put into `due`, once."""
 
-    def __new__(cls, bounded: bool = False, words: Buffer | None = None) -> EdgeFlow: ...
+    def __new__(cls, bounded: bool = False, words: Buffer | None = None, due: list[EdgeFlow] = ...) -> EdgeFlow: ...
     def note(self, items: int, size: int, /) -> None:
         """Add to the words."""
 
+    def took(self, items: int, size: int, /) -> None:
+        """Count what rings have taken."""
+
     def close(self) -> None:
-        """Let go of the words; idempotent."""
+        """Let go of the words and of `due`; idempotent."""
 
     @property
     def is_open(self) -> bool:

@@ -4,14 +4,17 @@
 #include <structmember.h>
 
 static PyObject *flow_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"bounded", "words", NULL};
+    static char *names[] = {"bounded", "words", "due", NULL};
     int bounded = 0;
-    PyObject *words = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|pO:EdgeFlow", names, &bounded, &words)) return NULL;
+    PyObject *words = Py_None, *due = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|pOO!:EdgeFlow", names, &bounded, &words, &PyList_Type, &due)) return NULL;
     EdgeFlow *self = PyObject_New(EdgeFlow, type);
     if (!self) return NULL;
     self->bytes = self->acked = self->items = 0;
+    self->renew_at = UINT64_MAX;
     self->limit = 0;
+    Py_XINCREF(due);
+    self->due = due;
     self->bounded = bounded;
     self->has_words = 0;
     if (words == Py_None) return (PyObject *)self;
@@ -27,6 +30,7 @@ static PyObject *flow_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
 static void let_go(EdgeFlow *self) {
     if (self->has_words) PyBuffer_Release(&self->words);
     self->has_words = 0;
+    Py_CLEAR(self->due);
 }
 
 static void flow_dealloc(EdgeFlow *self) {
@@ -49,6 +53,12 @@ static PyObject *flow_note(EdgeFlow *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+static PyObject *flow_took(EdgeFlow *self, PyObject *args) {
+    unsigned long long items, bytes;
+    if (!PyArg_ParseTuple(args, "KK:took", &items, &bytes) || edge_flow_took(self, items, bytes) < 0) return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyObject *flow_get_open(EdgeFlow *self, void *closure) {
     (void)closure;
     return PyBool_FromLong(edge_flow_is_open(self));
@@ -56,6 +66,7 @@ static PyObject *flow_get_open(EdgeFlow *self, void *closure) {
 
 static PyMethodDef flow_methods[] = {
     {"note", (PyCFunction)flow_note, METH_VARARGS, "note(items, bytes) -> None: add to the words"},
+    {"took", (PyCFunction)flow_took, METH_VARARGS, "took(items, bytes) -> None: rings have taken these"},
     {"close", (PyCFunction)flow_close, METH_NOARGS, "close() -> None: let go of the words"},
     {NULL, NULL, 0, NULL},
 };
@@ -64,6 +75,7 @@ static PyMemberDef flow_members[] = {
     {"bytes", T_ULONGLONG, offsetof(EdgeFlow, bytes), 0, "bytes of payload that have come or gone"},
     {"acked", T_ULONGLONG, offsetof(EdgeFlow, acked), 0, "bytes that rings have taken"},
     {"items", T_ULONGLONG, offsetof(EdgeFlow, items), 0, "items in them"},
+    {"renew_at", T_ULONGLONG, offsetof(EdgeFlow, renew_at), 0, "`acked` at which this is put into `due`, once"},
     {"limit", T_INT, offsetof(EdgeFlow, limit), 0, "the block of 64 KiB up to which a sender may go"},
     {NULL, 0, 0, 0, NULL},
 };
@@ -79,7 +91,7 @@ static PyType_Slot flow_slots[] = {
     {Py_tp_methods, flow_methods},
     {Py_tp_members, flow_members},
     {Py_tp_getset, flow_getset},
-    {Py_tp_doc, "EdgeFlow(bounded=False, words=None): what an edge has moved to or from one peer."},
+    {Py_tp_doc, "EdgeFlow(bounded=False, words=None, due=[]): what an edge has moved to or from one peer."},
     {0, NULL},
 };
 

@@ -100,9 +100,9 @@ static int64_t put_run(PacketReader *self, const packet_header_t *header, const 
     int64_t put = producer_put_records(lane->ring, body, header->length, &items);
     if (put < 0) return FAILED;
     lane->flow->bytes += (uint64_t)put;
-    lane->flow->acked += (uint64_t)put;
-    lane->flow->items += items;
-    return put;
+    int due = edge_flow_took(lane->flow, items, (uint64_t)put);
+    if (due) self->calls++;
+    return due < 0 ? FAILED : put;
 }
 
 /* Begins to read a batch into its place, with what is here of it. */

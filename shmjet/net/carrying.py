@@ -11,7 +11,7 @@ import mmap
 import os
 from collections.abc import Container
 
-from shmjet._native import RingConsumer, RingProducer
+from shmjet._native import EdgeFlow, RingConsumer, RingProducer
 from shmjet.execution.counters import TrafficCounters
 from shmjet.execution.layout import is_remote, lane_pairs, lay_out, member_of, slab_offsets, slab_size, spans
 from shmjet.execution.messages import EdgePlan
@@ -74,6 +74,7 @@ class CarriedExecution:
         in_edges: dict[tuple[int, int], IncomingEdge] = {}
         out_lanes: dict[int, list[OutgoingLane]] = {}
         in_lanes: dict[int, dict[tuple[int, int, int], IncomingLane]] = {}
+        due: dict[int, list[EdgeFlow]] = {index: [] for index in range(len(plan.seat.peers))}
         for e, edge in enumerate(plan.edges):
             if not spans(plan, edge):
                 continue
@@ -93,7 +94,7 @@ class CarriedExecution:
                 else:
                     into = in_edges.get((source, e))
                     if into is None:
-                        into = in_edges[source, e] = self._incoming_edge(edge, e, source)
+                        into = in_edges[source, e] = self._incoming_edge(edge, e, source, due[source])
                     bell = self._bells.at(edge, edge.destination, consumer)
                     ring = RingProducer(self._arena, at, bell)
                     lanes = in_lanes.setdefault(source, {})
@@ -104,15 +105,16 @@ class CarriedExecution:
             edges = [edge for (member, _), edge in out_edges.items() if member == index]
             self.outgoing[peer] = Outgoing(self.execution, self._slabs, edges, out_lanes.get(index, []))
             into_here = [edge for (member, _), edge in in_edges.items() if member == index]
-            self.incoming[peer] = Incoming(self.execution, into_here, in_lanes.get(index, {}), self._arena, self._shelf)
+            lanes = in_lanes.get(index, {})
+            self.incoming[peer] = Incoming(self.execution, into_here, lanes, self._arena, self._shelf, due[index])
 
     def _outgoing_edge(self, edge: EdgePlan, e: int, member: int) -> OutgoingEdge:
         bounded, traffic = self._order.flow_control, self._traffic(e, member)
         return OutgoingEdge(e, edge.packet_size_limit, bounded, traffic, self._squeezer_of(edge))
 
-    def _incoming_edge(self, edge: EdgePlan, e: int, member: int) -> IncomingEdge:
+    def _incoming_edge(self, edge: EdgePlan, e: int, member: int, due: list[EdgeFlow]) -> IncomingEdge:
         window = ReceiveWindow(self._period_ns, edge.receive_window_multiplier)
-        return IncomingEdge(e, window, self._traffic(e, member), self._squeezer_of(edge))
+        return IncomingEdge(e, window, self._traffic(e, member), due, self._squeezer_of(edge))
 
     def _squeezer_of(self, edge: EdgePlan) -> Squeezer | None:
         if edge.compression is None:

@@ -15,7 +15,7 @@ from shmjet._native import RECORD_HEADER, EdgeFlow, PacketReader, Poller, RingPr
 from shmjet.execution.counters import TrafficCounters
 from shmjet.net.packets import FLOW_ENTRY, Header
 from shmjet.net.squeezing import Squeezer
-from shmjet.net.window import ReceiveWindow
+from shmjet.net.window import BLOCK, ReceiveWindow
 from shmjet.ring import frames
 from shmjet.ring.fragments import FragmentWriter
 from shmjet.ring.slab import OutgoingSlab
@@ -68,18 +68,24 @@ class IncomingEdge:
         number: its index in the plan.
         window: grants the sender how far it may go.
         traffic: counts what comes.
+        due: gets the edge's flow when half of a window has been taken since the sender was told.
         squeezer: brings back payloads that were made smaller; None where there are none.
     """
 
     __slots__ = ("flow", "limit", "number", "squeezer", "window")
 
     def __init__(
-        self, number: int, window: ReceiveWindow, traffic: TrafficCounters, squeezer: Squeezer | None = None
+        self,
+        number: int,
+        window: ReceiveWindow,
+        traffic: TrafficCounters,
+        due: list[EdgeFlow],
+        squeezer: Squeezer | None = None,
     ) -> None:
         self.squeezer = squeezer
         self.number = number
         self.window = window
-        self.flow = EdgeFlow(False, traffic.into)
+        self.flow = EdgeFlow(False, traffic.into, due)
         self.limit: int | None = None
 
     @property
@@ -89,7 +95,14 @@ class IncomingEdge:
 
     def next_limit(self, now_ns: int) -> int | None:
         """Return what the sender has to be told at the end of a period; None when it knows."""
-        limit = self.window.limit_at(now_ns, self.flow.acked, starved=self.waiting == 0)
+        return self._told(self.window.limit_at(now_ns, self.flow.acked, starved=self.waiting == 0))
+
+    def renewed_limit(self) -> int | None:
+        """Return what the sender has to be told within a period; None when it knows."""
+        return self._told(self.window.limit_from(self.flow.acked))
+
+    def _told(self, limit: int) -> int | None:
+        self.flow.renew_at = self.flow.acked + max(1, self.window.blocks) * BLOCK // 2
         if limit == self.limit:
             return None
         self.limit = limit
@@ -139,10 +152,8 @@ class IncomingLane:
         self._wait("run", bytes(body[end:]), size - end, 0)
 
     def _put(self, body: bytes | memoryview) -> int:
-        flow = self.edge.flow
         end, items = self.producer.put_run(body, 0, len(body))
-        flow.acked += end
-        flow.items += items
+        self.edge.flow.took(items, end)
         return end
 
     def _wait(self, kind: str, content: Any, size: int, items: int) -> None:
@@ -184,8 +195,7 @@ class IncomingLane:
             return True
         if not (self._put_slot(content, size, items) if kind == "slot" else self._put_memory(content, size, items)):
             return False
-        self.edge.flow.acked += size
-        self.edge.flow.items += items
+        self.edge.flow.took(items, size)
         return True
 
     def _put_slot(self, offset: int, size: int, items: int) -> bool:
@@ -234,6 +244,7 @@ class Incoming:
         lanes: theirs, by (edge, producer, consumer).
         arena: the execution's memory.
         shelf: of the link.
+        due: the flows of edges whose sender has to be told now how far it may go.
     """
 
     def __init__(
@@ -243,7 +254,9 @@ class Incoming:
         lanes: dict[tuple[int, int, int], IncomingLane],
         arena: memoryview,
         shelf: Shelf,
+        due: list[EdgeFlow],
     ) -> None:
+        self.due = due
         self._execution = execution
         self._shelf = shelf
         self.edges = list(edges)
@@ -319,11 +332,21 @@ class Incoming:
         self._blocked = [lane for lane in self._blocked if not lane.flush()]
 
     def limits(self, now_ns: int) -> Iterator[bytes]:
-        """Yield the entries of a FLOW packet."""
+        """Yield the entries of a FLOW packet at the end of a period."""
         for edge in self.edges:
-            limit = edge.next_limit(now_ns)
-            if limit is not None:
-                yield FLOW_ENTRY.pack(self._execution, edge.number, 0, limit)
+            yield from self._entry(edge, edge.next_limit(now_ns))
+
+    def renewals(self) -> Iterator[bytes]:
+        """Yield the entries of a FLOW packet for those that are due before."""
+        due = self.due[:]
+        self.due.clear()
+        for edge in self.edges:
+            if any(edge.flow is flow for flow in due):
+                yield from self._entry(edge, edge.renewed_limit())
+
+    def _entry(self, edge: IncomingEdge, limit: int | None) -> Iterator[bytes]:
+        if limit is not None:
+            yield FLOW_ENTRY.pack(self._execution, edge.number, 0, limit)
 
     def close(self) -> None:
         """Let go of the rings, which the reader must have dropped."""
@@ -334,3 +357,4 @@ class Incoming:
         self._lanes.clear()
         for edge in self.edges:
             edge.flow.close()
+        self.due.clear()

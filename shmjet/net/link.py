@@ -227,6 +227,8 @@ class Link:
                 for incoming in peer.incoming.values():
                     if incoming.is_blocked and incoming.poller.ready():
                         incoming.retry()
+                    if incoming.due:
+                        peer.send_limits(list(incoming.renewals()))
                 if peer.is_native:
                     continue
                 if not peer.is_blocked:

@@ -80,3 +80,11 @@ class ReceiveWindow:
             # Java truncates towards zero, // would round a shrinking window down by one more.
             self.blocks += difference // 2 if difference >= 0 else -(-difference // 2)
         return int32(blocks + self.blocks)
+
+    def limit_from(self, acked: int) -> int:
+        """Return the highest block that the sender may send by the window as it is; nothing is remembered.
+
+        Args:
+            acked: bytes that the consumers' rings have taken so far.
+        """
+        return int32(to_blocks(acked) + self.blocks)

@@ -294,6 +294,27 @@ def test_what_waits_for_a_stuck_consumer_is_bounded_by_the_window_and_arrives_in
             assert total == 2 * sum(range(count * rows))  # both members have a source
 
 
+def test_a_sender_is_told_of_room_before_the_period_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, count = 1 << 12, 100
+    start = clock_ns()
+    monkeypatch.setattr("shmjet.net.link.clock_ns", lambda: start)  # no period ever ends
+    monkeypatch.setattr("shmjet.net.window.INITIAL_WINDOW", 8)
+
+    def make(index: int, total: int) -> Any:
+        for i in range(count if index == 0 else 0):
+            yield Batch({"key": np.arange(i * rows, (i + 1) * rows), "half": np.arange(rows) / 2})
+
+    dag = DAG()
+    source = dag.new_vertex("source", lambda: Emit(make), local_parallelism=1)
+    sink = dag.new_vertex("sink", SumOfKeys, local_parallelism=1)
+    with linked(2) as members:
+        dag.edge(between(source, sink).all_to_one().distribute_to(members[1].address))
+        with running(members, dag) as run:
+            run.run()
+            assert values(run, 1) == [sum(range(count * rows))]
+            assert run.stats(1).edges[0].bytes_in > 10 * 8 * BLOCK
+
+
 class SumOfKeys(Collect):
     """Adds a column up, so that no batch is kept."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -100,6 +102,29 @@ def test_two_calls_at_one_instant_change_nothing() -> None:
     size = receiver.window.blocks
     assert receiver.window.limit_at(receiver.now, receiver.acked + BLOCK, starved=False) == 11 + size
     assert receiver.window.blocks == size
+
+
+def test_a_limit_within_a_period_goes_by_the_window_as_it_is_and_is_not_remembered() -> None:
+    receiver, same = Receiver(), Receiver()
+    for one in (receiver, same):
+        one.period(10)
+    assert receiver.window.limit_from(receiver.acked + 5 * BLOCK) == 15 + receiver.window.blocks
+    assert receiver.period(400) == same.period(400)
+
+
+def test_a_flow_is_due_once_when_enough_has_been_taken() -> None:
+    due: list[EdgeFlow] = []
+    flow = EdgeFlow(False, None, due)
+    flow.took(3, 1000)
+    assert (flow.acked, flow.items, due) == (1000, 3, [])
+    flow.renew_at = 1500
+    flow.took(1, 499)
+    assert due == []
+    flow.took(1, 1)
+    flow.took(1, 5000)
+    assert due == [flow]
+    flow.close()
+    assert sys.getrefcount(due) == 2
 
 
 @pytest.mark.parametrize("before", [(1 << 31) - 5, (1 << 32) - 5, (1 << 33) + (1 << 31) - 5])
