@@ -6,9 +6,9 @@ from setuptools import Extension, setup
 
 CODEC = ["codec", "codec_encode", "codec_decode"]
 SOURCES = [
-    *("module", "producer", "consumer", "bells", "poller", "slab", "claims", "routing"),
+    *("module", "producer", "producer_peer", "consumer", "bells", "poller", "slab", "claims", "routing"),
     *("tally", "totals", "ordering", "text_ordering", "numbers"),
-    *("edge_flow", "packet_writer", "packet_reader", "courier"),
+    *("edge_flow", "packet_writer", "packet_reader", "packet_batches", "courier"),
     *CODEC,
 ]
 HEADERS = sorted(glob("shmjet/_native/*.h"))

@@ -428,14 +428,19 @@ class PacketReader:
     ) -> None:
         """Put runs of a lane into a ring, unless that is `held`."""
 
-    def drop(self, execution: int, /) -> None:
-        """Forget the rings of an execution."""
+    def berth(self, execution: int, slab: SlabWriter, arena: memoryview, number: int, lane_bytes: int, /) -> None:
+        """Put an execution's batches into slots, as long as there are some and rings have room; `place` and `deliver`
+        are asked for the others. At most two batches, or `lane_bytes`, lie before one consumer."""
 
-    def forget_placed(self) -> None:
-        """Read the rest of a batch into memory of its own: the place goes away."""
+    def drop(self, execution: int, /) -> None:
+        """Forget the rings and the slab of an execution; a batch of it that is under way is read and forgotten."""
 
     def close(self) -> None:
         """Forget everything; nothing can be read then."""
+
+    @property
+    def slot(self) -> int | None:
+        """Offset of the slot that a batch which is being delivered lies in; None when `place` was asked."""
 
     @property
     def pending(self) -> int:

@@ -108,6 +108,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
     Py_VISIT((PyObject *)state->edge_flow);
     Py_VISIT((PyObject *)state->packet_writer);
     Py_VISIT((PyObject *)state->packet_reader);
+    Py_VISIT((PyObject *)state->slab_writer);
     Py_VISIT(state->corrupt_error);
     return 0;
 }
@@ -123,6 +124,7 @@ static int module_clear(PyObject *module) {
     Py_CLEAR(state->edge_flow);
     Py_CLEAR(state->packet_writer);
     Py_CLEAR(state->packet_reader);
+    Py_CLEAR(state->slab_writer);
     Py_CLEAR(state->corrupt_error);
     return 0;
 }
@@ -175,19 +177,18 @@ static int module_exec(PyObject *module) {
                                                      "A word in shared memory has a value that no ring writes.",
                                                      PyExc_RuntimeError, NULL);
     if (!state->corrupt_error || PyModule_AddObjectRef(module, "RingCorruptError", state->corrupt_error) < 0) return -1;
-    PyTypeObject *tally, *totals, *slab_writer, *slab_reader, *claims, *number_sorter, *courier;
+    PyTypeObject *tally, *totals, *slab_reader, *claims, *number_sorter, *courier;
     if (!(state->codec = add_type(module, &codec_spec)) || !(state->doorbell = add_type(module, &doorbell_spec)) ||
         !(state->producer = add_type(module, &producer_spec)) || !(state->consumer = add_type(module, &consumer_spec)) ||
         !(state->poller = add_type(module, &poller_spec)) || !(tally = add_type(module, &tally_spec)) ||
         !(totals = add_type(module, &totals_spec)) || !(state->slot = add_type(module, &slot_spec)) ||
-        !(slab_writer = add_type(module, &slab_writer_spec)) || !(slab_reader = add_type(module, &slab_reader_spec)) ||
+        !(state->slab_writer = add_type(module, &slab_writer_spec)) || !(slab_reader = add_type(module, &slab_reader_spec)) ||
         !(claims = add_type(module, &claims_spec)) || !(number_sorter = add_type(module, &number_sorter_spec)) ||
         !(state->edge_flow = add_type(module, &edge_flow_spec)) || !(state->packet_writer = add_type(module, &packet_writer_spec)) ||
         !(state->packet_reader = add_type(module, &packet_reader_spec)) || !(courier = add_type(module, &courier_spec)))
         return -1;
     Py_DECREF((PyObject *)tally); /* the module's dict holds these */
     Py_DECREF((PyObject *)totals);
-    Py_DECREF((PyObject *)slab_writer);
     Py_DECREF((PyObject *)slab_reader);
     Py_DECREF((PyObject *)claims);
     Py_DECREF((PyObject *)number_sorter);

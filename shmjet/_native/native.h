@@ -24,7 +24,8 @@ enum { CODEC_COLUMNS = 1, CODEC_SLOT = 5 };
 
 /* There are no C globals: types and the error class live in the module. */
 typedef struct {
-    PyTypeObject *codec, *doorbell, *producer, *consumer, *poller, *slot, *edge_flow, *packet_writer, *packet_reader;
+    PyTypeObject *codec, *doorbell, *producer, *consumer, *poller, *slot, *edge_flow, *packet_writer, *packet_reader,
+        *slab_writer;
     PyObject *corrupt_error;
     object_layout_t layout;
 } native_state_t;
@@ -85,8 +86,6 @@ typedef struct {
 HIDDEN void consumer_give_back(RingConsumer *self);
 /* Raises what a negative status of ring_run.h means; returns -1. */
 HIDDEN int consumer_damaged(RingConsumer *self, int status);
-/* Puts whole records from another host into a ring. Returns the bytes that found room, -1 with an exception. */
-HIDDEN int64_t producer_put_records(RingProducer *self, const uint8_t *data, uint64_t size, uint64_t *items);
 
 HIDDEN native_state_t *native_state(PyTypeObject *type);
 HIDDEN PyObject *native_type(PyObject *module, PyType_Spec *spec);

@@ -13,6 +13,7 @@
 
 #define PACKET_HEADER_SIZE 32u
 #define PACKET_LONGEST_DATA (2u << 20)
+#define PACKET_LONGEST_BATCH (8u << 20)
 #define PACKET_BLOCK_BITS 16 /* windows count in blocks of 64 KiB */
 
 enum { PACKET_DATA = 1, PACKET_BATCH = 2 };
@@ -36,6 +37,12 @@ _Static_assert(sizeof(packet_header_t) == PACKET_HEADER_SIZE, "the header is par
 static inline int packet_is_plain_run(const packet_header_t *h) {
     return h->kind == PACKET_DATA && h->flags == 0 && h->reserved == 0 && h->length != 0 && h->length % 16 == 0 &&
            h->length <= PACKET_LONGEST_DATA;
+}
+
+/* The same of a batch as it lies in a slab. */
+static inline int packet_is_plain_batch(const packet_header_t *h) {
+    return h->kind == PACKET_BATCH && h->flags == 0 && h->reserved == 0 && h->length != 0 && h->items <= 1 &&
+           h->length <= PACKET_LONGEST_BATCH;
 }
 
 /* Whether a sender may send another packet: its position, in blocks and in 32 bits with sign, is not above the limit. */

@@ -7,6 +7,7 @@
  *
  * The buffer grows with what has come, and not with what a header promises. */
 #include "packet_reader.h"
+#include "producer.h"
 
 #include <errno.h>
 #include <sys/socket.h>
@@ -16,7 +17,7 @@
 #define MOST_AT_ONCE (1u << 20)
 #define MOST_TURNS 8 /* system calls of one receive(), so that no peer keeps the link for itself */
 
-enum { FAILED = -1, WAIT = 0, GO_ON = 1 };
+enum { FAILED = READER_FAILED, WAIT = READER_WAIT, GO_ON = READER_GO_ON };
 
 static uint8_t *memory_of(const PacketReader *self) { return self->bytes.buf; }
 
@@ -76,15 +77,15 @@ static PyObject *slice(PyObject *view, size_t start, size_t end) {
 
 /* ---- packets ---- */
 
-static PyObject *open_header(PacketReader *self, size_t at) {
+PyObject *packet_reader_open(PacketReader *self, const void *raw) {
     self->calls++;
-    PyObject *raw = slice(self->view, at, at + PACKET_HEADER_SIZE);
-    PyObject *header = raw ? PyObject_CallFunctionObjArgs(self->head, raw, NULL) : NULL;
-    Py_XDECREF(raw);
+    PyObject *view = PyMemoryView_FromMemory((char *)(uintptr_t)raw, PACKET_HEADER_SIZE, PyBUF_READ);
+    PyObject *header = view ? PyObject_CallFunctionObjArgs(self->head, view, NULL) : NULL;
+    Py_XDECREF(view);
     return header;
 }
 
-static int deliver(PacketReader *self, PyObject *header, PyObject *body) {
+int packet_reader_deliver(PacketReader *self, PyObject *header, PyObject *body) {
     PyObject *result = header && body ? PyObject_CallFunctionObjArgs(self->deliver, header, body, NULL) : NULL;
     Py_XDECREF(result);
     return result ? GO_ON : FAILED;
@@ -103,51 +104,6 @@ static int64_t put_run(PacketReader *self, const packet_header_t *header, const 
     int due = edge_flow_took(lane->flow, items, (uint64_t)put);
     if (due) self->calls++;
     return due < 0 ? FAILED : put;
-}
-
-/* Begins to read a batch into its place, with what is here of it. */
-static int begin_batch(PacketReader *self, PyObject *opened, size_t at, size_t available, size_t length) {
-    PyObject *object = PyObject_CallFunctionObjArgs(self->place, opened, NULL);
-    if (!object) return FAILED;
-    if (PyObject_GetBuffer(object, &self->placed, PyBUF_WRITABLE) < 0) {
-        Py_DECREF(object);
-        return FAILED;
-    }
-    if ((size_t)self->placed.len != length) {
-        PyErr_SetString(PyExc_ValueError, "the place has another size than the batch");
-        PyBuffer_Release(&self->placed);
-        Py_DECREF(object);
-        return FAILED;
-    }
-    size_t here = available - PACKET_HEADER_SIZE < length ? available - PACKET_HEADER_SIZE : length;
-    memcpy(self->placed.buf, memory_of(self) + at + PACKET_HEADER_SIZE, here);
-    Py_INCREF(opened);
-    self->placed_header = opened;
-    self->placed_object = object;
-    self->filled = here;
-    self->start = at + PACKET_HEADER_SIZE + here;
-    self->needed = PACKET_HEADER_SIZE;
-    return GO_ON;
-}
-
-/* Lets go of the place of a batch; its header and object are the caller's. */
-static void end_batch(PacketReader *self, PyObject **header, PyObject **object) {
-    *header = self->placed_header;
-    *object = self->placed_object;
-    self->placed_header = self->placed_object = NULL;
-    PyBuffer_Release(&self->placed);
-}
-
-/* Delivers the batch that is complete. */
-static int complete_batch(PacketReader *self) {
-    PyObject *header, *object;
-    end_batch(self, &header, &object);
-    self->after_batch = 1;
-    self->calls++;
-    int status = deliver(self, header, object);
-    Py_DECREF(header);
-    Py_DECREF(object);
-    return status;
 }
 
 /* Takes the packet at the start of what has come. WAIT when it is not complete. */
@@ -173,23 +129,23 @@ static int take_packet(PacketReader *self) {
         self->start += whole;
         return GO_ON;
     }
-    PyObject *opened = open_header(self, at);
-    if (!opened) return FAILED;
-    int status;
     if (header.kind == PACKET_BATCH) {
-        status = begin_batch(self, opened, at, available, header.length);
-        if (status == GO_ON) status = self->filled == header.length ? complete_batch(self) : WAIT;
-    } else {
-        self->after_batch = 0;
-        self->needed = whole;
-        if (available < whole) {
-            status = WAIT;
-        } else {
-            self->start += whole;
-            PyObject *body = slice(self->view, at + sizeof header + (size_t)put, at + whole);
-            status = deliver(self, opened, body);
-            Py_XDECREF(body);
-        }
+        size_t rest = available - sizeof header, here = rest < header.length ? rest : header.length;
+        if (packet_batch_begin(self, &header, memory_of(self) + at + sizeof header, here) < 0) return FAILED;
+        self->start = at + sizeof header + here;
+        self->needed = sizeof header;
+        return self->filled == header.length ? packet_batch_complete(self) : WAIT;
+    }
+    PyObject *opened = packet_reader_open(self, memory_of(self) + at);
+    if (!opened) return FAILED;
+    int status = WAIT;
+    self->after_batch = 0;
+    self->needed = whole;
+    if (available >= whole) {
+        self->start += whole;
+        PyObject *body = slice(self->view, at + sizeof header + (size_t)put, at + whole);
+        status = packet_reader_deliver(self, opened, body);
+        Py_XDECREF(body);
     }
     Py_DECREF(opened);
     return status;
@@ -203,7 +159,7 @@ static int take_bytes(PacketReader *self, size_t count) {
         self->filled += here;
         if (here < rest) return WAIT;
         self->end += count - here; /* read at the start of the buffer, which is empty while a batch is read */
-        if (complete_batch(self) < 0) return FAILED;
+        if (packet_batch_complete(self) < 0) return FAILED;
     } else {
         self->end += count;
     }
@@ -328,27 +284,24 @@ static PyObject *reader_add(PacketReader *self, PyObject *args) {
 static PyObject *reader_drop(PacketReader *self, PyObject *which) {
     unsigned long long execution = PyLong_AsUnsignedLongLong(which);
     if (PyErr_Occurred()) return NULL;
+    if (packet_batch_detach(self, execution) < 0) return NULL;
     inlets_remove(&self->lanes, 0, execution);
+    berths_remove(&self->berths, 0, execution);
     Py_RETURN_NONE;
 }
 
-/* Reads the rest of a batch into memory of its own: what it was read into goes away. */
-static PyObject *reader_forget_placed(PacketReader *self, PyObject *none) {
-    (void)none;
-    if (!self->placed_object) Py_RETURN_NONE;
-    PyObject *own = PyByteArray_FromStringAndSize(NULL, self->placed.len), *old_header, *old;
-    PyObject *view = own ? PyMemoryView_FromObject(own) : NULL;
-    Py_XDECREF(own);
-    if (!view) return NULL;
-    end_batch(self, &old_header, &old);
-    Py_DECREF(old);
-    self->placed_header = old_header;
-    self->placed_object = view;
-    if (PyObject_GetBuffer(view, &self->placed, PyBUF_WRITABLE) < 0) {
-        Py_CLEAR(self->placed_header);
-        Py_CLEAR(self->placed_object);
+/* berth(execution, slab, arena, number, lane_bytes): where batches of an execution are put. */
+static PyObject *reader_berth(PacketReader *self, PyObject *args) {
+    unsigned long long execution, lane_bytes;
+    unsigned int number;
+    PyObject *slab, *arena;
+    if (!PyArg_ParseTuple(args, "KOOIK:berth", &execution, &slab, &arena, &number, &lane_bytes)) return NULL;
+    if (Py_TYPE(slab) != native_state(Py_TYPE((PyObject *)self))->slab_writer || !PyMemoryView_Check(arena)) {
+        PyErr_SetString(PyExc_TypeError, "berth(execution, SlabWriter, memoryview, number, lane_bytes)");
         return NULL;
     }
+    berth_t berth = {execution, (SlabWriter *)slab, arena, lane_bytes, number};
+    if (berths_add(&self->berths, &berth) < 0) return NULL;
     Py_RETURN_NONE;
 }
 
@@ -388,13 +341,9 @@ static int reader_traverse(PacketReader *self, visitproc visit, void *arg) {
 }
 
 static int reader_clear(PacketReader *self) {
-    if (self->placed_object) {
-        PyObject *header, *object;
-        end_batch(self, &header, &object);
-        Py_DECREF(header);
-        Py_DECREF(object);
-    }
+    packet_batch_clear(self);
     inlets_remove(&self->lanes, 1, 0);
+    berths_remove(&self->berths, 1, 0);
     Py_CLEAR(self->head);
     Py_CLEAR(self->deliver);
     Py_CLEAR(self->place);
@@ -410,6 +359,7 @@ static void reader_dealloc(PacketReader *self) {
         Py_DECREF(self->view);
     }
     PyMem_Free(self->lanes.all);
+    PyMem_Free(self->berths.all);
     PyObject_GC_Del(self);
     Py_DECREF((PyObject *)type);
 }
@@ -429,6 +379,9 @@ static PyObject *reader_get(PacketReader *self, void *closure) {
         return PyLong_FromSsize_t(self->bytes.len);
     case 'n':
         return PyLong_FromSize_t(self->needed);
+    case 's':
+        if (!self->has_slot) Py_RETURN_NONE;
+        return PyLong_FromUnsignedLongLong(self->slot.offset);
     default:
         return PyLong_FromUnsignedLongLong(self->bytes_in);
     }
@@ -440,7 +393,7 @@ static PyMethodDef reader_methods[] = {
     {"received", (PyCFunction)reader_received, METH_O, "received(count) -> None: so many bytes were put into room()"},
     {"add", (PyCFunction)reader_add, METH_VARARGS, "add(execution, edge, producer, consumer, ring, flow) -> None"},
     {"drop", (PyCFunction)reader_drop, METH_O, "drop(execution) -> None: forget its lanes"},
-    {"forget_placed", (PyCFunction)reader_forget_placed, METH_NOARGS, "forget_placed() -> None"},
+    {"berth", (PyCFunction)reader_berth, METH_VARARGS, "berth(execution, slab, arena, number, lane_bytes) -> None"},
     {"close", (PyCFunction)reader_close, METH_NOARGS, "close() -> None: forget everything"},
     {NULL, NULL, 0, NULL},
 };
@@ -449,6 +402,7 @@ static PyGetSetDef reader_getset[] = {
     {"pending", (getter)reader_get, NULL, "bytes that have come of packets that are not complete", "p"},
     {"capacity", (getter)reader_get, NULL, "bytes of the buffer", "c"},
     {"needed", (getter)reader_get, NULL, "bytes that the next packet needs in it", "n"},
+    {"slot", (getter)reader_get, NULL, "offset of the slot that a batch given to deliver() lies in, None when Python placed it", "s"},
     {"bytes_in", (getter)reader_get, NULL, "bytes that have come", "b"},
     {NULL, NULL, NULL, NULL, NULL},
 };

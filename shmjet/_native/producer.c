@@ -3,7 +3,7 @@
 #include "native.h"
 
 #include "codec.h"
-#include "ring_run.h"
+#include "producer.h"
 
 #define NO_ITEM_FITS (-2)
 #define NOT_COLUMNS (-1)
@@ -13,7 +13,7 @@ static int raise_corrupt(PyObject *error, const char *side) {
     return -1;
 }
 
-static int producer_check(RingProducer *self) {
+int producer_check(const RingProducer *self) {
     if (LIKELY(self->ring.shared != NULL)) return 0;
     PyErr_SetString(PyExc_ValueError, "the ring is closed");
     return -1;
@@ -85,7 +85,7 @@ static PyObject *producer_close(RingProducer *self, PyObject *none) {
     Py_RETURN_NONE;
 }
 
-static void publish(RingProducer *self, const ring_claim_t *claim, const record_header_t *header, uint64_t items) {
+void producer_publish(RingProducer *self, const ring_claim_t *claim, const record_header_t *header, uint64_t items) {
     ring_commit(&self->ring, claim, header, items, self->bell != NULL);
     self->blocked = 0;
     const Doorbell *now = bell_now(self->bell);
@@ -144,7 +144,7 @@ static int64_t encode_frame(RingProducer *self, Codec *codec, PyObject *items, P
                 double mean = (double)size / (double)count;
                 self->item_bytes = mean > self->item_bytes ? mean : 0.75 * self->item_bytes + 0.25 * mean;
                 record_header_t header = {(uint32_t)size, KIND_ITEMS, CODEC_COLUMNS, 0, (uint32_t)count, 0};
-                publish(self, claim, &header, count);
+                producer_publish(self, claim, &header, count);
                 return (int64_t)count;
             }
             if (size == COLUMNS_REFUSED) return NOT_COLUMNS;
@@ -190,8 +190,7 @@ static PyObject *producer_push(RingProducer *self, PyObject *const *args, Py_ssi
     }
 }
 
-/* Writes one record of `payload` bytes with `write`, or refuses. 1 written, 0 refused, -1 exception. */
-static int claim_record(RingProducer *self, uint64_t payload, uint64_t items, ring_claim_t *claim) {
+int producer_claim(RingProducer *self, uint64_t payload, uint64_t items, ring_claim_t *claim) {
     ring_producer_t *ring = &self->ring;
     uint64_t size = record_size(payload);
     for (;;) {
@@ -232,7 +231,7 @@ static PyObject *push_gathered(RingProducer *self, record_header_t *header, PyOb
         goto done;
     }
     ring_claim_t claim;
-    int written = claim_record(self, total, header->count, &claim);
+    int written = producer_claim(self, total, header->count, &claim);
     if (written < 0) goto done;
     if (written) {
         uint8_t *target = claim.record + RECORD_HEADER_SIZE;
@@ -241,7 +240,7 @@ static PyObject *push_gathered(RingProducer *self, record_header_t *header, PyOb
             target += views[i].len;
         }
         header->length = (uint32_t)total;
-        publish(self, &claim, header, header->count);
+        producer_publish(self, &claim, header, header->count);
     }
     result = PyBool_FromLong(written);
 done:
@@ -291,51 +290,16 @@ static PyObject *producer_push_mark(RingProducer *self, PyObject *const *args, P
         return NULL;
     }
     ring_claim_t claim;
-    int written = claim_record(self, sizeof value, 0, &claim);
+    int written = producer_claim(self, sizeof value, 0, &claim);
     if (written < 0) return NULL;
     if (written) {
         record_header_t header = {sizeof value, (uint8_t)kind, 0, (uint16_t)flags, 0, 0};
         memcpy(claim.record + RECORD_HEADER_SIZE, &value, sizeof value);
-        publish(self, &claim, &header, 0);
+        producer_publish(self, &claim, &header, 0);
     }
     return PyBool_FromLong(written);
 }
 
-/* Each record is looked at, as it comes from another host. */
-int64_t producer_put_records(RingProducer *self, const uint8_t *data, uint64_t size, uint64_t *items) {
-    uint64_t at = 0;
-    if (producer_check(self) < 0) return -1;
-    while (at < size) {
-        record_header_t header;
-        uint64_t rest = size - at;
-        if (rest >= sizeof header) memcpy(&header, data + at, sizeof header);
-        if (rest < sizeof header || record_size(header.length) > rest) {
-            PyErr_SetString(self->corrupt_error, "a record from a peer is cut off");
-            return -1;
-        }
-        const char *wrong = record_is_wrong(&header);
-        if (!wrong && record_size(header.length) > self->ring.max_record) wrong = "more bytes than the ring takes";
-        if (!wrong && header.count > self->ring.queue_size) wrong = "more items than the queue takes";
-        if (wrong) {
-            PyErr_Format(self->corrupt_error, "a peer has sent a record with %s (kind %d, codec %d, %u items, %u bytes)", wrong,
-                         (int)header.kind, (int)header.codec, header.count, header.length);
-            return -1;
-        }
-        ring_claim_t claim;
-        int written = claim_record(self, header.length, header.count, &claim);
-        if (written < 0) return -1;
-        if (!written) break;
-        header.reserved = 0;
-        memcpy(claim.record + RECORD_HEADER_SIZE, data + at + RECORD_HEADER_SIZE, header.length);
-        publish(self, &claim, &header, header.count);
-        *items += header.count;
-        at += record_size(header.length);
-    }
-    return (int64_t)at;
-}
-
-/* put_run(data, start, stop): whole records as take_run() gives them. Returns (position of the first record that found no
- * room, items written). */
 static PyObject *producer_put_run(RingProducer *self, PyObject *args) {
     Py_buffer data;
     Py_ssize_t start, stop;
@@ -368,7 +332,7 @@ static PyObject *producer_admit(RingProducer *self, PyObject *const *args, Py_ss
         return NULL;
     }
     ring_claim_t claim;
-    int fits = claim_record(self, (uint64_t)size, (uint64_t)items, &claim);
+    int fits = producer_claim(self, (uint64_t)size, (uint64_t)items, &claim);
     return fits < 0 ? NULL : PyBool_FromLong(fits);
 }
 

@@ -4,16 +4,7 @@
 
 #include <unistd.h>
 
-#include "slab.h"
-
-typedef struct {
-    PyObject_HEAD
-    Py_buffer view;
-    int is_open;
-    slab_t slab;
-    uint32_t *lengths;
-    uint32_t usable;
-} SlabWriter;
+#include "slab_writer.h"
 
 typedef struct {
     PyObject_HEAD
@@ -120,9 +111,7 @@ static PyObject *writer_put(SlabWriter *self, PyObject *const *args, Py_ssize_t 
         size = aligned(size) + (uint64_t)views[held].len;
     }
     if (writer_check(self) < 0) goto done; /* a buffer's own code may have closed it */
-    uint32_t unit = UINT32_MAX;
-    if (size && size <= (uint64_t)self->usable * SLAB_UNIT)
-        unit = slab_allocate(&self->slab, self->lengths, self->usable, slab_units_of(size));
+    uint32_t unit = slab_writer_claim(self, size, (uint32_t)readers);
     if (unit == UINT32_MAX) {
         result = PyLong_FromLong(-1);
         goto done;
@@ -134,12 +123,18 @@ static PyObject *writer_put(SlabWriter *self, PyObject *const *args, Py_ssize_t 
         if (views[i].len) memcpy(target + at, views[i].buf, (size_t)views[i].len);
         at += (uint64_t)views[i].len;
     }
-    atomic_store_explicit(&self->slab.counts[unit], (uint32_t)readers, memory_order_relaxed);
     result = PyLong_FromUnsignedLongLong((uint64_t)unit * SLAB_UNIT);
 done:
     while (held > 0) PyBuffer_Release(&views[--held]);
     if (views != few) PyMem_Free(views);
     return result;
+}
+
+uint32_t slab_writer_claim(SlabWriter *self, uint64_t size, uint32_t readers) {
+    if (!self->is_open || size == 0 || size > (uint64_t)self->usable * SLAB_UNIT) return UINT32_MAX;
+    uint32_t unit = slab_allocate(&self->slab, self->lengths, self->usable, slab_units_of(size));
+    if (unit != UINT32_MAX) atomic_store_explicit(&self->slab.counts[unit], readers, memory_order_relaxed);
+    return unit;
 }
 
 /* claim(size, count): a slot whose content will be written by the caller. Returns (offset of the slot, of its bytes in the
@@ -152,11 +147,8 @@ static PyObject *writer_claim(SlabWriter *self, PyObject *args) {
         PyErr_Format(PyExc_ValueError, "a slot has at least one reader, got %u", readers);
         return NULL;
     }
-    uint32_t unit = UINT32_MAX;
-    if (size && size <= (uint64_t)self->usable * SLAB_UNIT)
-        unit = slab_allocate(&self->slab, self->lengths, self->usable, slab_units_of(size));
+    uint32_t unit = slab_writer_claim(self, size, readers);
     if (unit == UINT32_MAX) Py_RETURN_NONE;
-    atomic_store_explicit(&self->slab.counts[unit], readers, memory_order_relaxed);
     const uint8_t *target = self->slab.data + (uint64_t)unit * SLAB_UNIT;
     return Py_BuildValue("(Kn)", (unsigned long long)unit * SLAB_UNIT, (Py_ssize_t)(target - (const uint8_t *)self->view.buf));
 }

@@ -120,7 +120,7 @@ class IncomingLane:
         shelf: the link's.
     """
 
-    __slots__ = ("_arena", "_fragments", "_share", "_shelf", "edge", "producer", "slab", "waiting")
+    __slots__ = ("_arena", "_fragments", "_shelf", "edge", "producer", "share", "slab", "waiting")
 
     def __init__(
         self,
@@ -137,7 +137,8 @@ class IncomingLane:
         self.slab = slab
         self.waiting: deque[tuple[str, Any, int, int]] = deque()
         """What finds no room, in order: "run" or "batch" with bytes, or "slot" with its offset; then bytes, items."""
-        self._share = 0 if slab is None else min(_LANE_BYTES, slab.size // 4)
+        self.share = 0 if slab is None else min(_LANE_BYTES, slab.size // 4)
+        """Bytes of batches, if they are more than two, that lie in slots before its consumer at most."""
         self._fragments: FragmentWriter | None = None
 
     def put_run(self, body: memoryview) -> None:
@@ -168,11 +169,11 @@ class IncomingLane:
             return None
         return slab.claim(size)
 
-    def put_batch(self, claimed: Claimed | None, body: memoryview, items: int) -> None:
-        """Take a batch that was read into a slot, or else into memory of its own; it may have to wait."""
+    def put_batch(self, slot: int | None, body: memoryview, items: int) -> None:
+        """Take a batch that was read into the slot at an offset, or else into memory of its own; it may have to wait."""
         size = len(body)
         self.edge.flow.bytes += size
-        entry = ("slot", claimed[0], size, items) if claimed is not None else ("batch", body, size, items)
+        entry = ("slot", slot, size, items) if slot is not None else ("batch", body, size, items)
         if self.waiting or not self._deliver(*entry):
             self._wait(*entry)
 
@@ -210,7 +211,7 @@ class IncomingLane:
         """Say whether the consumer has so little before it that another slot may lie there; else ask to be woken."""
         producer = self.producer
         queued = (producer.capacity - producer.free_bytes) // _SLOT_RECORD
-        return queued < 2 or queued * size <= self._share or not producer.leave_mark(frames.SLOT.size)
+        return queued < 2 or queued * size <= self.share or not producer.leave_mark(frames.SLOT.size)
 
     def _put_memory(self, body: memoryview, size: int, items: int) -> bool:
         """Copy a batch for which there was no slot into one now, or write it into the ring in fragments."""
@@ -265,9 +266,15 @@ class Incoming:
         self._arena = arena
         self._blocked: list[IncomingLane] = []
         self._claimed: Claimed | None = None
+        self._reader: PacketReader | None = None
+        self._has_berth = False
 
     def attach(self, reader: PacketReader) -> None:
-        """Let a peer's reader put runs of records into these lanes, until it drops the execution."""
+        """Let a peer's reader put runs of records into these lanes, until it drops the execution.
+
+        It puts batches into slots itself, too, once there is a slab.
+        """
+        self._reader = reader
         for (edge, producer, consumer), lane in self._lanes.items():
             reader.add(self._execution, edge, producer, consumer, lane.producer, lane.edge.flow)
 
@@ -309,16 +316,26 @@ class Incoming:
         self._claimed = lane.claim(header.length)
         if self._claimed is None:
             return self._shelf.take(header.length)
+        if not self._has_berth:
+            self._give_berth(lane)
         at = self._claimed[1]
         return self._arena[at : at + header.length]
 
+    def _give_berth(self, lane: IncomingLane) -> None:
+        """Let the reader take slots itself from now on; what it finds none for is still ours."""
+        slab, reader = lane.slab, self._reader
+        if slab is not None and slab.writer is not None and reader is not None:
+            reader.berth(self._execution, slab.writer, self._arena, slab.number, lane.share)
+            self._has_berth = True
+
     def put_batch(self, header: Header, body: memoryview) -> None:
-        """Take a BATCH packet whose payload was read into what `place` has given."""
+        """Take a BATCH packet whose payload was read into what `place` has given, or into a slot by the reader itself."""
         lane = self.lane(header)
         assert lane is not None
         lane.edge.flow.note(header.items, header.length)
         was_blocked = bool(lane.waiting)
-        lane.put_batch(self._claimed, body, header.items)
+        slot = self._claimed[0] if self._claimed is not None else self._reader.slot if self._reader is not None else None
+        lane.put_batch(slot, body, header.items)
         self._note(lane, was_blocked)
         self._claimed = None
 

@@ -240,7 +240,6 @@ class Peer:
             self._writer.drop(execution)
             outgoing.close()
         if incoming is not None:
-            self._reader.forget_placed()
             self._reader.drop(execution)
             incoming.close()
         for key in [key for key in self._early_limits if key[0] == execution]:

@@ -86,6 +86,11 @@ class OutgoingSlab:
             self.written += size
         return place
 
+    @property
+    def writer(self) -> SlabWriter | None:
+        """What takes slots in the memory that is reserved already; None before the first one is taken."""
+        return self._writer
+
     def forget_last(self) -> None:
         """Let the slot that was put last go as soon as its readers do."""
         _, _, offset = self._last
