@@ -2,13 +2,17 @@
  * something that only Python can do: an event on a descriptor that it does not know, a packet for Python, room for what
  * waits there, a broken connection, or a timer.
  *
- * It sleeps in epoll. Workers that fill a ring write its eventfd while it says that it sleeps (doorbell.h); that descriptor is
- * watched edge by edge, so it need not be read. */
+ * It sleeps in poll, on its connections and on an epoll descriptor that stands for all else. A connection in epoll would run
+ * epoll's callback for each segment that comes, asleep or not; poll leaves nothing behind once it has returned. Workers that
+ * fill a ring write an eventfd while the link says that it sleeps (doorbell.h); that is in epoll, watched edge by edge, so it
+ * need not be read. */
+#define _GNU_SOURCE /* ppoll */
 #include "packet_reader.h"
 #include "packet_writer.h"
 #include "poller.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sys/epoll.h>
 
 #define MOST_EVENTS 64
@@ -25,6 +29,7 @@ typedef struct {
     Doorbell *bell; /* NULL for none */
     int epoll;
     connection_t *connections;
+    struct pollfd *polled; /* all else, then the connections in their order */
     uint32_t count, room;
     int current; /* the descriptor of the connection that is being looked at */
     int busy;
@@ -34,13 +39,6 @@ static connection_t *find(const Courier *self, int fd) {
     for (uint32_t i = 0; i < self->count; i++)
         if (self->connections[i].fd == fd) return &self->connections[i];
     return NULL;
-}
-
-static int watch(const Courier *self, const connection_t *connection, int operation) {
-    struct epoll_event event = {.events = EPOLLIN | (connection->blocked ? (uint32_t)EPOLLOUT : 0u), .data.fd = connection->fd};
-    if (epoll_ctl(self->epoll, operation, connection->fd, &event) == 0) return 0;
-    PyErr_SetFromErrno(PyExc_OSError);
-    return -1;
 }
 
 /* Sends what all connections take. 1 when there is more to be sent at once, 0, or -1 with an exception. */
@@ -53,22 +51,16 @@ static int send_all(Courier *self) {
         int status = packet_writer_flush(connection->writer, connection->fd);
         if (status < 0) return -1;
         more |= status == WRITER_MORE;
-        if (status == WRITER_BLOCKED) {
-            connection->blocked = 1;
-            if (watch(self, connection, EPOLL_CTL_MOD) < 0) return -1;
-        }
+        if (status == WRITER_BLOCKED) connection->blocked = 1;
     }
     return more;
 }
 
-/* Reads from a connection. 1, 0 when it has ended, -1 with an exception. */
-static int serve(Courier *self, connection_t *connection, uint32_t events) {
+/* Reads from a connection that is ready. 1, 0 when it has ended, -1 with an exception. */
+static int serve(Courier *self, connection_t *connection, short events) {
     self->current = connection->fd;
-    if (connection->blocked && (events & (EPOLLOUT | EPOLLERR | EPOLLHUP))) {
-        connection->blocked = 0;
-        if (watch(self, connection, EPOLL_CTL_MOD) < 0) return -1;
-    }
-    return events & ~(uint32_t)EPOLLOUT ? packet_reader_receive(connection->reader, connection->fd) : 1;
+    if (events & (POLLOUT | POLLERR | POLLHUP)) connection->blocked = 0;
+    return events & ~POLLOUT ? packet_reader_receive(connection->reader, connection->fd) : 1;
 }
 
 /* ---- sleeping ---- */
@@ -85,7 +77,26 @@ static int any_light(const Courier *self, PyObject *pollers, Py_ssize_t count) {
     return pollers_any_light(pollers, count);
 }
 
-static int sleep_for(const Courier *self, PyObject *pollers, Py_ssize_t count, struct epoll_event *events, int64_t timeout_ns) {
+/* Waits for any descriptor. Returns how many are ready, -1 with errno. */
+static int wait_for(Courier *self, int64_t timeout_ns) {
+    int64_t patience_ns = INT64_MAX;
+    self->polled[0] = (struct pollfd){self->epoll, POLLIN, 0};
+    for (uint32_t i = 0; i < self->count; i++) {
+        const connection_t *connection = &self->connections[i];
+        self->polled[1 + i] = (struct pollfd){connection->fd, (short)(POLLIN | (connection->blocked ? POLLOUT : 0)), 0};
+        int64_t own_ns = connection->reader->patience_ns;
+        if (own_ns && own_ns < patience_ns) patience_ns = own_ns;
+    }
+    int is_short = patience_ns < timeout_ns;
+    if (is_short) timeout_ns = patience_ns;
+    struct timespec timeout = {(time_t)(timeout_ns / 1000000000), (long)(timeout_ns % 1000000000)};
+    int found = ppoll(self->polled, 1 + self->count, &timeout, NULL);
+    for (uint32_t i = 0; found == 0 && is_short && i < self->count; i++)
+        if (self->connections[i].reader->patience_ns) self->polled[1 + i].revents = POLLIN;
+    return found || !is_short ? found : (int)self->count;
+}
+
+static int sleep_for(Courier *self, PyObject *pollers, Py_ssize_t count, int64_t timeout_ns) {
     doorbell_t *bell = self->bell ? self->bell->bell : NULL;
     if (bell) {
         bell_prepare(bell);
@@ -94,7 +105,7 @@ static int sleep_for(const Courier *self, PyObject *pollers, Py_ssize_t count, s
     }
     int found;
     Py_BEGIN_ALLOW_THREADS
-    found = epoll_wait(self->epoll, events, MOST_EVENTS, (int)((timeout_ns + 999999) / 1000000));
+    found = wait_for(self, timeout_ns);
     Py_END_ALLOW_THREADS
     if (bell) bell_stay(bell);
     return found;
@@ -109,15 +120,26 @@ static int append_event(PyObject *list, int fd, uint32_t mask) {
     return status;
 }
 
-/* Deals with events; those of others, and the ends of connections with mask 0, are appended. */
-static int take_events(Courier *self, PyObject *others, const struct epoll_event *events, int found) {
+/* Appends what has happened on descriptors that are not ours. */
+static int take_others(const Courier *self, PyObject *others) {
+    struct epoll_event events[MOST_EVENTS];
+    int found = epoll_wait(self->epoll, events, MOST_EVENTS, 0);
     for (int i = 0; i < found; i++) {
-        int fd = events[i].data.fd;
-        if (self->bell && fd == self->bell->eventfd) continue;
-        connection_t *connection = find(self, fd);
-        int status = connection ? serve(self, connection, events[i].events) : append_event(others, fd, events[i].events);
+        if (self->bell && events[i].data.fd == self->bell->eventfd) continue;
+        if (append_event(others, events[i].data.fd, events[i].events) < 0) return -1;
+    }
+    if (found < 0 && errno != EINTR) return PyErr_SetFromErrno(PyExc_OSError), -1;
+    return 0;
+}
+
+/* Deals with what has happened; the events of others, and the ends of connections with mask 0, are appended. */
+static int take_events(Courier *self, PyObject *others) {
+    if (self->polled[0].revents && take_others(self, others) < 0) return -1;
+    for (uint32_t i = 0; i < self->count; i++) {
+        short events = self->polled[1 + i].revents;
+        int status = events ? serve(self, &self->connections[i], events) : 1;
         if (status < 0) return -1;
-        if (connection && status == 0 && append_event(others, fd, 0) < 0) return -1;
+        if (status == 0 && append_event(others, self->connections[i].fd, 0) < 0) return -1;
     }
     return 0;
 }
@@ -131,20 +153,16 @@ static uint64_t calls_of(const Courier *self) {
 
 static int carry(Courier *self, PyObject *pollers, int64_t timeout_ns, PyObject *others) {
     Py_ssize_t count = PyTuple_Size(pollers);
-    struct epoll_event events[MOST_EVENTS];
     int64_t left = timeout_ns, end = timeout_ns > 0 ? monotonic_ns() + timeout_ns : 0;
     uint64_t calls = calls_of(self);
     for (;;) {
         int more = send_all(self), found;
         if (more < 0) return -1;
         if (end) left = end - monotonic_ns();
-        if (more || left <= 0)
-            found = epoll_wait(self->epoll, events, MOST_EVENTS, 0);
-        else
-            found = sleep_for(self, pollers, count, events, left);
+        found = more || left <= 0 ? wait_for(self, 0) : sleep_for(self, pollers, count, left);
         if (found < 0 && errno != EINTR) return PyErr_SetFromErrno(PyExc_OSError), -1;
         if (found < 0 && PyErr_CheckSignals() < 0) return -1;
-        if (take_events(self, others, events, found) < 0) return -1;
+        if (found > 0 && take_events(self, others) < 0) return -1;
         if (PyList_Size(others) || calls_of(self) != calls || pollers_any_ready(pollers, count)) return 0;
         if (!end || monotonic_ns() >= end) return 0;
     }
@@ -186,13 +204,14 @@ static PyObject *courier_add(Courier *self, PyObject *args) {
         connection_t *larger = PyMem_Realloc(self->connections, room * sizeof *larger);
         if (!larger) return PyErr_NoMemory();
         self->connections = larger;
+        struct pollfd *polled = PyMem_Realloc(self->polled, (1 + room) * sizeof *polled);
+        if (!polled) return PyErr_NoMemory();
+        self->polled = polled;
         self->room = room;
     }
-    connection_t connection = {(PacketWriter *)writer, (PacketReader *)reader, fd, 0};
-    if (watch(self, &connection, EPOLL_CTL_ADD) < 0) return NULL;
     Py_INCREF(writer);
     Py_INCREF(reader);
-    self->connections[self->count++] = connection;
+    self->connections[self->count++] = (connection_t){(PacketWriter *)writer, (PacketReader *)reader, fd, 0};
     Py_RETURN_NONE;
 }
 
@@ -207,7 +226,6 @@ static PyObject *courier_remove(Courier *self, PyObject *descriptor) {
     connection_t *connection = find(self, (int)fd);
     if (self->busy) return PyErr_SetString(PyExc_ValueError, "the courier is under way"), NULL;
     if (!connection) Py_RETURN_NONE;
-    epoll_ctl(self->epoll, EPOLL_CTL_DEL, (int)fd, NULL);
     forget(connection);
     *connection = self->connections[--self->count];
     Py_RETURN_NONE;
@@ -231,6 +249,12 @@ static PyObject *courier_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     self->epoll = epoll;
     self->connections = NULL;
     self->count = self->room = 0;
+    self->polled = PyMem_Calloc(1, sizeof *self->polled);
+    if (!self->polled) {
+        self->bell = NULL;
+        Py_DECREF((PyObject *)self);
+        return PyErr_NoMemory();
+    }
     self->busy = 0;
     self->current = -1;
     if (bell != Py_None) {
@@ -244,6 +268,7 @@ static void courier_dealloc(Courier *self) {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
     for (uint32_t i = 0; i < self->count; i++) forget(&self->connections[i]);
     PyMem_Free(self->connections);
+    PyMem_Free(self->polled);
     Py_XDECREF((PyObject *)self->bell);
     PyObject_Free(self);
     Py_DECREF((PyObject *)type);

@@ -15,6 +15,10 @@
 #define ROOM (1u << 18)
 #define LEAST_ROOM (1u << 16)
 #define MOST_AT_ONCE (1u << 20)
+#define FAST_BYTES (1u << 19)  /* of one receive(): more will come at once */
+#define SLOW_BYTES (1u << 18)  /* of one receive(): it will not */
+#define FAST_AT_ONCE (3u << 20)
+#define PATIENCE_NS 200000
 #define MOST_TURNS 8 /* system calls of one receive(), so that no peer keeps the link for itself */
 
 enum { FAILED = READER_FAILED, WAIT = READER_WAIT, GO_ON = READER_GO_ON };
@@ -194,10 +198,17 @@ static int enter(PacketReader *self) {
 }
 
 /* While a large batch is under way nobody needs to be woken for a part of it. The system cuts the number to what it can
- * hold, and wakes at the end of the stream in any case. */
-static void ask_for(PacketReader *self, int fd) {
+ * hold, and wakes at the end of the stream in any case.
+ *
+ * Each wake costs both ends more than the copy of 128 KiB. So behind one that has brought much we ask for some batches at
+ * once, and look ourselves after a while, in case that the sender has stopped: what network cards do with their interrupts. */
+static void ask_for(PacketReader *self, int fd, uint64_t took) {
     size_t rest = self->placed_object ? (size_t)self->placed.len - self->filled : 1;
-    int least = rest < LEAST_ROOM ? 1 : rest < MOST_AT_ONCE ? (int)rest : (int)MOST_AT_ONCE;
+    int is_large = rest >= LEAST_ROOM;
+    if (took >= FAST_BYTES) self->is_fast = 1;
+    if (took < SLOW_BYTES) self->is_fast = 0;
+    self->patience_ns = is_large && self->is_fast ? PATIENCE_NS : 0;
+    int least = !is_large ? 1 : self->is_fast ? (int)FAST_AT_ONCE : rest < MOST_AT_ONCE ? (int)rest : (int)MOST_AT_ONCE;
     if (least == self->least) return;
     self->least = least;
     setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof least); /* where it cannot be set one is woken more often */
@@ -223,8 +234,9 @@ static int receive_some(PacketReader *self, int fd) {
 
 int packet_reader_receive(PacketReader *self, int fd) {
     if (enter(self) < 0) return -1;
+    uint64_t before = self->bytes_in;
     int status = receive_some(self, fd);
-    if (status > 0) ask_for(self, fd);
+    if (status > 0) ask_for(self, fd, self->bytes_in - before);
     self->busy = 0;
     return status;
 }

@@ -23,7 +23,9 @@ typedef struct {
     uint64_t bytes_in;
     uint64_t calls; /* of head and deliver: how often Python has been asked */
     int after_batch, busy;
-    int least; /* bytes that have to be there before the system wakes us: SO_RCVLOWAT */
+    int least;   /* bytes that have to be there before the system wakes us: SO_RCVLOWAT */
+    int is_fast; /* much has come at once */
+    int64_t patience_ns; /* after which we look ourselves what has come; 0 when the system wakes us for it */
     inlets_t lanes;
     berths_t berths;
 } PacketReader;
