@@ -307,7 +307,7 @@ def batches(bench: Bench, account: Account, options: Options) -> None:
 
 
 def tuples(bench: Bench, account: Account, options: Options) -> None:
-    count = bench.facts["tuples"] = 2_000_000 if options.quick else 10_000_000
+    count = bench.facts["tuples"] = 5_000_000 if options.quick else 10_000_000
     lab, theirs = Lab(bench, account), count // 2
     bench.ours(lambda: lab.tuples(count))
     bench.peer("pyzmq", lambda: account.children("pyzmq", theirs, lambda: zmq_tuples(theirs)), needs="zmq")

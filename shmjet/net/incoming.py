@@ -170,7 +170,7 @@ class IncomingLane:
         return slab.claim(size)
 
     def put_batch(self, slot: int | None, body: memoryview, items: int) -> None:
-        """Take a batch that was read into the slot at an offset, or else into memory of its own; it may have to wait."""
+        """Take a batch read into the slot at an offset, or else into memory of its own; it may have to wait."""
         size = len(body)
         self.edge.flow.bytes += size
         entry = ("slot", slot, size, items) if slot is not None else ("batch", body, size, items)
@@ -329,12 +329,15 @@ class Incoming:
             self._has_berth = True
 
     def put_batch(self, header: Header, body: memoryview) -> None:
-        """Take a BATCH packet whose payload was read into what `place` has given, or into a slot by the reader itself."""
+        """Take a BATCH packet whose payload lies in what `place` has given, or in a slot that the reader has taken."""
         lane = self.lane(header)
         assert lane is not None
         lane.edge.flow.note(header.items, header.length)
         was_blocked = bool(lane.waiting)
-        slot = self._claimed[0] if self._claimed is not None else self._reader.slot if self._reader is not None else None
+        if self._claimed is not None:
+            slot: int | None = self._claimed[0]
+        else:
+            slot = None if self._reader is None else self._reader.slot
         lane.put_batch(slot, body, header.items)
         self._note(lane, was_blocked)
         self._claimed = None

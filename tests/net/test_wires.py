@@ -39,9 +39,7 @@ def test_little_is_under_way_to_a_member_on_this_host(loopback: Pair) -> None:
         assert send_buffer(sock) == 2 * wires._NEAR_BUFFER
 
 
-def test_a_long_way_keeps_the_buffer_that_the_system_lets_grow(
-    loopback: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_way_keeps_the_buffer_that_the_system_lets_grow(loopback: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     before = [send_buffer(sock) for sock in loopback]
     monkeypatch.setattr(wires, "_round_trip_us", lambda _: wires._NEAR_US + 1)
     for sock in loopback:
