@@ -34,7 +34,17 @@ from pathlib import Path
 
 from _stress import Options, Tally, parse_options, watch
 
-from shmjet._native import RING_HEADER, Codec, EdgeFlow, RingConsumer, RingCorruptError, RingProducer, ring_format
+from shmjet._native import (
+    RING_HEADER,
+    SLAB_UNIT,
+    Codec,
+    EdgeFlow,
+    RingConsumer,
+    RingCorruptError,
+    RingProducer,
+    SlabWriter,
+    ring_format,
+)
 from shmjet.execution.channel import Channel
 from shmjet.net import packets
 from shmjet.net.handshake import MEMBER, Answering, Dialing, HandshakeError, Identity
@@ -178,9 +188,10 @@ def right_packets(rng: random.Random) -> bytes:
 
 def read_packets(count: int, rng: random.Random, tally: Tally) -> None:
     streams = [right_packets(rng) for _ in range(20)]
-    memory = memoryview(mmap.mmap(-1, 4096 + RING_HEADER + (1 << 14) + 4096))
-    guards = memory[:4096], memory[-4096:]
-    delivered = put = 0
+    ring, slab_at, slab_size = 4096, 4096 + RING_HEADER + (1 << 14) + 4096, 64 << 10
+    memory = memoryview(mmap.mmap(-1, slab_at + slab_size + 4096))
+    guards = memory[:4096], memory[slab_at - 4096 : slab_at], memory[-4096:]
+    delivered = put = slots = 0
 
     def deliver(header: Header, body: memoryview) -> None:
         nonlocal delivered
@@ -202,10 +213,14 @@ def read_packets(count: int, rng: random.Random, tally: Tally) -> None:
         short = stream[: rng.randrange(600)] if case % 3 else stream
         data = short if case % 11 == 0 else spoil(short, rng)
         reader = packet_reader(deliver, lambda header: PLACE[: header.length])
-        ring_format(memory, 4096, 1 << 14, 1024)
-        producer, flow = RingProducer(memory, 4096), EdgeFlow()
+        ring_format(memory, ring, 1 << 14, 1024)
+        producer, consumer, flow = RingProducer(memory, ring), RingConsumer(memory, ring), EdgeFlow()
+        slab = SlabWriter(memory, slab_at, slab_size)
+        slab.usable = slab.units
         if case % 2:
             reader.add(1, 0, 0, 1, producer, flow)
+        if case % 4 > 1:
+            reader.berth(1, slab, memory, 0, 1 << 14)
         try:
             for piece in pieces(data, rng):
                 view = memoryview(piece)
@@ -219,11 +234,18 @@ def read_packets(count: int, rng: random.Random, tally: Tally) -> None:
             pass
         put += flow.acked
         reader.close()
+        while (run := consumer.take_run(1 << 20)) is not None:
+            if len(run) == 4:
+                slots += 1
+                if run[0] or run[1] % SLAB_UNIT or run[1] + run[2] > slab.units * SLAB_UNIT or run[3] > 1:
+                    tally.complain(f"a batch of {run[3]} items was put at {run[:3]}")
+        consumer.close()
         producer.close()
+        slab.close()
     for guard in guards:
         if any(guard):
-            tally.complain("something was written outside the ring of a lane")
-    tally.notes.append(f"{delivered} packets delivered, {put >> 20} MiB of records put into rings")
+            tally.complain("something was written outside the ring of a lane and its slab")
+    tally.notes.append(f"{delivered} packets delivered, {put >> 20} MiB put into rings, {slots} batches into slots")
 
 
 # -- records -----------------------------------------------------------------------------------------------------------
