@@ -72,7 +72,6 @@ from shmjet.cluster.visitors import lead_in
 from shmjet.cluster.watching import Watching
 from shmjet.cluster.workers import Child, ForkServerProcess, Workers
 from shmjet.execution import control
-from shmjet.execution.failure import member_lost
 from shmjet.execution.large import Large
 from shmjet.execution.messages import LogWish, WorkerSettings
 from shmjet.execution.stacks import offer_stacks
@@ -480,9 +479,3 @@ class Member:
         """Serve a client from anywhere."""
         logger.debug("client %s", address)
         self._clients.add(socket.socket(fileno=fd), leftover)
-
-    def execution_broken(self, execution: int, why: str) -> None:
-        """Fail an execution that the link cannot carry on."""
-        part = self._parts.get(execution)
-        if part is not None:
-            part.break_off(member_lost(f"the network between members failed: {why}", member=self.address))

@@ -31,7 +31,6 @@ from shmjet.net.client import LinkClient, LinkLost
 from shmjet.net.messages import (
     Accepted,
     ConnectFailed,
-    ExecutionBroken,
     Heard,
     PeerDown,
     PeerUp,
@@ -374,8 +373,6 @@ class Network:
                 self._failed(event, now)
             case Accepted():
                 self._user.client_accepted(fds[0], event.address, event.leftover)
-            case ExecutionBroken():
-                self._user.execution_broken(event.execution, event.reason)
         self._pump()
 
     def _received(self, sender: str, payload: bytes, now: float) -> None:

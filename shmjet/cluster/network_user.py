@@ -54,6 +54,3 @@ class NetworkUser(Protocol):
 
     def client_accepted(self, fd: int, address: str, leftover: bytes) -> None:
         """A client that knows the secret has connected; the descriptor is ours."""
-
-    def execution_broken(self, execution: int, why: str) -> None:
-        """The link cannot carry an execution's edges any more."""

@@ -50,7 +50,7 @@ class LinkClient:
 
     Args:
         on_event: called with each event that answers no method here, and its descriptors, which it owns then:
-            `PeerUp`, `PeerDown`, `ConnectFailed`, `Received`, `Heard`, `Accepted`, `ExecutionBroken`.
+            `PeerUp`, `PeerDown`, `ConnectFailed`, `Received`, `Heard`, `Accepted`.
         on_lost: called once when the process has ended unasked.
 
     Example:

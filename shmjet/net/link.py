@@ -27,12 +27,10 @@ from shmjet.net.messages import (
     CloseExecution,
     Connect,
     Disconnect,
-    ExecutionBroken,
     ExecutionClosed,
     ExecutionOpened,
     Fence,
     GetStats,
-    Heard,
     Listen,
     ListenFailed,
     Listening,
@@ -49,6 +47,7 @@ from shmjet.net.messages import (
 )
 from shmjet.net.packets import PacketError
 from shmjet.net.peer import Peer
+from shmjet.net.periods import Periods
 from shmjet.net.relay import Relays
 from shmjet.net.strangers import Security, Stranger
 from shmjet.net.wires import tune_near
@@ -82,9 +81,7 @@ class Link:
         self._bell: Doorbell | None = None
         self._control: memoryview | None = None
         self._eventfd = -1
-        self._interval_ns = self._patience_ns = 0
-        self._alive_ns = self._next_beat_ns = 0
-        self._next_flow_ns = 0
+        self._periods = Periods(setup.flow_period_ns)
         self._due_ns = 0
         """When timers are looked at next; 0 when something has changed."""
         self._stopping = False
@@ -216,8 +213,10 @@ class Link:
             self._ended(self._leaving.pop())
         now = clock_ns()
         if now >= self._due_ns:
-            self._timers(now)
-            self._due_ns = self._next_timer()
+            self._gate.tick(now)
+            for heard in self._periods.tick(now, self._peers.values()):
+                self.tell(heard)
+            self._due_ns = min([self._gate.next_deadline(), *self._periods.next_ns(self._peers.values())])
 
     def _move(self) -> bool:
         """Fill rings that have room again, and do what the courier cannot; True when there is more to be done now."""
@@ -255,34 +254,6 @@ class Link:
             pollers += [lanes.poller for lanes in peer.incoming.values() if lanes.is_blocked]
         return pollers
 
-    # -- timers -------------------------------------------------------------------------------------------------
-
-    def _next_timer(self) -> int:
-        times = [self._gate.next_deadline()]
-        if self._interval_ns:
-            times.append(self._next_beat_ns)
-        if any(peer.incoming for peer in self._peers.values()):
-            times.append(self._next_flow_ns)
-        return min(times)
-
-    def _timers(self, now: int) -> None:
-        self._gate.tick(now)
-        if self._interval_ns and now >= self._next_beat_ns:
-            self._next_beat_ns = now + self._interval_ns
-            alive = now - self._alive_ns <= self._patience_ns
-            for peer in self._peers.values():
-                if alive:
-                    peer.send_heartbeat()
-                if peer.heard_ns > peer.reported_ns:
-                    peer.reported_ns = peer.heard_ns
-                    self.tell(Heard(peer.uuid, peer.heard_ns))
-        if now >= self._next_flow_ns:
-            self._next_flow_ns = now + self._setup.flow_period_ns
-            for peer in self._peers.values():
-                entries = [entry for lanes in peer.incoming.values() for entry in lanes.limits(now)]
-                if entries:
-                    peer.send_limits(entries)
-
     # -- the member ---------------------------------------------------------------------------------------------
 
     def _told(self, mask: int) -> None:
@@ -299,7 +270,7 @@ class Link:
                 if peer is not None:
                     peer.send_message(order.payload)
             case Alive():
-                self._alive_ns = clock_ns()
+                self._periods.alive(clock_ns())
             case Connect():
                 self._gate.connect(order.address)
             case Disconnect():
@@ -313,8 +284,7 @@ class Link:
             case Listen():
                 self._listen(order)
             case SetHeartbeat():
-                self._interval_ns, self._patience_ns = order.interval_ns, order.patience_ns
-                self._alive_ns = self._next_beat_ns = clock_ns()
+                self._periods.set_heartbeat(order.interval_ns, order.patience_ns, clock_ns())
             case GetStats():
                 self.tell(self._stats(order.request))
             case Stop():
@@ -404,7 +374,9 @@ class Link:
             while peer.has_output and clock_ns() < deadline:
                 peer.flush()
                 if peer.is_blocked:
-                    select.select([], [peer.fd], [], 0.01)
+                    writable = select.poll()  # of a descriptor of any number
+                    writable.register(peer.fd, select.POLLOUT)
+                    writable.poll(10)
         self._drop(peer, reason)
 
     def _fence(self, uuid: str) -> None:
@@ -423,7 +395,7 @@ class Link:
             return
         now = clock_ns()
         if not self._executions:
-            self._next_flow_ns = now + self._setup.flow_period_ns
+            self._periods.begin_flow(now)
         self._executions[order.execution] = carried
         for uuid in carried.peers():
             peer, incoming = self._peers[uuid], carried.incoming[uuid]
@@ -440,10 +412,6 @@ class Link:
                 peer.drop(execution)
             carried.close()
         self.tell(ExecutionClosed(execution))
-
-    def broken(self, execution: int, reason: str) -> None:
-        """Tell the member that an execution cannot go on."""
-        self.tell(ExecutionBroken(execution, reason))
 
     # -- the end ------------------------------------------------------------------------------------------------
 

@@ -275,13 +275,6 @@ class ExecutionClosed(msgspec.Struct, frozen=True, tag=True, array_like=True):
     execution: int
 
 
-class ExecutionBroken(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The link cannot go on with an execution: something in its rings or from a peer is not what it can be."""
-
-    execution: int
-    reason: str
-
-
 class PeerStats(msgspec.Struct, frozen=True, array_like=True):
     """Bytes on the connection to one peer, headers included, and bytes that wait to be sent."""
 
@@ -325,7 +318,6 @@ Event = (
     | Accepted
     | ExecutionOpened
     | ExecutionClosed
-    | ExecutionBroken
     | Stats
 )
 """What the member receives."""
