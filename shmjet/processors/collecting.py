@@ -27,6 +27,7 @@ from typing import IO, Any
 from shmjet.core.errors import ProcessorError, ShmjetError
 from shmjet.core.processor import ProcessorContext, ProcessorMetaSupplier, ProcessorSupplier
 from shmjet.processors.bulk import BulkProcessor, Supply
+from shmjet.processors.client_ends import ClientEnds
 from shmjet.ring import pickling
 
 _LENGTH = struct.Struct("<Q")
@@ -151,24 +152,17 @@ class CollectSupplier(ProcessorMetaSupplier):
         Raises:
             ShmjetError: the one before is still running.
         """
-        with _runs_lock:
-            before = _runs.get(self.address)
-            if before is not None:
-                if before.execution is execution:
-                    return  # it is the supplier of two vertices
-                if not before.execution.done():
-                    raise ShmjetError(
-                        "collect(): the execution before is still running; wait for its end, or use a collect() for "
-                        "each"
-                    )
-                before.end()  # who waits for a future goes on before its callbacks have been called
+
+        def opened() -> Run:
             shelf = self._shelf()
             if shelf is not None:
                 shelf.clear()
-            run = _runs[self.address] = Run(self.address, execution)
+            run = Run(self.address, execution)
             if shelf is not None:
                 shelf.run = run
-        execution.add_done_callback(self._ended)
+            return run
+
+        _at_client.open(self.address, execution, opened)
 
     def give(self, read: Callable[[], Iterator[Any]], error: BaseException | None = None) -> None:
         """Put results on the shelf that another engine has made.
@@ -181,13 +175,6 @@ class CollectSupplier(ProcessorMetaSupplier):
         if shelf is not None:
             shelf.clear()
             shelf.run = GivenRun(read, error)
-
-    def _ended(self, execution: Future[None]) -> None:
-        with _runs_lock:
-            run = _runs.get(self.address)
-            if run is not None and run.execution is execution:
-                run.end()
-                del _runs[self.address]
 
     def __getstate__(self) -> dict[str, Any]:
         return {"address": self.address}
@@ -390,6 +377,4 @@ class Run:
                 stream.socket = -1
 
 
-_runs: dict[str, Run] = {}
-"""The runs of this process that may still get results, by address: copies of a supplier have the same one."""
-_runs_lock = threading.Lock()
+_at_client = ClientEnds("collect()")
