@@ -87,7 +87,7 @@ ROWS: list[tuple[Any, ...]] = [
 
 
 def written(tmp_path: Path, columns: tuple[Column, ...], *lots: Any) -> Path:
-    path = tmp_path / file_name(3, "test")
+    path = tmp_path / file_name("rows", 3, "test")
     file = ColumnFile(str(path), columns, 3)
     for items in lots:
         file.add(items)

@@ -188,6 +188,16 @@ def test_shared_stages_are_computed_once(spark: Any, tmp_path: Path) -> None:
     assert {path.read_text() for path in tmp_path.iterdir()} == {"x"}
 
 
+def test_a_collect_of_two_stages_has_what_both_give(spark: Any) -> None:
+    p = Pipeline()
+    with sinks.collect() as results:
+        numbers = p.read_from(sources.items(range(20)))
+        numbers.filter(lambda n: n % 2).write_to(results)
+        numbers.map(lambda n: n + 100).write_to(results)
+        p.run_on_spark(spark)
+        assert sorted(results) == [*range(1, 20, 2), *range(100, 120)]
+
+
 @dataclass(frozen=True)
 class Point:
     x: int

@@ -147,10 +147,13 @@ def test_a_job_that_fails_elsewhere_writes_nothing(spark: Any, jet: JetInstance,
     for runs_on in ("engine", "spark"):
         pipeline = Pipeline()
         stage = pipeline.read_from(sources.items(ROWS))
-        stage.write_to(shmjet.spark.sink(spark, SCHEMA, path=tmp_path / "csv", format="csv"))
+        shared = shmjet.spark.sink(spark, SCHEMA, path=tmp_path / "csv", format="csv")
+        stage.write_to(shared)
         stage.write_to(shmjet.spark.sink(spark, SCHEMA, table=name))
         stage.write_to(shmjet.spark.sink(spark, SCHEMA, format="jdbc", options=options))
-        stage.map(lambda row: 1 // (row[1] - 29)).write_to(
+        broken = stage.map(lambda row: (row[0], 1 // (row[1] - 29)))
+        broken.write_to(shared)
+        broken.map(lambda row: row[1]).write_to(
             shmjet.spark.sink(spark, "n int", path=tmp_path / "other", mode="append")
         )
         with pytest.raises(JobFailedError, match="ZeroDivisionError"):
@@ -159,6 +162,34 @@ def test_a_job_that_fails_elsewhere_writes_nothing(spark: Any, jet: JetInstance,
         assert not spark.catalog.tableExists(name)
         with pytest.raises(Exception, match=r"WORDS|words"):
             spark.read.format("jdbc").options(**options).load()
+
+
+@pytest.mark.parametrize("runs_on", ["engine", "spark"])
+def test_stages_that_end_in_one_sink_make_one_table(spark: Any, jet: JetInstance, tmp_path: Path, runs_on: str) -> None:
+    """Written stage by stage, the second would be refused, doubled, left alone, or be the only one."""
+    name = f"both_{uuid4().hex}"
+    options = {"url": f"jdbc:derby:memory:{name};create=true", "dbtable": "words"}
+    pipeline = Pipeline()
+    rows = pipeline.read_from(sources.items(ROWS))
+    few, many = rows.filter(lambda row: row[1] < 10), rows.filter(lambda row: row[1] >= 10)
+    for arguments in (
+        {"path": tmp_path / "error", "format": "csv"},
+        {"path": tmp_path / "ignore", "format": "json", "mode": "ignore"},
+        {"table": name, "mode": "overwrite"},
+        {"format": "jdbc", "options": options, "mode": "append"},
+    ):
+        one = shmjet.spark.sink(spark, SCHEMA, **arguments)
+        few.write_to(one)
+        many.write_to(one)
+    pipeline.run_on_spark(spark) if runs_on == "spark" else jet.new_job(pipeline).run(timeout=120)
+    for found in (
+        spark.read.schema(SCHEMA).csv(str(tmp_path / "error")),
+        spark.read.schema(SCHEMA).json(str(tmp_path / "ignore")),
+        spark.table(name),
+        spark.read.format("jdbc").options(**options).load(),
+    ):
+        assert rows_of(found) == sorted(ROWS, key=repr)
+    spark.sql(f"drop table {name}")
 
 
 @on_spark

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 from typing import IO, Any
 
 from shmjet.core.processor import ProcessorContext
@@ -82,7 +83,7 @@ class ColumnFileProcessor(BulkProcessor):
     """A sink that writes a column file for each processor, whole or not at all.
 
     Args:
-        folder: of the files.
+        folder: of the files, those of other vertices among them.
         columns: of the files.
     """
 
@@ -94,7 +95,8 @@ class ColumnFileProcessor(BulkProcessor):
 
     def start(self, context: ProcessorContext) -> None:
         """Create the file."""
-        self._path = os.path.join(self._folder, file_name(context.global_index, context.job_id))
+        name = file_name(context.vertex_name, context.global_index, context.job_id)
+        self._path = os.path.join(self._folder, name)
         self._file = ColumnFile(self._path, self._columns, context.global_index)
 
     def absorb(self, ordinal: int, items: list[Any]) -> None:
@@ -117,6 +119,13 @@ class ColumnFileProcessor(BulkProcessor):
             os.unlink(self._path)
 
 
-def file_name(index: int, attempt: str) -> str:
-    """Return the name of a processor's file."""
-    return f"part-{index:05d}-{attempt}.parquet"
+def file_name(vertex: str, index: int, attempt: str) -> str:
+    """Return the name of a processor's file; the sinks of several vertices may share a folder.
+
+    Args:
+        vertex: any text, of which the name has a digest.
+        index: of the processor.
+        attempt: at its work.
+    """
+    digest = blake2b(vertex.encode(errors="surrogatepass"), digest_size=8).hexdigest()
+    return f"part-{index:05d}-{attempt}-{digest}.parquet"

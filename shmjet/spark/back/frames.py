@@ -82,7 +82,7 @@ def to_dataframe(
 def _write(rows: Iterable[Any], struct: Any, area: InstanceFolder) -> None:
     """Write rows into the file of an area, which is removed when that fails."""
     try:
-        file = ColumnFile(os.path.join(area.path, file_name(0, "0")), columns_of(struct), 0)
+        file = ColumnFile(os.path.join(area.path, file_name("", 0, "0")), columns_of(struct), 0)
         with contextlib.closing(file):
             flow = iter(rows)
             while some := list(islice(flow, _AT_ONCE)):

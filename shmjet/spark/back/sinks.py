@@ -2,14 +2,15 @@
 
 Processors write column files; what Spark writes it reads from these. In the engine, the job's commit is what starts
 Spark's writer: the meta-supplier asks the client, which has the session, and the job succeeds only if that does. So a
-job that fails, or that Spark's writer fails, writes nothing, and no file is left. Must not know stages.
+job that fails, or that Spark's writer fails, writes nothing, and no file is left. Stages that end in the same sink
+share its files, and what they ask for together is one write. Must not know stages.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -17,6 +18,7 @@ from shmjet.core.errors import ConfigError
 from shmjet.core.processor import MetaSupplierContext, ProcessorMetaSupplier, ProcessorSupplier
 from shmjet.pipeline.definitions import SinkDef
 from shmjet.processors.bulk import Supply
+from shmjet.processors.client_ends import ClientEnds
 from shmjet.spark.back.areas import new_area
 from shmjet.spark.back.asking import Answering, ask
 from shmjet.spark.back.files import ColumnFileProcessor
@@ -61,6 +63,7 @@ def sink(
         ConfigError, TypeError: an argument makes no sense; the text names it.
 
     A value that does not fit its column makes the job fail with a `BatchError` that names column, value and partition.
+    Several stages may be written to the same sink: what they have becomes one table, in one write.
 
     Example:
         >>> stage.write_to(shmjet.spark.sink(spark, "word string, n bigint", path="counts.parquet"))   # doctest: +SKIP
@@ -112,16 +115,13 @@ class SparkSinkSupplier(ProcessorMetaSupplier):
     # -- in the client ------------------------------------------------------------------------------------------
 
     def on_client(self, execution: Future[None]) -> None:
-        """Be ready for the questions of an execution."""
-        opened = self.on_spark(self._spark)
-        answers = {BEGIN: lambda: opened.folder, COMMIT: opened.commit}
-        answering = Answering(self._address, answers, opened.leave)
+        """Be ready for the questions of an execution.
 
-        def ended(_: Future[None]) -> None:
-            answering.close()
-            opened.close()
-
-        execution.add_done_callback(ended)
+        Raises:
+            ShmjetError: the one before is still running.
+            ConfigError: as `on_spark`.
+        """
+        _at_client.open(self._address, execution, lambda: _ClientEnd(self._address, self.on_spark(self._spark)))
 
     def on_spark(self, spark: Any) -> OpenedSink:
         """Return the sink for one run of a job.
@@ -138,7 +138,7 @@ class SparkSinkSupplier(ProcessorMetaSupplier):
 
 
 class OpenedSink:
-    """The sink in one run: a folder of column files, and what becomes of them."""
+    """The sink in one run: a folder of column files, of all stages that end in it, and what becomes of them."""
 
     def __init__(
         self,
@@ -153,6 +153,8 @@ class OpenedSink:
         self._columns = columns
         self._writing = writing
         self._area = new_area(spark, folder)
+        self._counted: list[str] | None = None
+        self._written = False
         self._closed = False
 
     @property
@@ -164,24 +166,35 @@ class OpenedSink:
         """Return what makes the processors."""
         return Supply(ColumnFileProcessor, self.folder, self._columns)
 
-    def commit(self, names: Sequence[str] | None = None) -> str:
-        """Have Spark write.
+    def count(self, names: Iterable[str]) -> None:
+        """Let these files count, and those of other calls: what is known only where tasks may be done again.
 
-        Args:
-            names: of the files that count; None: all that are there.
+        Without a call, all files count that are there.
+        """
+        self._counted = [*(self._counted or ()), *names]
+
+    def commit(self) -> str:
+        """Have Spark write what all stages have brought, the first time; nothing is left to do for the next stage.
 
         Raises:
             SparkError: Spark's writer fails, or refuses; the text is Spark's.
         """
-        found = names if names is not None else [name for name in os.listdir(self.folder) if name.endswith(".parquet")]
-        paths = [os.path.join(self.folder, name) for name in sorted(found)]
+        if not self._written:
+            self._write()
+            self._written = True
+        return ""
+
+    def _write(self) -> None:
+        names = self._counted
+        if names is None:
+            names = [name for name in os.listdir(self.folder) if name.endswith(".parquet")]
+        paths = [os.path.join(self.folder, name) for name in sorted(names)]
         reader = self._spark.read.schema(self._struct)
         try:
             frame = reader.parquet(*paths) if paths else self._spark.createDataFrame([], self._struct)
             self._writing.write(frame)
         except Exception as error:
             raise SparkError("\n".join(filter(None, told_by_spark(error)))) from error
-        return ""
 
     def leave(self) -> None:
         """Close this thread's connection to Spark's JVM, which would stay open behind its end.
@@ -200,3 +213,24 @@ class OpenedSink:
         if not self._closed:
             self._closed = True
             self._area.remove()
+
+
+class _ClientEnd:
+    """Answers the questions of one execution, and closes the sink behind it."""
+
+    def __init__(self, address: str, opened: OpenedSink) -> None:
+        self._opened = opened
+        answers = {BEGIN: lambda: opened.folder, COMMIT: opened.commit}
+        try:
+            self._answering = Answering(address, answers, opened.leave)
+        except OSError:
+            opened.close()
+            raise
+
+    def end(self) -> None:
+        """Answer no longer; an answer that is being given is waited for."""
+        self._answering.close()
+        self._opened.close()
+
+
+_at_client = ClientEnds("shmjet.spark.sink()")

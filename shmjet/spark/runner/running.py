@@ -20,13 +20,14 @@ from shmjet.core.job import JobConfig
 from shmjet.core.processor import ProcessorMetaSupplier, supplier_for_all
 from shmjet.pipeline import Pipeline
 from shmjet.processors.service_use import ServiceSupplier
+from shmjet.spark.back.sinks import OpenedSink
 from shmjet.spark.runner.blocks import pack, unpack
 from shmjet.spark.runner.ends import Place
 from shmjet.spark.runner.failing import job_error
 from shmjet.spark.runner.moving import blocks_by, cached, collected, lists_by, numbered, shuffled, united
 from shmjet.spark.runner.receiving import bounds_of
 from shmjet.spark.runner.shipping import Code, Processes, close_run, is_gone, pickled
-from shmjet.spark.runner.sinking import Sinking, sinking
+from shmjet.spark.runner.sinking import CollectSinking, Sinking, sinking
 from shmjet.spark.runner.sourcing import flow_of_source, prepared_source
 from shmjet.spark.runner.tasks import CloseRun, Host, Merge, Pack, Received, Sample, Split, Unpack
 from shmjet.spark.runner.translating import How, Input, SparkPlan, Step, translate
@@ -94,7 +95,7 @@ class _Run:
         self._shipped: list[Any] = []
         self._metas: list[ProcessorMetaSupplier] = []
         self._sinks: list[Sinking] = []
-        self._opened: dict[str, Any] = {}
+        self._opened: dict[int, OpenedSink] = {}
         self._homes: Any = None
 
     def run(self) -> None:
@@ -128,11 +129,17 @@ class _Run:
                 flow = self._source(step) if step.is_source else self._stage(step)
                 self._flows[step.name] = self._kept(step, flow)
             else:
-                sink = sinking(step, self._code, self._opened.get(step.name), self._jet)
-                self._sinks.append(sink)
-                sink.compute(self._sink_input(step))
+                self._sink(step).compute(self._sink_input(step))
         for sink in sorted(self._sinks, key=lambda each: each.rank):
             sink.commit()
+
+    def _sink(self, step: Step) -> Sinking:
+        """Return what does a sink; steps that end in the same collect() are done by the same."""
+        for sink in self._sinks:
+            if isinstance(sink, CollectSinking) and sink.supplier is step.supplier:
+                return sink
+        self._sinks.append(sinking(step, self._code, self._opened.get(id(step.supplier)), self._jet))
+        return self._sinks[-1]
 
     def _supplier(self, step: Step) -> Any:
         """Return what makes the processors of a step in tasks; None where the driver has them."""
@@ -140,8 +147,9 @@ class _Run:
         if step.end is not None and step.end.place is Place.FILES:
             return supplier.elsewhere().supply()
         if step.end is not None and step.end.place is Place.SPARK and not step.is_source:
-            opened = self._opened[step.name] = supplier.on_spark(self._spark)
-            return opened.supply()
+            if id(supplier) not in self._opened:  # else it is the sink of another step too
+                self._opened[id(supplier)] = supplier.on_spark(self._spark)
+            return self._opened[id(supplier)].supply()
         if step.end is not None and step.end.place is not Place.TASKS:
             return None
         if not isinstance(supplier, ProcessorMetaSupplier):
@@ -261,7 +269,8 @@ class _Run:
         for shipment in self._shipped:
             with contextlib.suppress(Exception):
                 shipment.destroy()
-        for sink in (*self._sinks, *self._opened.values()):
+        kept: list[Sinking | OpenedSink] = [*self._sinks, *self._opened.values()]
+        for sink in kept:
             with contextlib.suppress(Exception):
                 sink.close()
 

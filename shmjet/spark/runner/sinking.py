@@ -52,7 +52,7 @@ def sinking(step: Step, code: Code, opened: Any, jet: Any) -> Sinking:
     Args:
         step: the sink.
         code: of the run.
-        opened: for `shmjet.spark.sink`, what it opened for this run.
+        opened: for `shmjet.spark.sink`, what it opened for this run, for all steps that end in it.
         jet: the instance that has lists and maps.
     """
     assert step.end is not None
@@ -131,22 +131,26 @@ class FilesSinking(TaskSinking):
 
 
 class FrameSinking(TaskSinking):
-    """Column files that tasks write, and Spark's writer reads: `shmjet.spark.sink`."""
+    """Column files that tasks write, and Spark's writer reads: `shmjet.spark.sink`.
+
+    Steps that end in the same sink have it open together; the first that commits writes what all have brought.
+    """
 
     rank = 0
 
     def __init__(self, step: Step, code: Code, opened: OpenedSink) -> None:
         super().__init__(step, code)
         self._opened = opened
-        self._names: list[str] = []
 
     def compute(self, flow: Any) -> None:
-        """Write the files."""
-        self._names = [file_name(index, f"{self._code.run}-{attempt}") for index, attempt, _ in self._receipts(flow)]
+        """Write the files; those of the attempts that count will be read."""
+        self._opened.count(
+            file_name(self._name, index, f"{self._code.run}-{attempt}") for index, attempt, _ in self._receipts(flow)
+        )
 
     def commit(self) -> None:
-        """Have Spark write what is in the files of the attempts that count."""
-        self._opened.commit(self._names)
+        """Have Spark write."""
+        self._opened.commit()
 
 
 class _Gathered:
@@ -158,8 +162,8 @@ class _Gathered:
         self._blocks: list[bytes] = []
 
     def compute(self, flow: Any) -> None:
-        """Gather it."""
-        self._blocks = collected(blocks_by(flow, Pack()))
+        """Gather it, behind what is there of other steps that end in the same sink."""
+        self._blocks += collected(blocks_by(flow, Pack()))
 
     def commit(self) -> None:
         """Nothing is left to do."""
@@ -183,16 +187,16 @@ class CollectSinking(_Gathered):
 
     def __init__(self, supplier: CollectSupplier) -> None:
         super().__init__()
-        self._supplier = supplier
+        self.supplier = supplier
 
     def commit(self) -> None:
         """Put the results where whoever made the sink finds them."""
-        self._supplier.give(_Results(self._blocks))
+        self.supplier.give(_Results(self._blocks))
 
     def abort(self, error: BaseException) -> None:
         """Let whoever reads the results meet the error."""
         super().abort(error)
-        self._supplier.give(_Results([]), error)
+        self.supplier.give(_Results([]), error)
 
 
 class _Results:
