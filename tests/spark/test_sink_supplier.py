@@ -13,7 +13,7 @@ import pytest
 from shmjet import ShmjetError
 from shmjet.spark.back.asking import ask
 from shmjet.spark.back.schemas import Column
-from shmjet.spark.back.sinks import BEGIN, COMMIT, OpenedSink, SparkSinkSupplier
+from shmjet.spark.back.sinks import BEGIN, COMMIT, Destination, SparkSinkSupplier
 from shmjet.spark.back.writing import Writing
 from shmjet.spark.errors import SparkError
 
@@ -50,7 +50,7 @@ def session() -> Session:
 
 def supplier_of(session: Session, folder: Path, mode: str = "append") -> SparkSinkSupplier:
     writing = Told("out", "parquet", mode, None, (), ())
-    return SparkSinkSupplier(session, None, (Column("n", "int64"),), writing, folder)
+    return SparkSinkSupplier(Destination(session, None, (Column("n", "int64"),), writing, folder))
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_the_next_execution_may_begin_before_the_callbacks_of_the_last_one_have_
 
 
 def test_where_tasks_may_be_done_again_only_the_files_that_are_named_count(session: Session, tmp_path: Path) -> None:
-    opened: OpenedSink = supplier_of(session, tmp_path).on_spark(session)
+    opened = supplier_of(session, tmp_path).on_spark(session)
     for name in ("a", "b", "left behind"):
         (Path(opened.folder) / f"{name}.parquet").touch()
     opened.count(["b.parquet"])

@@ -12,6 +12,7 @@ import contextlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass, replace
 from typing import Any
 
 from shmjet.core.errors import ConfigError
@@ -71,7 +72,23 @@ def sink(
     struct = struct_of(spark, schema)
     columns = columns_of(struct)
     writing = checked_writing(path, format, mode, table, partition_by, options, [column.name for column in columns])
-    return SinkDef(f"spark({writing.target})", SparkSinkSupplier(spark, struct, columns, writing, folder))
+    destination = Destination(spark, struct, columns, writing, folder)
+    return SinkDef(f"spark({writing.target})", SparkSinkSupplier(destination))
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where rows go, and how: the arguments of `sink`, checked."""
+
+    spark: Any
+    struct: Any
+    columns: tuple[Column, ...]
+    writing: Writing
+    folder: str | os.PathLike[str] | None
+
+    def elsewhere(self) -> Destination:
+        """Return what of it is known outside the client, where nothing of Spark is."""
+        return replace(self, spark=None, struct=None, folder=None)
 
 
 class SparkSinkSupplier(ProcessorMetaSupplier):
@@ -82,19 +99,8 @@ class SparkSinkSupplier(ProcessorMetaSupplier):
 
     is_cooperative = True
 
-    def __init__(
-        self,
-        spark: Any,
-        struct: Any,
-        columns: tuple[Column, ...],
-        writing: Writing,
-        folder: str | os.PathLike[str] | None,
-    ) -> None:
-        self._spark = spark
-        self._struct = struct
-        self._columns = columns
-        self._writing = writing
-        self._folder = folder
+    def __init__(self, destination: Destination) -> None:
+        self._destination = destination
         self._address = f"\0shmjet-spark-sink-{os.urandom(12).hex()}"
         self._files = ""
 
@@ -106,7 +112,8 @@ class SparkSinkSupplier(ProcessorMetaSupplier):
 
     def get(self, addresses: Sequence[str]) -> Mapping[str, ProcessorSupplier]:
         """Return a supplier that is the same everywhere."""
-        return dict.fromkeys(addresses, ProcessorSupplier.of(Supply(ColumnFileProcessor, self._files, self._columns)))
+        supply = Supply(ColumnFileProcessor, self._files, self._destination.columns)
+        return dict.fromkeys(addresses, ProcessorSupplier.of(supply))
 
     def commit(self) -> None:
         """Have the client write with Spark. Raises SparkError with what Spark says when that fails."""
@@ -121,7 +128,10 @@ class SparkSinkSupplier(ProcessorMetaSupplier):
             ShmjetError: the one before is still running.
             ConfigError: as `on_spark`.
         """
-        _at_client.open(self._address, execution, lambda: _ClientEnd(self._address, self.on_spark(self._spark)))
+        _at_client.open(self._address, execution, self._open)
+
+    def _open(self) -> _ClientEnd:
+        return _ClientEnd(self._address, self.on_spark(self._destination.spark))
 
     def on_spark(self, spark: Any) -> OpenedSink:
         """Return the sink for one run of a job.
@@ -129,30 +139,20 @@ class SparkSinkSupplier(ProcessorMetaSupplier):
         Raises:
             ConfigError: there may be executors on other hosts, and no folder was named; or the session is another one.
         """
-        if spark is not self._spark:
+        if spark is not self._destination.spark:
             raise ConfigError("shmjet.spark.sink: it was made with another SparkSession than the one that runs the job")
-        return OpenedSink(spark, self._struct, self._columns, self._writing, self._folder)
+        return OpenedSink(self._destination)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_spark": None, "_struct": None, "_folder": None}
+        return {**self.__dict__, "_destination": self._destination.elsewhere()}
 
 
 class OpenedSink:
     """The sink in one run: a folder of column files, of all stages that end in it, and what becomes of them."""
 
-    def __init__(
-        self,
-        spark: Any,
-        struct: Any,
-        columns: tuple[Column, ...],
-        writing: Writing,
-        folder: str | os.PathLike[str] | None,
-    ) -> None:
-        self._spark = spark
-        self._struct = struct
-        self._columns = columns
-        self._writing = writing
-        self._area = new_area(spark, folder)
+    def __init__(self, destination: Destination) -> None:
+        self._destination = destination
+        self._area = new_area(destination.spark, destination.folder)
         self._counted: list[str] | None = None
         self._written = False
         self._closed = False
@@ -164,7 +164,7 @@ class OpenedSink:
 
     def supply(self) -> Supply:
         """Return what makes the processors."""
-        return Supply(ColumnFileProcessor, self.folder, self._columns)
+        return Supply(ColumnFileProcessor, self.folder, self._destination.columns)
 
     def count(self, names: Iterable[str]) -> None:
         """Let these files count, and those of other calls: what is known only where tasks may be done again.
@@ -189,10 +189,11 @@ class OpenedSink:
         if names is None:
             names = [name for name in os.listdir(self.folder) if name.endswith(".parquet")]
         paths = [os.path.join(self.folder, name) for name in sorted(names)]
-        reader = self._spark.read.schema(self._struct)
+        spark, struct = self._destination.spark, self._destination.struct
+        reader = spark.read.schema(struct)
         try:
-            frame = reader.parquet(*paths) if paths else self._spark.createDataFrame([], self._struct)
-            self._writing.write(frame)
+            frame = reader.parquet(*paths) if paths else spark.createDataFrame([], struct)
+            self._destination.writing.write(frame)
         except Exception as error:
             raise SparkError("\n".join(filter(None, told_by_spark(error)))) from error
 
@@ -202,7 +203,7 @@ class OpenedSink:
         As PySpark's own `InheritableThread` does it.
         """
         with contextlib.suppress(AttributeError, ValueError):
-            client = self._spark.sparkContext._gateway._gateway_client
+            client = self._destination.spark.sparkContext._gateway._gateway_client
             connection = client.get_thread_connection()
             if connection is not None:
                 client.deque.remove(connection)
