@@ -9,14 +9,10 @@ root, iproute2 and nftables; says so otherwise.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import random
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 
 import numpy as np
 import psutil
@@ -26,26 +22,13 @@ from hosts import start_job
 
 from shmjet import DAG, Batch, EdgeConfig, JetInstance, JobStatus, MemberLostError, Processor, between, processors
 from shmjet.net.window import BLOCK
-from tests.cluster.hosts import Hosts, why_no_rules, why_not
+from tests.cluster.hosts import Hosts, burning, why_no_rules, why_not
 
 PARTS = ("busy", "pause", "narrow", "loss", "deaf", "detect", "hiccups")
 BUSY_S, PAUSE_S, NOTICED_S, HICCUP_S = 60.0, 1.0, 3.0, 0.3
 MOST_MEMORY = 801 * BLOCK + (48 << 20)
 """The largest window of one edge, and what the link keeps for batches without a slot, with room for the rest."""
 KEPT_RATE = 0.9
-
-
-@contextlib.contextmanager
-def burning() -> Iterator[None]:
-    """Keep every core busy, twice over."""
-    command = [sys.executable, "-c", "while True: sum(range(10_000))"]
-    burners = [subprocess.Popen(command) for _ in range(2 * len(os.sched_getaffinity(0)))]
-    try:
-        yield
-    finally:
-        for burner in burners:
-            burner.kill()
-            burner.wait()
 
 
 def unsuspected(hosts: Hosts, tally: Tally, what: str, seconds: float, count: int, rng: random.Random) -> None:

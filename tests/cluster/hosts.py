@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -312,6 +312,19 @@ class Hosts:
         chance = () if percent >= 100 else ("numgen", "random", "mod", "100", "<", str(percent))
         end = () if of is None else ("ip", "daddr" if direction == "output" else "saddr", of.ip)
         _execute("nft", "add", "rule", "inet", "shmjet", direction, *end, *chance, "drop", namespace=host.name)
+
+
+@contextlib.contextmanager
+def burning() -> Iterator[None]:
+    """Keep every core busy, twice over."""
+    command = [sys.executable, "-c", "while True: sum(range(10_000))"]
+    burners = [subprocess.Popen(command) for _ in range(2 * len(os.sched_getaffinity(0)))]
+    try:
+        yield
+    finally:
+        for burner in burners:
+            burner.kill()
+            burner.wait()
 
 
 def wait_until(predicate: Callable[[], object], timeout: float, what: Callable[[], str]) -> None:

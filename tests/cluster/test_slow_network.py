@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 
@@ -23,7 +19,7 @@ from shmjet import (
     new_instance,
     processors,
 )
-from tests.cluster.hosts import Hosts, wait_until, why_no_rules, why_not
+from tests.cluster.hosts import Hosts, burning, wait_until, why_no_rules, why_not
 from tests.cluster.proxy import Proxy
 from tests.cluster.test_hosts import SOON_S, coordinator, others, running
 
@@ -40,19 +36,6 @@ def hosts() -> Iterator[Hosts]:
         three.start()
         three.await_members(3)
         yield three
-
-
-@contextlib.contextmanager
-def burning() -> Iterator[None]:
-    """Keep every core busy, twice over."""
-    command = [sys.executable, "-c", "while True: sum(range(10_000))"]
-    burners = [subprocess.Popen(command) for _ in range(2 * len(os.sched_getaffinity(0)))]
-    try:
-        yield
-    finally:
-        for burner in burners:
-            burner.kill()
-            burner.wait()
 
 
 def check_answers(jet: JetInstance, items: int = 30_000) -> None:
