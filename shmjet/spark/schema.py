@@ -10,7 +10,7 @@ from typing import Any
 
 from shmjet.core.errors import ConfigError
 
-_PLAIN = {
+SIMPLE = {
     "ByteType": "int8",
     "ShortType": "int16",
     "IntegerType": "int32",
@@ -22,15 +22,17 @@ _PLAIN = {
     "TimestampType": "timestamp",
     "TimestampNTZType": "timestamp_ntz",
     "DayTimeIntervalType": "duration",
-    "YearMonthIntervalType": "months",
-    "TimeType": "time",
     "StringType": "text",
     "CharType": "text",
     "VarcharType": "text",
     "BinaryType": "bytes",
-    "NullType": "null",
 }
-_NESTED = ("list", "map", "struct")
+"""What columns of Spark's types hold, those types that say nothing else and go both ways."""
+
+_PLAIN = {**SIMPLE, "YearMonthIntervalType": "months", "TimeType": "time", "NullType": "null"}
+
+NESTED = ("list", "map", "struct")
+"""Kinds whose values are made of others."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Field:
     @property
     def is_nested(self) -> bool:
         """Whether values are Python containers and not cells of a column."""
-        return self.kind in _NESTED
+        return self.kind in NESTED
 
 
 def fields_of(df: Any) -> tuple[Field, ...]:

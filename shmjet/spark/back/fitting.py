@@ -20,7 +20,8 @@ from shmjet.ring.errors import BatchError
 from shmjet.ring.text import Mask, Text
 from shmjet.spark.back.converting import CONVERTERS, LARGEST_EXACT, MOMENTS, NUMBERS, misfit, plain
 from shmjet.spark.back.rows import CONTAINERS
-from shmjet.spark.back.schemas import NESTED, Column
+from shmjet.spark.back.schemas import Column
+from shmjet.spark.schema import NESTED
 
 
 @dataclass(frozen=True)

@@ -12,32 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from shmjet.core.errors import ConfigError
+from shmjet.spark.schema import NESTED, SIMPLE
 
-KINDS = {
-    "ByteType": "int8",
-    "ShortType": "int16",
-    "IntegerType": "int32",
-    "LongType": "int64",
-    "FloatType": "float32",
-    "DoubleType": "float64",
-    "BooleanType": "bool",
-    "DateType": "date",
-    "TimestampType": "timestamp",
-    "TimestampNTZType": "timestamp_ntz",
-    "DecimalType": "decimal",
-    "StringType": "text",
-    "VarcharType": "text",
-    "CharType": "text",
-    "BinaryType": "bytes",
-    "DayTimeIntervalType": "duration",
-    "ArrayType": "list",
-    "MapType": "map",
-    "StructType": "struct",
-}
+KINDS = {**SIMPLE, "DecimalType": "decimal", "ArrayType": "list", "MapType": "map", "StructType": "struct"}
 """What columns of Spark's types hold."""
-
-NESTED = ("list", "map", "struct")
-"""Kinds whose values are made of others."""
 
 SQL = {
     "int8": "tinyint",
