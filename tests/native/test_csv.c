@@ -1,31 +1,13 @@
 /* Tests of csv.h, its values and lines.h without Python: edges by hand, then random text that is parsed in every way in
  * which it can be cut. Exits 0 when everything held; says what did not otherwise. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 
+#include "check.h"
 #include "column.h"
 #include "csv.h"
 #include "lines.h"
 
-#define CHECK(condition)                                                                  \
-    do {                                                                                  \
-        if (!(condition)) {                                                               \
-            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition); \
-            exit(1);                                                                      \
-        }                                                                                 \
-    } while (0)
-
 enum { ROWS = 64, TEXT = 4096 };
-
-static uint64_t random_state = 88172645463325252u;
-
-static uint32_t draw(uint32_t below) {
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return (uint32_t)(random_state >> 33) % below;
-}
 
 static int slow(const uint8_t *text, size_t length, double *value) {
     char copy[512];
@@ -120,7 +102,7 @@ static void test_floats(void) {
         if (i % 2) {
             whole >>= draw(63);
             snprintf(text, sizeof text, "%s%llu.%0*ue%d", draw(2) ? "-" : "", (unsigned long long)whole, 1 + (int)draw(9),
-                     draw(1000), (int)draw(160) - 80);
+                     (unsigned)draw(1000), (int)draw(160) - 80);
         } else {
             double drawn;
             memcpy(&drawn, &whole, 8);
@@ -285,7 +267,7 @@ static int64_t parse_in_blocks(table_t *table, const uint8_t *file, int64_t size
     csv_text_t whole = text_of(file, (size_t)size, 1), before = text_of(file, (size_t)cut, 0);
     csv_parity_t parity = csv_parity_at_start();
     for (int64_t at = 0; at < cut;) { /* in pieces, as it is read */
-        before.size = at + 1 + draw(7) < cut ? at + 1 + draw(7) : cut;
+        before.size = at + 1 + (int64_t)draw(7) < cut ? at + 1 + (int64_t)draw(7) : cut;
         if (before.size > cut) before.size = cut;
         csv_follow(&parity, &before, at);
         at = before.size;

@@ -1,26 +1,8 @@
 /* Tests of csv_write.h without Python: values by hand, decimals whose text is known, and text against a plain quoter; all
  * in memory of just the size that the kernel asks for. Exits 0 when everything held; says what did not otherwise. */
-#include <stdio.h>
-#include <stdlib.h>
 
+#include "check.h"
 #include "csv_write.h"
-
-#define CHECK(condition)                                                                  \
-    do {                                                                                  \
-        if (!(condition)) {                                                               \
-            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition); \
-            exit(1);                                                                      \
-        }                                                                                 \
-    } while (0)
-
-static uint64_t random_state = 88172645463325252u;
-
-static uint64_t draw(uint64_t below) {
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return (random_state >> 11) % below;
-}
 
 static int slow_calls;
 

@@ -2,27 +2,9 @@
  *
  * Exits 0 when everything held; says what did not otherwise. */
 #define _GNU_SOURCE
-#include <stdio.h>
-#include <stdlib.h>
 
+#include "check.h"
 #include "group.h"
-
-#define CHECK(condition)                                                                                                     \
-    do {                                                                                                                     \
-        if (!(condition)) {                                                                                                  \
-            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition);                                   \
-            exit(1);                                                                                                         \
-        }                                                                                                                    \
-    } while (0)
-
-static uint64_t state = 88172645463325252u;
-
-static uint64_t next_random(void) {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return state;
-}
 
 static column_t words_column(char kind, const void *data, int64_t rows) {
     return (column_t){kind, 8, rows, data, NULL, NULL};
@@ -53,7 +35,7 @@ static void test_sums(int64_t keys, int times) {
     uint8_t *memory = malloc(16 * (size_t)rows + 2), *key_data = memory + 1, *value_data = key_data + 8 * rows;
     for (int64_t i = 0; i < rows; i++) store_u64(key_data + 8 * i, (uint64_t)(i % keys));
     for (int64_t i = rows - 1; i > 0; i--) {
-        int64_t j = (int64_t)(next_random() % (uint64_t)(i + 1));
+        int64_t j = (int64_t)(any() % (uint64_t)(i + 1));
         uint64_t a = load_u64(key_data + 8 * i), b = load_u64(key_data + 8 * j);
         store_u64(key_data + 8 * i, b);
         store_u64(key_data + 8 * j, a);

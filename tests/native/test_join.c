@@ -3,28 +3,11 @@
  * Exits 0 when everything held; says what did not otherwise. */
 #define _GNU_SOURCE
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 
+#include "check.h"
 #include "join_probe.h"
 
-#define CHECK(condition)                                                                    \
-    do {                                                                                    \
-        if (!(condition)) {                                                                 \
-            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition);  \
-            exit(1);                                                                        \
-        }                                                                                   \
-    } while (0)
-
 enum { MOST_ROWS = 1000 };
-
-static uint64_t state = 88172645463325252u;
-
-static uint64_t any(void) {
-    state ^= state << 13;
-    state ^= state >> 7;
-    return state ^= state << 17;
-}
 
 typedef struct {
     column_t column;

@@ -1,27 +1,9 @@
 /* Tests of packet.h and ring_run.h without Python. Usage: test_packet. Exits 0 when everything held. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "packet.h"
 #include "ring_run.h"
-
-#define CHECK(condition)                                                                                                     \
-    do {                                                                                                                     \
-        if (!(condition)) {                                                                                                  \
-            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition);                                   \
-            exit(1);                                                                                                         \
-        }                                                                                                                    \
-    } while (0)
-
-static uint64_t state = 88172645463325252ull;
-
-static uint64_t next_random(uint64_t below) {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return state % below;
-}
 
 static void only_plain_runs_are_plain(void) {
     const packet_header_t right = {32, PACKET_DATA, 0, 3, 9, 1, 2, 4, 0};
@@ -60,9 +42,9 @@ static void a_vector_keeps_what_is_left(void) {
     for (int i = 0; i < 300; i++) bytes[i] = (uint8_t)i;
     for (int story = 0; story < 200; story++) {
         struct iovec vector[10];
-        size_t end = 1 + next_random(10), total = 0, at = 0, gone = 0;
+        size_t end = 1 + draw(10), total = 0, at = 0, gone = 0;
         for (size_t i = 0; i < end; i++) {
-            vector[i] = (struct iovec){bytes + total, next_random(31)};
+            vector[i] = (struct iovec){bytes + total, draw(31)};
             total += vector[i].iov_len;
         }
         while (at < end) {
@@ -72,7 +54,7 @@ static void a_vector_keeps_what_is_left(void) {
                 left += vector[i].iov_len;
             }
             CHECK(left == total - gone && memcmp(seen, bytes + gone, left) == 0);
-            size_t sent = left ? 1 + next_random(left) : 0;
+            size_t sent = left ? 1 + draw(left) : 0;
             gone += sent;
             at = vector_advance(vector, at, end, sent);
         }
@@ -147,12 +129,12 @@ static void runs_do_not_wrap(void) {
     uint8_t payload[1024] = {0};
     uint64_t put_items = 0, got_items = 0;
     for (int turn = 0; turn < 2000; turn++) {
-        const record_header_t record = {(uint32_t)next_random(sizeof payload), RUN_KIND_ITEMS, 1, 0, 2, 0};
+        const record_header_t record = {(uint32_t)draw(sizeof payload), RUN_KIND_ITEMS, 1, 0, 2, 0};
         if (put(&pair, &record, payload)) put_items += 2;
-        if (next_random(3) == 0) {
+        if (draw(3) == 0) {
             ring_run_t run;
             const uint8_t *data = pair.consumer.data;
-            while (ring_take_run(&pair.consumer, next_random(3000), &run) == RUN_RECORDS) {
+            while (ring_take_run(&pair.consumer, draw(3000), &run) == RUN_RECORDS) {
                 CHECK(run.start >= data && run.start + run.length <= data + 4096);
                 got_items += run.items;
             }

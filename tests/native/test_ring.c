@@ -3,23 +3,13 @@
  * Usage: test_ring [SECONDS]. Exits 0 when everything held; says what did not otherwise. */
 #define _GNU_SOURCE
 #include <pthread.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "doorbell.h"
 #include "hash.h"
 #include "light.h"
 #include "ring.h"
-
-#define CHECK(condition)                                                                                                     \
-    do {                                                                                                                     \
-        if (!(condition)) {                                                                                                  \
-            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition);                                   \
-            exit(1);                                                                                                         \
-        }                                                                                                                    \
-    } while (0)
 
 enum { KIND = 1 };
 

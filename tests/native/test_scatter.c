@@ -1,32 +1,15 @@
 /* Tests of column_hash.h and scatter.h without Python: against plain code that goes row by row, in memory of exactly the
  * right size, so that a sanitizer sees any byte beyond it. Exits 0 when everything held; says what did not otherwise. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 
+#include "check.h"
 #include "scatter.h"
-
-#define CHECK(condition)                                                                                                 \
-    do {                                                                                                                 \
-        if (!(condition)) {                                                                                              \
-            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition);                                \
-            exit(1);                                                                                                     \
-        }                                                                                                                \
-    } while (0)
-
-static uint64_t state = 88172645463325252u;
-
-static uint64_t draw(void) {
-    state ^= state << 13;
-    state ^= state >> 7;
-    return state ^= state << 17;
-}
 
 /* Memory whose end is exactly where the block's is; the start may be odd. */
 static uint8_t *exactly(size_t size) {
     uint8_t *memory = malloc(size ? size : 1);
     CHECK(memory);
-    for (size_t i = 0; i < size; i++) memory[i] = (uint8_t)draw();
+    for (size_t i = 0; i < size; i++) memory[i] = (uint8_t)any();
     return memory;
 }
 
@@ -123,9 +106,9 @@ static void test_text_and_streams(void) {
     int64_t end = 3;
     for (int64_t row = 0; row <= ROWS; row++) {
         memcpy(offsets + 8 * row, &end, 8);
-        end += (int64_t)(draw() % 20);
+        end += (int64_t)(any() % 20);
     }
-    for (size_t i = 0; i < ROWS * 7; i += 1 + draw() % 3) padded[i] = 0;
+    for (size_t i = 0; i < ROWS * 7; i += 1 + any() % 3) padded[i] = 0;
     key_node_t nodes[4] = {leaf('t', 0, ROWS, data, KEY_TEXT), leaf('S', 7, ROWS, padded, KEY_PADDED),
                            leaf('V', 7, ROWS, padded, KEY_RAW), leaf('i', 8, ROWS, odd, KEY_NUMBER)};
     nodes[0].column.offsets = offsets;
@@ -158,7 +141,7 @@ static void test_remainders_are_exact(void) {
         for (size_t i = 0; i < sizeof edges / sizeof *edges; i++)
             CHECK(remainder_by(&by, edges[i]) == edges[i] % divisor);
         for (int i = 0; i < 200; i++) {
-            uint32_t number = (uint32_t)draw(), near = number / divisor * divisor;
+            uint32_t number = (uint32_t)any(), near = number / divisor * divisor;
             CHECK(remainder_by(&by, number) == number % divisor);
             CHECK(remainder_by(&by, near) == 0 && remainder_by(&by, near - 1) == (near - 1) % divisor);
         }
@@ -172,13 +155,13 @@ static const uint32_t widths[WIDTHS] = {8, 8, 1, 2, 4, 16, 13};
 
 /* Scatters `rows` rows of `columns` columns, the last of which may be text, and compares with what was put. */
 static void check_scatter(int consumers, int columns, int64_t rows, int64_t capacity, int masked, int text) {
-    const int64_t stride = capacity + 1 + (int64_t)(draw() % 5), room = 100;
+    const int64_t stride = capacity + 1 + (int64_t)(any() % 5), room = 100;
     builder_t builders[WIDTHS + 1] = {0};
     uint16_t *assigned = malloc(2 * (size_t)rows + 1);
     int64_t *filled = calloc((size_t)consumers, 8), *seen = calloc((size_t)consumers, 8);
     int64_t *counts = calloc((size_t)consumers, 8);
     int32_t table[271];
-    for (int i = 0; i < 271; i++) table[i] = (int32_t)(draw() % (uint64_t)consumers);
+    for (int i = 0; i < 271; i++) table[i] = (int32_t)(any() % (uint64_t)consumers);
     size_t places = (size_t)(consumers * stride);
     for (int k = 0; k < columns; k++) {
         column_t column = {'V', widths[k], rows, exactly((size_t)rows * widths[k]), NULL, NULL};
@@ -190,7 +173,7 @@ static void check_scatter(int consumers, int columns, int64_t rows, int64_t capa
         int64_t end = 0;
         for (int64_t row = 0; row <= rows; row++) {
             memcpy(offsets + 8 * row, &end, 8);
-            if (row < rows) end += (int64_t)(draw() % 60);
+            if (row < rows) end += (int64_t)(any() % 60);
         }
         builder_t *to = &builders[columns++];
         to->column = (column_t){'t', 0, rows, exactly((size_t)end), offsets, NULL};
@@ -280,12 +263,12 @@ static void test_take_of_text(void) {
     int64_t end = 5, row;
     for (row = 0; row <= ROWS; row++) {
         memcpy(offsets + 8 * row, &end, 8);
-        if (row < ROWS) end += (int64_t)(draw() % 50);
+        if (row < ROWS) end += (int64_t)(any() % 50);
     }
     uint8_t *data = exactly((size_t)end);
     column_t column = {'t', 0, ROWS, data, offsets, NULL};
     for (int64_t i = 0; i < TAKEN; i++) {
-        row = (int64_t)(draw() % (2 * ROWS)) - ROWS;
+        row = (int64_t)(any() % (2 * ROWS)) - ROWS;
         memcpy(indices + 8 * i, &row, 8);
     }
     CHECK(take_text_ends(&column, end, indices, TAKEN, ends) == -1);

@@ -1,19 +1,10 @@
 /* Tests of slab.h without Python: a writer and several readers that give slots back in any order, and what happens at
  * the limits. Prints "ok"; the argument is the number of seconds to race. */
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 
+#include "check.h"
 #include "slab.h"
-
-#define CHECK(condition)                                                                    \
-    do {                                                                                    \
-        if (!(condition)) {                                                                 \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                 \
-            exit(1);                                                                        \
-        }                                                                                   \
-    } while (0)
 
 #define SIZE (64u * SLAB_UNIT)
 #define READERS 3

@@ -3,29 +3,11 @@
  *
  * Exits 0 when everything held; says what did not otherwise. */
 #include <math.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "merge.h"
 #include "sort.h"
-
-#define CHECK(condition)                                                                    \
-    do {                                                                                    \
-        if (!(condition)) {                                                                 \
-            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition);  \
-            exit(1);                                                                        \
-        }                                                                                   \
-    } while (0)
-
-static uint64_t state = 88172645463325252u;
-
-static uint64_t any(void) {
-    state ^= state << 13;
-    state ^= state >> 7;
-    return state ^= state << 17;
-}
 
 /* Exactly `bytes`, at an odd address. */
 static uint8_t *odd(size_t bytes, void **block) {
