@@ -105,10 +105,10 @@ class Mode(enum.StrEnum):
 
 
 class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The base of all messages."""
+    """The base of all messages, which inherit how they are encoded; what is `frozen`, mypy wants to be told again."""
 
 
-class Hello(Message, frozen=True, tag=True, array_like=True):
+class Hello(Message, frozen=True):
     """Visitor: I am here. The client's feed is the `driver`; all others are Spark tasks' processes.
 
     Those that cannot take descriptors ask for paths in their place.
@@ -118,7 +118,7 @@ class Hello(Message, frozen=True, tag=True, array_like=True):
     by_path: bool = False
 
 
-class Begin(Message, frozen=True, tag=True, array_like=True):
+class Begin(Message, frozen=True):
     """Task: from here on I am this attempt of a partition. Not answered."""
 
     round: int
@@ -126,18 +126,18 @@ class Begin(Message, frozen=True, tag=True, array_like=True):
     attempt: int
 
 
-class Want(Message, frozen=True, tag=True, array_like=True):
+class Want(Message, frozen=True):
     """Task: I need a slot. Answered by `Grant`, `Spill` or `Superseded`, as late as it has to be."""
 
 
-class Filled(Message, frozen=True, tag=True, array_like=True):
+class Filled(Message, frozen=True):
     """Task: so many bytes of a slot that was granted to me hold records now."""
 
     slot: int
     used: int
 
 
-class End(Message, frozen=True, tag=True, array_like=True):
+class End(Message, frozen=True):
     """Task: Spark has said that this is all. `spilled` are the bytes in the file. Answered by `Verdict`."""
 
     frames: int
@@ -145,30 +145,30 @@ class End(Message, frozen=True, tag=True, array_like=True):
     spilled: int
 
 
-class Knock(Message, frozen=True, tag=True, array_like=True):
+class Knock(Message, frozen=True):
     """Task on another host, to the client: let me in at this door. Answered by the processor's `Welcome`."""
 
     door: int
 
 
-class Sent(Message, frozen=True, tag=True, array_like=True):
+class Sent(Message, frozen=True):
     """Task on another host: this belongs into a slot that was granted to me; in place of `Filled`."""
 
     slot: int
     data: bytes
 
 
-class Spilled(Message, frozen=True, tag=True, array_like=True):
+class Spilled(Message, frozen=True):
     """Task on another host, after `Spill`: this belongs into the file."""
 
     data: bytes
 
 
-class Abandon(Message, frozen=True, tag=True, array_like=True):
+class Abandon(Message, frozen=True):
     """Task: I have stopped, and write nowhere any more. The answer to `Superseded`; not answered itself."""
 
 
-class OpenRound(Message, frozen=True, tag=True, array_like=True):
+class OpenRound(Message, frozen=True):
     """Driver: a Spark job is about to start. Answered by `RoundOpened`."""
 
     number: int
@@ -185,27 +185,27 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True):
     rows: int
 
 
-class CloseRound(Message, frozen=True, tag=True, array_like=True):
+class CloseRound(Message, frozen=True):
     """Driver: the Spark job has ended well, with these receipts. Answered by `RoundClosed`."""
 
     number: int
     receipts: list[Receipt]
 
 
-class GiveUpRound(Message, frozen=True, tag=True, array_like=True):
+class GiveUpRound(Message, frozen=True):
     """Driver: the Spark job of a round failed, and will be tried again. Not answered."""
 
     number: int
 
 
-class Failure(Message, frozen=True, tag=True, array_like=True):
+class Failure(Message, frozen=True):
     """Driver: Spark has failed for good, and this is what it says."""
 
     summary: str
     details: str
 
 
-class Finish(Message, frozen=True, tag=True, array_like=True):
+class Finish(Message, frozen=True):
     """Driver: no round will follow. Not answered."""
 
 
@@ -216,7 +216,7 @@ FromOutside = Knock | Begin | Want | Sent | Spilled | End | Abandon
 """What tasks on other hosts say."""
 
 
-class Welcome(Message, frozen=True, tag=True, array_like=True):
+class Welcome(Message, frozen=True):
     """Processor: the answer to `Hello`; the area's descriptor comes along for tasks. `doors`: how many processors.
 
     `path` is where a process of the same user finds the area as long as the processor lives.
@@ -228,13 +228,13 @@ class Welcome(Message, frozen=True, tag=True, array_like=True):
     path: str = ""
 
 
-class Grant(Message, frozen=True, tag=True, array_like=True):
+class Grant(Message, frozen=True):
     """Processor: this slot is the attempt's."""
 
     slot: int
 
 
-class Spill(Message, frozen=True, tag=True, array_like=True):
+class Spill(Message, frozen=True):
     """Processor: shared memory is full of what cannot be shown yet; write into the file that comes along.
 
     Who asked for paths gets the file's instead.
@@ -243,32 +243,32 @@ class Spill(Message, frozen=True, tag=True, array_like=True):
     path: str = ""
 
 
-class Superseded(Message, frozen=True, tag=True, array_like=True):
+class Superseded(Message, frozen=True):
     """Processor: stop, another attempt of this partition has won."""
 
     winner: Receipt
 
 
-class Verdict(Message, frozen=True, tag=True, array_like=True):
+class Verdict(Message, frozen=True):
     """Processor: the answer to `End`: the attempt that has won, or in a mode in which that is open, the asking one."""
 
     winner: Receipt
 
 
-class Refused(Message, frozen=True, tag=True, array_like=True):
+class Refused(Message, frozen=True):
     """Processor: this attempt has no place here; the text says why."""
 
     text: str
 
 
-class RoundOpened(Message, frozen=True, tag=True, array_like=True):
+class RoundOpened(Message, frozen=True):
     """Processor: tasks may come. `is_done`: no, for this round has been closed before."""
 
     number: int
     is_done: bool
 
 
-class RoundClosed(Message, frozen=True, tag=True, array_like=True):
+class RoundClosed(Message, frozen=True):
     """Processor: all rows of the round count."""
 
     number: int
