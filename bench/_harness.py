@@ -223,6 +223,28 @@ class Report:
         return 0 if self.results else 1
 
 
+def measure_each(doc: str | None, benches: Mapping[str, tuple[str, Callable[[Bench, Options], None]]]) -> int:
+    """Be the `main` of a script with benches that need nothing but the options; return the exit status.
+
+    Args:
+        doc: of the script.
+        benches: by name, the unit and what adds the contenders. What they need and find missing is a `PeerSkipped`,
+            which ends the script.
+    """
+    options = parse_options(doc, benches=list(benches))
+    report = Report(options)
+    for name, (unit, prepare) in benches.items():
+        if options.wants(name):
+            with Bench(name, unit) as bench:
+                try:
+                    prepare(bench, options)
+                except PeerSkipped as reason:
+                    print(f"{os.path.basename(sys.argv[0])}: skipped: {reason}", file=sys.stderr)
+                    return 0
+                report.add(bench.measure(rounds=options.rounds))
+    return report.finish()
+
+
 def installed(module: str) -> bool:
     """Whether `module` can be imported; it is looked for, not imported."""
     try:

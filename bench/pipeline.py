@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from _harness import Bench, Options, PeerSkipped, Report, elapsed, parse_options, rate
+from _harness import Bench, Options, PeerSkipped, elapsed, measure_each, rate
 from _spark import local_session
 from _words import text_file
 
@@ -188,16 +188,5 @@ BENCHES: dict[str, tuple[str, Callable[[Bench, Options], None]]] = {
 }
 
 
-def main() -> int:
-    options = parse_options(__doc__, benches=list(BENCHES))
-    report = Report(options)
-    for name, (unit, prepare) in BENCHES.items():
-        if options.wants(name):
-            with Bench(name, unit) as bench:
-                prepare(bench, options)
-                report.add(bench.measure(rounds=options.rounds))
-    return report.finish()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(measure_each(__doc__, BENCHES))

@@ -17,7 +17,6 @@ depend on how many there are.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _harness import Bench, Contender, Options, PeerSkipped, Report, elapsed, parse_options
+from _harness import Bench, Contender, Options, elapsed, measure_each
 from _spark import local_session
 from _words import text_file
 
@@ -251,21 +250,5 @@ BENCHES: dict[str, tuple[str, Callable[[Bench, Options], None]]] = {
 }
 
 
-def main() -> int:
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    options = parse_options(__doc__, benches=list(BENCHES))
-    report = Report(options)
-    for name, (unit, prepare) in BENCHES.items():
-        if options.wants(name):
-            with Bench(name, unit) as bench:
-                try:
-                    prepare(bench, options)
-                except PeerSkipped as reason:
-                    print(f"spark_back: skipped: {reason}", file=sys.stderr)
-                    return 0
-                report.add(bench.measure(rounds=options.rounds))
-    return report.finish()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(measure_each(__doc__, BENCHES))

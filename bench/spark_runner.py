@@ -8,7 +8,6 @@ Same session, same `local[n]`, warm, in turn; all counts are checked. The unit i
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from _harness import Bench, Options, PeerSkipped, Report, elapsed, parse_options
+from _harness import Bench, Options, elapsed, measure_each
 from _spark import local_session
 from _words import text_file
 
@@ -102,19 +101,5 @@ def wordcount(bench: Bench, options: Options) -> None:
             bench.peer(name, Counting(bench, name, partial(way, session, path, options.workers), expected))
 
 
-def main() -> int:
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    options = parse_options(__doc__, benches=["spark_runner_wordcount"])
-    report = Report(options)
-    with Bench("spark_runner_wordcount", "words/s") as bench:
-        try:
-            wordcount(bench, options)
-        except PeerSkipped as reason:
-            print(f"spark_runner: skipped: {reason}", file=sys.stderr)
-            return 0
-        report.add(bench.measure(rounds=options.rounds))
-    return report.finish()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(measure_each(__doc__, {"spark_runner_wordcount": ("words/s", wordcount)}))
