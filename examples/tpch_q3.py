@@ -6,8 +6,8 @@
       AND o_orderdate < DATE '1995-03-15' AND l_shipdate > DATE '1995-03-15'
     GROUP BY l_orderkey, o_orderdate, o_shippriority ORDER BY revenue DESC, o_orderdate LIMIT 10
 
-The tables are made by `tpchgen-cli` (`pip install tpchgen-cli`). They are read as batches of columns, and the lines are
-filtered and summed as such; of what is left, the rows are joined as dicts.
+The tables are made by `tpchgen-cli` (`pip install tpchgen-cli`). They are read as batches of columns, whose types are
+found in the files, and the lines are filtered and summed as such; of what is left, the rows are joined as dicts.
 
     python examples/tpch_q3.py [SCALE]
 """
@@ -30,47 +30,7 @@ from shmjet.columns import sum_
 
 DAY = np.datetime64("1995-03-15")
 SEGMENT = "BUILDING"
-SCHEMAS: dict[str, dict[str, str]] = {
-    "customer": {
-        "c_custkey": "int64",
-        "c_name": "text",
-        "c_address": "text",
-        "c_nationkey": "int64",
-        "c_phone": "text",
-        "c_acctbal": "float64",
-        "c_mktsegment": "text",
-        "c_comment": "text",
-    },
-    "orders": {
-        "o_orderkey": "int64",
-        "o_custkey": "int64",
-        "o_orderstatus": "text",
-        "o_totalprice": "float64",
-        "o_orderdate": "datetime64[D]",
-        "o_orderpriority": "text",
-        "o_clerk": "text",
-        "o_shippriority": "int64",
-        "o_comment": "text",
-    },
-    "lineitem": {
-        "l_orderkey": "int64",
-        "l_partkey": "int64",
-        "l_suppkey": "int64",
-        "l_linenumber": "int64",
-        "l_quantity": "float64",
-        "l_extendedprice": "float64",
-        "l_discount": "float64",
-        "l_tax": "float64",
-        "l_returnflag": "text",
-        "l_linestatus": "text",
-        "l_shipdate": "datetime64[D]",
-        "l_commitdate": "datetime64[D]",
-        "l_receiptdate": "datetime64[D]",
-        "l_shipinstruct": "text",
-        "l_shipmode": "text",
-        "l_comment": "text",
-    },
-}
+TABLES = "customer", "orders", "lineitem"
 
 Order = tuple[int, float, str, int]
 """(key, revenue, date, ship priority)"""
@@ -101,8 +61,7 @@ def pipeline(folder: Path, best: sinks.Results[list[Order]]) -> Pipeline:
     """Describe the query."""
 
     def batches_of(table: str, *columns: str) -> Any:
-        source = sources.csv(folder / f"{table}.csv", SCHEMAS[table], columns=columns, as_=Batch)
-        return p.read_from(source).set_name(table)
+        return p.read_from(sources.csv(folder / f"{table}.csv", columns=columns, as_=Batch)).set_name(table)
 
     p = Pipeline()
     customers = batches_of("customer", "c_custkey", "c_mktsegment").map_batches(customers_of_segment)
@@ -144,7 +103,7 @@ def generate(folder: Path, scale: float) -> Path:
     program = shutil.which("tpchgen-cli", path=os.pathsep.join(places))
     if program is None:
         raise ModuleNotFoundError("this example needs its data: pip install tpchgen-cli", name="tpchgen-cli")
-    command = [program, "csv", "-s", str(scale), f"--output-dir={folder}", "--tables", ",".join(SCHEMAS)]
+    command = [program, "csv", "-s", str(scale), f"--output-dir={folder}", "--tables", ",".join(TABLES)]
     subprocess.run(command, check=True, capture_output=True)
     return folder
 
