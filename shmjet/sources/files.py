@@ -80,39 +80,15 @@ def files(
         check_method("sources.files", compression_of(place))
     batches: Any = None
     if is_columnar or format == "csv":
-        from shmjet.processors.file_batches import batch_format
-        from shmjet.ring.batch import Batch
-
-        batches = batch_format(
-            Batch,
-            format,
-            encoding=charset,
-            errors=errors,
-            with_path=with_path and is_columnar,
-            batch_rows=batch_rows,
-            schema=schema,
-            columns=columns,
-            delimiter=delimiter,
-            quote=quote,
-            header=header,
-            nulls=nulls,
-            on_bad_line=on_bad_line,
-        )
-        if with_path and not is_columnar:
-            batches = replace(batches, path_column=PATH_COLUMN)
+        of_csv = {"delimiter": delimiter, "quote": quote, "header": header, "nulls": nulls, "on_bad_line": on_bad_line}
+        of_columns = {"batch_rows": batch_rows, "schema": schema, "columns": columns, **of_csv}
+        batches = _batches(format, charset, errors, with_path, is_columnar, of_columns)
     else:
         check_encoding(charset)
         codecs.lookup_error(errors)
-    reading = RecordReading(
-        format=format,
-        encoding=charset,
-        errors=errors,
-        with_path=with_path,
-        as_=None if is_columnar else as_,
-        batches=batches,
-        rows=not is_columnar,
-        options=dict(storage_options or {}),
-    )
+    items = None if is_columnar else as_
+    options = dict(storage_options or {})
+    reading = RecordReading(format, charset, errors, with_path, items, batches, not is_columnar, options)
     return SourceDef(f"{_kind(format)}({_short(places)})", RecordMetaSupplier(places, reading), columnar=is_columnar)
 
 
@@ -194,6 +170,18 @@ def _check_format(
         raise TypeError(f"sources.files: format {format_!r} gives no items of type {getattr(as_, '__name__', as_)!r}")
     if format_ != "csv" and (columns is not None or (schema is not None and not is_columnar)):
         raise ValueError(f'sources.files: schema and columns are for format="csv", not {format_!r}')
+
+
+def _batches(
+    format_: str, charset: str, errors: str, with_path: bool, is_columnar: bool, options: Mapping[str, Any]
+) -> Any:
+    """Return how files become batches; where their rows are wanted, the path comes in a column that no file has."""
+    from shmjet.processors.file_batches import batch_format
+    from shmjet.ring.batch import Batch
+
+    as_column = with_path and is_columnar
+    batches: Any = batch_format(Batch, format_, encoding=charset, errors=errors, with_path=as_column, **options)
+    return replace(batches, path_column=PATH_COLUMN) if with_path and not is_columnar else batches
 
 
 def _kind(format_: str) -> str:
