@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet._native import NumberSorter, ascends, sort_numbers, sort_texts
-
-from .test_ring_in_c import COMPILER, run
+from tests.native.programs import WELL, needs_compiler, run, run_sanitized
 
 ints = st.lists(st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-3, 3)))
 floats = st.lists(st.one_of(st.floats(allow_nan=False), st.sampled_from([0.0, -0.0, 1.0])))
@@ -162,9 +161,8 @@ class TestNumberSorter:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(COMPILER is None, reason="no C compiler")
-@pytest.mark.parametrize("options", [["-O1"], ["-O3"], ["-O1", "-g", "-fsanitize=address,undefined"]])
+@needs_compiler
+@pytest.mark.parametrize("option", ["-O1", "-O3", "sanitized"])
 @pytest.mark.parametrize("name", ["test_radix", "test_numbers"])
-def test_they_are_sorted_in_c(tmp_path: Path, name: str, options: list[str]) -> None:
-    done = run(tmp_path, name, *options)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
+def test_they_are_sorted_in_c(tmp_path: Path, name: str, option: str) -> None:
+    assert (run_sanitized(tmp_path, name) if option == "sanitized" else run(tmp_path, name, option)) == WELL

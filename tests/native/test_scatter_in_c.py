@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
+from tests.native.programs import WELL, in_c, run, run_sanitized
 
-from tests.native.test_ring_in_c import COMPILER, run
-
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(COMPILER is None, reason="no C compiler")]
+pytestmark = in_c
 
 
-@pytest.mark.parametrize("options", [["-O3"], ["-O1", "-g", "-fsanitize=address,undefined"]])
-def test_scattered_rows_and_hashes_are_those_of_plain_code(tmp_path: Path, options: list[str]) -> None:
-    done = run(tmp_path, "test_scatter", *options)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "ok\n", "")
+def test_scattered_rows_and_hashes_are_those_of_plain_code(tmp_path: Path) -> None:
+    assert run(tmp_path, "test_scatter", "-O3") == WELL
+
+
+def test_they_are_clean_under_sanitizers(tmp_path: Path) -> None:
+    assert run_sanitized(tmp_path, "test_scatter") == WELL
