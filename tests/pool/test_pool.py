@@ -63,29 +63,36 @@ def pool() -> Iterator[PoolExecutor]:
         yield executor
 
 
-def test_lambdas_closures_and_methods_go_by_value(pool: PoolExecutor) -> None:
+@pytest.fixture(scope="module")
+def shared() -> Iterator[PoolExecutor]:
+    """A pool for tests that leave it as it was, which spares them its start."""
+    with PoolExecutor(2) as executor:
+        yield executor
+
+
+def test_lambdas_closures_and_methods_go_by_value(shared: PoolExecutor) -> None:
     factor = 3
-    assert pool.submit(lambda x: x * factor, 5).result() == 15
-    assert pool.submit([1, 2, 2].count, 2).result() == 2
-    assert pool.submit("a-b".split, sep="-").result() == ["a", "b"]
+    assert shared.submit(lambda x: x * factor, 5).result() == 15
+    assert shared.submit([1, 2, 2].count, 2).result() == 2
+    assert shared.submit("a-b".split, sep="-").result() == ["a", "b"]
 
 
-def test_a_closure_that_changes_is_sent_again(pool: PoolExecutor) -> None:
+def test_a_closure_that_changes_is_sent_again(shared: PoolExecutor) -> None:
     factor = 3
 
     def scaled(x: int) -> int:
         return x * factor
 
-    assert pool.submit(scaled, 2).result() == 6
+    assert shared.submit(scaled, 2).result() == 6
     factor = 4
-    assert pool.submit(scaled, 2).result() == 8
+    assert shared.submit(scaled, 2).result() == 8
 
 
-def test_more_functions_than_workers_keep(pool: PoolExecutor) -> None:
+def test_more_functions_than_workers_keep(shared: PoolExecutor) -> None:
     functions = [eval(f"lambda x: x + {i}") for i in range(600)]
-    futures = [pool.submit(function, 1) for function in functions]
+    futures = [shared.submit(function, 1) for function in functions]
     assert [future.result() for future in futures] == [1 + i for i in range(600)]
-    assert pool.submit(functions[0], 1).result() == 1
+    assert shared.submit(functions[0], 1).result() == 1
 
 
 def test_a_large_function_and_a_large_argument_that_do_not_fit_a_ring_together() -> None:
@@ -98,9 +105,9 @@ def test_a_large_function_and_a_large_argument_that_do_not_fit_a_ring_together()
 
 
 @pytest.mark.parametrize("size", [0, 1, 10, 1_000, 100_000, 2_000_000])
-def test_arrays_of_any_size_come_back_equal_and_writable(pool: PoolExecutor, size: int) -> None:
+def test_arrays_of_any_size_come_back_equal_and_writable(shared: PoolExecutor, size: int) -> None:
     array = np.arange(size, dtype=np.float64)
-    result = pool.submit(double, array).result()
+    result = shared.submit(double, array).result()
     assert result.dtype == array.dtype
     np.testing.assert_array_equal(result, array * 2)
     if size:
@@ -109,14 +116,14 @@ def test_arrays_of_any_size_come_back_equal_and_writable(pool: PoolExecutor, siz
         assert array[0] == 0
 
 
-def test_a_task_may_write_into_its_arguments(pool: PoolExecutor) -> None:
+def test_a_task_may_write_into_its_arguments(shared: PoolExecutor) -> None:
     def fill(array: Any) -> float:
         array[:] = 1
         return float(array.sum())
 
     for size in (100, 3_000_000):
         array = np.zeros(size)
-        assert pool.submit(fill, array).result() == size
+        assert shared.submit(fill, array).result() == size
         assert not array.any()
 
 
@@ -137,9 +144,9 @@ def test_many_large_results_hold_no_descriptors(pool: PoolExecutor) -> None:
     assert sum(float(result.sum()) for result in results) == 6_000_000
 
 
-def test_batches_go_both_ways(pool: PoolExecutor) -> None:
+def test_batches_go_both_ways(shared: PoolExecutor) -> None:
     batch = shmjet.Batch({"n": np.arange(1000), "x": np.ones(1000)})
-    result = pool.submit(lambda b: b.filter(b["n"] >= 990), batch).result()
+    result = shared.submit(lambda b: b.filter(b["n"] >= 990), batch).result()
     assert isinstance(result, shmjet.Batch)
     assert result["n"].tolist() == list(range(990, 1000))
 
@@ -148,30 +155,30 @@ def test_batches_go_both_ways(pool: PoolExecutor) -> None:
     "value",
     [None, True, 1, -(2**63), 2**70, 1.5, "", "äöü", b"\0", (1, 2), {"a": [1]}, "x" * 5_000_000, b"y" * 9**7],
 )
-def test_values_come_back_equal(pool: PoolExecutor, value: Any) -> None:
-    result = pool.submit(lambda x: x, value).result()
+def test_values_come_back_equal(shared: PoolExecutor, value: Any) -> None:
+    result = shared.submit(lambda x: x, value).result()
     assert result == value
     assert type(result) is type(value)
 
 
-def test_exceptions_have_the_remote_traceback(pool: PoolExecutor) -> None:
+def test_exceptions_have_the_remote_traceback(shared: PoolExecutor) -> None:
     with pytest.raises(ZeroDivisionError) as caught:
-        pool.submit(fail_deep, 0).result()
+        shared.submit(fail_deep, 0).result()
     assert type(caught.value.__cause__) is _RemoteTraceback
     assert "return 1 / x" in str(caught.value.__cause__)
     assert "shmjet/pool" not in str(caught.value.__cause__)
 
 
-def test_an_exception_that_cannot_be_pickled_still_says_what_it_was(pool: PoolExecutor) -> None:
+def test_an_exception_that_cannot_be_pickled_still_says_what_it_was(shared: PoolExecutor) -> None:
     with pytest.raises(RuntimeError, match="Odd: 1 2"):
-        pool.submit(raise_odd).result()
+        shared.submit(raise_odd).result()
 
 
-def test_arguments_that_cannot_be_pickled_fail_their_task_only(pool: PoolExecutor) -> None:
-    bad = pool.submit(double, threading.Lock())
+def test_arguments_that_cannot_be_pickled_fail_their_task_only(shared: PoolExecutor) -> None:
+    bad = shared.submit(double, threading.Lock())
     with pytest.raises(TypeError, match="pickle"):
         bad.result()
-    assert pool.submit(double, 2).result() == 4
+    assert shared.submit(double, 2).result() == 4
 
 
 def test_a_dead_worker_costs_what_it_ran_and_the_pool_heals(pool: PoolExecutor, tmp_path: Path) -> None:
@@ -382,11 +389,11 @@ def test_arguments_are_checked() -> None:
         PoolExecutor(1, initializer=3)  # type: ignore[arg-type]
 
 
-def test_submitting_from_many_threads(pool: PoolExecutor) -> None:
+def test_submitting_from_many_threads(shared: PoolExecutor) -> None:
     found: list[int] = []
 
     def work(start: int) -> None:
-        found.extend(pool.submit(double, i).result() for i in range(start, start + 100))
+        found.extend(shared.submit(double, i).result() for i in range(start, start + 100))
 
     threads = [threading.Thread(target=work, args=(100 * i,)) for i in range(4)]
     for thread in threads:
@@ -396,9 +403,11 @@ def test_submitting_from_many_threads(pool: PoolExecutor) -> None:
     assert sorted(found) == [2 * i for i in range(400)]
 
 
-def test_callbacks_may_submit(pool: PoolExecutor) -> None:
+def test_callbacks_may_submit(shared: PoolExecutor) -> None:
     done = threading.Event()
-    pool.submit(double, 1).add_done_callback(lambda _: pool.submit(double, 2).add_done_callback(lambda _: done.set()))
+    shared.submit(double, 1).add_done_callback(
+        lambda _: shared.submit(double, 2).add_done_callback(lambda _: done.set())
+    )
     assert done.wait(10)
 
 
@@ -442,18 +451,18 @@ def test_a_pool_that_has_ended_closes_nothing_in_a_forked_child() -> None:
     assert not ended.is_usable
 
 
-def test_a_pool_inside_a_worker_works(pool: PoolExecutor) -> None:
+def test_a_pool_inside_a_worker_works(shared: PoolExecutor) -> None:
     def inner(n: int) -> list[int]:
         with PoolExecutor(1) as nested:
             return list(nested.map(double, range(n)))
 
-    assert pool.submit(inner, 4).result(30) == [0, 2, 4, 6]
+    assert shared.submit(inner, 4).result(30) == [0, 2, 4, 6]
 
 
-def test_a_task_that_refers_to_its_own_pool_is_told_so(pool: PoolExecutor) -> None:
+def test_a_task_that_refers_to_its_own_pool_is_told_so(shared: PoolExecutor) -> None:
     with pytest.raises(TypeError, match="cannot be sent to a worker"):
-        pool.submit(lambda: pool.submit(double, 1).result()).result(10)
-    assert pool.submit(double, 1).result() == 2
+        shared.submit(lambda: shared.submit(double, 1).result()).result(10)
+    assert shared.submit(double, 1).result() == 2
 
 
 def _run_script(tmp_path: Path, text: str) -> subprocess.CompletedProcess[str]:

