@@ -19,6 +19,8 @@ from shmjet import Batch, Pipeline, sinks
 from tests import conftest as checks
 
 UNWANTED = ("pandas", "pyarrow")
+SHORT_LIFE = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a JVM that lives for minutes, beside other tests: compile quickly, and with few threads."""
 
 
 class _Refuser:
@@ -75,7 +77,7 @@ def spark_session(master: str, folder: Path, **conf: str) -> Iterator[Any]:
         .config("spark.driver.memory", "1g")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={folder} -Dderby.system.home={folder}")
+        .config("spark.driver.extraJavaOptions", f"-Djava.io.tmpdir={folder} -Dderby.system.home={folder} {SHORT_LIFE}")
         .config("spark.local.dir", str(folder))
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.sql.shuffle.partitions", "4")
