@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from shmjet import PoolExecutor
+from tests.pool.functions import double, fail_deep, wait_for_file
 
 
-def double(x: Any) -> Any:
-    return x * 2
-
-
-def wait_for_file(path: str) -> None:
-    while not os.path.exists(path):
-        time.sleep(0.001)
-
-
-def fail_deep(x: int) -> float:
-    return 1 / x
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def pool() -> Iterator[PoolExecutor]:
     with PoolExecutor(2) as executor:
         yield executor
