@@ -9,7 +9,10 @@
 static uint8_t *exactly(size_t size) {
     uint8_t *memory = malloc(size ? size : 1);
     CHECK(memory);
-    for (size_t i = 0; i < size; i++) memory[i] = (uint8_t)any();
+    for (size_t i = 0; i < size; i += 8) {
+        uint64_t bits = any();
+        memcpy(memory + i, &bits, size - i < 8 ? size - i : 8);
+    }
     return memory;
 }
 
