@@ -18,9 +18,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import msgspec
-
-from shmjet.cluster.protocol import REPEATABLE, Execute, News, Ping, Refused, Reply
+from shmjet.cluster.protocol import News, Ping, Refused, Reply
+from shmjet.cluster.repeating import may_repeat, repeated
 from shmjet.core import errors
 from shmjet.core.errors import MemberLostError, ShmjetError
 from shmjet.execution.channel import Channel, ChannelClosed
@@ -166,7 +165,7 @@ class Connection:
             with self._lock:
                 self._connected = False
                 waiting, self._waiting = self._waiting, {}
-            repeatable = {number: asked for number, asked in waiting.items() if isinstance(asked.request, REPEATABLE)}
+            repeatable = {number: asked for number, asked in waiting.items() if may_repeat(asked.request)}
             for number in waiting.keys() - repeatable.keys():
                 waiting[number].give_up()
             again = None if self._closing else self._way.connect_again(lambda: self._closing)
@@ -187,9 +186,7 @@ class Connection:
 
     def _repeat(self, number: int, asked: _Asked) -> None:
         """Ask once more, over another connection, under the same number."""
-        request = asked.request
-        if isinstance(request, Execute):
-            request = msgspec.structs.replace(request, age=time.monotonic() - asked.at)
+        request = repeated(asked.request, time.monotonic() - asked.at)
         with self._lock:
             self._waiting[number] = asked
             with contextlib.suppress(ChannelClosed, OSError):  # the reader will notice, and come here again

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from shmjet.cluster.jobs import Client
+from shmjet.cluster.passing_on import MAPS_LOST
 from shmjet.cluster.protocol import GridCall, GridReply, Refused
 from shmjet.grid.errors import GridError
 from shmjet.grid.service import GridService
@@ -45,14 +46,19 @@ class GridServing:
             self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="shmjet-grid")
         loop = asyncio.get_running_loop()
         try:
-            body = await loop.run_in_executor(self._threads, self._opened().perform, request.body)
+            service = self._opened()
+            if request.again and request.store != service.store:
+                text = f"the member that was asked is gone; {MAPS_LOST}"
+                client.send(Refused(request.request, "MemberLostError", text))
+                return
+            body = await loop.run_in_executor(self._threads, service.perform, request.body)
         except GridError as error:
             client.send(Refused(request.request, type(error).__name__, str(error)))
         except Exception as error:
             logger.exception("an operation on a map or list failed")
             client.send(Refused(request.request, "GridError", f"{type(error).__name__}: {error}"))
         else:
-            client.send(GridReply(request.request, body))
+            client.send(GridReply(request.request, body, service.store))
 
     def _opened(self) -> GridService:
         if self._service is None:

@@ -28,6 +28,7 @@ from shmjet.cluster.protocol import (
     ExecutionChanged,
     GetMetrics,
     GridCall,
+    GridReply,
     ListJobs,
     Logged,
     News,
@@ -44,6 +45,7 @@ from shmjet.execution.large import Large
 from shmjet.execution.messages import LogWish
 from shmjet.execution.metrics import Metrics
 from shmjet.grid import Grid, IList, IMap
+from shmjet.grid.operations import only_reads
 from shmjet.grid.remote import RemoteGrid
 
 if TYPE_CHECKING:
@@ -85,6 +87,7 @@ class JetInstance:
         self._logs = home.logs()
         self._sink = LogSink(levels()[0]) if self._logs is None else self._logs.sink
         self._grid: Grid | RemoteGrid | None = None
+        self._store = 0
         _open.add(self)
         atexit.register(self._at_exit)
 
@@ -277,6 +280,7 @@ class JetInstance:
             self._sink.take(news.records, news.member, news.dropped)
             return
         if isinstance(news, CoordinatorLost):
+            self._forget_store()
             self._fail_pending(news.text)
             return
         if isinstance(news, WatchAgain):
@@ -291,6 +295,7 @@ class JetInstance:
 
     def _again(self) -> None:
         """Ask the member that we are connected to now about everything that has not ended; we may have missed it."""
+        self._forget_store()
         with self._lock:
             pending = [number for number, (execution, _) in self._executions.items() if not execution.done()]
         if pending:
@@ -347,8 +352,16 @@ class JetInstance:
     def _grid_call(self, body: bytes) -> bytes:
         if self._closed:
             raise ShmjetError("this instance has been shut down; its maps and lists are gone")
-        result: bytes = self._connection.ask(lambda number: GridCall(number, body)).body
-        return result
+        known = self._store if only_reads(body) else 0
+        reply = self._connection.ask(lambda number: GridCall(number, body, known))
+        assert isinstance(reply, GridReply)
+        self._store = reply.store
+        return reply.body
+
+    def _forget_store(self) -> None:
+        """Take that the maps may be another member's now."""
+        if isinstance(self._grid, RemoteGrid):
+            self._grid.forget()
 
     def get_map(self, name: str) -> IMap[Any, Any]:
         """Return the map of that name; it comes into being when it is first written to.

@@ -76,6 +76,7 @@ from shmjet.execution.large import Large
 from shmjet.execution.messages import LogWish, WorkerSettings
 from shmjet.execution.stacks import offer_stacks
 from shmjet.grid import Grid
+from shmjet.grid.store import ENVIRONMENTS_OF_A_CLUSTER
 
 _STOP_S = 0.5
 
@@ -133,7 +134,8 @@ class Member:
             None if self._network is None else self._network.reach,
         )
         self._grid_folder = self.folder.path / "grid"
-        Grid.create(self._grid_folder, settings.partition_count)
+        environments = None if network is None else ENVIRONMENTS_OF_A_CLUSTER
+        Grid.create(self._grid_folder, settings.partition_count, environments=environments)
         self._grid = GridServing(self._grid_folder)
         self._parts: dict[int, MasterExecution] = {}
         self._ids = itertools.count(1 if network is None else (random.SystemRandom().getrandbits(30) << 32) + 1)

@@ -19,13 +19,16 @@ import msgspec
 from shmjet.cluster.clients import LocalClient
 from shmjet.cluster.network import Network
 from shmjet.cluster.peer_messages import Bounced, Forward
-from shmjet.cluster.protocol import REPEATABLE, Execute, GridCall, Refused
+from shmjet.cluster.protocol import Execute, GridCall, Refused
+from shmjet.cluster.repeating import may_repeat, repeated
 from shmjet.execution.large import Large
 
 BOUNCE_S = 0.1
 """When a request that has bounced is tried again: views reach members one after the other."""
 PATIENCE_S = 10.0
 """How long a request is tried, from the first time."""
+
+MAPS_LOST = "its maps and lists may be lost with it"
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -121,10 +124,8 @@ class PassingOn:
         now = time.monotonic()
         for asked in lost.values():
             request = asked.request
-            if isinstance(request, REPEATABLE) and not is_over and now - asked.first <= PATIENCE_S:
-                if isinstance(request, Execute):
-                    request = msgspec.structs.replace(request, age=request.age + now - asked.sent)
-                self._again(asked, request, 0.0)
+            if may_repeat(request) and not is_over and now - asked.first <= PATIENCE_S:
+                self._again(asked, repeated(request, now - asked.sent), 0.0)
             else:
                 asked.client.send(Refused(request.request, "MemberLostError", _unknown(request, why)))
 
@@ -142,5 +143,5 @@ class PassingOn:
 
 def _unknown(request: Any, why: str) -> str:
     if isinstance(request, GridCall):
-        return f"{why}; whether the operation was carried out is not known, and its maps and lists may be lost with it"
+        return f"{why}; whether the operation was carried out is not known, and {MAPS_LOST}"
     return f"{why}; whether the request ({type(request).__name__}) was carried out is not known"

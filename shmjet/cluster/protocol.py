@@ -123,10 +123,16 @@ class Ping(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class GridCall(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Do something with a map or a list; `body` is an operation of `shmjet.grid.operations`."""
+    """Do something with a map or a list; `body` is an operation of `shmjet.grid.operations`.
+
+    `store` says of an operation that only reads which store the client has asked last, 0 for none and for others. When
+    it comes `again`, because an answer was lost, it is refused by who has another store: nobody wants to read there.
+    """
 
     request: int
     body: bytes
+    store: int = 0
+    again: bool = False
 
 
 class Shutdown(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -202,11 +208,6 @@ Request = (
 )
 FORWARDED = (Execute, CancelExecution, GetMetrics, ListJobs, GetJob, Watch, Upload, GridCall)
 """What only the coordinator can answer."""
-REPEATABLE = (Execute, CancelExecution, GetMetrics, ListJobs, GetJob, Watch, Upload, Describe, Ping)
-"""What may be asked again when nobody knows whether it was carried out: then once more does no harm.
-
-Not so operations on maps and lists: another coordinator does not have those that were asked for.
-"""
 
 
 class Done(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -380,10 +381,11 @@ class DumpsReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class GridReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The answer to `GridCall`."""
+    """The answer to `GridCall`; `store` is that of who answers."""
 
     request: int
     body: bytes
+    store: int = 0
 
 
 class ExecutionChanged(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -15,6 +15,7 @@ from shmjet._native import index_of_special
 from shmjet.grid.blobs import BlobVanishedError
 from shmjet.grid.entries import EntryCodec
 from shmjet.grid.layout import INDEX
+from shmjet.grid.scan import of_one_store
 from shmjet.grid.table import TRANSACTION_BYTES, Table
 
 T = TypeVar("T")
@@ -40,7 +41,8 @@ class IList(Sequence[T]):
     Iteration is streamed and sees items appended meanwhile; when the list is cleared meanwhile, it goes on with what is
     there behind its place, or ends.
 
-    Any operation may raise `GridError` when the instance is gone, and one that writes `GridFullError`.
+    Any operation may raise `GridError` when the instance is gone, and one that writes `GridFullError`. In a cluster
+    `MemberLostError` says that the member which had the list was lost meanwhile.
 
     Example:
         >>> primes = jet.get_list("primes")                 # doctest: +SKIP
@@ -164,7 +166,7 @@ class IList(Sequence[T]):
             start, skip = self._block_of(start)
         else:
             skip = 0
-        for page in self._table.pages(INDEX.pack(start), limit=16):
+        for page in of_one_store(self._table.pages(INDEX.pack(start), limit=16)):
             for block in page.values:
                 try:
                     items = self._codec.items(block)

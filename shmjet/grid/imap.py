@@ -26,6 +26,7 @@ from shmjet.grid.blobs import BlobVanishedError
 from shmjet.grid.entries import EntryCodec
 from shmjet.grid.layout import PARTITION
 from shmjet.grid.read_ahead import ReadAhead
+from shmjet.grid.scan import Page, of_one_store
 from shmjet.grid.table import Entry, Table
 
 K = TypeVar("K")
@@ -51,7 +52,8 @@ class IMap(MutableMapping[K, V]):
     One operation on one key is atomic over all processes, `put_if_absent`, `setdefault` and `pop` included;
     `counts[key] += 1` is two operations, between which others may write.
 
-    Any operation may raise `GridError` when the instance is gone, and one that writes `GridFullError`.
+    Any operation may raise `GridError` when the instance is gone, and one that writes `GridFullError`. In a cluster
+    `MemberLostError` says that the member which had the map was lost meanwhile.
 
     Example:
         >>> counts = jet.get_map("counts")                  # doctest: +SKIP
@@ -254,9 +256,7 @@ class IMap(MutableMapping[K, V]):
 
     def __iter__(self) -> Iterator[K]:
         self._ahead = ReadAhead(self._locate, self._codec)  # dict(map) asks for all keys, then for each value in turn
-        return chain.from_iterable(
-            map(_first, self._codec.keys_of(page.values)) for table in self._tables for page in table.pages()
-        )
+        return chain.from_iterable(map(_first, self._codec.keys_of(page.values)) for page in self._all())
 
     def keys(self) -> KeysView[K]:
         """Return a view of the keys, streamed; values are not looked at."""
@@ -276,14 +276,15 @@ class IMap(MutableMapping[K, V]):
         Raises:
             ValueError: a partition does not exist.
         """
-        return chain.from_iterable(self._pages_of(partitions))  # no Python code runs for an entry
+        pages = of_one_store(self._pages_of(partitions))
+        return chain.from_iterable(self._pairs_of(pages))  # no Python code runs for an entry
 
-    def _pages_of(self, partitions: Iterable[int]) -> Iterator[Iterable[tuple[K, V]]]:
+    def _pages_of(self, partitions: Iterable[int]) -> Iterator[Page]:
         for partition in partitions:
             if not 0 <= partition < self._codec.partition_count:
                 raise ValueError(f"partition {partition} is not one of 0 to {self._codec.partition_count - 1}")
             table = self._tables[partition % len(self._tables)]
-            yield from self._pages(table, PARTITION.pack(partition), PARTITION.pack(partition + 1))
+            yield from table.pages(PARTITION.pack(partition), PARTITION.pack(partition + 1))
 
     def __repr__(self) -> str:
         return f"IMap({self._name!r})"
@@ -347,8 +348,11 @@ class IMap(MutableMapping[K, V]):
             self._heads = (prefixes, heads)
         return heads
 
-    def _pages(self, table: Table, low: bytes = b"", high: bytes | None = None) -> Iterator[Iterable[tuple[K, V]]]:
-        for page in table.pages(low, high):
+    def _all(self) -> Iterator[Page]:
+        return of_one_store(page for table in self._tables for page in table.pages())
+
+    def _pairs_of(self, pages: Iterable[Page]) -> Iterator[Iterable[tuple[K, V]]]:
+        for page in pages:
             if page.has_blobs:
                 yield self._one_by_one(page.values)  # a page of large values is not held in memory at once
             else:
@@ -402,14 +406,11 @@ class _Items(ItemsView[K, V], Generic[K, V]):
     _mapping: IMap[K, V]
 
     def __iter__(self) -> Iterator[tuple[K, V]]:
-        return chain.from_iterable(page for table in self._mapping._tables for page in self._mapping._pages(table))
+        return chain.from_iterable(self._mapping._pairs_of(self._mapping._all()))
 
 
 class _Values(ValuesView[V], Generic[V]):
     _mapping: IMap[Any, V]
 
     def __iter__(self) -> Iterator[V]:
-        return map(
-            _second,
-            chain.from_iterable(page for table in self._mapping._tables for page in self._mapping._pages(table)),
-        )
+        return map(_second, chain.from_iterable(self._mapping._pairs_of(self._mapping._all())))

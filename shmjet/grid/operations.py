@@ -6,6 +6,8 @@ operation unpickles nothing.
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 
@@ -150,8 +152,27 @@ Operation = (
 
 
 class PageRead(msgspec.Struct, frozen=True, array_like=True):
-    """A page: its values, whether one of them may lie in a file, and where the next page begins, None at the end."""
+    """A page: its values, whether one of them may lie in a file, and where the next page begins, None at the end.
+
+    `store` says which store it is of, so that whoever reads page after page notices when another one answers.
+    """
 
     values: list[bytes]
     has_blobs: bool
     last: bytes | None
+    store: int
+
+
+_READING: Final = frozenset(
+    kind.__name__.encode() for kind in (Find, FindAll, Size, ReadPage, BlockOf, ReadBlob, LoadClass, Describe)
+)
+
+
+def only_reads(body: bytes) -> bool:
+    """Say whether an encoded operation changes nothing. Looks at its tag, behind the array's head, and no further.
+
+    Example:
+        >>> only_reads(msgspec.msgpack.encode(Size(0, b"record")))
+        True
+    """
+    return body[2 : 2 + (body[1] & 0x1F)] in _READING

@@ -89,6 +89,10 @@ class ObjectCodec:
         finally:
             _reading.codec = before
 
+    def forget_kept(self) -> None:
+        """Take that the store may be another one, which has none of the classes yet."""
+        self._kept.clear()
+
     def find(self, class_id: str) -> type | None:
         """Return a class from the store, or None."""
         data = self._load_class(class_id)

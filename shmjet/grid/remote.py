@@ -68,6 +68,7 @@ class RemoteGrid:
     def __init__(self, call: Call) -> None:
         self._call = call
         self._codec: EntryCodec | None = None
+        self._objects = ObjectCodec(INLINE_LIMIT, self._load_class, self._keep_class)
         self._environments = 0
 
     def get_map(self, name: str) -> IMap[Any, Any]:
@@ -91,9 +92,12 @@ class RemoteGrid:
         if self._codec is None:
             partitions, self._environments = ask(self._call, Describe(), tuple[int, int])
             blobs: Any = RemoteBlobs(self._call)
-            objects = ObjectCodec(INLINE_LIMIT, self._load_class, self._keep_class)
-            self._codec = EntryCodec(objects, blobs, partitions)
+            self._codec = EntryCodec(self._objects, blobs, partitions)
         return self._codec
+
+    def forget(self) -> None:
+        """Take that another member may have the maps and lists now: it lacks the classes that were kept so far."""
+        self._objects.forget_kept()
 
     def _load_class(self, class_id: str) -> bytes | None:
         return ask(self._call, LoadClass(class_id), bytes | None)  # type: ignore[arg-type]
@@ -204,12 +208,11 @@ class RemoteTable:
         return None if found is None else Block(*found)
 
     def pages(self, low: bytes = b"", high: bytes | None = None, *, limit: int = PAGE_ENTRIES) -> Iterator[Page]:
-        """See `Table.pages`."""
+        """See `Table.pages`; a page may be empty, and then says which store has nothing there."""
         step, skip = FIRST_STEP, False
         while True:
             page = ask(self._call, ReadPage(*self._at, low, high, step, limit, skip), PageRead)
-            if page.values:
-                yield Page(page.values, self.announced.note(), page.has_blobs)
+            yield Page(page.values, self.announced.note(), page.has_blobs, page.store)
             if page.last is None:
                 return
             low, skip, step = page.last, True, LAST_STEP

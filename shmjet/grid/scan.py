@@ -8,12 +8,13 @@ meanwhile each at most once, also across a `clear()`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
 import lmdb
 
+from shmjet.core.errors import MemberLostError
 from shmjet.grid.environment import Environment
 from shmjet.grid.layout import INCARNATION
 
@@ -28,12 +29,14 @@ class Page(NamedTuple):
     """Some consecutive entries of a map in one environment.
 
     `values` are stored values in the order of their keys, `transaction` the id of the last write that they show,
-    `has_blobs` whether one of the map's values may lie in a file.
+    `has_blobs` whether one of the map's values may lie in a file, `store` which store it is of: another number when
+    it is another member's.
     """
 
     values: list[bytes]
     transaction: int
     has_blobs: bool
+    store: int = 0
 
 
 def pages(
@@ -55,6 +58,21 @@ def pages(
         if last is None:
             return
         low, step = last, LAST_STEP
+
+
+def of_one_store(pages: Iterable[Page]) -> Iterator[Page]:
+    """Pass on the pages of one scan.
+
+    Raises:
+        MemberLostError: the store that the scan began with is gone, and another one answers: the rest is lost.
+    """
+    store = None
+    for page in pages:
+        if store is None:
+            store = page.store
+        elif store != page.store:
+            raise MemberLostError("the member that had this map or list was lost while it was read, and the rest of it")
+        yield page
 
 
 def read_page(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +35,10 @@ from shmjet.grid.operations import (
 )
 from shmjet.grid.scan import PAGE_ENTRIES, read_page
 from shmjet.grid.store import Grid, Opened
-from shmjet.grid.table import Table
+from shmjet.grid.table import Block, Table
 
 _LONGEST_NAME = 80
+_STORE = struct.Struct("<Q")
 _decode = msgspec.msgpack.Decoder(Operation).decode
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -49,6 +52,8 @@ class GridService:
 
     def __init__(self, folder: Path) -> None:
         self._grid = Grid.open(folder)
+        self.store = _new_number()
+        """Which store this is: another number than that of any other member, and after `clear`."""
 
     def perform(self, body: bytes) -> bytes:
         """Perform one encoded operation and return its encoded result.
@@ -64,6 +69,7 @@ class GridService:
 
     def clear(self) -> None:
         """Remove all maps and lists."""
+        self.store = _new_number()
         for name in self._grid.map_names():
             self._grid.get_map(name).destroy()
         for name in self._grid.list_names():
@@ -118,7 +124,7 @@ class GridService:
             case Drop():
                 return table.drop(keep_name=operation.keep_name)
             case BlockOf():
-                return table.block_of(operation.index, operation.known)
+                return self._block_of(table, operation)
             case ReadPage():
                 page, last = read_page(
                     table.env,
@@ -129,8 +135,22 @@ class GridService:
                     limit=max(1, min(operation.limit, PAGE_ENTRIES)),
                     skip=operation.skip,
                 )
-                return PageRead([], False, last) if page is None else PageRead(page.values, page.has_blobs, last)
+                if page is None:
+                    return PageRead([], False, last, self.store)
+                return PageRead(page.values, page.has_blobs, last, self.store)
         raise GridError(f"a table does not do {type(operation).__name__}")
+
+    def _block_of(self, table: Table, operation: BlockOf) -> Block | None:
+        """Return a block; its prefix says which store it is of, because another one may have the same incarnations."""
+        store, known = _STORE.pack(self.store), operation.known
+        if known is not None:
+            known = (known[0][:-_STORE.size], *known[1:]) if known[0].endswith(store) else None
+        block = table.block_of(operation.index, known)
+        return None if block is None else block._replace(prefix=block.prefix + store)
+
+
+def _new_number() -> int:
+    return int.from_bytes(os.urandom(_STORE.size)) | 1  # 0 stands for one that is not known
 
 
 def _plain_name(name: bytes) -> bytes:

@@ -7,12 +7,14 @@ import math
 import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from shmjet.cluster.connection import Connection
+from shmjet.cluster.grid_serving import GridServing
 from shmjet.cluster.jobs import JobTable
 from shmjet.cluster.named_jobs import NamedJobs
 from shmjet.cluster.passing_on import PATIENCE_S, PassingOn
@@ -22,6 +24,7 @@ from shmjet.cluster.protocol import (
     Executing,
     ExecutionChanged,
     GridCall,
+    GridReply,
     JobsReply,
     ListJobs,
     Refused,
@@ -34,6 +37,9 @@ from shmjet.core.errors import MemberLostError
 from shmjet.execution.channel import Channel, ChannelClosed
 from shmjet.execution.messages import JobShape
 from shmjet.execution.metrics import NO_METRICS, Metrics
+from shmjet.grid import Grid
+from shmjet.grid.layout import MAP_RECORD, record_key
+from shmjet.grid.operations import Size
 
 SUBMISSION = Submission("job", None, JobShape([], []), b"", b"", {}, [])
 
@@ -204,6 +210,27 @@ def request_in(message: Any) -> Any:
     return msgspec.msgpack.decode(message.body, type=Request)
 
 
+def test_a_read_that_comes_again_is_answered_by_the_store_that_it_was_asked_of(tmp_path: Path) -> None:
+    Grid.create(tmp_path / "grid", environments=1)
+    size = msgspec.msgpack.encode(Size(0, record_key(MAP_RECORD, "m")))
+
+    async def story() -> None:
+        serving, client = GridServing(tmp_path / "grid"), Asker()
+        serving.serve(client, GridCall(1, size))
+        await until(lambda: client.told)
+        store = client.told[0].store
+        serving.serve(client, GridCall(2, size, store, again=True))
+        serving.serve(client, GridCall(3, size, store + 1, again=True))
+        await until(lambda: len(client.told) == 3)
+        told = {reply.request: reply for reply in client.told}
+        assert told[2] == GridReply(2, msgspec.msgpack.encode(0), store)
+        assert told[3].error == "MemberLostError"
+        assert "maps and lists may be lost" in told[3].text
+        serving.close()
+
+    asyncio.run(story())
+
+
 def test_when_the_connection_breaks_it_waits_for_another_one() -> None:
     async def story(network: FakeNetwork, passing_on: PassingOn, client: Any) -> None:
         passing_on.take(client, ListJobs(1), [])
@@ -303,19 +330,23 @@ def test_a_client_asks_another_member_what_the_first_did_not_answer(way: TwoMemb
         rows = connection.post(ListJobs)
         run = connection.post(lambda number: Execute(number, "job", None, True, None, None, "token"))
         written = connection.post(lambda number: GridCall(number, b"x"))
+        read = connection.post(lambda number: GridCall(number, b"y", 77))
         first = way.members[0]
-        sent = [first.receive()[0] for _ in range(3)]
+        sent = [first.receive()[0] for _ in range(4)]
         first.close()
         with pytest.raises(MemberLostError, match=r"whether the request \(GridCall\) was carried out is not known"):
             written.result(20)
         assert way.again.wait(20)
         second = way.members[1]
-        again = [second.receive()[0] for _ in range(2)]
+        again = [second.receive()[0] for _ in range(3)]
         assert again[0] == sent[0]
         assert (again[1].request, again[1].token) == (sent[1].request, "token")
         assert again[1].age > 0
         second.send(JobsReply(again[0].request, []))
         second.send(Executing(again[1].request, 5))
+        assert again[2] == GridCall(sent[3].request, b"y", 77, again=True)
+        second.send(GridReply(again[2].request, b"z", 77))
+        assert read.result(20).body == b"z"
         assert rows.result(20).jobs == []
         assert run.result(20).execution_id == 5
         waiting = connection.post(ListJobs)

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from shmjet.core.errors import MemberLostError
 from shmjet.grid import Grid, GridError
+from shmjet.grid.operations import only_reads
 from shmjet.grid.remote import RemoteGrid
 from shmjet.grid.service import GridService
 
@@ -146,3 +148,98 @@ def test_nothing_is_unpickled_where_the_store_is(
     there["a"] = Point(1)
     assert there["a"] == Point(1)
     assert dict(there) == {"a": Point(1)}
+
+
+class Moving:
+    """Carries operations to one store after the other, as a client does whose coordinator is lost."""
+
+    def __init__(self, *services: GridService) -> None:
+        self.services = list(services)
+        self.asked: list[bytes] = []
+
+    def __call__(self, body: bytes) -> bytes:
+        self.asked.append(body)
+        return self.services[0].perform(body)
+
+    def lose(self) -> None:
+        self.services.pop(0)
+        self.asked.clear()
+
+
+@pytest.fixture
+def moving(service: GridService, tmp_path: Path) -> Iterator[Moving]:
+    Grid.create(tmp_path / "next", 271, environments=4)
+    second = GridService(tmp_path / "next")
+    yield Moving(service, second)
+    second.close()
+
+
+@pytest.mark.parametrize("view", ["keys", "values", "items", "items_of"])
+def test_an_iteration_over_a_map_that_is_lost_does_not_just_end(moving: Moving, view: str) -> None:
+    there = RemoteGrid(moving).get_map("m")
+    there.put_all({i: i for i in range(5000)})
+    views = {"keys": there, "values": there.values(), "items": there.items(), "items_of": there.items_of(range(271))}
+    under_way = iter(views[view])
+    next(under_way)
+    moving.lose()
+    with pytest.raises(MemberLostError, match="lost while it was read"):
+        list(under_way)
+    assert list(there) == []
+    there["new"] = 1
+    assert dict(there.items()) == {"new": 1}
+
+
+def test_an_iteration_over_a_list_that_is_lost_does_not_just_end(moving: Moving) -> None:
+    there = RemoteGrid(moving).get_list("l")
+    there.extend(bytes([i % 256]) * 20_000 for i in range(200))
+    under_way = iter(there)
+    next(under_way)
+    moving.lose()
+    with pytest.raises(MemberLostError, match="lost while it was read"):
+        list(under_way)
+    assert list(there) == []
+
+
+def test_what_a_list_remembers_of_a_lost_store_does_not_count(moving: Moving) -> None:
+    there = RemoteGrid(moving).get_list("l")
+    there.extend([1, 2, 3])
+    assert there[1] == 2
+    moving.lose()
+    there.extend([4, 5, 6])
+    assert there[1] == 5
+    assert there[2] == 6
+
+
+def test_the_next_store_gets_the_classes_anew(moving: Moving) -> None:
+    class Local:
+        pass
+
+    remote = RemoteGrid(moving)
+    there = remote.get_map("m")
+    there["a"] = Local()
+    moving.lose()
+    remote.forget()
+    there["a"] = Local()
+    there["b"] = Local()
+    assert sum(b"KeepClass" in body for body in moving.asked) == 1
+
+
+def test_operations_that_only_read_are_told_from_others(service: GridService) -> None:
+    asked: list[bytes] = []
+
+    def note(body: bytes) -> bytes:
+        asked.append(body)
+        return service.perform(body)
+
+    grid = RemoteGrid(note)
+    there, items = grid.get_map("m"), grid.get_list("l")
+    for read in (lambda: there.get("a"), lambda: len(there), lambda: list(there), lambda: there.get_all(["a"])):
+        read()
+    assert all(map(only_reads, asked))
+    asked.clear()
+    there["a"] = 1
+    there.put_all({"b": 2})
+    there.pop("b")
+    items.append(1)
+    there.clear()
+    assert not any(map(only_reads, asked))
