@@ -28,7 +28,7 @@ from shmjet.cluster.protocol import (
     Survey,
     SurveyReply,
 )
-from shmjet.core import JobStatus, MemberLostError
+from shmjet.core import JobStatus, MemberLostError, ShmjetError
 from shmjet.execution.metrics import Metrics, WorkerMetrics
 
 FRESH_S = 0.25
@@ -51,6 +51,7 @@ class FarCluster:
     def __init__(self, way: FarWay) -> None:
         self._way = way
         self._connection = Connection(way, lambda _: None, lambda: None, lambda: None)
+        self._closed = False
         self._lock = threading.Lock()
         self._taken_at = float("-inf")
         self._survey = SurveyReply(0, [], [])
@@ -95,9 +96,14 @@ class FarCluster:
             return self._connection.ask(make, timeout)
         except TimeoutError:
             raise MemberLostError(f"the member at {self.address} does not answer") from None
+        except ShmjetError as error:
+            if self._closed and not isinstance(error, MemberLostError):  # by another thread, while this one asked
+                raise MemberLostError("nobody looks at this cluster any more") from None
+            raise
 
     def close(self) -> None:
         """Let go; the cluster does not notice."""
+        self._closed = True
         self._connection.close()
 
 

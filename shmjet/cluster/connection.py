@@ -25,6 +25,7 @@ from shmjet.core.errors import MemberLostError, ShmjetError
 from shmjet.execution.channel import Channel, ChannelClosed
 from shmjet.grid import errors as grid_errors
 
+CLOSED = "this instance has been shut down; start a new one with shmjet.new_instance() or shmjet.new_client()"
 RECONNECT_WAIT_S = 20.0
 """How long a request waits for a connection that is being made again."""
 _SIGNS = 4
@@ -116,7 +117,7 @@ class Connection:
 
         Raises:
             MemberLostError: the member is gone.
-            ShmjetError: it refused; the class is the one that it named.
+            ShmjetError: it refused, and the class is the one that it named; or this connection has been closed.
             TimeoutError: no reply within `timeout`.
         """
         reply = self.post(make, fds).result(timeout)
@@ -134,9 +135,13 @@ class Connection:
             )
         future: Future[Any] = Future()
         with self._lock:
+            if self._closing:
+                raise ShmjetError(CLOSED)
             number = next(self._numbers)
             if not self._connected and threading.current_thread() is not self._reader:
                 self._changed.wait_for(lambda: self._connected or self._lost, RECONNECT_WAIT_S)
+            if self._closing:  # while we waited
+                raise ShmjetError(CLOSED)
             if self._lost or not self._connected:
                 raise MemberLostError(self._way.gone)
             request = make(number)

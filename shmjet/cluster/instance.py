@@ -15,7 +15,7 @@ import cloudpickle
 import msgspec
 
 from shmjet.cluster.availability import check_job
-from shmjet.cluster.connection import Connection
+from shmjet.cluster.connection import CLOSED, Connection
 from shmjet.cluster.job import Execution, Job
 from shmjet.cluster.log_levels import levels
 from shmjet.cluster.logs import LogSink
@@ -222,7 +222,7 @@ class JetInstance:
             patient: the caller will wait for the end; so this may take a millisecond, and spares small jobs a message.
         """
         if self._closed:
-            raise ShmjetError("this instance has been shut down; start a new one with shmjet.new_instance()")
+            raise ShmjetError(CLOSED)
         execution = Execution(self)
         try:
             for tell in job.listeners:

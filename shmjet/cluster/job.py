@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from typing import Any, Protocol
 
-from shmjet.core import Edge, JobConfig, JobStatus, MemberLostError, Vertex
+from shmjet.core import Edge, JobConfig, JobStatus, ShmjetError, Vertex
 from shmjet.execution.metrics import NO_METRICS, Metrics
 
 PROGRESS_VARIABLE = "SHMJET_PROGRESS"
@@ -89,7 +89,7 @@ class Execution(Future[None]):
         if self._id is not None:
             try:
                 self._runner.cancel_execution(self._id)
-            except MemberLostError:  # the future learns of it by itself
+            except ShmjetError:  # the member is gone, or this instance: the future learns of it by itself
                 return False
         return True
 
@@ -254,7 +254,7 @@ class Job:
 
         try:
             metrics = self.metrics()
-        except MemberLostError:
+        except ShmjetError:  # the member is gone, or the instance has been shut down
             metrics = NO_METRICS
         return job_svg(*self._graph, metrics)
 

@@ -434,10 +434,16 @@ def test_a_dag_without_vertices_is_refused(jet: JetInstance) -> None:
 
 def test_an_instance_that_is_shut_down_says_so(mapping: Callable[..., DAG]) -> None:
     jet = shmjet.new_instance(shmjet.JetConfig(cores=1))
-    job = jet.new_job(mapping(lambda x: x))
+    job, ran = jet.new_job(mapping(lambda x: x)), jet.new_job(mapping(lambda x: x))
+    ran.run(60)
     jet.shutdown()
     jet.shutdown()
     with pytest.raises(shmjet.ShmjetError, match="has been shut down"):
         job.execute()
     with pytest.raises(shmjet.ShmjetError, match="has been shut down"):
         jet.get_map("m")
+    for late in (jet.jobs, lambda: jet.job(name="j"), lambda: jet.cluster.members, ran.metrics):
+        with pytest.raises(shmjet.ShmjetError, match="has been shut down") as raised:
+            late()
+        assert not isinstance(raised.value, shmjet.MemberLostError)
+    assert ran.cancel() is False
