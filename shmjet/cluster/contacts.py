@@ -9,6 +9,7 @@ from shmjet.net.client import LinkClient, LinkLost
 
 DIAL_AGAIN_S = 0.2
 _MOST_PENDING = 64
+_MOST_DIALLED = 256
 
 
 class Contacts:
@@ -67,6 +68,8 @@ class Contacts:
         """Have the link connect, unless it has just been told so."""
         now, link = self._now(), self._link()
         if link is not None and now - self._dialled.get(address, -DIAL_AGAIN_S) >= DIAL_AGAIN_S:
+            if len(self._dialled) >= _MOST_DIALLED:
+                self._dialled = {where: at for where, at in self._dialled.items() if now - at < DIAL_AGAIN_S}
             self._dialled[address] = now
             with contextlib.suppress(LinkLost):
                 link.connect(address)

@@ -15,6 +15,8 @@ RECONNECT_S = 15.0
 """How long a client tries to reach any member after it has lost its own."""
 SILENCE_S = 3.0
 """A member that says nothing for so long, though it is asked to, counts as lost."""
+MOST_LEARNED = 64
+"""Addresses of members that are kept besides those that were given: members come and go under new ones."""
 _PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 1.0
 
@@ -37,7 +39,8 @@ class FarWay:
     def __init__(
         self, addresses: Sequence[str], cluster: str, secret: bytes, tls: TlsFiles | None, timeout: float
     ) -> None:
-        self._addresses = list(addresses)
+        self._given = list(addresses)
+        self._learned: list[str] = []
         self._cluster = cluster
         self._secret = secret
         self._tls = tls
@@ -50,9 +53,15 @@ class FarWay:
         """What to say when no member can be reached."""
         return f"no member can be reached at {', '.join(self._addresses)}"
 
+    @property
+    def _addresses(self) -> list[str]:
+        return [*self._given, *self._learned]
+
     def learn(self, addresses: Sequence[str]) -> None:
-        """Take where further members are."""
-        self._addresses += [address for address in addresses if address not in self._addresses]
+        """Take where further members are; of those that have been some time ago only the last are remembered."""
+        fresh = [address for address in addresses if address not in self._given]
+        known = [address for address in self._learned if address not in fresh]
+        self._learned = [*fresh, *known][: max(MOST_LEARNED, len(fresh))]
 
     def connect(self) -> Opened:
         """Connect to the first that answers.
@@ -62,7 +71,7 @@ class FarWay:
             MemberLostError: none answers.
         """
         failures = []
-        for address in list(self._addresses):
+        for address in self._addresses:
             try:
                 return self._dial(address)
             except AuthenticationError:
@@ -78,7 +87,7 @@ class FarWay:
         deadline, pause = time.monotonic() + RECONNECT_S, _PAUSE_S
         lost = self.address
         while not stopped() and time.monotonic() < deadline:
-            for address in sorted(self._addresses, key=lambda a: a == lost):
+            for address in sorted(self._addresses, key=lambda address: address == lost):
                 if stopped():
                     return None
                 try:

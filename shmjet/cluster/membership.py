@@ -149,7 +149,7 @@ class Membership:
 
     def unreachable(self, address: str, now: float) -> None:
         """Take that nobody listens at an address: its host answers, and has no such process. So it is dead."""
-        self._seeking.unreachable.add(address)
+        self._seeking.nobody_at(address)
         self._roster.take_dead_at(address)
         self.tick(now)
 

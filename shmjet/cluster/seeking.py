@@ -11,6 +11,8 @@ from shmjet.cluster.membership_events import MembershipSettings
 
 _FRESH = 5
 """Intervals of asking for which an answer counts."""
+MOST_LEARNED = 64
+"""Addresses that are kept besides those that were given and those of the view: hosts come and go under new ones."""
 
 
 class Seeking:
@@ -25,7 +27,10 @@ class Seeking:
     def __init__(self, own: str, seeds: Iterable[str], settings: MembershipSettings) -> None:
         self._own = own
         self._settings = settings
-        self.seeds = {address for address in seeds if address != own}
+        self._given = {address for address in seeds if address != own}
+        self._learned: dict[str, None] = {}
+        """The one that was heard of last stands last."""
+        self.seeds = set(self._given)
         self.unreachable: set[str] = set()
         self.begin(0.0)
 
@@ -39,8 +44,15 @@ class Seeking:
 
     def learn(self, addresses: Iterable[str]) -> bool:
         """Take further addresses; returns whether one of them is new."""
-        fresh = {address for address in addresses if address != self._own} - self.seeds
-        self.seeds |= fresh
+        told = {address for address in addresses if address != self._own}
+        fresh = told - self.seeds
+        for address in sorted(told - self._given):
+            self._learned.pop(address, None)
+            self._learned[address] = None
+        for address in list(self._learned)[: max(0, len(self._learned) - max(MOST_LEARNED, len(told)))]:
+            del self._learned[address]
+            self.unreachable.discard(address)
+        self.seeds = self._given | self._learned.keys()
         return bool(fresh)
 
     def ask_soon(self, now: float) -> None:
@@ -51,8 +63,13 @@ class Seeking:
         """Take that whoever is at a seed calls itself otherwise; returns whether that is a new address."""
         if seed == address or seed not in self.seeds:
             return False
-        self.seeds.discard(seed)
-        return self.learn([address])
+        self._learned.pop(seed, None)
+        is_new = address != self._own and address not in self.seeds
+        if seed in self._given:
+            self._given.discard(seed)
+            self._given |= {address} - {self._own}
+        self.learn([address])
+        return is_new
 
     def due(self, now: float) -> bool:
         """Say whether it is time to ask all seeds again."""
@@ -60,6 +77,11 @@ class Seeking:
             return False
         self._next = now + self._settings.join_interval
         return True
+
+    def nobody_at(self, address: str) -> None:
+        """Note that nobody listens at an address."""
+        if address in self.seeds:
+            self.unreachable.add(address)
 
     def another_seeks(self, address: str, now: float) -> None:
         """Note that somebody else looks for a cluster, too."""

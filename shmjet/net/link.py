@@ -56,6 +56,8 @@ logger = logging.getLogger("shmjet.link")
 
 _LONGEST_NS = 1_000_000_000
 _GOODBYE_S = 0.2
+MOST_FENCED = 1024
+"""Identities that are remembered as fenced: each start of a member brings another one."""
 
 
 class Link:
@@ -77,7 +79,7 @@ class Link:
         self._executions: dict[int, CarriedExecution] = {}
         self._relays = Relays(self)
         self._shelf = Shelf()
-        self._fenced: set[str] = set()
+        self._fenced: dict[str, None] = {}
         self._bell: Doorbell | None = None
         self._control: memoryview | None = None
         self._eventfd = -1
@@ -380,7 +382,9 @@ class Link:
         self._drop(peer, reason)
 
     def _fence(self, uuid: str) -> None:
-        self._fenced.add(uuid)
+        self._fenced[uuid] = None
+        if len(self._fenced) > MOST_FENCED:  # the oldest; its member, should it wake, is in nobody's view either
+            del self._fenced[next(iter(self._fenced))]
         peer = self._peers.get(uuid)
         if peer is not None:
             self._drop(peer, "it was fenced", hard=True)

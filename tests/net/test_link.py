@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from shmjet.core import AuthenticationError
+from shmjet.net import link
 from shmjet.net.dial import dial
 from shmjet.net.handshake import MAGIC, PREAMBLE, VERSION
 from shmjet.net.messages import (
@@ -148,6 +149,15 @@ def test_a_fenced_member_is_reset_and_never_let_in_again() -> None:
         first.order(Connect(second.address))
         assert await_([first, second], lambda: first.take(ConnectFailed)).kind == "fenced"
         assert first.take(Received) is None
+
+
+def test_of_those_that_were_fenced_the_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "MOST_FENCED", 3)
+    with linked(2) as (first, second):
+        for number in range(100, 105):
+            first.order(Fence(f"{number:032x}"))
+        await_([first, second], lambda: first.link.is_fenced(f"{104:032x}"))
+        assert [first.link.is_fenced(f"{n:032x}") for n in range(100, 105)] == [False, False, True, True, True]
 
 
 def test_heartbeats_stop_when_the_member_says_nothing() -> None:

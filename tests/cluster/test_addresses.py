@@ -1,0 +1,70 @@
+"""What is remembered of addresses and identities has a bound: members come and go for years, under new ones each time."""
+
+from __future__ import annotations
+
+from shmjet.cluster import far_way, seeking
+from shmjet.cluster.contacts import DIAL_AGAIN_S, Contacts
+from shmjet.cluster.far_way import FarWay
+from shmjet.cluster.membership_events import MembershipSettings
+from shmjet.cluster.seeking import Seeking
+
+OWN = "10.0.0.1:5701"
+
+
+def seeking_from(*given: str) -> Seeking:
+    return Seeking(OWN, given, MembershipSettings())
+
+
+def test_addresses_that_were_heard_of_long_ago_are_forgotten_and_those_that_were_given_are_not() -> None:
+    known = seeking_from("given:1", OWN)
+    for start in range(1000):
+        known.learn([OWN, f"host{start}:1", f"host{start + 1}:1"])
+        known.nobody_at(f"host{start}:1")
+    assert len(known.seeds) == seeking.MOST_LEARNED + 1
+    assert {"given:1", "host999:1", "host1000:1"} <= known.seeds
+    assert known.unreachable <= known.seeds
+    known.nobody_at("host3:1")
+    assert "host3:1" not in known.unreachable
+
+
+def test_a_large_cluster_is_known_as_a_whole() -> None:
+    known = seeking_from()
+    everybody = {f"host{number}:1" for number in range(300)}
+    assert known.learn(everybody)
+    assert known.seeds == everybody
+    assert not known.learn(everybody)
+
+
+def test_who_was_given_under_another_name_stays() -> None:
+    known = seeking_from("localhost:5702", "myself:5701")
+    assert known.rename("localhost:5702", "127.0.0.1:5702")
+    assert not known.rename("myself:5701", OWN)
+    assert known.seeds == {"127.0.0.1:5702"}
+    for number in range(100):
+        known.learn([f"host{number}:1"])
+    assert "127.0.0.1:5702" in known.seeds
+
+
+def test_a_client_forgets_members_that_were_there_long_ago() -> None:
+    way = FarWay(["given:1"], "dev", b"hush", None, 1.0)
+    for number in range(1000):
+        way.learn(["given:1", f"host{number}:1", f"host{number + 1}:1"])
+    assert len(way.gone.split(", ")) == far_way.MOST_LEARNED + 1
+    assert way.gone.startswith("no member can be reached at given:1, host999:1, host1000:1, host998:1")
+
+
+def test_when_an_address_was_dialled_is_remembered_for_a_moment() -> None:
+    now = [0.0]
+    dialled: list[str] = []
+
+    class Link:
+        def connect(self, address: str) -> None:
+            dialled.append(address)
+
+    contacts = Contacts(lambda: Link(), lambda: now[0])  # type: ignore[arg-type, return-value]
+    for number in range(5000):
+        contacts.dial(f"host{number}:1")
+        contacts.dial(f"host{number}:1")
+        now[0] += DIAL_AGAIN_S / 10
+    assert dialled == [f"host{number}:1" for number in range(5000)]
+    assert len(contacts._dialled) < 300
