@@ -22,6 +22,8 @@ from shmjet.core import JetConfig, JobFailedError, JobStatus
 from shmjet.observe.numbers import time_text
 
 _CANCEL_S = 30.0
+_ANY = "dev"
+"""The name that a cluster has by default; whoever does not say another one takes the cluster that the address leads to."""
 
 
 def connect(address: str | None, config: Path | None) -> JetInstance:
@@ -53,7 +55,8 @@ def _client_settings(address: str | None, config: Path | None) -> tuple[list[str
         raise CommandError("which cluster? pass --address HOST:PORT or set SHMJET_ADDRESS")
     for wrong in [part for part in addresses if not part.rpartition(":")[2].isdecimal()]:
         raise CommandError(f"--address must be HOST:PORT such as 10.0.0.5:5701, got {wrong!r}")
-    return addresses, ClientConfig(cluster_name=found.cluster_name, secret=found.secret, tls=found.tls)
+    name = None if found.cluster_name == _ANY else found.cluster_name
+    return addresses, ClientConfig(cluster_name=name, secret=found.secret, tls=found.tls)
 
 
 def submit_script(

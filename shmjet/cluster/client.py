@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,17 +12,21 @@ from shmjet.cluster.homes import NoMember
 from shmjet.cluster.instance import JetInstance
 from shmjet.cluster.tls_settings import tls_settings
 from shmjet.core import JetConfig
+from shmjet.core.checks import with_known_settings
 from shmjet.core.errors import ConfigError
 from shmjet.core.secret import secret_bytes
 from shmjet.net.messages import TlsFiles
 
+NAME_VARIABLE = "SHMJET_CLUSTER_NAME"
 
+
+@with_known_settings
 @dataclass(frozen=True, kw_only=True)
 class ClientConfig:
     """Settings of a client; those that are not given are taken from the environment (`SHMJET_SECRET`, ...).
 
     Args:
-        cluster_name: of the cluster (default "dev").
+        cluster_name: that the cluster must have; None for whichever the addresses lead to.
         secret: what its members want to be proved; text or bytes, or `file:PATH`.
         tls: None, or a mapping of TLS settings as in `JetConfig`.
         connect_timeout: seconds that connecting to one address may take, above 0.
@@ -30,8 +35,8 @@ class ClientConfig:
         ConfigError: a field has a wrong type or range; the text names it.
 
     Example:
-        >>> ClientConfig(secret="hush").cluster_name
-        'dev'
+        >>> ClientConfig(cluster_name="orders", secret="hush")
+        ClientConfig(cluster_name='orders', secret=***, tls=None)
     """
 
     cluster_name: str | None = None
@@ -41,9 +46,12 @@ class ClientConfig:
 
     def __post_init__(self) -> None:
         given = {name: getattr(self, name) for name in ("cluster_name", "secret", "tls")}
-        checked = JetConfig(**{name: value for name, value in given.items() if value is not None})
+        # A port that a member in the same environment is to open (`SHMJET_BIND`) is none of a client's business.
+        checked = JetConfig(bind=None, **{name: value for name, value in given.items() if value is not None})
         for name in given:
             object.__setattr__(self, name, getattr(checked, name))
+        if given["cluster_name"] is None and NAME_VARIABLE not in os.environ:
+            object.__setattr__(self, "cluster_name", None)
         timeout = self.connect_timeout
         if not isinstance(timeout, int | float) or isinstance(timeout, bool) or not 0 < timeout < float("inf"):
             raise ConfigError(f"ClientConfig.connect_timeout must be a number of seconds above 0, got {timeout!r}")
@@ -66,7 +74,7 @@ def new_client(addresses: Sequence[str], config: ClientConfig | None = None) -> 
         the instance, a context manager; its end ends nothing but the connection.
 
     Raises:
-        ConfigError: a setting is wrong, or there is no secret.
+        ConfigError: a setting is wrong, there is no secret, or the cluster has another name than the config says.
         AuthenticationError: the members do not accept the secret, or do not know it themselves.
         MemberLostError: no member can be reached.
 
@@ -78,8 +86,8 @@ def new_client(addresses: Sequence[str], config: ClientConfig | None = None) -> 
     if not isinstance(config, ClientConfig):
         raise ConfigError(f"new_client(): config must be a ClientConfig, got {config!r:.80} ({type(config).__name__})")
     way = way_to(addresses, config)
-    jet_config = JetConfig(cluster_name=config.cluster_name or "dev", members=addresses, secret=config.secret)
-    return JetInstance(jet_config, NoMember(way))
+    named: dict[str, Any] = {} if config.cluster_name is None else {"cluster_name": config.cluster_name}
+    return JetInstance(JetConfig(bind=None, members=addresses, secret=config.secret, **named), NoMember(way))
 
 
 def way_to(addresses: Sequence[str], config: ClientConfig) -> FarWay:
@@ -90,7 +98,7 @@ def way_to(addresses: Sequence[str], config: ClientConfig) -> FarWay:
     """
     if isinstance(addresses, str) or not addresses:
         raise ConfigError(f"new_client() takes a list of addresses such as ['10.0.0.5:5701'], got {addresses!r}")
-    seen = JetConfig(members=addresses)
+    seen = JetConfig(bind=None, members=addresses)
     if config.secret is None:
         raise ConfigError(
             "a client needs the cluster's secret: pass ClientConfig(secret=...), or set SHMJET_SECRET or "
@@ -99,7 +107,7 @@ def way_to(addresses: Sequence[str], config: ClientConfig) -> FarWay:
     tls = tls_settings(config.tls)
     return FarWay(
         list(seen.members),
-        config.cluster_name or "dev",
+        config.cluster_name or "",
         secret_bytes(config.secret),
         None if tls is None else TlsFiles(**tls),
         config.connect_timeout,

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from shmjet.core.errors import AuthenticationError, MemberLostError, ShmjetError
+from shmjet.core.errors import AuthenticationError, ConfigError, MemberLostError, ShmjetError
 from shmjet.net.dial import dial
 from shmjet.net.messages import TlsFiles
 
@@ -28,7 +28,7 @@ class FarWay:
 
     Args:
         addresses: where to try, in this order; `learn` adds others.
-        cluster: name of their cluster.
+        cluster: name of their cluster; empty for any.
         secret: what they want to be proved.
         tls: None for connections in the clear.
         timeout: seconds that one address may take.
@@ -68,13 +68,14 @@ class FarWay:
 
         Raises:
             AuthenticationError: a member does not accept the secret.
+            ConfigError: it is of another cluster, or a file of TLS cannot be used.
             MemberLostError: none answers.
         """
         failures = []
         for address in self._addresses:
             try:
                 return self._dial(address)
-            except AuthenticationError:
+            except (AuthenticationError, ConfigError):
                 raise
             except (OSError, ShmjetError) as error:
                 why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)

@@ -14,7 +14,7 @@ import threading
 import time
 from types import TracebackType
 
-from shmjet.core import AuthenticationError, ShmjetError
+from shmjet.core import AuthenticationError, ConfigError, ShmjetError
 from shmjet.net.addresses import split_address
 from shmjet.net.handshake import CLIENT, NONCE_SIZE, Dialing, HandshakeError, Identity
 from shmjet.net.messages import TlsFiles
@@ -58,13 +58,14 @@ def dial(address: str, *, cluster: str, secret: bytes, tls: TlsFiles | None = No
 
     Args:
         address: "host:port".
-        cluster: name of the member's cluster.
+        cluster: name of the member's cluster; empty for any.
         secret: what both have to know.
         tls: settings; None for in the clear, which has to be what the member does.
         timeout: seconds in all.
 
     Raises:
         AuthenticationError: one of the two secrets, or a certificate, is wrong.
+        ConfigError: it is a member of another cluster, or a file of TLS cannot be used.
         ShmjetError: it is no member, speaks another version, or refuses for another reason.
         OSError: there is nobody, or no answer in time.
     """
@@ -92,6 +93,8 @@ def dial(address: str, *, cluster: str, secret: bytes, tls: TlsFiles | None = No
         sock.close()
         if error.kind in _AUTHENTICATION:
             raise AuthenticationError(f"{address}: {error}") from None
+        if error.kind == "cluster":
+            raise ConfigError(f"{address}: {error}, and this client wants cluster {cluster!r}") from None
         raise ShmjetError(f"{address}: {error}") from None
     except ssl.SSLError as error:
         sock.close()

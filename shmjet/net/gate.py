@@ -274,12 +274,13 @@ class Gate:
             return
         assert stranger.answering is not None
         hello = stranger.answering.hello
+        is_any = hello.role == CLIENT and not hello.cluster
+        if hello.cluster != self._owner.me.cluster and not is_any:
+            raise HandshakeError("cluster", f"this is a member of cluster {self._owner.me.cluster!r}")
         if hello.role == CLIENT:
             self._release(stranger)
             self._owner.client(stranger)
             return
-        if hello.cluster != self._owner.me.cluster:
-            raise HandshakeError("cluster", f"this is a member of cluster {self._owner.me.cluster!r}")
         if hello.uuid == self._owner.me.uuid:
             raise HandshakeError("self", "this is the member's own address")
         if self._owner.is_fenced(hello.uuid):
