@@ -7,6 +7,7 @@ import os
 import threading
 import weakref
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,6 +16,7 @@ import cloudpickle
 import msgspec
 
 from shmjet.cluster.availability import check_job
+from shmjet.cluster.calling_back import CallingBack
 from shmjet.cluster.connection import CLOSED, Connection
 from shmjet.cluster.job import Execution, Job
 from shmjet.cluster.log_levels import levels
@@ -83,6 +85,7 @@ class JetInstance:
         self._closed = False
         self._lost = False
         self._home = home
+        self._calling_back = CallingBack()
         self._connection = Connection(home.way, self._news, self._again, self._member_lost)
         self._logs = home.logs()
         self._sink = LogSink(levels()[0]) if self._logs is None else self._logs.sink
@@ -266,6 +269,10 @@ class JetInstance:
         """Path of the member's socket. Raises ShmjetError where there is no member of this process."""
         return str(self.folder / SOCKET_NAME)
 
+    def call_back(self, callbacks: Callable[[], None]) -> None:
+        """Call the callbacks of an execution that has ended."""
+        self._calling_back.call(callbacks)
+
     def cancel_execution(self, execution_id: int) -> None:
         """Ask the member to end an execution; what `Execution.cancel` calls."""
         self._connection.ask(lambda number: CancelExecution(number, execution_id))
@@ -405,6 +412,7 @@ class JetInstance:
         if self._grid is not None:
             self._grid.close()
         self._connection.close()
+        self._calling_back.close()
         self._home.end()
         if self._logs is not None:
             self._logs.close()

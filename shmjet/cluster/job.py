@@ -26,6 +26,8 @@ class JobRunner(Protocol):
 
     def cancel_execution(self, execution_id: int) -> None: ...
 
+    def call_back(self, callbacks: Callable[[], None]) -> None: ...
+
     def execution_metrics(self, execution_id: int) -> Metrics: ...
 
 
@@ -33,7 +35,8 @@ class Execution(Future[None]):
     """One run of a job: a `concurrent.futures.Future` whose result is None.
 
     It is pending while the job runs. `cancel` asks for the end and returns True; when the last processor has been
-    closed, the future is cancelled and `result` raises `CancelledError`.
+    closed, the future is cancelled and `result` raises `CancelledError`. What is given to `add_done_callback` is called
+    in a thread of its own, and may use the instance: look at metrics and maps, or run the next job.
 
     Example:
         >>> execution = job.execute()            # doctest: +SKIP
@@ -120,6 +123,11 @@ class Execution(Future[None]):
             self.set_running_or_notify_cancel()
         else:
             self.set_result(None)
+
+    def _invoke_callbacks(self) -> None:
+        """See `Future`, which calls this once, when it has ended; it is in the way of the thread that brings news."""
+        if vars(self)["_done_callbacks"]:
+            self._runner.call_back(super()._invoke_callbacks)  # type: ignore[misc]
 
     def __repr__(self) -> str:
         return f"<Execution {self.id} {self._status.name}>"

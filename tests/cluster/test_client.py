@@ -1,0 +1,139 @@
+"""What a client may do, and what it is told when it does something wrong: with one member, over loopback TCP."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shmjet import (
+    DAG,
+    ClientConfig,
+    ConfigError,
+    JetConfig,
+    JetInstance,
+    MemberLostError,
+    Processor,
+    ShmjetError,
+    between,
+    new_client,
+    new_instance,
+    processors,
+)
+
+pytestmark = pytest.mark.slow
+
+
+class Forever(Processor):
+    def complete(self) -> bool:
+        return False
+
+
+def items(out: str) -> DAG:
+    dag = DAG()
+    source = dag.new_vertex("items", processors.read_items(range(10)))
+    return dag.edge(between(source, dag.new_vertex("sink", processors.write_list(out))))
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """Of a member of the cluster "orders"."""
+    with new_instance(JetConfig(cores=1, bind="127.0.0.1:0", secret="hush", cluster_name="orders")) as jet:
+        yield jet.cluster.members[0].address
+
+
+@pytest.fixture
+def client(address: str) -> Iterator[JetInstance]:
+    with new_client([address], ClientConfig(secret="hush")) as jet:
+        yield jet
+
+
+def test_a_client_that_names_a_cluster_wants_that_one(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="member of cluster 'orders', and this client wants cluster 'other'"):
+        new_client([address], ClientConfig(secret="hush", cluster_name="other"))
+    with new_client([address], ClientConfig(secret="hush", cluster_name="orders")) as jet:
+        assert jet.config.cluster_name == "orders"
+    monkeypatch.setenv("SHMJET_CLUSTER_NAME", "other")
+    with pytest.raises(ConfigError, match="wants cluster 'other'"):
+        new_client([address], ClientConfig(secret="hush"))
+
+
+def test_the_port_of_a_member_in_the_same_environment_is_none_of_a_clients_business(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHMJET_BIND", "0.0.0.0:5701")
+    with new_client([address], ClientConfig(secret="hush")) as jet:
+        assert jet.config.bind is None
+        assert [member.address for member in jet.cluster.members] == [address]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"secrt": "hush"}, "ClientConfig: there is no setting 'secrt'; did you mean 'secret'"),
+        ({"secret": 5}, "secret must be a non-empty text"),
+        ({"connect_timeout": 0}, "connect_timeout must be a number of seconds above 0"),
+    ],
+)
+def test_a_wrong_setting_is_named(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        ClientConfig(**settings)
+
+
+def test_a_missing_certificate_is_a_matter_of_configuration(address: str, tmp_path: Path) -> None:
+    tls = {"authority": str(tmp_path / "nowhere.pem")}
+    with pytest.raises(ConfigError, match=r"nowhere\.pem"):
+        new_client([address], ClientConfig(secret="hush", tls=tls))
+
+
+def test_a_callback_may_use_the_instance(client: JetInstance) -> None:
+    seen: Future[Any] = Future()
+
+    def look(execution: Any) -> None:
+        try:
+            emitted = execution.metrics().vertices["items"].processors[0].emitted_count
+            client.new_job(items("second")).run(60)
+            seen.set_result((emitted, sorted(client.get_list("second")), len(client.jobs())))
+        except BaseException as error:
+            seen.set_exception(error)
+
+    client.new_job(items("first")).execute().add_done_callback(look)
+    assert seen.result(60)[:2] == (10, list(range(10)))
+
+
+def test_a_callback_of_a_job_that_was_cancelled_may_end_the_instance(address: str) -> None:
+    done = threading.Event()
+    jet = new_client([address], ClientConfig(secret="hush"))
+    dag = DAG()
+    dag.new_vertex("forever", Forever)
+    execution = jet.new_job(dag).execute()
+
+    def end(_: Any) -> None:
+        jet.shutdown()
+        done.set()
+
+    execution.add_done_callback(end)
+    assert execution.cancel()
+    assert done.wait(60)
+    with pytest.raises(CancelledError):
+        execution.result(0)
+    with pytest.raises(ShmjetError, match="has been shut down"):
+        jet.jobs()
+
+
+def test_many_clients_may_come_at_once(address: str) -> None:
+    def come(_: int) -> int:
+        with new_client([address], ClientConfig(secret="hush", connect_timeout=30)) as jet:
+            return len(jet.cluster.members)
+
+    with ThreadPoolExecutor(100) as threads:
+        assert list(threads.map(come, range(100))) == [1] * 100
+
+
+def test_where_nobody_is_the_error_says_who_was_asked() -> None:
+    with pytest.raises(MemberLostError, match=r"127\.0\.0\.1:1: connection refused; host\.invalid:1: .*shmjet member"):
+        new_client(["127.0.0.1:1", "host.invalid:1"], ClientConfig(secret="hush", connect_timeout=2))
