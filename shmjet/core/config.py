@@ -14,7 +14,7 @@ from typing import Any
 
 from shmjet.core.checks import check_at_least, unknown_setting, with_known_settings
 from shmjet.core.errors import ConfigError
-from shmjet.core.secret import SECRET_FILE, read_secret
+from shmjet.core.secret import LONGEST, SECRET_FILE, read_secret
 
 _UNSET: Any = type("Unset", (), {"__repr__": lambda self: "UNSET"})()
 _PREFIX = "SHMJET_"
@@ -128,7 +128,8 @@ class JetConfig:
             if name not in _FIELDS:
                 raise ConfigError(f"{str(path)!r}: {unknown_setting(name, _FIELDS)}")
             checked = _FIELDS[name].check(f"{name} in {str(path)!r}", value)
-            if _PREFIX + name.upper() not in os.environ:
+            variables = {_PREFIX + name.upper()} | ({SECRET_FILE} if name == "secret" else set())
+            if variables.isdisjoint(os.environ):
                 settings[name] = checked
         for name in overrides:
             if name not in _FIELDS:
@@ -235,6 +236,8 @@ def _addresses(where: str, value: Any) -> tuple[str, ...]:
 def _secret(where: str, value: Any) -> str | bytes | None:
     if value is not None and (not isinstance(value, str | bytes) or not value):
         raise ConfigError(f"{where} must be a non-empty text or bytes, got one of type {type(value).__name__}")
+    if value is not None and len(value) > LONGEST:
+        raise ConfigError(f"{where} must have at most {LONGEST} characters, got {len(value)}")
     return value
 
 

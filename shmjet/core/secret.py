@@ -13,7 +13,8 @@ from shmjet.core.errors import ConfigError
 
 SECRET_FILE = "SHMJET_SECRET_FILE"
 """The environment variable that names a file with the secret."""
-_LONGEST = 4096
+LONGEST = 4096
+"""Bytes of a secret at most; a member gets it by a pipe, which holds more than that."""
 
 
 def new_secret() -> str:
@@ -50,7 +51,7 @@ def read_secret(path: str | Path) -> bytes:
     try:
         with open(path, "rb") as file:
             status = os.fstat(file.fileno())
-            secret = file.read(_LONGEST + 1).rstrip(b"\r\n")
+            secret = file.read(LONGEST + 1).rstrip(b"\r\n")
     except OSError as error:
         raise ConfigError(f"cannot read the secret from {str(path)!r}: {error.strerror}") from error
     mode = stat.S_IMODE(status.st_mode)
@@ -60,8 +61,8 @@ def read_secret(path: str | Path) -> bytes:
         )
     if status.st_uid not in (os.geteuid(), 0):
         raise ConfigError(f"the file {str(path)!r} with the secret belongs to user {status.st_uid}, not to this one")
-    if not secret or len(secret) > _LONGEST:
-        raise ConfigError(f"the file {str(path)!r} should hold a secret of 1 to {_LONGEST} bytes")
+    if not secret or len(secret) > LONGEST:
+        raise ConfigError(f"the file {str(path)!r} should hold a secret of 1 to {LONGEST} bytes")
     return secret
 
 
@@ -79,4 +80,4 @@ def secret_bytes(value: str | bytes) -> bytes:
         return value
     if value.startswith("file:"):
         return read_secret(Path(value.removeprefix("file:")).expanduser())
-    return value.encode()
+    return value.encode("utf-8", "surrogateescape")  # what an environment holds need not be UTF-8

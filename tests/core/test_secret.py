@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shmjet.core import ConfigError, JetConfig
-from shmjet.core.secret import new_secret, read_secret, write_secret
+from shmjet.core.secret import new_secret, read_secret, secret_bytes, write_secret
 
 
 def test_a_new_secret_has_256_bits_and_differs_each_time() -> None:
@@ -56,5 +56,23 @@ def test_a_config_takes_it_from_the_file_unless_it_has_one(tmp_path: Path, monke
     assert JetConfig(secret="given").secret == "given"
     monkeypatch.setenv("SHMJET_SECRET", "from the environment")
     assert JetConfig().secret == "from the environment"
+    (tmp_path / "jet.toml").write_text("secret = 'file:/no/such/file'\n")
+    assert JetConfig.from_toml(tmp_path / "jet.toml").secret == "from the environment"
+    monkeypatch.delenv("SHMJET_SECRET")
+    assert JetConfig.from_toml(tmp_path / "jet.toml").secret == b"from the file", "the environment is stronger"
     assert "from the" not in repr(JetConfig())
     assert os.environ["SHMJET_SECRET_FILE"]
+
+
+@pytest.mark.parametrize("secret", ["x" * 4097, b"x" * (1 << 20)])
+def test_a_secret_that_no_pipe_would_hold_is_refused(secret: str | bytes) -> None:
+    with pytest.raises(ConfigError, match=r"JetConfig\.secret must have at most 4096 characters") as raised:
+        JetConfig(secret=secret)
+    assert "xx" not in str(raised.value)
+
+
+def test_a_secret_of_the_environment_need_not_be_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(os.environb, b"SHMJET_SECRET", b"\xff\xfe")
+    found = JetConfig().secret
+    assert found is not None
+    assert secret_bytes(found) == b"\xff\xfe"
