@@ -34,7 +34,7 @@ def member_settings(config: JetConfig) -> dict[str, Any]:
     """Return the fields of `MemberSettings`, which is not imported before the member starts.
 
     Raises:
-        ConfigError: a core that it names may not be used by this process.
+        ConfigError: a core that it names may not be used by this process, or a file of TLS is missing or wrong.
     """
     placement = place(config.cores, read_topology())
     return {
@@ -72,8 +72,13 @@ def _network_settings(config: JetConfig) -> dict[str, Any]:
 
 def _tls(given: Mapping[str, Any]) -> dict[str, Any] | None:
     from shmjet.cluster.tls_settings import tls_settings
+    from shmjet.net.messages import TlsFiles
+    from shmjet.net.tls import check_files
 
-    return tls_settings(given)
+    settings = tls_settings(given)
+    if settings is not None:
+        check_files(TlsFiles(**settings), listens=True)
+    return settings
 
 
 def secret_pipe(config: JetConfig) -> int:

@@ -7,52 +7,27 @@ from __future__ import annotations
 
 import hashlib
 import ssl
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from shmjet.core.errors import ConfigError
 from shmjet.net.messages import TlsFiles
 
-_FIELDS = TlsFiles.__struct_fields__
-_TRUE = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
-
-
-def tls_files(settings: Mapping[str, Any] | None, *, listens: bool) -> TlsFiles | None:
-    """Return the settings of `JetConfig.tls` or `ClientConfig.tls`, checked.
+def check_files(files: TlsFiles, *, listens: bool) -> None:
+    """Look at the files before anybody needs them.
 
     Args:
-        settings: fields of `TlsFiles`; None for no TLS.
-        listens: a member, which needs a certificate.
+        files: settings.
+        listens: a member, which shows a certificate to whoever connects.
 
     Raises:
-        ConfigError: an unknown field, or a file that cannot be used; the text names it.
+        ConfigError: there is no certificate, or a file cannot be used; the text names it.
 
     Example:
-        >>> tls_files({"authority": "ca.pem", "check_hostname": "no"}, listens=False)          # doctest: +SKIP
+        >>> check_files(TlsFiles(authority="ca.pem"), listens=False)          # doctest: +SKIP
     """
-    if settings is None:
-        return None
-    for name in settings:
-        if name not in _FIELDS:
-            raise ConfigError(f"tls: there is no setting {name!r}; fields: {', '.join(_FIELDS)}")
-    values = dict(settings)
-    for name in ("mutual", "check_hostname"):
-        value = values.get(name)
-        if isinstance(value, str):
-            value = values[name] = _TRUE.get(value.lower(), value)
-        if value is not None and not isinstance(value, bool):
-            raise ConfigError(f"tls.{name} must be true or false, got {value!r}")
-    for name in ("certificate", "key", "authority"):
-        if values.get(name) is not None:
-            values[name] = str(values[name])
-    files = TlsFiles(**values)
     if listens and files.certificate is None:
-        raise ConfigError("tls.certificate is missing: a member shows one to whoever connects")
-    if files.mutual and files.authority is None:
-        raise ConfigError("tls.authority is missing: mutual TLS has to know whose certificates are trusted")
+        raise ConfigError("JetConfig.tls: certificate is missing: a member shows one to whoever connects")
     (server_context if listens else client_context)(files)
-    return files
 
 
 def server_context(files: TlsFiles) -> ssl.SSLContext:

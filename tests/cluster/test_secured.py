@@ -80,6 +80,23 @@ def test_who_comes_in_the_clear_is_not_heard(first: JetInstance) -> None:
         new_client([address_of(first)], ClientConfig(secret="hush", connect_timeout=3))
 
 
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"cert": "nowhere.pem"}, "nowhere.pem"),
+        ({"ca": "nowhere.pem"}, "nowhere.pem"),
+        ({"cert": None}, "certificate"),
+        ({"key": None}, "m.pem"),
+    ],
+)
+def test_files_of_tls_that_cannot_be_used_are_named_at_once(
+    tls: dict[str, object], changed: dict[str, object], said: str
+) -> None:
+    settings = {name: value for name, value in {**tls, **changed}.items() if value is not None}
+    with pytest.raises(ConfigError, match=said):
+        new_instance(JetConfig(cores=1, bind="127.0.0.1:0", secret="hush", tls=settings))
+
+
 def test_a_member_with_another_secret_does_not_join(first: JetInstance, tls: dict[str, object]) -> None:
     wrong = JetConfig(cores=1, bind="127.0.0.1:0", secret="other", tls=tls, members=[address_of(first)])
     with pytest.raises(AuthenticationError):
