@@ -26,7 +26,7 @@ def run_member(config: Path | None, bind: str | None, join: Sequence[str] | None
 
     Args:
         config: a TOML file with settings, None for the environment alone.
-        bind: where to listen; else as configured, else `DEFAULT_BIND` where there is a secret.
+        bind: where to listen; else as configured, else `DEFAULT_BIND` where there is a secret, or members to join.
         join: addresses of members, besides those that are configured.
         cores: number of workers; else as configured.
 
@@ -41,7 +41,7 @@ def run_member(config: Path | None, bind: str | None, join: Sequence[str] | None
     if join:
         given["members"] = list(join)
     found = JetConfig(**given) if config is None else JetConfig.from_toml(config, **given)
-    if found.bind is None and found.secret is not None:
+    if found.bind is None and (found.secret is not None or found.members or found.discovery):
         given["bind"] = DEFAULT_BIND
         found = JetConfig(**given) if config is None else JetConfig.from_toml(config, **given)
     check_instance(found)

@@ -21,12 +21,14 @@ from shmjet.cluster.network import Network
 from shmjet.cluster.network_user import NetworkSettings
 from shmjet.cluster.settings import MemberSettings, Started, StartFailed
 from shmjet.cluster.workers import ForkServerProcess
-from shmjet.core.errors import ShmjetError
+from shmjet.core.errors import ConfigError, ShmjetError
 from shmjet.execution.child import name_process
 from shmjet.execution.logs import MEMBER, send_logs
 from shmjet.net.messages import TlsFiles
 
 _LONGEST_SECRET = 1 << 16
+_WRONG_USAGE = 2
+"""Exit status, as that of `shmjet` for a wrong setting."""
 
 logger = logging.getLogger("shmjet.member")
 
@@ -57,7 +59,7 @@ def main(
         if not isinstance(error, ShmjetError | OSError):
             logger.exception("the member failed")
         _tell_failure(error, ready)
-        sys.exit(1)
+        sys.exit(_WRONG_USAGE if isinstance(error, ConfigError) else 1)
 
 
 async def _serve(settings: MemberSettings, server: ForkServerProcess, secret: bytes, ready: int) -> None:

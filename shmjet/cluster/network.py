@@ -136,7 +136,7 @@ class Network:
         Raises:
             OSError: the port cannot be opened.
             AuthenticationError: a member does not accept our secret, or we not its.
-            ShmjetError: the cluster does not take this member.
+            ShmjetError: the cluster does not take this member, or nobody says anything for too long.
         """
         identity = _new_identity()
         bind, seeds = self._settings.bind, self._settings.seeds
@@ -155,7 +155,13 @@ class Network:
             self._membership.add_seeds(await self._discovery.find())
         self._spawn(self._tick())
         self._spawn(self._discover())
-        await asyncio.wait_for(self._ready, _JOIN_S)
+        try:
+            await asyncio.wait_for(self._ready, _JOIN_S)
+        except TimeoutError:
+            asked = ", ".join(sorted(self._membership.addresses())) or "nobody"
+            raise ShmjetError(
+                f"member {self._address} has found no cluster that takes it within {_JOIN_S:.0f} s; it asked {asked}"
+            ) from None
 
     async def _open(self, identity: str, bind: str, host: str | None) -> str:
         settings = self._settings
@@ -173,7 +179,7 @@ class Network:
         )
         self._link = link
         link.start(setup, fds)
-        advertised = None if host is None or split_address(bind)[1] == 0 else join_address(host, split_address(bind)[1])
+        advertised = None if host is None else join_address(host, split_address(bind)[1])
         address = await link.listen(bind, advertised)
         link.set_heartbeat(HEARTBEAT_S, PATIENCE_S)
         return address

@@ -17,6 +17,7 @@ from typing import Any
 
 from shmjet._native import Courier, Doorbell, Poller, RingCorruptError, clock_ns
 from shmjet.execution.channel import Channel, ChannelClosed
+from shmjet.net.addresses import join_address, split_address
 from shmjet.net.carrying import CarriedExecution, carry
 from shmjet.net.gate import Gate
 from shmjet.net.handshake import MEMBER, Identity
@@ -300,7 +301,9 @@ class Link:
         except (OSError, ValueError) as error:
             self.tell(ListenFailed(order.address, _text(error)))
             return
-        address = order.advertised or address
+        if order.advertised is not None:
+            host, port = split_address(order.advertised)
+            address = join_address(host, port or split_address(address)[1])
         me = self._me
         self._me = Identity(me.role, me.cluster, me.uuid, address, me.secret)
         self.tell(Listening(address))

@@ -88,7 +88,8 @@ class Setup(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class Listen(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Open a port; answered by `Listening` or `ListenFailed`.
 
-    `address` is "host:port", port 0 for any. `advertised` is where others reach it; None: the address that was bound.
+    `address` is "host:port", port 0 for any. `advertised` is where others reach it, with port 0 for the one that was
+    bound; None: the address that was bound.
     """
 
     address: str

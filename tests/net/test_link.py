@@ -98,6 +98,17 @@ def test_another_cluster_oneself_and_nobody_are_told_apart(members: Any) -> None
         assert (failed.address, failed.kind) == (target, kind)
 
 
+def test_who_listens_everywhere_on_any_port_tells_another_host_and_that_port(members: Any) -> None:
+    member = members()
+    member.order(Listen("0.0.0.0:0", "jet.example:0"))
+    told = await_([member], lambda: member.take(Listening)).address
+    port = int(told.removeprefix("jet.example:"))
+    with socket.create_connection(("127.0.0.1", port), 20):
+        pass
+    member.order(Listen("127.0.0.1:0", "jet.example:99"))
+    assert await_([member], lambda: member.take(Listening)).address == "jet.example:99"
+
+
 def test_two_that_dial_each_other_at_once_keep_one_connection(members: Any) -> None:
     def once(first: LinkedMember, second: LinkedMember) -> None:
         first.order(Connect(second.address))
