@@ -143,6 +143,9 @@ def cancel_job(wanted: str, address: str | None, config: Path | None, *, as_json
                 else f"{job.id} cancelled"
             )
             return Outcome.OK
+        except TimeoutError:
+            complain(f"job {wanted} has been told to stop, but runs still after {_CANCEL_S:.0f} s")
+            return Outcome.FAILED
     return Outcome.FAILED
 
 
@@ -182,12 +185,16 @@ def show_cluster(address: str | None, config: Path | None, *, as_json: bool) -> 
             "workers": [worker.pid for worker in member.workers],
             "up_s": round(time.time() - member.started_at, 1),
             "running_jobs": sum(not JobStatus(row.status).is_terminal for row in member.executions),
-            "is_coordinator": place == 0,
+            "is_coordinator": member.address == survey.coordinator,
         }
-        for place, member in enumerate(survey.members)
+        for member in survey.members
     ]
     if as_json:
-        print(json.dumps([*rows, *({"address": silent, "silent": True} for silent in survey.silent)], indent=2))
+        mute = [
+            {"address": silent, "is_coordinator": silent == survey.coordinator, "silent": True}
+            for silent in survey.silent
+        ]
+        print(json.dumps([*rows, *mute], indent=2))
         return Outcome.OK
     table = [
         (
@@ -202,6 +209,9 @@ def show_cluster(address: str | None, config: Path | None, *, as_json: bool) -> 
         )
         for row in rows
     ]
-    table += [(silent, "", "", "", "", "", "", "does not answer") for silent in survey.silent]
+    table += [
+        (silent, "", "", "", "", "", "", f"{'coordinator, ' * (silent == survey.coordinator)}does not answer")
+        for silent in survey.silent
+    ]
     print_table(("address", "pid", "workers", "cores", "up", "jobs", "version", ""), table)
     return Outcome.OK

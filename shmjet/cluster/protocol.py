@@ -359,11 +359,15 @@ class MemberSurvey(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SurveyReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The answer to `Survey`, the oldest member first; `silent` are the addresses of those that have not answered."""
+    """The answer to `Survey`, the oldest member first; `silent` are the addresses of those that have not answered.
+
+    `coordinator` is the address of the oldest, whether it has answered or not.
+    """
 
     request: int
     members: list[MemberSurvey]
     silent: list[str]
+    coordinator: str = ""
 
 
 class MemberDump(msgspec.Struct, frozen=True, array_like=True):

@@ -119,7 +119,8 @@ class Surveying:
     async def _survey(self, client: Client, request: int) -> None:
         told = [(peer.address, _decoded(body, MemberSurvey)) for peer, body in await self._gather("survey", SURVEY_S)]
         found = [survey for _, survey in told if survey is not None]
-        client.send(SurveyReply(request, found, [address for address, survey in told if survey is None]))
+        silent = [address for address, survey in told if survey is None]
+        client.send(SurveyReply(request, found, silent, told[0][0]))
 
     async def _dump(self, client: Client, request: int) -> None:
         told = await self._gather("dump", DUMP_S)

@@ -64,6 +64,7 @@ def test_a_survey_has_who_answers_and_names_who_does_not() -> None:
     assert isinstance(reply, SurveyReply)
     assert [member.uuid for member in reply.members] == ["me", "quick"]
     assert reply.silent == ["late:1", "odd:1"]
+    assert reply.coordinator == "me:1", "the oldest, whoever answers"
     assert [(to, message.kind) for to, message in sent] == [("quick", "survey"), ("late", "survey"), ("odd", "survey")]
 
 
