@@ -10,7 +10,10 @@ What is found is only where to ask: who answers has to prove that it knows the s
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
+import socket
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
@@ -71,9 +74,8 @@ class DnsDiscovery:
 
     async def find(self) -> Iterable[str]:
         """Look the name up; a name that nobody knows yet has no addresses."""
-        loop = asyncio.get_running_loop()
         try:
-            found = await loop.getaddrinfo(self._host, self._port, type=1)  # SOCK_STREAM: each address once
+            found = await _in_thread(socket.getaddrinfo, self._host, self._port, 0, socket.SOCK_STREAM)
         except OSError:
             return []
         return sorted({join_address(str(where[0]), self._port) for *_, where in found})
@@ -122,7 +124,33 @@ class PluggedDiscovery:
             return None
         if inspect.iscoroutinefunction(function):
             return await function(*arguments)
-        return await asyncio.get_running_loop().run_in_executor(None, function, *arguments)
+        return await _in_thread(function, *arguments)
+
+
+async def _in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function in a thread that nobody waits for at the end: it may ask a server that never answers."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[Any] = loop.create_future()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if answer.done():
+            return
+        if error is None:
+            answer.set_result(result)
+        else:
+            answer.set_exception(error)
+
+    def run() -> None:
+        result, failure = None, None
+        try:
+            result = function(*arguments)
+        except Exception as error:
+            failure = error
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody wants to know any more
+            loop.call_soon_threadsafe(settle, result, failure)
+
+    threading.Thread(target=run, name="shmjet-discovery", daemon=True).start()
+    return await answer
 
 
 def make_discovery(setting: str | None, cluster_name: str) -> Discovery:

@@ -166,8 +166,11 @@ class Member:
 
     # -- life ---------------------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
+    async def start(self) -> bool:
         """Come up: serve clients of this host, fork the workers, join or found a cluster.
+
+        Returns:
+            False when it has been told to stop before it was up; then `close` it.
 
         Raises:
             OSError: the port cannot be opened.
@@ -189,8 +192,16 @@ class Member:
         self.workers.start()
         self._watch_starter(loop)
         if self._network is not None:
-            await self._network.start()
+            joining, stopped = asyncio.ensure_future(self._network.start()), asyncio.ensure_future(self._stop.wait())
+            try:
+                await asyncio.wait((joining, stopped), return_when=asyncio.FIRST_COMPLETED)
+                if joining.done():
+                    joining.result()
+            finally:
+                joining.cancel()
+                stopped.cancel()
             self._services.address = self._network.address
+        return not self._stop.is_set()
 
     def _watch_starter(self, loop: asyncio.AbstractEventLoop) -> None:
         if not self.settings.client_pid:

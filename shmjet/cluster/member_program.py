@@ -65,10 +65,13 @@ def main(
 async def _serve(settings: MemberSettings, server: ForkServerProcess, secret: bytes, ready: int) -> None:
     member = Member(settings, server, _network_of(settings, secret))
     try:
-        await member.start()
+        is_up = await member.start()
     except BaseException:
         await member.close()
         raise
+    if not is_up:
+        await member.close()
+        return
     lines = banner(settings, member.folder.path, member.uuid, member.address)
     if ready < 0:
         print("\n".join(lines), flush=True)

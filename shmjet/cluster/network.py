@@ -20,6 +20,7 @@ import msgspec
 from shmjet.cluster.addressing import advertised_host
 from shmjet.cluster.contacts import DIAL_AGAIN_S, Contacts
 from shmjet.cluster.discovery import Discovery
+from shmjet.cluster.finding import Finding
 from shmjet.cluster.membership import Membership
 from shmjet.cluster.membership_events import HasLeft, JoinFailed, State, ViewInstalled, WasFenced, WasIsolated
 from shmjet.cluster.network_user import NetworkSettings, NetworkUser
@@ -44,8 +45,7 @@ PATIENCE_S = 0.7
 """For so long the link sends heartbeats for a member that gives no sign of life itself."""
 _TICK_S = 0.1
 _REACH_S = 5.0
-_DISCOVER_S = 1.0
-_DISCOVER_LATER_S = 10.0
+_LEAVE_S = 2.0
 _JOIN_S = 30.0
 _RESTART_S = 0.5
 
@@ -64,7 +64,9 @@ class Network:
     def __init__(self, settings: NetworkSettings, user: NetworkUser, discovery: Discovery) -> None:
         self._settings = settings
         self._user = user
-        self._discovery = discovery
+        self._finding = Finding(
+            discovery, lambda addresses: self._state.add_seeds(addresses), lambda: self.view is not None
+        )
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder(PeerMessage).decode
         self._link: LinkClient | None = None
@@ -150,11 +152,9 @@ class Network:
             now,
         )
         self._ready = asyncio.get_running_loop().create_future()
-        await self._discovery.start(self._address)
-        if self._discovery.finds_more:
-            self._membership.add_seeds(await self._discovery.find())
+        await self._finding.begin(self._address)
         self._spawn(self._tick())
-        self._spawn(self._discover())
+        self._spawn(self._finding.go_on())
         try:
             await asyncio.wait_for(self._ready, _JOIN_S)
         except TimeoutError:
@@ -191,7 +191,7 @@ class Network:
         self._membership.leave(self._now())
         self._pump()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._left.wait(), 2.0)
+            await asyncio.wait_for(self._left.wait(), _LEAVE_S)
 
     async def stop(self) -> None:
         """Close everything."""
@@ -199,7 +199,7 @@ class Network:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._discovery.stop()
+        await self._finding.stop()
         if self._link is not None:
             await self._link.stop(0.5)
 
@@ -241,16 +241,6 @@ class Network:
             self._state.tick(self._now())
             self._pump()
             await asyncio.sleep(_TICK_S)
-
-    async def _discover(self) -> None:
-        if not self._discovery.finds_more:
-            return
-        while True:
-            await asyncio.sleep(_DISCOVER_S if self.view is None else _DISCOVER_LATER_S)
-            try:
-                self._state.add_seeds(await self._discovery.find())
-            except Exception as error:
-                logger.warning("discovery failed: %s", error)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)

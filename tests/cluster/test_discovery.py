@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from collections.abc import Iterable
 from importlib.metadata import EntryPoint
 from typing import Any
@@ -11,10 +12,11 @@ from typing import Any
 import pytest
 
 from shmjet import ConfigError, JetConfig
-from shmjet.cluster import discovery
+from shmjet.cluster import discovery, finding
 from shmjet.cluster.addressing import advertised_host
 from shmjet.cluster.availability import check_instance
 from shmjet.cluster.discovery import PluggedDiscovery, make_discovery
+from shmjet.cluster.finding import Finding
 from shmjet.cluster.tls_settings import tls_settings
 
 
@@ -78,6 +80,23 @@ def test_a_plugins_start_and_stop_are_called() -> None:
     plugin = FromAList("10.0.0.8:1")
     found(PluggedDiscovery(plugin))
     assert plugin.calls == ["start 10.0.0.1:5701", "stop"]
+
+
+def test_a_plugin_that_does_not_come_back_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finding, "START_S", 0.01)
+    come_back = threading.Event()
+
+    class Stuck:
+        def find(self) -> list[str]:
+            come_back.wait(60)
+            return ["10.0.0.9:1"]
+
+    told: list[Iterable[str]] = []
+    try:
+        asyncio.run(Finding(PluggedDiscovery(Stuck()), told.append, lambda: False).begin("10.0.0.1:5701"))
+    finally:
+        come_back.set()
+    assert told == []
 
 
 def test_a_plugin_that_finds_no_addresses_is_told_so() -> None:
