@@ -151,7 +151,8 @@ class JetInstance:
             )
         self._attach(job_id, config)
         job = Job(self, job_id, config, submission, listeners_of(dag), (list(dag), list(dag.edges)))
-        job.keeps_submission = not self._home.has_own_member or self._config.bind is not None
+        is_networked = not self._home.has_own_member or self._config.bind is not None
+        job.keeps_submission = is_networked or bool(submission.attachments)
         self._jobs[job_id] = job
         return job
 

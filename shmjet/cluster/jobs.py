@@ -138,6 +138,10 @@ class JobTable:
         """The executions of which something is left."""
         return list(self._active)
 
+    def knows(self, job_id: str) -> bool:
+        """Say whether a job can be executed again without being sent again."""
+        return job_id in self._jobs
+
     def serve(self, client: Client, request: Any, fds: list[int]) -> bool:
         """Answer a request about jobs; False when it is about something else.
 
@@ -301,7 +305,7 @@ class JobTable:
         self._active.discard(execution)
         while len(self._executions) - len(self._active) > KEPT_RESULTS:
             self._forget(next(e for e in self._executions.values() if e.is_over))
-        large = [record for record in self._jobs.values() if record.code.fds]
+        large = [record for record in self._jobs.values() if record.code.fds or record.submission.attachments]
         if len(large) > KEPT_CODES:
             ended = [record for record in large if all(e.is_over for e in record.executions)]
             for old in list(ended[0].executions) if ended else ():

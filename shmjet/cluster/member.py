@@ -143,7 +143,7 @@ class Member:
         coordinating_for = (lambda: math.inf) if self._network is None else self._network.coordinating_for
         self._jobs = JobTable(self._make_execution, self._named, coordinating_for, allow_code=settings.allow_code)
         self._clients = Clients(self._network, self._serve, self._client_gone)
-        self._attachments = Attachments(self._services.attachments, self._network)
+        self._attachments = Attachments(self._services.attachments, self._network, self._is_needed)
         permits = None if settings.allow_code else self._named.__contains__
         self._following = Following(self._services, self._first_worker, self._add_part, self._drop_part, permits)
         self._passing_on: PassingOn | None = None
@@ -382,6 +382,9 @@ class Member:
     def _name_of(self, execution: int) -> str | None:
         part = self._parts.get(execution)
         return None if part is None else part.name
+
+    def _is_needed(self, job_id: str) -> bool:
+        return self._jobs.knows(job_id) or any(part.job.job_id == job_id for part in self._parts.values())
 
     def _add_part(self, part: MasterExecution) -> None:
         self._parts[part.id] = part

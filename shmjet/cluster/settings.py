@@ -12,7 +12,7 @@ SOCKET_NAME = "member.sock"
 KEPT_RESULTS = 1000
 """How many executions that have ended a member and its clients remember."""
 KEPT_CODES = 64
-"""Of how many jobs with a large code: each takes a descriptor, and memory that nobody else may need."""
+"""Of how many jobs with a large code, or with files: each takes memory that nobody else may need."""
 LARGE_CODE = 1 << 20
 """A job's code of more bytes does not go through sockets but lies in a file in memory, once."""
 
