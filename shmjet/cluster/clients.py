@@ -6,11 +6,13 @@ A client talks to whichever member it has reached. What only the coordinator can
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import socket
 import struct
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -161,8 +163,23 @@ class Clients:
         self._decode = msgspec.msgpack.Decoder(Request).decode
         self._count = 0
 
-    def accept(self, listener: socket.socket) -> None:
-        """Take a connection of this host, if it is of this user or root."""
+    def listen(self, path: Path) -> Callable[[], None]:
+        """Take connections of this host, at a path; returns what ends that. Needs the running loop."""
+        loop = asyncio.get_running_loop()
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(str(path))
+        listener.listen()
+        listener.setblocking(False)
+        loop.add_reader(listener.fileno(), self._accept, listener)
+
+        def end() -> None:
+            loop.remove_reader(listener.fileno())
+            listener.close()
+
+        return end
+
+    def _accept(self, listener: socket.socket) -> None:
+        """Take a connection, if it is of this user or root."""
         connection, _ = listener.accept()
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         _, uid, _ = struct.unpack("3i", credentials)

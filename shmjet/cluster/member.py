@@ -35,6 +35,7 @@ from shmjet.cluster.membership_events import ViewInstalled
 from shmjet.cluster.named_jobs import NamedJobs
 from shmjet.cluster.network import Network
 from shmjet.cluster.no_code import NO_CODE, brings_code
+from shmjet.cluster.parts import Parts
 from shmjet.cluster.passing_on import PassingOn
 from shmjet.cluster.peer_messages import (
     AskReport,
@@ -61,14 +62,12 @@ from shmjet.cluster.protocol import (
     Upload,
     Visit,
     VisitHere,
-    Visiting,
 )
 from shmjet.cluster.settings import SOCKET_NAME, MemberSettings
 from shmjet.cluster.site import MemberServices
 from shmjet.cluster.surveying import Surveying
 from shmjet.cluster.upheavals import Upheavals
 from shmjet.cluster.views import Peer
-from shmjet.cluster.visitors import lead_in
 from shmjet.cluster.watching import Watching
 from shmjet.cluster.workers import Child, ForkServerProcess, Workers
 from shmjet.execution import control
@@ -115,8 +114,9 @@ class Member:
         )
         self._eventfd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK) if network is not None else -1
         self._logs = None if network is None else LogRelay(self._pass_logs_on)
+        self._parts = Parts(self._logs)
         network_fds = () if self._logs is None else (self._eventfd, self._logs.writer)
-        self.workers = Workers(settings.cores, worker_settings, server, self._on_report, self._on_lost, network_fds)
+        self.workers = Workers(settings.cores, worker_settings, server, self._parts.report, self._on_lost, network_fds)
         self._network = None if network is None else network(self)
         self._watching = Watching(settings, self.workers.control, self._led, lambda: self._following.parts)
         self._services = MemberServices(
@@ -127,7 +127,7 @@ class Member:
             settings.ring_memory,
             settings.force_rings,
             settings.steal_margin is not None,
-            self._name_of,
+            self._parts.name_of,
             self._watching.note_change,
             self.folder.path / "attachments",
             lambda: None if self._network is None else self._network.link,
@@ -137,7 +137,6 @@ class Member:
         environments = None if network is None else ENVIRONMENTS_OF_A_CLUSTER
         Grid.create(self._grid_folder, settings.partition_count, environments=environments)
         self._grid = GridServing(self._grid_folder)
-        self._parts: dict[int, MasterExecution] = {}
         self._ids = itertools.count(1 if network is None else (random.SystemRandom().getrandbits(30) << 32) + 1)
         self._named = NamedJobs(settings.jobs)
         coordinating_for = (lambda: math.inf) if self._network is None else self._network.coordinating_for
@@ -145,7 +144,7 @@ class Member:
         self._clients = Clients(self._network, self._serve, self._client_gone)
         self._attachments = Attachments(self._services.attachments, self._network, self._is_needed)
         permits = None if settings.allow_code else self._named.__contains__
-        self._following = Following(self._services, self._first_worker, self._add_part, self._drop_part, permits)
+        self._following = Following(self._services, self._first_worker, self._parts.add, self._parts.drop, permits)
         self._passing_on: PassingOn | None = None
         self._upheavals: Upheavals | None = None
         if self._network is not None:
@@ -178,13 +177,7 @@ class Member:
         """
         offer_stacks(self.folder.path)
         loop = asyncio.get_running_loop()
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        listener.bind(str(self.folder.path / SOCKET_NAME))
-        listener.listen()
-        listener.setblocking(False)
-        loop.add_reader(listener.fileno(), self._clients.accept, listener)
-        self._closing.callback(listener.close)
-        self._closing.callback(loop.remove_reader, listener.fileno())
+        self._closing.callback(self._clients.listen(self.folder.path / SOCKET_NAME))
         for number in self.settings.stop_signals:
             loop.add_signal_handler(number, self._stop.set)
         if self._logs is not None:
@@ -280,7 +273,7 @@ class Member:
             case Attach() if isinstance(client, LocalClient) and client.is_here:
                 self._start_task(self._attach(client, request.request))
             case Visit() | VisitHere() if isinstance(client, LocalClient) and client.is_here:
-                self._visit(client, request)
+                self._parts.visit(client, request)
             case Attach() | Look() | TakeArena() | Visit() | VisitHere():
                 client.send(
                     Refused(request.request, "ShmjetError", "only a process of the same host can watch a member")
@@ -316,29 +309,6 @@ class Member:
             if view is not None and not self._network.is_coordinator:
                 self._network.send(view.coordinator.uuid, ClientGone(client.number))
 
-    def _visit(self, client: LocalClient, request: Visit | VisitHere) -> None:
-        """Give the asker, whose user was looked at when it connected, a socket to the processor behind a door."""
-
-        def answer(child: Child | None) -> None:
-            if child is None:
-                text = f"execution {request.execution_id} has ended; nobody is behind its door {request.door!r}"
-                client.send(Refused(request.request, "ShmjetError", text))
-            elif isinstance(request, VisitHere):
-                client.send(Visiting(request.request))
-                theirs = client.give_away()
-                if theirs is not None:
-                    lead_in(child, request.execution_id, request.door, theirs)
-            else:
-                ours, theirs = socket.socketpair()
-                lead_in(child, request.execution_id, request.door, theirs)
-                client.send_with(Visiting(request.request), [ours.detach()])
-
-        part = self._parts.get(request.execution_id)
-        if part is None:
-            answer(None)
-        else:
-            part.visitors.visit(request.door, answer)
-
     async def _attach(self, client: LocalClient, request: int) -> None:
         self._watching.attach(client, request, self.uuid, await self.workers.pids(), self.address)
 
@@ -366,34 +336,24 @@ class Member:
         view = None if self._network is None else self._network.view
 
         def ended(execution: Running) -> None:
-            self._drop_part(number)
+            self._parts.drop(number)
             over(execution)
 
         if view is not None and len(view.members) > 1:
             assert self._network is not None
             return ClusterExecution(
-                number, job, code, view, self._services, self._attachments, first, changed, ended, self._add_part, logs
+                number, job, code, view, self._services, self._attachments, first, changed, ended, self._parts.add, logs
             )
         wish = wish_at(logs, self.uuid)
         execution = MasterExecution(number, job, code, self._services, first, changed, ended, logs=wish)
-        self._add_part(execution)
+        self._parts.add(execution)
         return execution
 
-    def _name_of(self, execution: int) -> str | None:
-        part = self._parts.get(execution)
-        return None if part is None else part.name
-
     def _is_needed(self, job_id: str) -> bool:
-        return self._jobs.knows(job_id) or any(part.job.job_id == job_id for part in self._parts.values())
+        return self._jobs.knows(job_id) or self._parts.has_job(job_id)
 
-    def _add_part(self, part: MasterExecution) -> None:
-        self._parts[part.id] = part
-
-    def _drop_part(self, execution: int) -> None:
-        if self._logs is not None:
-            self._logs.drain()
-            self._logs.ended(execution)
-        self._parts.pop(execution, None)
+    def _first_worker(self) -> int:
+        return self._parts.first_worker(self.workers)
 
     def _pass_logs_on(self, execution: int, records: list[bytes], dropped: int) -> None:
         """Have log records of processors here reach who has the execution run: the coordinator knows."""
@@ -403,26 +363,11 @@ class Member:
         elif self._network is not None:
             self._network.send(leader, PartLogs(execution, records, dropped))
 
-    def _first_worker(self) -> int:
-        """Place a lone job from worker 0 on, further ones from the worker with the fewest tasklets."""
-        if not self._parts:
-            return 0
-        loads = [(child.block.words[control.TASKLETS], child.index) for child in self.workers.workers]
-        return min(loads)[1]
-
-    def _on_report(self, child: Child, message: Any, fds: list[int]) -> None:
-        if self._logs is not None:
-            self._logs.drain()  # what it has logged has been sent before it reports
-        part = self._parts.get(message.execution_id)
-        if part is not None:
-            part.report(child, message, fds)
-
     def _on_lost(self, child: Child) -> None:
         with Grid.open(self._grid_folder) as grid:
             grid.after_worker_death()
         self._services.arenas.worker_gone(child.index)
-        for part in list(self._parts.values()):
-            part.child_lost(child)
+        self._parts.child_lost(child)
 
     # -- the network's user ---------------------------------------------------------------------------------------
 
