@@ -17,7 +17,7 @@ import msgspec
 
 from shmjet.cluster.arenas import PooledArena
 from shmjet.cluster.coordination import Coordination, Order, Stage
-from shmjet.cluster.executions import MasterExecution, Phase
+from shmjet.cluster.executions import MasterExecution
 from shmjet.cluster.merging import merge_metrics
 from shmjet.cluster.peer_messages import (
     AskMetrics,
@@ -31,6 +31,7 @@ from shmjet.cluster.peer_messages import (
     PreparePart,
     StartPart,
 )
+from shmjet.cluster.phase import Phase
 from shmjet.cluster.protocol import Submission
 from shmjet.cluster.site import MemberServices
 from shmjet.cluster.views import Peer, View

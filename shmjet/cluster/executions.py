@@ -11,7 +11,6 @@ ended, see `shmjet.cluster.conducting`.
 from __future__ import annotations
 
 import asyncio
-import enum
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from typing import Any
 
 from shmjet.cluster.arenas import PooledArena
 from shmjet.cluster.conductor import Conductor
+from shmjet.cluster.phase import Phase
 from shmjet.cluster.protocol import Submission
 from shmjet.cluster.site import MemberServices, Site, probe_of
 from shmjet.cluster.stopping import Stopping
@@ -55,19 +55,6 @@ ANNOUNCE_S = 0.001
 """How long after its start an execution's client is told how far it is, if it has not ended by then."""
 LONGEST_LOOK_S = 0.1
 """How long, at most, the member does not look whether all processes of an execution are ready."""
-
-
-class Phase(enum.Enum):
-    """How far an execution has come."""
-
-    PROBING = enum.auto()
-    PREPARING = enum.auto()
-    RUNNING = enum.auto()
-    COMMITTING = enum.auto()
-    AWAITING = enum.auto()
-    """No tasklet is left on this member; others may have some."""
-    FINISHING = enum.auto()
-    OVER = enum.auto()
 
 
 @dataclass(eq=False)
