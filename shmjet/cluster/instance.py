@@ -18,6 +18,7 @@ import msgspec
 from shmjet.cluster.availability import check_job
 from shmjet.cluster.calling_back import CallingBack
 from shmjet.cluster.connection import CLOSED, Connection
+from shmjet.cluster.grid_access import GridAccess
 from shmjet.cluster.job import Execution, Job
 from shmjet.cluster.log_levels import levels
 from shmjet.cluster.logs import LogSink
@@ -29,8 +30,6 @@ from shmjet.cluster.protocol import (
     Executing,
     ExecutionChanged,
     GetMetrics,
-    GridCall,
-    GridReply,
     ListJobs,
     Logged,
     News,
@@ -41,14 +40,22 @@ from shmjet.cluster.protocol import (
 )
 from shmjet.cluster.settings import KEPT_RESULTS, SOCKET_NAME
 from shmjet.cluster.submitting import attachments_of, listeners_of, pieces_of, submission_of
-from shmjet.core import DAG, DagError, JetConfig, JobConfig, JobNotFoundError, JobStatus, MemberLostError, ShmjetError
+from shmjet.core import (
+    DAG,
+    DagError,
+    JetConfig,
+    JobAlreadyExistsError,
+    JobConfig,
+    JobNotFoundError,
+    JobStatus,
+    MemberLostError,
+    ShmjetError,
+)
 from shmjet.execution.failure import to_exception
 from shmjet.execution.large import Large
 from shmjet.execution.messages import LogWish
 from shmjet.execution.metrics import Metrics
-from shmjet.grid import Grid, IList, IMap
-from shmjet.grid.operations import only_reads
-from shmjet.grid.remote import RemoteGrid
+from shmjet.grid import IList, IMap
 
 if TYPE_CHECKING:
     from shmjet.cluster.homes import Home
@@ -86,11 +93,10 @@ class JetInstance:
         self._lost = False
         self._home = home
         self._calling_back = CallingBack()
+        self._maps = GridAccess(home.grid_folder, lambda make: self._connection.ask(make))
         self._connection = Connection(home.way, self._news, self._again, self._member_lost)
         self._logs = home.logs()
         self._sink = LogSink(levels()[0]) if self._logs is None else self._logs.sink
-        self._grid: Grid | RemoteGrid | None = None
-        self._store = 0
         _open.add(self)
         atexit.register(self._at_exit)
 
@@ -231,7 +237,12 @@ class JetInstance:
         try:
             for tell in job.listeners:
                 tell(execution)
-            reply = self._ask_to_run(job, job.take_submission(), patient)
+            submission = job.take_submission()
+            try:
+                reply = self._ask_to_run(job, submission, patient)
+            except JobAlreadyExistsError:
+                job.give_back(submission)  # nobody has kept it
+                raise
         except BaseException as error:
             if job.listeners:
                 execution.changed(JobStatus.FAILED, False, error)
@@ -288,7 +299,7 @@ class JetInstance:
             self._sink.take(news.records, news.member, news.dropped)
             return
         if isinstance(news, CoordinatorLost):
-            self._forget_store()
+            self._maps.forget()
             self._fail_pending(news.text)
             return
         if isinstance(news, WatchAgain):
@@ -303,7 +314,7 @@ class JetInstance:
 
     def _again(self) -> None:
         """Ask the member that we are connected to now about everything that has not ended; we may have missed it."""
-        self._forget_store()
+        self._maps.forget()
         with self._lock:
             pending = [number for number, (execution, _) in self._executions.items() if not execution.done()]
         if pending:
@@ -348,29 +359,6 @@ class JetInstance:
 
     # -- maps and lists -----------------------------------------------------------------------------------------
 
-    def _open_grid(self) -> Grid | RemoteGrid:
-        if self._closed:
-            raise ShmjetError("this instance has been shut down; its maps and lists are gone")
-        with self._lock:
-            if self._grid is None:
-                folder = self._home.grid_folder
-                self._grid = RemoteGrid(self._grid_call) if folder is None else Grid.open(folder)
-            return self._grid
-
-    def _grid_call(self, body: bytes) -> bytes:
-        if self._closed:
-            raise ShmjetError("this instance has been shut down; its maps and lists are gone")
-        known = self._store if only_reads(body) else 0
-        reply = self._connection.ask(lambda number: GridCall(number, body, known))
-        assert isinstance(reply, GridReply)
-        self._store = reply.store
-        return reply.body
-
-    def _forget_store(self) -> None:
-        """Take that the maps may be another member's now."""
-        if isinstance(self._grid, RemoteGrid):
-            self._grid.forget()
-
     def get_map(self, name: str) -> IMap[Any, Any]:
         """Return the map of that name; it comes into being when it is first written to.
 
@@ -380,7 +368,7 @@ class JetInstance:
         Raises:
             ShmjetError: the instance has been shut down.
         """
-        return self._open_grid().get_map(name)
+        return self._maps.open().get_map(name)
 
     def get_list(self, name: str) -> IList[Any]:
         """Return the list of that name; it comes into being when it is first written to.
@@ -391,7 +379,7 @@ class JetInstance:
         Raises:
             ShmjetError: the instance has been shut down.
         """
-        return self._open_grid().get_list(name)
+        return self._maps.open().get_list(name)
 
     # -- end ----------------------------------------------------------------------------------------------------
 
@@ -405,13 +393,13 @@ class JetInstance:
             if self._closed:
                 return
             self._closed = True
+            self._maps.refuse()
         _open.discard(self)
         atexit.unregister(self._at_exit)
         if os.getpid() != self._pid:  # a forked child's copy: the instance is the parent's
             return
         self._home.begin_end(self._connection)
-        if self._grid is not None:
-            self._grid.close()
+        self._maps.close()
         self._connection.close()
         self._calling_back.close()
         self._home.end()

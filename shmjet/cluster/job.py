@@ -190,6 +190,11 @@ class Job:
             self.kept_submission = submission
         return submission
 
+    def give_back(self, submission: Any) -> None:
+        """Take that the member has refused the first execution, and remembers nothing of it; for the instance."""
+        if submission is not None:
+            self._submission = submission
+
     @property
     def status(self) -> JobStatus:
         """The status of the latest execution; NOT_RUNNING before the first."""

@@ -215,19 +215,22 @@ class JobTable:
         if record is None and request.named is not None:
             self._start(self._make_named(client, request, request.named))
             return
-        if record is None and request.submission is not None:
-            if not self._allow_code:
-                client.send(Refused(request.request, "AuthenticationError", NO_CODE))
-                return
-            submission = msgspec.structs.replace(request.submission, named=None)
-            record = self._jobs[request.job_id] = _recorded(submission, fds)
-        if record is None:
+        submission = request.submission if record is None else record.submission
+        if submission is None:
             client.send(Refused(request.request, "JobNotFoundError", f"there is no job {request.job_id!r}"))
             return
-        if (other := self._namesake(record.submission)) is not None:
+        if record is None and not self._allow_code:
+            client.send(Refused(request.request, "AuthenticationError", NO_CODE))
+            return
+        if (other := self._namesake(submission)) is not None:
             text = f"a job named {other.name!r} is running (id {other.job_id}); choose another name or cancel it"
             client.send(Refused(request.request, "JobAlreadyExistsError", text))
+            if record is not None and not record.executions:
+                self._drop(request.job_id)
             return
+        if record is None:  # not before it is certain that it runs: what never ran is no job of this cluster
+            record = _recorded(msgspec.structs.replace(submission, named=None), fds)
+            self._jobs[request.job_id] = record
         answered = False
 
         def answer(execution: Running) -> None:
@@ -319,8 +322,10 @@ class JobTable:
         record = self._jobs[execution.job.job_id]
         record.executions.remove(execution)
         if not record.executions:
-            record.code.close()
-            del self._jobs[execution.job.job_id]
+            self._drop(execution.job.job_id)
+
+    def _drop(self, job_id: str) -> None:
+        self._jobs.pop(job_id).code.close()
 
     # -- telling ------------------------------------------------------------------------------------------------
 

@@ -213,6 +213,10 @@ def test_a_name_can_be_used_by_one_running_job_only(jet: JetInstance) -> None:
     other = jet.new_job(dag, JobConfig(name="unique"))
     with pytest.raises(JobAlreadyExistsError, match="'unique' is running"):
         other.execute()
+    assert other.id not in [job.id for job in jet.jobs()], "what never ran is no job of the cluster"
+    running = jet.job(name="unique")
+    assert running is not None
+    assert running.latest is execution
     execution.cancel()
     concurrent.futures.wait([execution], 10)
     other.execute().cancel()
