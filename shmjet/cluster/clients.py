@@ -39,6 +39,8 @@ class LocalClient:
         received: called with the client, each request and its descriptors; those that it keeps it takes out.
         closed: called once with the client when it is gone.
         leftover: what has been read from the socket already.
+        is_here: whether it is a process of this host and user. The socket does not tell: with TLS that of a client from
+            afar leads to the link.
     """
 
     def __init__(
@@ -48,17 +50,17 @@ class LocalClient:
         received: Callable[[LocalClient, Any, list[int]], None],
         closed: Callable[[LocalClient], None],
         leftover: bytes = b"",
+        *,
+        is_here: bool,
     ) -> None:
         self.number = number
+        self.is_here = is_here
         self.is_closed = False
 
         def message(request: Any, fds: list[int]) -> None:
             received(self, request, fds)
             for fd in fds:
                 os.close(fd)
-
-        self.is_here = sock.family == socket.AF_UNIX
-        """Whether it is on this host, so that descriptors can be sent to it."""
 
         def gone() -> None:
             self.is_closed = True
@@ -187,12 +189,14 @@ class Clients:
             logger.warning("refused a client of user %d", uid)
             connection.close()
             return
-        self.add(connection)
+        self.add(connection, is_here=True)
 
-    def add(self, connection: socket.socket, leftover: bytes = b"") -> None:
-        """Take a connection whose other end may ask for anything."""
+    def add(self, connection: socket.socket, leftover: bytes = b"", *, is_here: bool) -> LocalClient:
+        """Take a connection whose other end may ask for anything, or if it is not here for what strangers may."""
         self._count += 1
-        self._local[self._count] = LocalClient(self._count, connection, self._serve, self._closed, leftover)
+        client = LocalClient(self._count, connection, self._serve, self._closed, leftover, is_here=is_here)
+        self._local[self._count] = client
+        return client
 
     def _closed(self, client: LocalClient) -> None:
         self._local.pop(client.number, None)

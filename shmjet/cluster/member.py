@@ -439,4 +439,4 @@ class Member:
     def client_accepted(self, fd: int, address: str, leftover: bytes) -> None:
         """Serve a client from anywhere."""
         logger.debug("client %s", address)
-        self._clients.add(socket.socket(fileno=fd), leftover)
+        self._clients.add(socket.socket(fileno=fd), leftover, is_here=False)

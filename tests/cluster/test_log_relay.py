@@ -58,7 +58,7 @@ def test_a_client_that_does_not_read_gets_no_more_records_but_every_answer() -> 
     ours, theirs = socket.socketpair()
 
     async def story() -> list[Any]:
-        client = LocalClient(1, ours, lambda *_: None, lambda _: None)
+        client = LocalClient(1, ours, lambda *_: None, lambda _: None, is_here=False)
         for _ in range(5000):
             client.send_if_read(Logged(1, "there:1", [bytes(1000)]))
         client.send(Done(7))

@@ -19,12 +19,14 @@ from shmjet import (
     JetConfig,
     JetInstance,
     MemberLostError,
+    ShmjetError,
     between,
     new_client,
     new_instance,
     processors,
 )
 from shmjet.cluster.banner import banner
+from shmjet.cluster.protocol import Look, Shutdown
 from shmjet.cluster.settings import MemberSettings
 
 pytestmark = pytest.mark.slow
@@ -122,6 +124,21 @@ def test_a_member_that_allows_no_code_says_so() -> None:
         with pytest.raises(AuthenticationError, match="allow_code"):
             client.new_job(items()).run(30)
         assert client.jobs() == []
+
+
+def test_who_comes_with_tls_may_no_more_than_who_comes_in_the_clear(tls: dict[str, object]) -> None:
+    config = JetConfig(cores=1, bind="127.0.0.1:0", secret="hush", tls=tls, allow_code=False)
+    with (
+        new_instance(config) as jet,
+        new_client([address_of(jet)], ClientConfig(secret="hush", tls=tls)) as client,
+    ):
+        with pytest.raises(AuthenticationError, match="allow_code"):
+            client.new_job(items()).run(30)
+        with pytest.raises(AuthenticationError, match="can end a member"):
+            client._connection.ask(Shutdown)
+        with pytest.raises(ShmjetError, match="only a process of the same host"):
+            client._connection.ask(Look)
+        assert len(client.cluster.members) == 1
 
 
 def test_a_member_without_a_secret_opens_no_port() -> None:
