@@ -202,6 +202,12 @@ class Clients:
         self._local.pop(client.number, None)
         self._gone(client)
 
+    def tell_far(self, message: object) -> None:
+        """Send a message to those clients of this member that came over the network."""
+        for client in list(self._local.values()):
+            if not client.is_here:
+                client.send(message)
+
     def tell_all(self, message: object) -> None:
         """Send a message to all clients of this member."""
         for client in list(self._local.values()):

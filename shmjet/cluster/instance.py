@@ -32,6 +32,7 @@ from shmjet.cluster.protocol import (
     GetMetrics,
     ListJobs,
     Logged,
+    MembersAre,
     News,
     Submission,
     Upload,
@@ -304,6 +305,9 @@ class JetInstance:
             return
         if isinstance(news, WatchAgain):
             self._again()
+            return
+        if isinstance(news, MembersAre):
+            self._home.learn(news.addresses)
             return
         with self._lock:
             known = self._executions.get(news.execution_id)

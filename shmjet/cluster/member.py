@@ -54,6 +54,7 @@ from shmjet.cluster.protocol import (
     Execute,
     GridCall,
     Look,
+    MembersAre,
     Ping,
     Refused,
     Shutdown,
@@ -439,4 +440,5 @@ class Member:
     def client_accepted(self, fd: int, address: str, leftover: bytes) -> None:
         """Serve a client from anywhere."""
         logger.debug("client %s", address)
-        self._clients.add(socket.socket(fileno=fd), leftover, is_here=False)
+        client = self._clients.add(socket.socket(fileno=fd), leftover, is_here=False)
+        client.send(MembersAre([peer.address for peer in self._members()]))

@@ -1,7 +1,7 @@
 """What a client and its member say to each other, as msgspec structs over `Channel`.
 
-Every request carries a number that its reply repeats; `News` comes unasked. A member
-that does not coordinate passes on what only the coordinator can answer (`FORWARDED`).
+Every request carries a number that its reply repeats; `News` comes unasked. A member that does not coordinate passes
+on what only the coordinator can answer (`FORWARDED`).
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ class Ping(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class GridCall(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Do something with a map or a list; `body` is an operation of `shmjet.grid.operations`.
 
-    `store` says of an operation that only reads which store the client has asked last, 0 for none and for others. When
-    it comes `again`, because an answer was lost, it is refused by who has another store: nobody wants to read there.
+    `store` says of an operation that only reads which store has answered last, 0 for none and for others. When it comes
+    `again`, because an answer was lost, it is refused by who has another store.
     """
 
     request: int
@@ -294,8 +294,7 @@ class Attached(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class ExecutionRow(msgspec.Struct, frozen=True, array_like=True):
     """One execution, as one member sees it.
 
-    `plan` and `arena_id` are there while it has an arena here; `error` is the first line of a failure. `leads` says
-    that this member coordinates it; else it has a part of what another one does.
+    `plan` and `arena_id`: while it has an arena here. `error` is the first line of a failure. `leads`: here it is led.
     """
 
     id: int
@@ -423,7 +422,13 @@ class WatchAgain(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """News of executions may have been lost between members: ask for those that have not ended."""
 
 
-News = ExecutionChanged | CoordinatorLost | WatchAgain | Logged
+class MembersAre(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Where all members are, the oldest first: for clients that are not on this host, in case this member is lost."""
+
+    addresses: list[str]
+
+
+News = ExecutionChanged | CoordinatorLost | WatchAgain | Logged | MembersAre
 """What comes unasked."""
 
 Reply = (
@@ -441,8 +446,5 @@ Reply = (
     | Looked
     | ArenaTaken
     | Visiting
-    | ExecutionChanged
-    | CoordinatorLost
-    | Logged
-    | WatchAgain
+    | News
 )

@@ -14,7 +14,7 @@ from shmjet.cluster.following import Following
 from shmjet.cluster.jobs import JobTable
 from shmjet.cluster.membership_events import ViewInstalled
 from shmjet.cluster.passing_on import PassingOn
-from shmjet.cluster.protocol import CoordinatorLost, WatchAgain
+from shmjet.cluster.protocol import CoordinatorLost, MembersAre, WatchAgain
 from shmjet.cluster.views import Peer, View
 from shmjet.execution.failure import member_lost
 from shmjet.execution.messages import Failure
@@ -52,6 +52,7 @@ class Upheavals:
             event: what has changed.
             me: this member.
         """
+        self._clients.tell_far(MembersAre([peer.address for peer in event.view.members]))
         gone = (*event.lost, *event.left)
         for peer in gone:
             left = peer in event.left

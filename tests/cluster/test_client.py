@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -123,6 +125,26 @@ def test_a_callback_of_a_job_that_was_cancelled_may_end_the_instance(address: st
         execution.result(0)
     with pytest.raises(ShmjetError, match="has been shut down"):
         jet.jobs()
+
+
+def test_a_client_that_knows_one_member_goes_on_with_the_others(
+    address: str, eventually: Callable[[Callable[[], object]], None]
+) -> None:
+    config = JetConfig(cores=1, bind="127.0.0.1:0", secret="hush", cluster_name="orders", members=[address])
+    with new_instance(config) as second:
+        only = second.cluster.members[1].address
+        jet = new_client([only], ClientConfig(secret="hush"))
+        kept = jet.get_map("kept")
+        kept.put_all({number: number for number in range(5000)})
+        under_way = iter(kept.items())
+        next(under_way)
+        os.kill(second.cluster.members[1].pid, signal.SIGKILL)
+    try:
+        assert len(list(under_way)) == 4999, "the map lies on the other member"
+        eventually(lambda: [member.address for member in jet.cluster.members] == [address])
+        kept.destroy()
+    finally:
+        jet.shutdown()
 
 
 def test_many_clients_may_come_at_once(address: str) -> None:
