@@ -19,11 +19,12 @@ from shmjet.cluster.client import ClientConfig, new_client, way_to
 from shmjet.cluster.instance import JetInstance
 from shmjet.cluster.job import Job
 from shmjet.core import JetConfig, JobFailedError, JobStatus
+from shmjet.net.addresses import split_address
 from shmjet.observe.numbers import time_text
 
 _CANCEL_S = 30.0
 _ANY = "dev"
-"""The name that a cluster has by default; whoever does not say another one takes the cluster that the address leads to."""
+"""The name that a cluster has by default: who says no other one takes the cluster that the address leads to."""
 
 
 def connect(address: str | None, config: Path | None) -> JetInstance:
@@ -53,8 +54,11 @@ def _client_settings(address: str | None, config: Path | None) -> tuple[list[str
         addresses = [*found.members] or ([found.bind] if found.bind else [])
     if not addresses:
         raise CommandError("which cluster? pass --address HOST:PORT or set SHMJET_ADDRESS")
-    for wrong in [part for part in addresses if not part.rpartition(":")[2].isdecimal()]:
-        raise CommandError(f"--address must be HOST:PORT such as 10.0.0.5:5701, got {wrong!r}")
+    for part in addresses:
+        try:
+            split_address(part)
+        except ValueError:
+            raise CommandError(f"--address must be HOST:PORT such as 10.0.0.5:5701, got {part!r}") from None
     name = None if found.cluster_name == _ANY else found.cluster_name
     return addresses, ClientConfig(cluster_name=name, secret=found.secret, tls=found.tls)
 

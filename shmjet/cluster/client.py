@@ -15,6 +15,7 @@ from shmjet.core import JetConfig
 from shmjet.core.checks import with_known_settings
 from shmjet.core.errors import ConfigError
 from shmjet.core.secret import secret_bytes
+from shmjet.net.addresses import split_address
 from shmjet.net.messages import TlsFiles
 
 NAME_VARIABLE = "SHMJET_CLUSTER_NAME"
@@ -96,9 +97,13 @@ def way_to(addresses: Sequence[str], config: ClientConfig) -> FarWay:
     Raises:
         ConfigError: a setting is wrong, or there is no secret.
     """
-    if isinstance(addresses, str) or not addresses:
+    if isinstance(addresses, str) or not isinstance(addresses, Sequence) or not addresses:
         raise ConfigError(f"new_client() takes a list of addresses such as ['10.0.0.5:5701'], got {addresses!r}")
-    seen = JetConfig(bind=None, members=addresses)
+    for address in addresses:
+        try:
+            split_address(address)
+        except (ValueError, AttributeError):
+            raise ConfigError(f"new_client() takes addresses such as '10.0.0.5:5701', got {address!r}") from None
     if config.secret is None:
         raise ConfigError(
             "a client needs the cluster's secret: pass ClientConfig(secret=...), or set SHMJET_SECRET or "
@@ -106,7 +111,7 @@ def way_to(addresses: Sequence[str], config: ClientConfig) -> FarWay:
         )
     tls = tls_settings(config.tls)
     return FarWay(
-        list(seen.members),
+        addresses,
         config.cluster_name or "",
         secret_bytes(config.secret),
         None if tls is None else TlsFiles(**tls),

@@ -75,7 +75,11 @@ class Home(Protocol):
 
     @property
     def name(self) -> str:
-        """How errors call the member."""
+        """How the instance is called by where it is."""
+
+    @property
+    def loss(self) -> str:
+        """What to say of a job when the member is lost for good."""
 
     @property
     def address(self) -> str:
@@ -123,6 +127,11 @@ class OwnMember:
     def name(self) -> str:
         """The member's pid."""
         return f"the member (pid {self._process.pid})"
+
+    @property
+    def loss(self) -> str:
+        """The job went with the member."""
+        return f"{self.name} was lost while the job ran"
 
     @property
     def address(self) -> str:
@@ -175,6 +184,11 @@ class NoMember:
     def name(self) -> str:
         """The member that it is connected to."""
         return f"the client of {self.way.address}"
+
+    @property
+    def loss(self) -> str:
+        """Nobody can tell."""
+        return f"{self.way.gone}; what became of the job is not known"
 
     @property
     def address(self) -> str:

@@ -356,7 +356,7 @@ class JetInstance:
                 execution.changed(JobStatus.FAILED, True, None)
                 continue
             name = repr(job.name) if job.name else job.id
-            text = f"{self._home.name} was lost while the job ran" if why is None else f"job {name} failed: {why}"
+            text = f"{self._home.loss} (job {name})" if why is None else f"job {name} failed: {why}"
             if self._closed:
                 text = f"job {name} goes on, but this client has been closed"
             execution.changed(JobStatus.FAILED, False, MemberLostError(text))

@@ -144,7 +144,7 @@ class GridService:
         """Return a block; its prefix says which store it is of, because another one may have the same incarnations."""
         store, known = _STORE.pack(self.store), operation.known
         if known is not None:
-            known = (known[0][:-_STORE.size], *known[1:]) if known[0].endswith(store) else None
+            known = (known[0][: -_STORE.size], *known[1:]) if known[0].endswith(store) else None
         block = table.block_of(operation.index, known)
         return None if block is None else block._replace(prefix=block.prefix + store)
 

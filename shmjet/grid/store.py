@@ -34,7 +34,6 @@ from shmjet.grid.layout import (
 from shmjet.grid.pickles import ObjectCodec
 from shmjet.grid.table import NamesIn, Table, garbage, sweep
 
-
 ENVIRONMENTS_OF_A_CLUSTER = 8
 """The same on all members, however many cores they have: clients go on with the store of another one."""
 

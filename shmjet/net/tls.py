@@ -12,6 +12,7 @@ from pathlib import Path
 from shmjet.core.errors import ConfigError
 from shmjet.net.messages import TlsFiles
 
+
 def check_files(files: TlsFiles, *, listens: bool) -> None:
     """Look at the files before anybody needs them.
 

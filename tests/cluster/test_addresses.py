@@ -1,4 +1,4 @@
-"""What is remembered of addresses and identities has a bound: members come and go for years, under new ones each time."""
+"""What is remembered of addresses and identities has a bound: members come and go for years, under ever new ones."""
 
 from __future__ import annotations
 

@@ -159,3 +159,9 @@ def test_many_clients_may_come_at_once(address: str) -> None:
 def test_where_nobody_is_the_error_says_who_was_asked() -> None:
     with pytest.raises(MemberLostError, match=r"127\.0\.0\.1:1: connection refused; host\.invalid:1: .*shmjet member"):
         new_client(["127.0.0.1:1", "host.invalid:1"], ClientConfig(secret="hush", connect_timeout=2))
+
+
+@pytest.mark.parametrize("wrong", ["10.0.0.5", "10.0.0.5:x", ":5701", "10.0.0.5:99999", "", 5])
+def test_what_is_no_address_is_named(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match=r"new_client\(\) takes addresses such as '10\.0\.0\.5:5701', got "):
+        new_client(["10.0.0.6:5701", wrong], ClientConfig(secret="hush"))
