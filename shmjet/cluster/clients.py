@@ -19,7 +19,7 @@ import msgspec
 
 from shmjet.cluster.conducting import Post
 from shmjet.cluster.peer_messages import Backward, Bounced, ClientGone, Forward
-from shmjet.cluster.protocol import Request
+from shmjet.cluster.protocol import Execute, GridCall, Request, Watch
 from shmjet.net.loop_channel import LoopChannel
 
 logger = logging.getLogger("shmjet.member")
@@ -57,7 +57,11 @@ class LocalClient:
         self.is_here = is_here
         self.is_closed = False
 
+        self.listens = False
+        """Whether it takes news: those that only look, or visit a processor, read one answer for each question."""
+
         def message(request: Any, fds: list[int]) -> None:
+            self.listens = self.listens or isinstance(request, Execute | Watch | GridCall)
             received(self, request, fds)
             for fd in fds:
                 os.close(fd)
@@ -209,9 +213,10 @@ class Clients:
                 client.send(message)
 
     def tell_all(self, message: object) -> None:
-        """Send a message to all clients of this member."""
+        """Send news to all clients of this member that have jobs or maps."""
         for client in list(self._local.values()):
-            client.send(message)
+            if client.listens:
+                client.send(message)
 
     def close(self) -> None:
         """Close all connections."""

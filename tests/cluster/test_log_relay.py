@@ -7,9 +7,9 @@ import os
 import socket
 from typing import Any
 
-from shmjet.cluster.clients import LocalClient
+from shmjet.cluster.clients import Clients, LocalClient
 from shmjet.cluster.log_relay import BURST_BYTES, BYTES_PER_S, Allowance, LogRelay
-from shmjet.cluster.protocol import Done, Logged, Reply
+from shmjet.cluster.protocol import CoordinatorLost, Done, Logged, Look, Reply, Watch
 from shmjet.execution.channel import Channel
 from shmjet.execution.logs import RELAYED
 
@@ -75,3 +75,31 @@ def test_a_client_that_does_not_read_gets_no_more_records_but_every_answer() -> 
     assert last == Done(7)
     assert all(isinstance(record, Logged) for record in records)
     assert 64 <= len(records) < 5000
+
+
+def test_news_go_to_those_only_that_have_jobs_or_maps() -> None:
+    pairs = [socket.socketpair() for _ in range(2)]
+
+    async def story() -> list[list[Any]]:
+        asked: list[Any] = []
+        clients = Clients(None, lambda client, request, fds: asked.append(request), lambda _: None)
+        listener, watcher = (Channel(theirs, Reply) for _, theirs in pairs)
+        served = [clients.add(ours, is_here=True) for ours, _ in pairs]
+        listener.send(Watch(1, [5]))
+        watcher.send(Look(1))
+        while len(asked) < 2:
+            await asyncio.sleep(0)
+        clients.tell_all(CoordinatorLost("it is gone"))
+        told: list[list[Any]] = []
+        for client, reader in zip(served, (listener, watcher), strict=True):
+            client.send(Done(1))
+            answers: list[Any] = []
+            while not answers or not isinstance(answers[-1], Done):
+                answers += [message for message, _ in reader.poll()]
+                await asyncio.sleep(0)
+            told.append(answers)
+            reader.close()
+        clients.close()
+        return told
+
+    assert asyncio.run(story()) == [[CoordinatorLost("it is gone"), Done(1)], [Done(1)]]
