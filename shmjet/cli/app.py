@@ -307,12 +307,13 @@ def secret(
 @app.command("wire-dump", rich_help_panel=_SET_UP)
 def wire_dump(
     capture: Annotated[
-        str, typer.Argument(metavar="FILE", help="The bytes of one direction of a connection; - for standard input.")
+        str, typer.Argument(metavar="FILE", help="What tcpdump or wireshark has captured; - for standard input.")
     ],
 ) -> Task:
     """Show what two members said to each other, a line for each packet and record.
 
-    Such a file is what `tshark -r FILE.pcap -z follow,tcp,raw,0` or wireshark's "follow stream" save as raw.
+    FILE is what `tcpdump -i any -w FILE port 5701` writes, in pcap or pcapng, or the bytes of one direction of a
+    connection, as wireshark's "follow stream" saves them as raw.
     """
     return _later("wire", "dump_wire", capture)
 

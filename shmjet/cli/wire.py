@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import BinaryIO
 
 from shmjet.cli.outcome import CommandError, Outcome
 from shmjet.core.errors import ConfigError
 from shmjet.core.secret import new_secret, write_secret
+from shmjet.net.capturedump import dump_capture
+from shmjet.net.captures import is_capture
 from shmjet.net.wiredump import dump
 
 
@@ -27,17 +27,11 @@ def make_secret(output: Path | None) -> int:
 def dump_wire(capture: str) -> int:
     """Print what a capture holds; a reader that goes away (`| head`) is none of our business."""
     try:
-        if capture == "-":
-            return _print(sys.stdin.buffer)
-        with open(capture, "rb") as file:
-            return _print(file)
+        with open(0 if capture == "-" else capture, "rb", closefd=capture != "-") as file:
+            for line in dump_capture(file) if is_capture(file.peek(4)) else dump(file):
+                print(line)
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
         raise CommandError(f"cannot read {capture!r}: {error.strerror}") from error
-
-
-def _print(stream: BinaryIO) -> int:
-    for line in dump(stream):
-        print(line)
     return Outcome.OK

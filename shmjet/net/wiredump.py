@@ -1,16 +1,17 @@
-"""One direction of a captured connection between two members, as lines that a person can read.
+"""One direction of a captured connection between members, as lines that a person can read.
 
-Nothing of what travels is decoded further than to what kind of record it is, so a capture may come from anywhere.
+Of records only the kind is shown, and of messages the names and numbers; nothing is unpickled, so a capture may come
+from anywhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import BinaryIO
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, BinaryIO
 
 import msgspec
 
-from shmjet.net.handshake import LENGTH, LONGEST, MAGIC, PREAMBLE, Challenge, Hello, Proof, Refused, Welcome
+from shmjet.net.handshake import CLIENT, LENGTH, LONGEST, MAGIC, PREAMBLE, Challenge, Hello, Proof, Refused, Welcome
 from shmjet.net.packets import (
     BATCH,
     CONTROL,
@@ -20,12 +21,10 @@ from shmjet.net.packets import (
     FLOW,
     FLOW_ENTRY,
     GOODBYE,
-    HEADER,
     HEADER_SIZE,
     KIND_NAMES,
-    Header,
     PacketError,
-    check,
+    opened,
 )
 from shmjet.net.squeezing import Squeezer, is_installed, unpacked_size
 from shmjet.net.window import BLOCK
@@ -47,27 +46,41 @@ _CODECS = {
     frames.CODEC_SLOT: "slot",
 }
 _SHOWN = 60
+_LONGEST_TOLD = 160
+_LONGEST_MESSAGE = 16 << 20
+"""A message between members of more bytes is not put together to be shown."""
+TLS = b"\x16\x03"
+"""What a connection with TLS starts with."""
 
 
-def dump(stream: BinaryIO) -> Iterator[str]:
+def dump(stream: BinaryIO, position: int = 0, *, of_client: bool = False) -> Iterator[str]:
     """Yield a line for each message of the handshake, packet and record in a stream; the last one says how it ends.
 
     Args:
         stream: the bytes of one direction, with the handshake in front or without.
+        position: of its first byte, for the lines.
+        of_client: it is known to be a client's connection, of which only the handshake can be shown.
 
     Example:
         >>> import io
-        >>> from shmjet.net.packets import HEARTBEAT
+        >>> from shmjet.net.packets import HEADER, HEARTBEAT
         >>> list(dump(io.BytesIO(HEADER.pack(0, HEARTBEAT, 0, 0, 0, 0, 0, 0, 0))))
         ['       0  HEARTBEAT', '      32  end']
     """
-    source = _Source(stream)
+    source = _Source(stream, position)
     start = source.peek(len(MAGIC))
     try:
         if start == MAGIC:
-            yield from _handshake(source)
+            of_client |= yield from _handshake(source)
+        if start.startswith(TLS):
+            yield f"{source.position:8}  TLS: what is inside cannot be shown"
+            return
+        if of_client and source.peek(1):
+            yield f"{source.position:8}  what a client and its member say follows, which is not shown"
+            return
+        said = bytearray()
         while source.peek(1):
-            yield from _packet(source)
+            yield from _packet(source, said)
     except (EOFError, PacketError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         yield f"{source.position:8}  cannot go on: {error}"
         return
@@ -77,10 +90,10 @@ def dump(stream: BinaryIO) -> Iterator[str]:
 class _Source:
     """A stream with a position and a look ahead."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO, position: int = 0) -> None:
         self._stream = stream
         self._ahead = b""
-        self.position = 0
+        self.position = position
 
     def peek(self, count: int) -> bytes:
         """Return the next bytes, fewer at the end, without taking them."""
@@ -101,9 +114,11 @@ class _Source:
         return data
 
 
-def _handshake(source: _Source) -> Iterator[str]:
+def _handshake(source: _Source) -> Generator[str, None, bool]:
+    """Return whether it is a client's."""
+    at, client = source.position, False
     _, version = PREAMBLE.unpack(source.take(PREAMBLE.size, "a preamble"))
-    yield f"{0:8}  preamble: version {version}"
+    yield f"{at:8}  preamble: version {version}"
     for _ in range(2):
         at = source.position
         (length,) = LENGTH.unpack(source.take(LENGTH.size, "a length"))
@@ -111,8 +126,10 @@ def _handshake(source: _Source) -> Iterator[str]:
             raise PacketError(f"a message of the handshake of {length} bytes; {LONGEST} are allowed")
         message = _message(source.take(length, "a message of the handshake"))
         yield f"{at:8}  {type(message).__name__}: {_fields(message)}"
+        client |= isinstance(message, Hello) and message.role == CLIENT
         if isinstance(message, Refused) or not source.peek(1):
-            return
+            break
+    return client
 
 
 def _message(body: bytes) -> object:
@@ -132,10 +149,10 @@ def _fields(message: object) -> str:
     return ", ".join(shown)
 
 
-def _packet(source: _Source) -> Iterator[str]:
+def _packet(source: _Source, said: bytearray) -> Iterator[str]:
+    """Take a packet; `said` are the pieces of a message between members so far."""
     at = source.position
-    header = Header._make(HEADER.unpack(source.take(HEADER_SIZE, "a header")))
-    check(header)
+    header = opened(memoryview(source.take(HEADER_SIZE, "a header")))
     name = KIND_NAMES[header.kind]
     body = source.take(header.length, f"a {name} packet")
     lane = f"execution {header.execution} edge {header.edge} lane {header.producer}->{header.consumer}"
@@ -158,12 +175,39 @@ def _packet(source: _Source) -> Iterator[str]:
         for execution, edge, _, limit in FLOW_ENTRY.iter_unpack(body):
             yield f"{'':8}    execution {execution} edge {edge}: up to block {limit} ({limit * BLOCK} bytes)"
     elif header.kind == CONTROL:
-        more = ", more follows" if header.flags & FLAG_MORE else ""
-        yield f"{at:8}  CONTROL: {header.length} bytes{more}: {body[:_SHOWN]!r}"
+        said += body[: max(0, _LONGEST_MESSAGE - len(said))]
+        if header.flags & FLAG_MORE:
+            yield f"{at:8}  CONTROL: {header.length} bytes, more follows: {body[:_SHOWN]!r}"
+        else:
+            yield f"{at:8}  CONTROL: {header.length} bytes: {_told(bytes(said))}"
+            said.clear()
     elif header.kind == GOODBYE:
         yield f"{at:8}  GOODBYE: {body.decode(errors='replace')}"
     else:
         yield f"{at:8}  {name}"
+
+
+def _told(message: bytes) -> str:
+    """Return a message between members with its name and, cut short, what it holds."""
+    try:
+        name, *values = msgspec.msgpack.decode(message)
+        if not isinstance(name, str):
+            raise TypeError(name)
+    except (msgspec.MsgspecError, RecursionError, TypeError, ValueError):
+        return repr(message[:_SHOWN])
+    text = ", ".join(map(_short, values))
+    return f"{name}({text if len(text) <= _LONGEST_TOLD else text[:_LONGEST_TOLD] + '…'})"
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, bytes):
+        return f"<{len(value)} bytes>"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_short, value[:_SHOWN]))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_short(key)}: {_short(one)}' for key, one in list(value.items())[:_SHOWN])}}}"
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
 def _records(body: bytes, where: Callable[[int], str]) -> Iterator[str]:

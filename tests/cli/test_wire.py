@@ -12,6 +12,7 @@ from shmjet.cli.outcome import CommandError
 from shmjet.core.secret import read_secret
 from shmjet.net.handshake import MEMBER, Dialing, Identity
 from shmjet.net.packets import GOODBYE, HEADER, HEARTBEAT
+from tests.net.test_captures import BEAT, FAR, NEAR, pcap, segment
 
 
 def test_a_secret_is_printed_or_written_for_its_owner(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,3 +43,12 @@ def test_a_capture_is_shown_line_by_line(tmp_path: Path, capsys: pytest.CaptureF
     assert [line.split()[1] for line in lines[3:]] == ["HEARTBEAT", "GOODBYE:", "end"]
     with pytest.raises(CommandError, match="cannot read"):
         run_application(["wire-dump", str(tmp_path / "none")])
+
+
+def test_what_tcpdump_wrote_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "members.pcap"
+    path.write_bytes(pcap([segment(NEAR, FAR, 10, BEAT)]))
+    assert run_application(["wire-dump", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "10.0.0.1:40000 -> 10.0.0.2:5701: 32 bytes"
+    assert [line.split()[1] for line in lines[2:]] == ["HEARTBEAT", "end"]
