@@ -84,7 +84,13 @@ def probe_of(
         code.size,
         list(others),
         logs,
+        _attached(job, services),
     )
+
+
+def _attached(job: Submission, services: MemberServices) -> dict[str, str]:
+    """Return where the files attached to a job are on this member, by their ids."""
+    return {key: str(services.attachments / job.job_id / path) for key, path in job.attachments.items()}
 
 
 class Site:
@@ -202,7 +208,7 @@ class Site:
             attached,
             job.config,
             self._suppliers if takes_part else {},
-            {key: str(self._services.attachments / job.job_id / path) for key, path in job.attachments.items()},
+            _attached(job, self._services),
             job.import_paths,
             self._code.size,
             self._logs,

@@ -174,7 +174,8 @@ class ProcessorSupplier:
     is called there, then `get` with the *total* count of the member; the process keeps the processors that are placed
     on it and forgets the others, so a constructor must acquire nothing. `close` is called there at the end.
 
-    `is_cooperative` may say for all processors whether they are; None leaves it to a probe.
+    `is_cooperative` may say for all processors whether they are. With None the processors are asked: one copy on the
+    coordinator is initialised before the job is planned, and only if they are not cooperative made and closed for that.
 
     Example:
         >>> class Numbered(ProcessorSupplier):
@@ -197,7 +198,7 @@ class ProcessorSupplier:
         raise ProcessorError(f"{type(self).__name__} does not implement get(count)")
 
     def close(self, error: BaseException | None) -> None:
-        """Release what `init` acquired; `error` is what made the execution fail, or None."""
+        """Release what `init` acquired; called also when that failed. `error` made the execution fail, or is None."""
 
 
 class FactorySupplier(ProcessorSupplier):
@@ -274,7 +275,7 @@ class ProcessorMetaSupplier:
         """
 
     def close(self, error: BaseException | None) -> None:
-        """Release what `init` acquired; `error` is what made the execution fail, or None."""
+        """Release what `init` acquired; called also when that failed. `error` made the execution fail, or is None."""
 
 
 class _SameEverywhere(ProcessorMetaSupplier):

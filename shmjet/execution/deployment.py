@@ -10,6 +10,7 @@ import pickle
 import resource
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from shmjet.core import (
     SupplierContext,
     make_processors,
 )
-from shmjet.execution.code import load_code
+from shmjet.execution.code import JobCode, load_code
 from shmjet.execution.doors import ExecutionDoors
 from shmjet.execution.handover import pack, unpack
 from shmjet.execution.interrupts import Interrupts
@@ -42,6 +43,18 @@ def extend_import_path(paths: Iterable[str]) -> None:
     for path in paths:
         if path not in sys.path:
             sys.path.append(path)
+
+
+@dataclass
+class Prepared:
+    """What a process has of a job already when it is deployed, by vertex; what is used is taken out.
+
+    `suppliers` have been initialised, or have failed to. Of `processors` a supplier has made all, a function one.
+    """
+
+    code: JobCode | None = None
+    suppliers: dict[int, ProcessorSupplier] = field(default_factory=dict)
+    processors: dict[int, list[Processor]] = field(default_factory=dict)
 
 
 class Deployment:
@@ -94,19 +107,21 @@ class Deployment:
 
     # -- making -------------------------------------------------------------------------------------------------
 
-    def create(self, shared: SharedMemory, fds: Sequence[int]) -> None:
+    def create(self, shared: SharedMemory, fds: Sequence[int], prepared: Prepared | None = None) -> None:
         """Unpickle the job, make the processors placed here and the lanes between them.
 
         Args:
             shared: what this process has mapped.
             fds: the arena's descriptor, when it is not mapped here yet, and that of the code, when it came in a file.
+            prepared: what there is of the job already.
         """
+        prepared = Prepared() if prepared is None else prepared
         deploy, plan = self._deploy, self._deploy.plan
         data = Large.received(deploy.code, deploy.code_size, fds[-1:])
         try:
             arena = self._memory = shared.arena(deploy, fds)
             extend_import_path(deploy.import_paths)
-            code = load_code(data.view())
+            code = load_code(data.view()) if prepared.code is None else prepared.code
         finally:
             data.close()
         config = pickle.loads(deploy.config)
@@ -121,7 +136,7 @@ class Deployment:
         }
         for v, vertex in enumerate(plan.vertices):
             if self._endpoint in vertex.endpoints:
-                self._make_processors(v, code.suppliers[v])
+                self._make_processors(v, code.suppliers[v], prepared)
         layout = lay_out(plan)
         self._readiness = Readiness(arena, layout)
         self._wiring = Wiring(deploy, layout, code.edges, self._endpoint, shared, arena)
@@ -129,25 +144,29 @@ class Deployment:
             self._add(place, processor, self._context(place), self._outbox(place[0]), moved=False)
         self._wiring.connect()
 
-    def _make_processors(self, v: int, supplier: Any) -> None:
+    def _make_processors(self, v: int, supplier: Any, prepared: Prepared) -> None:
         vertex = self._deploy.plan.vertices[v]
         self._blamed = (vertex.name, -1)
-        if v in self._deploy.suppliers:
+        made = prepared.processors.pop(v, [])
+        if v in prepared.suppliers:
+            supplier = prepared.suppliers.pop(v)
+        elif v in self._deploy.suppliers:
             supplier = pickle.loads(self._deploy.suppliers[v])
         mine = [p for p, endpoint in enumerate(vertex.endpoints) if endpoint == self._endpoint]
         if isinstance(supplier, ProcessorSupplier):
-            context = SupplierContext(**self._vertex_context(vertex.name, vertex.parallelism))
-            speaker.about = about(context)
-            supplier.init(context)
             if getattr(supplier.close, "__func__", None) is not ProcessorSupplier.close:
                 self._suppliers.append((vertex.name, supplier))
-            made = make_processors(supplier, vertex.parallelism, vertex.name)
+            if not made:
+                context = SupplierContext(**self._vertex_context(vertex.name, vertex.parallelism))
+                speaker.about = about(context)
+                supplier.init(context)
+                made = make_processors(supplier, vertex.parallelism, vertex.name)
             for p in mine:
                 self._processors[v, p] = made[p]
         else:
             for p in mine:
                 self._blamed = self._named(v, p)
-                self._processors[v, p] = checked_processor(supplier(), vertex.name)
+                self._processors[v, p] = made.pop() if made else checked_processor(supplier(), vertex.name)
         for p in mine:
             if self._processors[v, p].is_cooperative != (self._endpoint < self._deploy.plan.worker_count):
                 raise ProcessorError(

@@ -189,6 +189,7 @@ class Probe(msgspec.Struct, frozen=True, tag=True, array_like=True):
     code_size: int = 0
     other_addresses: list[str] = []
     logs: LogWish | None = None
+    attachments: dict[str, str] = {}
 
 
 class Start(msgspec.Struct, frozen=True, tag=True, array_like=True):

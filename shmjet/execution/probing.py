@@ -1,13 +1,17 @@
 """What has to be asked of user code before a job can be planned: meta-suppliers, and who is not cooperative.
 
-Runs in a worker, so that the member never runs user code.
+Runs in a worker, so that the member never runs user code. It is the worker on which processor 0 of every vertex starts:
+what had to be made there to be asked is used when the job is deployed, so that nobody sees a supplier or processor that
+has no part in the job.
 """
 
 from __future__ import annotations
 
 import logging
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -21,7 +25,7 @@ from shmjet.core import (
     make_processors,
 )
 from shmjet.execution.code import load_code
-from shmjet.execution.deployment import LazyGrid, checked_processor, extend_import_path
+from shmjet.execution.deployment import LazyGrid, Prepared, checked_processor, extend_import_path
 from shmjet.execution.interrupts import Interrupts
 from shmjet.execution.large import Large
 from shmjet.execution.logs import about, speaker
@@ -44,6 +48,7 @@ class Probing:
         self._metas: list[tuple[str, ProcessorMetaSupplier]] = []
         self.vertex: str | None = None
         """The vertex whose code is being run: the one to blame for an error."""
+        self.prepared = Prepared()
 
     def run(self, fds: Sequence[int]) -> Probed:
         """Answer the question; whatever user code raises comes through.
@@ -55,7 +60,7 @@ class Probing:
         extend_import_path(command.import_paths)
         data = Large.received(command.code, command.code_size, fds)
         try:
-            code = load_code(data.view())
+            code = self.prepared.code = load_code(data.view())
         finally:
             data.close()
         config = pickle.loads(command.config)
@@ -69,7 +74,7 @@ class Probing:
                 for place, one in enumerate(given):
                     suppliers[place][v] = cloudpickle.dumps(one)
                 supplier = given[0]
-            if v in command.unknown and not self._is_cooperative(supplier, vertex, config):
+            if v in command.unknown and not self._is_cooperative(v, supplier, config):
                 non_cooperative.append(v)
         self.vertex = None
         commits = any(type(meta).commit is not ProcessorMetaSupplier.commit for _, meta in self._metas)
@@ -93,6 +98,7 @@ class Probing:
             "job_id": self._command.job_id,
             "job_config": config,
             "partition_count": self._command.partition_count,
+            "attached_files": {key: Path(path) for key, path in self._command.attachments.items()},
             "grid": self._grid,
         }
 
@@ -104,8 +110,12 @@ class Probing:
         meta.init(context)
         given = meta.get(self._addresses)
         suppliers = []
+        if not callable(given) and not isinstance(given, Mapping):
+            raise ProcessorError(
+                f"vertex {vertex.name!r}: get() of its meta-supplier must return a mapping or a function, got {given!r}"
+            )
         for address in self._addresses:
-            supplier = given(address) if callable(given) else given[address]
+            supplier = given(address) if callable(given) else given.get(address)
             if not isinstance(supplier, ProcessorSupplier):
                 raise ProcessorError(
                     f"vertex {vertex.name!r}: get() of its meta-supplier must give a ProcessorSupplier for "
@@ -114,34 +124,43 @@ class Probing:
             suppliers.append(supplier)
         return suppliers
 
-    def _is_cooperative(self, supplier: Any, vertex: VertexShape, config: Any) -> bool:
+    def _is_cooperative(self, v: int, supplier: Any, config: Any) -> bool:
+        vertex, prepared = self._command.shape.vertices[v], self.prepared
         declared = getattr(supplier, "is_cooperative", None)
         if isinstance(declared, bool):
             return declared
-        if not isinstance(supplier, ProcessorSupplier):
-            return _ask(checked_processor(supplier(), vertex.name))
-        context = SupplierContext(**self._context(vertex, config))
-        speaker.about = about(context)
-        supplier.init(context)
-        try:
+        if isinstance(supplier, ProcessorSupplier):
+            context = SupplierContext(**self._context(vertex, config))
+            speaker.about = about(context)
+            prepared.suppliers[v] = supplier
+            supplier.init(context)
             count = effective_parallelism(vertex, self._command.default_parallelism)
-            cooperative = [_ask(processor) for processor in make_processors(supplier, count, vertex.name)]
-            return all(cooperative)
-        finally:
-            supplier.close(None)
+            prepared.processors[v] = make_processors(supplier, count, vertex.name)
+        else:
+            prepared.processors[v] = [checked_processor(supplier(), vertex.name)]
+        cooperative = all(processor.is_cooperative for processor in prepared.processors[v])
+        if not cooperative:  # they run elsewhere, each in a process of its own
+            for processor in prepared.processors.pop(v):
+                processor.close()
+            if v in prepared.suppliers:
+                prepared.suppliers.pop(v).close(None)
+        return cooperative
 
     def close(self, error: str | None, interrupts: Interrupts) -> None:
-        """Call `close` of the meta-suppliers; their errors are logged only."""
+        """Call `close` of the meta-suppliers, and of what was made and not used; their errors are logged only."""
         cause = None if error is None else ProcessorError(error)
+        closing, prepared = partial(interrupts.closing, self._command.execution_id), self.prepared
+        for v, processors in prepared.processors.items():
+            for processor in processors:
+                with closing(f"a processor of vertex {self._name_of(v)!r}"):
+                    processor.close()
+        for v, supplier in prepared.suppliers.items():
+            with closing(f"the supplier of vertex {self._name_of(v)!r}"):
+                supplier.close(cause)
         for vertex, meta in self._metas:
-            with interrupts.closing(self._command.execution_id, f"the meta-supplier of vertex {vertex!r}"):
+            with closing(f"the meta-supplier of vertex {vertex!r}"):
                 meta.close(cause)
         self._metas.clear()
 
-
-def _ask(processor: Any) -> bool:
-    """Return whether a processor made only for this question is cooperative."""
-    try:
-        return bool(processor.is_cooperative)
-    finally:
-        processor.close()
+    def _name_of(self, v: int) -> str:
+        return self._command.shape.vertices[v].name

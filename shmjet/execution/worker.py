@@ -283,7 +283,8 @@ class Worker:
         self._deployments[command.execution_id] = deployment
         try:
             with self._interrupts.around(command.execution_id):
-                deployment.create(self._shared, fds)
+                probing = self._probings.get(command.execution_id)
+                deployment.create(self._shared, fds, None if probing is None else probing.prepared)
                 deployment.init()
         except BaseException as error:
             self._fail(deployment, error, None)

@@ -291,8 +291,6 @@ def test_suppliers_of_all_three_levels_are_called_as_in_jet(jet: JetInstance, tm
             note(f"p.close {self.number}")
 
     class S(ProcessorSupplier):
-        is_cooperative = True
-
         def init(self, context: Any) -> None:
             note(f"s.init {context.vertex_name}")
 
@@ -364,7 +362,6 @@ def test_close_is_called_exactly_once_on_every_processor_however_the_job_ends(je
 
     for fails in ("", "init", "complete"):
         factory = lambda fails=fails: P(fails)  # noqa: E731
-        factory.is_cooperative = True  # type: ignore[attr-defined]
         dag = DAG()
         dag.new_vertex("v", factory, 4)
         if fails:
