@@ -36,6 +36,7 @@ from shmjet.cluster.protocol import Submission
 from shmjet.cluster.site import MemberServices
 from shmjet.cluster.views import Peer, View
 from shmjet.core import JobStatus
+from shmjet.execution.failure import member_failed
 from shmjet.execution.large import Large
 from shmjet.execution.messages import Failure, JobPlan, LogWish, Probed, Seat
 from shmjet.execution.metrics import Metrics
@@ -186,9 +187,7 @@ class ClusterExecution:
                 await self._post.send_files(uuids, self.job)
             except OSError as error:
                 text = f"a file attached to the job is not on this member any more: {error}; make the job anew"
-                self._part.break_off(
-                    Failure("error", None, -1, -1, self._view.members[0].pid, "OSError", text, [], None)
-                )
+                self._part.break_off(member_failed(OSError(text)))
                 return
         if self._coordination.stage is not Stage.PREPARING:
             return  # cancelled or failed meanwhile, and nobody else knows of it

@@ -11,7 +11,6 @@ ended, see `shmjet.cluster.conducting`.
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from shmjet.cluster.visitors import Visitors
 from shmjet.cluster.workers import Child
 from shmjet.core import ConfigError, JobStatus, PlanError
 from shmjet.execution.collect import Reading
+from shmjet.execution.failure import member_failed
 from shmjet.execution.large import Large
 from shmjet.execution.messages import (
     Adopt,
@@ -149,7 +149,7 @@ class MasterExecution:
                 self.id, self.job, self.code, self.services, probed, self.first_worker, seat, self.logs
             )
         except (PlanError, ConfigError) as error:
-            self._fail(_member_failure(error))
+            self._fail(member_failed(error))
             self._check_ended()
             return
         endpoints = site.plan.participants()
@@ -162,7 +162,7 @@ class MasterExecution:
         except OSError as error:  # no shared memory, or no descriptor for a carrier: nobody has been told anything
             for part in self._parts.values():
                 part.is_out()
-            self._fail(_member_failure(error))
+            self._fail(member_failed(error))
             self._check_ended()
             return
         self.phase = Phase.PREPARING
@@ -176,7 +176,7 @@ class MasterExecution:
         try:
             await site.open_link()
         except OSError as error:
-            self.break_off(_member_failure(error))
+            self.break_off(member_failed(error))
         else:
             self._link_open = True
             self._check_ready()
@@ -440,7 +440,3 @@ class MasterExecution:
 
     def _reading(self) -> Reading | None:
         return None if self._site is None else self._site.reading()
-
-
-def _member_failure(error: Exception) -> Failure:
-    return Failure("error", None, -1, -1, os.getpid(), type(error).__name__, str(error), [], None)

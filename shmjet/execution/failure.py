@@ -56,6 +56,15 @@ def make_failure(
     )
 
 
+def member_failed(error: Exception) -> Failure:
+    """Describe why a member could not take part, which is none of the user's code.
+
+    Args:
+        error: it can be pickled, and read back without user code.
+    """
+    return Failure("error", None, -1, -1, os.getpid(), _type_name(error), _one_text(error), [], _pickled(error))
+
+
 def _type_name(error: BaseException) -> str:
     kind = type(error)
     if kind.__module__ in ("builtins", "__main__") or kind.__module__.startswith("shmjet."):
@@ -210,8 +219,9 @@ def failure_text(failure: Failure, job: str) -> str:
     if failure.vertex is not None:
         which = f", processor {failure.processor_index}" if failure.processor_index >= 0 else ""
         where += f" in vertex {failure.vertex!r}{which}"
-    on = f"member {failure.member}, " if failure.member else ""
-    where += f" ({on}worker {failure.worker}, pid {failure.pid})"
+    places = [f"member {failure.member}"] if failure.member else []
+    places += [f"worker {failure.worker}"] if failure.worker >= 0 else []
+    where += f" ({', '.join([*places, f'pid {failure.pid}'])})"
     lines = [f"{where}: {failure.type_name}"]
     last = f"{failure.type_name}: {failure.text}" if failure.text else failure.type_name
     if failure.frames:
