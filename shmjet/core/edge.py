@@ -14,6 +14,7 @@ from typing import Any
 
 from shmjet.core.checks import check_at_least, check_callable, check_int, with_known_settings
 from shmjet.core.errors import ConfigError, DagError
+from shmjet.core.keys import DEFAULT_TO_ONE_KEY
 from shmjet.core.vertex import Vertex
 
 KeyFunction = Callable[[Any], Any]
@@ -21,8 +22,6 @@ Partitioner = Callable[[Any, int], int]
 
 COMPRESSIONS = ("lz4",)
 """How what goes to other members may be made smaller."""
-DEFAULT_TO_ONE_KEY = "shmjet.all_to_one"
-"""The key whose partition receives everything on an `all_to_one()` edge that names no key."""
 
 
 class Routing(enum.Enum):

@@ -21,6 +21,8 @@ from typing import Any
 from shmjet._native import partition_of
 
 DEFAULT_PARTITION_COUNT = 271
+DEFAULT_TO_ONE_KEY = "shmjet.all_to_one"
+"""The key whose partition receives everything on an `all_to_one()` edge that names no key."""
 
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 _CANONICAL_NAN = struct.pack("<d", float("nan"))

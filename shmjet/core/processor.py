@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from shmjet.core.context import DataGrid, MetaSupplierContext, ProcessorContext, SupplierContext
 from shmjet.core.errors import ProcessorError
+from shmjet.core.keys import DEFAULT_TO_ONE_KEY, partition_id
 
 if TYPE_CHECKING:
     from shmjet.core.inbox import Inbox
@@ -254,13 +255,18 @@ class ProcessorMetaSupplier:
         return _SameEverywhere(ProcessorSupplier.of(supplier), 1)
 
     @staticmethod
-    def force_total_parallelism_one(supplier: SupplierLike) -> ProcessorMetaSupplier:
-        """Return one that lets `supplier` make a single processor in the cluster, on the member of the lowest address.
+    def force_total_parallelism_one(supplier: SupplierLike, key: Any = None) -> ProcessorMetaSupplier:
+        """Return one that lets `supplier` make a single processor in the cluster.
 
-        Other members get a processor that does nothing, so a sink made so needs a distributed all-to-one edge.
-        Its `init` raises `ProcessorError` when the vertex asks for a local parallelism other than 1.
+        It is the one to which `all_to_one(key).distributed()` leads, which its edges should be. Other members get a
+        processor that forgets what comes to it. Its `init` raises `ProcessorError` when the vertex asks for a local
+        parallelism other than 1.
+
+        Args:
+            supplier: asked for one processor.
+            key: that of the edge; by default that of `all_to_one()`.
         """
-        return _OnlyOne(ProcessorSupplier.of(supplier))
+        return _OnlyOne(ProcessorSupplier.of(supplier), DEFAULT_TO_ONE_KEY if key is None else key)
 
     def init(self, context: MetaSupplierContext) -> None:
         """Get ready: called once per execution, before `get`; may block. `context` says what it belongs to."""
@@ -291,11 +297,14 @@ class _SameEverywhere(ProcessorMetaSupplier):
 class _OnlyOne(ProcessorMetaSupplier):
     preferred_local_parallelism = 1
 
-    def __init__(self, supplier: ProcessorSupplier) -> None:
+    def __init__(self, supplier: ProcessorSupplier, key: Any) -> None:
         self.supplier = supplier
+        self.key = key
+        self.partition = 0
         self.is_cooperative = supplier.is_cooperative
 
     def init(self, context: MetaSupplierContext) -> None:
+        self.partition = partition_id(self.key, context.partition_count)
         if context.local_parallelism != 1:
             raise ProcessorError(
                 f"vertex {context.vertex_name!r} supports a total parallelism of 1 only, but its local parallelism is "
@@ -303,8 +312,41 @@ class _OnlyOne(ProcessorMetaSupplier):
             )
 
     def get(self, addresses: Sequence[str]) -> Mapping[str, ProcessorSupplier]:
-        chosen = min(addresses)
+        chosen = addresses[self.partition % len(addresses)]  # members own partitions in turn
         return {address: self.supplier if address == chosen else FactorySupplier(_Idle) for address in addresses}
+
+
+class SingleSupplier(ProcessorSupplier):
+    """Makes a single processor in the cluster, as `force_total_parallelism_one` does, without a question to be asked.
+
+    Every copy finds out by itself whether it is the one. For a vertex of local parallelism 1.
+
+    Args:
+        supplier: asked for the processor.
+        key: that of the distributed all-to-one edges to the vertex.
+    """
+
+    def __init__(self, supplier: SupplierLike, key: Any = DEFAULT_TO_ONE_KEY) -> None:
+        self.supplier = ProcessorSupplier.of(supplier)
+        self.is_cooperative = self.supplier.is_cooperative
+        self._key = key
+        self._is_here = True
+
+    def init(self, context: SupplierContext) -> None:
+        """Find out where the edges lead to."""
+        owner = partition_id(self._key, context.partition_count) % context.member_count  # they own them in turn
+        self._is_here = owner == context.member_index
+        if self._is_here:
+            self.supplier.init(context)
+
+    def get(self, count: int) -> Sequence[Processor]:
+        """Return the processor, or one that stands in for it."""
+        return self.supplier.get(count) if self._is_here else [_Idle() for _ in range(count)]
+
+    def close(self, error: BaseException | None) -> None:
+        """Close the supplier where it was asked."""
+        if self._is_here:
+            self.supplier.close(error)
 
 
 class _Idle(Processor):
@@ -333,7 +375,7 @@ def made_by(supplier: Any) -> Any:
         >>> made_by(ProcessorMetaSupplier.of(Processor)) is Processor
         True
     """
-    while isinstance(supplier, _SameEverywhere | _OnlyOne | FactorySupplier):
+    while isinstance(supplier, _SameEverywhere | _OnlyOne | SingleSupplier | FactorySupplier):
         supplier = supplier.factory if isinstance(supplier, FactorySupplier) else supplier.supplier
     return supplier
 

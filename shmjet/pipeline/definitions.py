@@ -30,8 +30,8 @@ class SourceDef(Generic[T_co]):
             `ProcessorMetaSupplier`. One that has a method `on_client(execution)` is told of each execution of the job,
             in the client and before it starts.
         parallelism: local parallelism that it prefers; -1: that of the supplier, else one processor per worker.
-        partitions: how many partitions its items are in, None when that is not known. Then processor
-            `p % parallelism` emits the items of partition `p`, and those only.
+        partitions: how many partitions its items are in, None when that is not known. Then the items of partition
+            `p` are emitted by processor `p // members % local_parallelism` of member `p % members`, and by nobody else.
         partition_key: function of an item that gives the key by which the partitions are made, with `partitions`.
         columnar: its items are batches of columns.
         expand: adds more vertices than one and returns the one whose output counts; then `supplier` is not used.
@@ -66,6 +66,7 @@ class SinkDef(Generic[T_contra]):
         expand: adds more vertices than one and returns the one to connect to; then `supplier` is not used.
         partitions: how many partitions it writes to, None when it has none.
         by_row: it takes items only: the rows of batches come to it as dicts, one by one, as they do to `map`.
+        single: all items go to one processor in the cluster.
 
     Example:
         >>> SinkDef("list", supplier=None, parallelism=1).name
@@ -78,6 +79,7 @@ class SinkDef(Generic[T_contra]):
     expand: Expansion | None = None
     partitions: int | None = None
     by_row: bool = False
+    single: bool = False
 
     def __repr__(self) -> str:
         return f"<sink {self.name!r}>"

@@ -26,7 +26,7 @@ def assert_ordered(expected: Iterable[T], message: str = "assert_ordered") -> Si
     Example:
         >>> stage.sort().write_to(sinks.assert_ordered([1, 2, 3]))        # doctest: +SKIP
     """
-    return SinkDef("assert_ordered", _one(Supply(AssertOrderedProcessor, tuple(expected), message)), 1)
+    return SinkDef("assert_ordered", _one(Supply(AssertOrderedProcessor, tuple(expected), message)), 1, single=True)
 
 
 def assert_any_order(expected: Iterable[T], message: str = "assert_any_order") -> SinkDef[T]:
@@ -42,7 +42,7 @@ def assert_any_order(expected: Iterable[T], message: str = "assert_any_order") -
     Example:
         >>> stage.write_to(sinks.assert_any_order(["a", "b"]))            # doctest: +SKIP
     """
-    return SinkDef("assert_any_order", _one(Supply(AssertAnyOrderProcessor, tuple(expected), message)), 1)
+    return SinkDef("assert_any_order", _one(Supply(AssertAnyOrderProcessor, tuple(expected), message)), 1, single=True)
 
 
 def _one(supply: Supply) -> ProcessorMetaSupplier:

@@ -3,7 +3,7 @@
 import pytest
 
 from shmjet.core import ConfigError, DagError, EdgeConfig, Processor, Routing, Vertex, between, from_
-from shmjet.core.edge import DEFAULT_TO_ONE_KEY
+from shmjet.core.keys import DEFAULT_TO_ONE_KEY
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from shmjet.core import (
     supplier_for_all,
 )
 from shmjet.core.inbox import Inbox
+from shmjet.core.keys import DEFAULT_TO_ONE_KEY, partition_id
 from shmjet.core.processor import FactorySupplier
 
 
@@ -115,14 +116,17 @@ def test_what_all_members_get_is_known_unless_a_meta_supplier_decides():
     assert supplier_for_all(ProcessorMetaSupplier.force_total_parallelism_one(supplier)) is None
 
 
-def test_a_total_parallelism_of_one_has_one_real_processor():
-    meta = ProcessorMetaSupplier.force_total_parallelism_one(Quiet)
+@pytest.mark.parametrize("key", [None, "other"])
+def test_a_total_parallelism_of_one_has_one_real_processor_where_all_to_one_leads(key):
+    meta = ProcessorMetaSupplier.force_total_parallelism_one(Quiet, key)
     assert meta.preferred_local_parallelism == 1
     meta.init(MetaSupplierContext(local_parallelism=1))
-    suppliers = meta.get(["b", "a"])
-    assert isinstance(suppliers["a"].get(1)[0], Quiet)
-    idle = suppliers["b"].get(1)[0]
-    assert not isinstance(idle, Quiet)
+    suppliers = meta.get(["c", "b", "a"])
+    owner = "cba"[partition_id(DEFAULT_TO_ONE_KEY if key is None else key, 271) % 3]
+    for address in "abc":
+        (made,) = suppliers[address].get(1)
+        assert isinstance(made, Quiet) is (address == owner)
+    idle = next(supplier.get(1)[0] for address, supplier in suppliers.items() if address != owner)
     inbox = Inbox()
     inbox.fill([1])
     idle.process(0, inbox)

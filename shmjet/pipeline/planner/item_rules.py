@@ -57,7 +57,10 @@ def plan_sink(draft: Draft, node: t.Node, transform: t.Sink) -> None:
     vertex.expand = sink.expand
     ordinal = 0
     for output in inputs:
-        draft.wires.any_way(output, vertex, ordinal, absorbed=True)
+        if sink.single:
+            draft.wires.to_one(output, vertex, "one processor gets all items", ordinal)
+        else:
+            draft.wires.any_way(output, vertex, ordinal, absorbed=True)
         ordinal += len(output.feeds)
 
 
