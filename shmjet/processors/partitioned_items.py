@@ -1,7 +1,8 @@
 """Sources whose items are in partitions: given ones, and maps read by another count of partitions than they have.
 
-Processor `p % parallelism` emits partition `p` and nothing else, so two such sources with equal counts and equal
-parallelism have equal keys on processors of the same index. Must not know: what makes use of that.
+Each processor emits the partitions that a distributed partitioned edge would bring it (`own_partitions`), and nothing
+else, so two such sources with equal counts and equal parallelism have equal keys on processors of the same index, and
+what comes over such an edge meets them. Must not know: what makes use of that.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from shmjet.core.context import ProcessorContext
 from shmjet.core.keys import partition_id
 from shmjet.processors.bulk import BulkProcessor
 from shmjet.processors.grid_io import grid_of
@@ -26,8 +28,7 @@ class PartitionedItemsProcessor(BulkProcessor):
 
     def results(self) -> Iterable[Any]:
         """Return the share, lazily."""
-        context = self.context
-        for partition in range(context.global_index, len(self._partitions), context.total_parallelism):
+        for partition in own_partitions(self.context, len(self._partitions)):
             yield from self._partitions[partition]
 
 
@@ -46,14 +47,26 @@ class PartitionedMapProcessor(BulkProcessor):
         """Return the entries, lazily."""
         context, count = self.context, self._count
         entries = grid_of(context).get_map(self._name)
-        index, parallelism = context.global_index, context.total_parallelism
+        own = own_partitions(context, count)
         if count == context.partition_count:
-            return entries.items_of(range(index, count, parallelism))  # type: ignore[no-any-return]
+            return entries.items_of(own)  # type: ignore[no-any-return]
         context.logger.warning(
             "map %r has %d partitions but is read as if it had %d; say sources.map(%r, partitions=%d)",
             *(self._name, context.partition_count, count, self._name, context.partition_count),
         )
-        return (entry for entry in entries.items() if partition_id(entry[0], count) % parallelism == index)
+        return (entry for entry in entries.items() if partition_id(entry[0], count) in own)
+
+
+def own_partitions(context: ProcessorContext, count: int) -> range:
+    """Return the partitions of a processor: members own them in turn, and deal theirs in turn to their processors.
+
+    Example:
+        >>> at = ProcessorContext(member_index=1, member_count=3, local_index=1, local_parallelism=2)
+        >>> own_partitions(at, 20)
+        range(4, 20, 6)
+    """
+    members = context.member_count
+    return range(context.member_index + context.local_index * members, count, members * context.local_parallelism)
 
 
 def partitioned(items: Iterable[Any], count: int, key: Callable[[Any], Any]) -> tuple[tuple[Any, ...], ...]:

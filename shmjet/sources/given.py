@@ -23,9 +23,10 @@ MANY = 1 << 16
 def items(iterable: Iterable[T], partitions: int | None = None, key: Callable[[T], Any] | None = None) -> SourceDef[T]:
     """Emit items that are given with the pipeline, each once.
 
-    Up to 65536 items are emitted by one processor, in order; more by all, each a run of its own. A `range` travels
-    as such, however long it is. A stage behind it shares them between all workers, so their order is lost there unless
-    it is told to run on one processor (`set_local_parallelism(1)`).
+    Up to 65536 items are emitted by one processor on each member, in order; more by all, each a run of its own. A
+    `range` travels as such, however long it is. A stage behind it shares them between all workers, so their order is
+    lost there unless it is told to run on one processor (`set_local_parallelism(1)`), and on several members unless it
+    is `sort`.
 
     Args:
         iterable: finite; it is read here. None is never an item.
