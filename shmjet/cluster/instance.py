@@ -385,6 +385,10 @@ class JetInstance:
         """
         return self._maps.open().get_list(name)
 
+    def shared_list(self, name: str) -> IList[Any] | None:
+        """Return the list of that name, None when nothing runs but the member of this process; see `Execution`."""
+        return self.get_list(name) if self._home.is_networked else None
+
     # -- end ----------------------------------------------------------------------------------------------------
 
     def shutdown(self) -> None:

@@ -30,6 +30,8 @@ class JobRunner(Protocol):
 
     def execution_metrics(self, execution_id: int) -> Metrics: ...
 
+    def shared_list(self, name: str) -> Any: ...
+
 
 class Execution(Future[None]):
     """One run of a job: a `concurrent.futures.Future` whose result is None.
@@ -61,6 +63,10 @@ class Execution(Future[None]):
     def member_socket(self) -> str:
         """Path of the socket of the member that runs it."""
         return self._runner.member_socket
+
+    def open_list(self, name: str) -> Any:
+        """Return a list of the cluster, None when no part of it is on other hosts: a way for results."""
+        return self._runner.shared_list(name)
 
     def wait_for_id(self) -> int:
         """Return the execution's number as soon as the member has given one; 0 when it ended without."""

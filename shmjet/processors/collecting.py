@@ -6,13 +6,16 @@ wait on disk and not in memory, a client that is slow or busy holds nothing up, 
 gone nothing is left. A bounded queue would stop a job whose client waits for its end before it looks at the results.
 
 The socket's name is an abstract one, known to nobody but the job, and the client takes descriptors only from processes
-of its own user. Must not know: jobs and instances; what the client is told of an execution is a future.
+of its own user. Processors on other hosts put what they would write into a list of the cluster, from where the client
+fetches it into a file of its own as it reads (`far_results`). Must not know: jobs and instances; what the client is
+told of an execution is a future.
 
 The file holds frames: the length of a pickle (8 bytes, little-endian), then the pickle of a list of items.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import socket
@@ -28,6 +31,7 @@ from shmjet.core.errors import ProcessorError, ShmjetError
 from shmjet.core.processor import ProcessorContext, ProcessorMetaSupplier, ProcessorSupplier
 from shmjet.processors.bulk import BulkProcessor, Supply
 from shmjet.processors.client_ends import ClientEnds
+from shmjet.processors.far_results import FarList, FarResults, FarWriter, list_of, name_of
 from shmjet.ring import pickling
 
 _LENGTH = struct.Struct("<Q")
@@ -36,6 +40,8 @@ _BACKLOG = 4096
 _HELLO_S = 5.0
 """Seconds that the client waits for the descriptor of a processor that has connected."""
 _LONGEST_WAIT_MS = 200
+_FAR_WAIT_MS = 50
+"""How long at most a reader waits before it asks the cluster for more."""
 
 
 class CollectProcessor(BulkProcessor):
@@ -49,6 +55,8 @@ class CollectProcessor(BulkProcessor):
         self._address = address
         self._file: IO[bytes] | None = None
         self._socket: socket.socket | None = None
+        self._far: FarWriter | None = None
+        self.polls = False
 
     def start(self, context: ProcessorContext) -> None:
         """Make the file and hand it to the client."""
@@ -58,6 +66,10 @@ class CollectProcessor(BulkProcessor):
             self._socket.connect(self._address)
             socket.send_fds(self._socket, [b"f"], [self._file.fileno()])
         except OSError as error:
+            frames = list_of(context.grid, self._address)
+            if frames is not None:
+                self._far = FarWriter(frames)
+                return
             raise ProcessorError(
                 f"vertex {context.vertex_name!r}: nobody collects its results ({error}); a job with collect() is "
                 "executed by the process that made it, which keeps running until the job has ended"
@@ -69,6 +81,10 @@ class CollectProcessor(BulkProcessor):
         assert self._file is not None
         parts = _pickled(items)
         size = sum(memoryview(part).nbytes for part in parts)
+        if self._far is not None:
+            self._far.write([_LENGTH.pack(size), *parts])
+            self.polls = not self._far.send_if_due()
+            return
         try:
             self._write([_LENGTH.pack(size), *parts])
         except OSError as error:
@@ -76,8 +92,23 @@ class CollectProcessor(BulkProcessor):
             raise
         self._notify()
 
+    def try_process(self) -> bool:
+        """Send what waits for more to go with it."""
+        if self._far is not None:
+            self.polls = not self._far.send_if_due()
+        return True
+
+    def finish(self) -> bool:
+        """Send what is left."""
+        if self._far is not None:
+            self._far.send()
+        return True
+
     def close(self) -> None:
-        """Let go of both; the client sees the socket's end."""
+        """Let go of both; the client sees the socket's end. What is left after an error is sent first."""
+        if self._far is not None:
+            with contextlib.suppress(Exception):
+                self._far.send()
         for opened in (self._socket, self._file):
             if opened is not None:
                 opened.close()
@@ -157,7 +188,9 @@ class CollectSupplier(ProcessorMetaSupplier):
             shelf = self._shelf()
             if shelf is not None:
                 shelf.clear()
-            run = Run(self.address, execution)
+            open_list = getattr(execution, "open_list", None)  # a plain future has no cluster
+            far = None if open_list is None else open_list(name_of(self.address))
+            run = Run(self.address, execution, far)
             if shelf is not None:
                 shelf.run = run
             return run
@@ -253,29 +286,46 @@ class _Descriptors:
             self.listener = None
 
 
+def _listener(address: str) -> socket.socket:
+    """Return where processors on this host connect to."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
 class Run:
     """The results of one execution: they can be read while it runs and afterwards, from the beginning each time.
 
     Args:
         address: where processors connect to.
         execution: ends with the execution, and has its error.
+        far: a list of the cluster for processors that cannot connect; None where there are none.
     """
 
-    def __init__(self, address: str, execution: Future[None]) -> None:
+    def __init__(self, address: str, execution: Future[None], far: FarList | None = None) -> None:
         self.execution = execution
         self._lock = threading.Lock()
         self._open = _Descriptors()
         self._closed = False
-        listener = self._open.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         weakref.finalize(self, self._open.close)
-        listener.bind(address)
-        listener.listen(_BACKLOG)
+        self._open.listener = _listener(address)
+        self._far: FarResults | None = None
+        if far is not None:
+            self._far = FarResults(far)
+            self._open.streams.append(_Stream(self._far.file, -1))
 
     def __iter__(self) -> Iterator[Any]:
         """Yield all results, in the order of each processor; then raise what the execution ended with, if it failed."""
         offsets: dict[int, int] = {}
         while True:
             ended = self.execution.done()
+            if self._far is not None:
+                self._fetch(self._far, ended)
             position, progress = 0, False
             while (stream := self._stream(position)) is not None:
                 items, offsets[position] = self._read(stream, offsets.get(position, 0))
@@ -301,6 +351,23 @@ class Run:
         with self._lock:
             self._closed = True
             self._open.close()
+        if self._far is not None:
+            self._far.give_up()
+
+    def _fetch(self, far: FarResults, ended: bool) -> None:
+        """Take what processors on other hosts have left for us; after the execution's end what there is at all."""
+        try:
+            far.fetch(self._keep, last=ended)
+        except ShmjetError:
+            if ended:  # they were lost with who had them; mostly the execution has failed for the same reason
+                self.execution.result(0)
+                raise
+
+    def _keep(self, write: Callable[[], None]) -> None:
+        with self._lock:
+            if self._closed:
+                raise _given_up()
+            write()
 
     def _stream(self, position: int) -> _Stream | None:
         with self._lock:
@@ -360,7 +427,7 @@ class Run:
             for waited in (self._open.wakeup, self._open.listener, *streams):
                 if waited is not None:
                     poll.register(waited, select.POLLIN)
-        for fd, _ in poll.poll(_LONGEST_WAIT_MS):
+        for fd, _ in poll.poll(_LONGEST_WAIT_MS if self._far is None else _FAR_WAIT_MS):
             if fd in streams:
                 self._drain(streams[fd])
 
