@@ -79,6 +79,7 @@ class ClusterExecution:
         on_over: called when nothing of it is left anywhere.
         on_part: called with this member's own part, which children report to.
         logs: the client's wish for log records.
+        epoch: gives that of the view in force: members may join before all are asked to prepare.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class ClusterExecution:
         on_over: Callable[[ClusterExecution], None],
         on_part: Callable[[MasterExecution], None],
         logs: LogWish | None = None,
+        epoch: Callable[[], int] | None = None,
     ) -> None:
         self.id = id
         self.job = job
@@ -109,6 +111,7 @@ class ClusterExecution:
         self._on_over = on_over
         self._coordination = Coordination(view.uuids)
         self._logs = logs
+        self._epoch: Callable[[], int] = epoch or (lambda: view.epoch)
         own = wish_at(logs, self._own)
         self._part = MasterExecution(id, job, code, services, first_worker, lambda _: None, self._part_over, self, own)
         on_part(self._part)
@@ -206,7 +209,7 @@ class ClusterExecution:
             theirs = Probed(self.id, suppliers, probed.non_cooperative)
             logs = wish_at(self._logs, peer.uuid)
             own_seat = msgspec.structs.replace(seat, index=place)
-            self._post.send(peer.uuid, PreparePart(self.id, self._view.epoch, job, theirs, own_seat, logs))
+            self._post.send(peer.uuid, PreparePart(self.id, self._epoch(), job, theirs, own_seat, logs))
         self._part.deploy(probed, seat)
 
     def ready(self, part: MasterExecution) -> None:

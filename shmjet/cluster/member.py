@@ -334,16 +334,27 @@ class Member:
 
     def _make_execution(self, job: Submission, code: Large, logs: LogWish | None, changed: Told, over: Told) -> Running:
         number, first = next(self._ids), self._first_worker()
-        view = None if self._network is None else self._network.view
+        network = self._network
+        view = None if network is None else network.view
 
         def ended(execution: Running) -> None:
             self._parts.drop(number)
             over(execution)
 
-        if view is not None and len(view.members) > 1:
-            assert self._network is not None
+        if network is not None and view is not None and len(view.members) > 1:
             return ClusterExecution(
-                number, job, code, view, self._services, self._attachments, first, changed, ended, self._parts.add, logs
+                number,
+                job,
+                code,
+                view,
+                self._services,
+                self._attachments,
+                first,
+                changed,
+                ended,
+                self._parts.add,
+                logs,
+                lambda: (network.view or view).epoch,
             )
         wish = wish_at(logs, self.uuid)
         execution = MasterExecution(number, job, code, self._services, first, changed, ended, logs=wish)
