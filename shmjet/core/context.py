@@ -141,6 +141,8 @@ class ProcessorContext(_VertexContext):
         grid: the member's maps and lists, None where there are none.
         local_index: the processor's place among those of its vertex on this member, from 0.
         global_index: its place among those on all members: `member_index * local_parallelism + local_index`.
+        receives: False where all edges to the vertex bring everything to another processor (`all_to_one`), so that one
+            with a result for the whole stream has none.
         cancelled: says whether the execution is being cancelled; `is_cancelled` calls it.
         open_door: opens a door by name, at which programs outside may ask for this processor (see
             `shmjet.cluster.visiting`). The name must be unique in the execution.
@@ -153,6 +155,7 @@ class ProcessorContext(_VertexContext):
 
     local_index: int = 0
     global_index: int = 0
+    receives: bool = True
     cancelled: Callable[[], bool] = _never
     open_door: Callable[[str], Door] = _no_door
 

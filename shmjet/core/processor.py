@@ -316,39 +316,6 @@ class _OnlyOne(ProcessorMetaSupplier):
         return {address: self.supplier if address == chosen else FactorySupplier(_Idle) for address in addresses}
 
 
-class SingleSupplier(ProcessorSupplier):
-    """Makes a single processor in the cluster, as `force_total_parallelism_one` does, without a question to be asked.
-
-    Every copy finds out by itself whether it is the one. For a vertex of local parallelism 1.
-
-    Args:
-        supplier: asked for the processor.
-        key: that of the distributed all-to-one edges to the vertex.
-    """
-
-    def __init__(self, supplier: SupplierLike, key: Any = DEFAULT_TO_ONE_KEY) -> None:
-        self.supplier = ProcessorSupplier.of(supplier)
-        self.is_cooperative = self.supplier.is_cooperative
-        self._key = key
-        self._is_here = True
-
-    def init(self, context: SupplierContext) -> None:
-        """Find out where the edges lead to."""
-        owner = partition_id(self._key, context.partition_count) % context.member_count  # they own them in turn
-        self._is_here = owner == context.member_index
-        if self._is_here:
-            self.supplier.init(context)
-
-    def get(self, count: int) -> Sequence[Processor]:
-        """Return the processor, or one that stands in for it."""
-        return self.supplier.get(count) if self._is_here else [_Idle() for _ in range(count)]
-
-    def close(self, error: BaseException | None) -> None:
-        """Close the supplier where it was asked."""
-        if self._is_here:
-            self.supplier.close(error)
-
-
 class _Idle(Processor):
     """Takes and makes nothing; stands in on members that have no part in a vertex."""
 
@@ -375,7 +342,7 @@ def made_by(supplier: Any) -> Any:
         >>> made_by(ProcessorMetaSupplier.of(Processor)) is Processor
         True
     """
-    while isinstance(supplier, _SameEverywhere | _OnlyOne | SingleSupplier | FactorySupplier):
+    while isinstance(supplier, _SameEverywhere | _OnlyOne | FactorySupplier):
         supplier = supplier.factory if isinstance(supplier, FactorySupplier) else supplier.supplier
     return supplier
 

@@ -31,6 +31,7 @@ from shmjet.execution.large import MOST_INLINE, Large
 from shmjet.execution.layout import CANCELLED_OFFSET, lay_out
 from shmjet.execution.logs import about, speaker
 from shmjet.execution.messages import Adopt, Deploy, HandOver
+from shmjet.execution.ownership import receives
 from shmjet.execution.readiness import READY, STARTED, Readiness
 from shmjet.execution.shared_memory import SharedMemory
 from shmjet.execution.tasklet import ProcessorTasklet
@@ -134,6 +135,7 @@ class Deployment:
             "attached_files": {key: Path(path) for key, path in deploy.attachments.items()},
             "grid": self._grid,
         }
+        self._to_one_keys = [edge.to_one_key for edge in code.edges]
         for v, vertex in enumerate(plan.vertices):
             if self._endpoint in vertex.endpoints:
                 self._make_processors(v, code.suppliers[v], prepared)
@@ -192,6 +194,7 @@ class Deployment:
             **self._vertex_context(vertex.name, vertex.parallelism),
             local_index=p,
             global_index=self._named(v, p)[1],
+            receives=receives(self._deploy.plan, v, p, self._to_one_keys),
             cancelled=lambda: arena[CANCELLED_OFFSET] != 0,
             open_door=self.doors.open,
         )

@@ -7,9 +7,12 @@ that a local and a distributed edge into one vertex agree on the processor of ev
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
+from typing import Any
 
 from shmjet.core.arrangement import distributed_table, local_table
-from shmjet.execution.layout import spans
+from shmjet.core.keys import partition_id
+from shmjet.execution.layout import number_on, spans
 from shmjet.execution.messages import EdgePlan, JobPlan, Seat
 
 
@@ -46,3 +49,24 @@ def table_of(plan: JobPlan, edge: EdgePlan, count: int) -> array[int]:
         for partition in own:
             table[partition] = member * parallelism + local[partition]
     return table
+
+
+def receives(plan: JobPlan, v: int, processor: int, to_one_keys: Sequence[Any]) -> bool:
+    """Say whether anything can come to a processor: not when all edges to its vertex bring everything to another one.
+
+    Args:
+        plan: of this member.
+        v: index of the vertex.
+        processor: of this member.
+        to_one_keys: of all edges, in the plan's order.
+    """
+    inbound = [(edge, key) for edge, key in zip(plan.edges, to_one_keys, strict=True) if edge.destination == v]
+    if not inbound or any(edge.routing != "all_to_one" for edge, _ in inbound):
+        return True
+    count = plan.partition_count
+    for edge, key in inbound:
+        lane = table_of(plan, edge, count)[partition_id(key, count)]
+        first = edge.target * plan.vertices[v].parallelism if spans(plan, edge) and edge.target >= 0 else 0
+        if first + lane == number_on(plan, edge, v, processor):
+            return True
+    return False

@@ -37,7 +37,9 @@ class AggregateProcessor(BulkProcessor):
             self._accumulator = self._op.fold(self._accumulator, items, ordinal)
 
     def results(self) -> Iterable[Any]:
-        """Return the one result, unless it is None."""
+        """Return the one result, unless it is None, or another processor has it."""
+        if not self.context.receives:
+            return ()
         finisher = self._op.finisher if self._finishes else None
         result = self._accumulator if finisher is None else finisher(self._accumulator)
         return () if result is None else (result,)
@@ -61,7 +63,8 @@ def checked_operation(
 def aggregate(op: AggregateOperation[Any, Any, Any]) -> Callable[[], Processor]:
     """Aggregate all items that reach the processor and emit one result at the end (none when it is None).
 
-    Use it with one processor in all (an all-to-one edge and `local_parallelism=1`), or as the only stage.
+    Use it behind an all-to-one edge, which is distributed where there are several members: the result is that of the
+    one processor to which the edge leads.
 
     Args:
         op: the operation, for example `aggregate_ops.counting()`. One with several inputs (`aggregate_operation2`)

@@ -87,6 +87,25 @@ def test_what_is_one_for_the_whole_stream_is_one_for_all_members(client: JetInst
         assert list(client.get_list(f"{out}-{name}")) == wanted, name
 
 
+@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize("aimed", [False, True])
+def test_a_dag_has_one_result_for_the_whole_stream(
+    client: JetInstance, out: str, parallelism: int, aimed: bool
+) -> None:
+    counting = aggregate_ops.counting()
+    for number in range(30, -1, -30):  # of nothing, too
+        dag, name = DAG(), f"{out}-{number}"
+        source = dag.new_vertex("items", processors.read_items(range(number)))
+        first = dag.new_vertex("accumulate", processors.accumulate(counting))
+        second = dag.new_vertex("combine", processors.combine(counting), parallelism)
+        edge = between(first, second).all_to_one("a key")
+        edge = edge.distribute_to(client.cluster.members[2].address) if aimed else edge.distributed()
+        dag.edge(between(source, first)).edge(edge)
+        dag.edge(between(second, dag.new_vertex("sink", processors.write_list(name))))
+        client.new_job(dag).run(60)
+        assert list(client.get_list(name)) == [number]
+
+
 @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(made=pipelines())
 def test_random_pipelines_do_what_the_interpreter_does(

@@ -11,7 +11,7 @@ from typing import Any
 
 from shmjet.core.dag import DAG
 from shmjet.core.edge import EdgeConfig, from_
-from shmjet.core.processor import ProcessorMetaSupplier, SingleSupplier, SupplierLike, supplier_for_all
+from shmjet.core.processor import ProcessorMetaSupplier
 from shmjet.core.vertex import Vertex
 from shmjet.pipeline.definitions import Expansion
 from shmjet.pipeline.planner.keys import KeyIdentity
@@ -128,15 +128,6 @@ class PhysicalPlan:
         """Return the edges out of a vertex in the order of its ordinals."""
         return [e for e in self.edges if e.source is vertex]
 
-    def is_single(self, vertex: PlannedVertex) -> bool:
-        """Say whether all that comes to a vertex comes to one processor in the cluster.
-
-        Its processors on other members must not do anything at their end, such as emit the result of nothing.
-        """
-        edges = self.inbound(vertex)
-        is_single = all(edge.routing == "all_to_one" and edge.distributed for edge in edges)
-        return vertex.parallelism == 1 and bool(edges) and is_single
-
     def to_dag(self) -> DAG:
         """Return the DAG."""
         dag = DAG()
@@ -145,8 +136,7 @@ class PhysicalPlan:
             if vertex.expand is not None:
                 made[vertex] = vertex.expand(dag, vertex.name, vertex.parallelism)
             else:
-                supplier = SingleSupplier(_same(vertex)) if self.is_single(vertex) else vertex.supplier
-                made[vertex] = dag.new_vertex(vertex.name, supplier, vertex.parallelism)
+                made[vertex] = dag.new_vertex(vertex.name, vertex.supplier, vertex.parallelism)
         for vertex in self.vertices:
             for ordinal, planned in enumerate(self.outbound(vertex)):
                 edge = from_(made[vertex], ordinal).to(made[planned.destination], planned.ordinal)
@@ -165,10 +155,3 @@ class PhysicalPlan:
                 dag.edge(edge.priority(planned.priority))
         dag.validate()
         return dag
-
-
-def _same(vertex: PlannedVertex) -> SupplierLike:
-    """Return what makes the processors of a vertex on any member."""
-    supplier = supplier_for_all(vertex.supplier)
-    assert supplier is not None, f"{vertex.name} has a meta-supplier that decides for members"
-    return supplier
