@@ -313,14 +313,24 @@ class _OnlyOne(ProcessorMetaSupplier):
 
     def get(self, addresses: Sequence[str]) -> Mapping[str, ProcessorSupplier]:
         chosen = addresses[self.partition % len(addresses)]  # members own partitions in turn
-        return {address: self.supplier if address == chosen else FactorySupplier(_Idle) for address in addresses}
+        return {address: self.supplier if address == chosen else FactorySupplier(StandIn) for address in addresses}
 
 
-class _Idle(Processor):
-    """Takes and makes nothing; stands in on members that have no part in a vertex."""
+class StandIn(Processor):
+    """Takes and makes nothing, on members that have no part in a vertex; in a worker or in a carrier, as the others."""
 
     def process(self, ordinal: int, inbox: Inbox) -> None:
         inbox.clear()
+
+
+def is_stand_in(supplier: object) -> bool:
+    """Say whether a supplier is that of a member that has no part in a vertex.
+
+    Example:
+        >>> is_stand_in(FactorySupplier(StandIn)), is_stand_in(FactorySupplier(Processor))
+        (True, False)
+    """
+    return isinstance(supplier, FactorySupplier) and supplier.factory is StandIn
 
 
 def supplier_for_all(supplier: SupplierLike | ProcessorMetaSupplier) -> SupplierLike | None:

@@ -23,6 +23,7 @@ from shmjet.core import (
     SupplierContext,
     make_processors,
 )
+from shmjet.core.processor import StandIn
 from shmjet.execution.code import JobCode, load_code
 from shmjet.execution.doors import ExecutionDoors
 from shmjet.execution.handover import pack, unpack
@@ -170,10 +171,13 @@ class Deployment:
                 self._blamed = self._named(v, p)
                 self._processors[v, p] = made.pop() if made else checked_processor(supplier(), vertex.name)
         for p in mine:
-            if self._processors[v, p].is_cooperative != (self._endpoint < self._deploy.plan.worker_count):
+            processor = self._processors[v, p]
+            if isinstance(processor, StandIn):
+                continue
+            if processor.is_cooperative != (self._endpoint < self._deploy.plan.worker_count):
                 raise ProcessorError(
                     f"vertex {vertex.name!r}: is_cooperative of its processors must not change; processor {p} says "
-                    f"{self._processors[v, p].is_cooperative}"
+                    f"{processor.is_cooperative}"
                 )
         self._blamed = None
 

@@ -24,6 +24,7 @@ from shmjet.core import (
     SupplierContext,
     make_processors,
 )
+from shmjet.core.processor import is_stand_in
 from shmjet.execution.code import load_code
 from shmjet.execution.deployment import LazyGrid, Prepared, checked_processor, extend_import_path
 from shmjet.execution.interrupts import Interrupts
@@ -68,13 +69,14 @@ class Probing:
         non_cooperative: list[int] = []
         for v in sorted({*command.meta, *command.unknown}):
             vertex, supplier = command.shape.vertices[v], code.suppliers[v]
-            self.vertex = vertex.name
+            self.vertex, is_ours = vertex.name, True
             if isinstance(supplier, ProcessorMetaSupplier):
                 given = self._suppliers_of(supplier, vertex, config)
                 for place, one in enumerate(given):
                     suppliers[place][v] = cloudpickle.dumps(one)
-                supplier = given[0]
-            if v in command.unknown and not self._is_cooperative(v, supplier, config):
+                supplier = next((one for one in given if not is_stand_in(one)), given[0])
+                is_ours = supplier is given[0]
+            if v in command.unknown and not self._is_cooperative(v, supplier, config, is_ours):
                 non_cooperative.append(v)
         self.vertex = None
         commits = any(type(meta).commit is not ProcessorMetaSupplier.commit for _, meta in self._metas)
@@ -124,7 +126,8 @@ class Probing:
             suppliers.append(supplier)
         return suppliers
 
-    def _is_cooperative(self, v: int, supplier: Any, config: Any) -> bool:
+    def _is_cooperative(self, v: int, supplier: Any, config: Any, is_ours: bool) -> bool:
+        """Ask processors whether they are cooperative; keep them when they are, and are this member's."""
         vertex, prepared = self._command.shape.vertices[v], self.prepared
         declared = getattr(supplier, "is_cooperative", None)
         if isinstance(declared, bool):
@@ -139,7 +142,7 @@ class Probing:
         else:
             prepared.processors[v] = [checked_processor(supplier(), vertex.name)]
         cooperative = all(processor.is_cooperative for processor in prepared.processors[v])
-        if not cooperative:  # they run elsewhere, each in a process of its own
+        if not (cooperative and is_ours):  # they run in a process of their own, or on another member
             for processor in prepared.processors.pop(v):
                 processor.close()
             if v in prepared.suppliers:

@@ -21,6 +21,7 @@ from shmjet import (
     JetInstance,
     JobFailedError,
     Pipeline,
+    Processor,
     ProcessorMetaSupplier,
     ProcessorSupplier,
     aggregate_ops,
@@ -31,7 +32,9 @@ from shmjet import (
     sources,
 )
 from shmjet.columns import count, sum_
+from shmjet.core import partition_id
 from shmjet.processors import collecting
+from shmjet.processors.building import SourceBuffer
 from tests.pipeline.reference import interpret
 from tests.pipeline.running import ordered_sinks, pipelines
 
@@ -142,6 +145,33 @@ def test_the_one_processor_of_the_cluster_is_where_all_to_one_leads(client: JetI
         dag.edge(between(source, dag.new_vertex("one", one)).all_to_one(key).distributed())
         client.new_job(dag).run(60)
         assert sorted(client.get_list(name)) == list(range(30))
+
+
+def test_a_source_that_is_one_in_the_cluster_may_block(client: JetInstance, out: str) -> None:
+    def fill(numbers: Iterator[int], buffer: SourceBuffer[int]) -> None:
+        number = next(numbers, None)
+        buffer.close() if number is None else buffer.add(number)
+
+    class Blocks(Processor):
+        is_cooperative = False
+
+        def complete(self) -> bool:
+            return self.outbox.offer(self.context.member_index)
+
+    pipeline = Pipeline()
+    pipeline.read_from(sources.builder("one", lambda _: iter(range(30))).fill_buffer_fn(fill).build()).write_to(
+        sinks.list(out)
+    )
+    client.new_job(pipeline).run(60)
+    assert sorted(client.get_list(out)) == list(range(30))
+    keys = [next(key for key in range(99) if partition_id(key, 271) % 3 == member) for member in range(3)]
+    for supplier in (Blocks, lambda: Blocks()):  # of the second only a processor can tell
+        for member, key in enumerate(keys):
+            dag, name = DAG(), f"{out}-{key}-{supplier.__name__}"
+            one = ProcessorMetaSupplier.force_total_parallelism_one(supplier, key)
+            dag.edge(between(dag.new_vertex("one", one), dag.new_vertex("sink", processors.write_list(name))))
+            client.new_job(dag).run(60)
+            assert list(client.get_list(name)) == [member]
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
