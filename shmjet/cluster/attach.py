@@ -279,10 +279,15 @@ class AttachedMember:
     # -- talking ----------------------------------------------------------------------------------------------------
 
     def _ask(self, make: Callable[[int], Any]) -> tuple[Any, list[int]]:
+        """Return the answer to a request. What comes before it is news for clients, or the answer to one given up."""
         number = next(self._numbers)
         try:
             self._channel.send(make(number))
             reply, fds = self._channel.receive()
+            while getattr(reply, "request", None) != number:
+                for fd in fds:
+                    os.close(fd)
+                reply, fds = self._channel.receive()
         except (ChannelClosed, OSError) as error:
             raise MemberLostError(f"the member in {self.folder} is gone or does not answer: {error}") from error
         except msgspec.DecodeError as error:

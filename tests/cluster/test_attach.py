@@ -8,14 +8,16 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from shmjet import DAG, JetInstance, JobConfig, MemberLostError
+from shmjet import DAG, JetInstance, JobConfig, MemberLostError, ShmjetError
 from shmjet.cluster import attach
 from shmjet.cluster.attach import AttachedMember, attach_all
 from shmjet.cluster.folder import running_folders
+from shmjet.cluster.protocol import CoordinatorLost, Done
 from shmjet.cluster.settings import SOCKET_NAME
 from shmjet.observe.flow import FlowMeter
 from tests.cluster.held import held_dag
@@ -126,3 +128,24 @@ def test_a_client_that_says_what_the_member_does_not_know_is_sent_away(jet: JetI
 def test_there_is_no_member_where_there_is_none(tmp_path: Path) -> None:
     with pytest.raises(MemberLostError, match="no member in"):
         AttachedMember(tmp_path)
+
+
+def test_what_a_member_tells_its_clients_unasked_is_no_answer(member: AttachedMember) -> None:
+    class Talkative:
+        """A channel on which a member first speaks of its coordinator, and answers what was asked long ago."""
+
+        def __init__(self, channel: Any) -> None:
+            self.send = channel.send
+            self._channel = channel
+            self._first: list[Any] = [CoordinatorLost("it is gone"), Done(1 << 40)]
+
+        def receive(self) -> Any:
+            return (self._first.pop(0), []) if self._first else self._channel.receive()
+
+    channel = member._channel
+    member._channel = Talkative(channel)  # type: ignore[assignment]
+    try:
+        with pytest.raises(ShmjetError, match="there is no job"):
+            member.job("no such job")
+    finally:
+        member._channel = channel
