@@ -92,6 +92,8 @@ class JetInstance:
         self._jobs: weakref.WeakValueDictionary[str, Job] = weakref.WeakValueDictionary()
         self._closed = False
         self._lost = False
+        self._upheavals = 0
+        """How often executions may have been lost, or news of them."""
         self._home = home
         self._calling_back = CallingBack()
         self._maps = GridAccess(home.grid_folder, lambda make: self._connection.ask(make))
@@ -235,6 +237,7 @@ class JetInstance:
         if self._closed:
             raise ShmjetError(CLOSED)
         execution = Execution(self)
+        upheavals = self._upheavals
         try:
             for tell in job.listeners:
                 tell(execution)
@@ -257,6 +260,8 @@ class JetInstance:
             self._apply(execution, job, change)
         if self._lost:
             self._fail_pending(None)
+        elif self._upheavals != upheavals:  # news may have come between the answer and this: what they said is not known
+            self._ask_about([reply.execution_id])
         return execution
 
     def _ask_to_run(self, job: Job, submission: Submission | None, patient: bool) -> Any:
@@ -300,6 +305,7 @@ class JetInstance:
             self._sink.take(news.records, news.member, news.dropped)
             return
         if isinstance(news, CoordinatorLost):
+            self._upheavals += 1
             self._maps.forget()
             self._fail_pending(news.text)
             return
@@ -318,11 +324,16 @@ class JetInstance:
 
     def _again(self) -> None:
         """Ask the member that we are connected to now about everything that has not ended; we may have missed it."""
+        self._upheavals += 1
         self._maps.forget()
         with self._lock:
             pending = [number for number, (execution, _) in self._executions.items() if not execution.done()]
-        if pending:
-            self._connection.post(lambda number: Watch(number, pending, logs=True))
+        self._ask_about(pending)
+
+    def _ask_about(self, executions: list[int]) -> None:
+        """Have the cluster say what became of executions, and what becomes of them."""
+        if executions:
+            self._connection.post(lambda number: Watch(number, executions, logs=True))
 
     def _apply(self, execution: Execution, job: Job, change: ExecutionChanged) -> None:
         error = None
