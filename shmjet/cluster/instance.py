@@ -215,7 +215,7 @@ class JetInstance:
         if job is None:
             job = Job(self, row.job_id, cloudpickle.loads(row.config))
             self._jobs[row.job_id] = job
-        if row.execution_id is not None:
+        if row.execution_id is not None and not job.is_starting:
             with self._lock:
                 known = self._executions.get(row.execution_id)
                 execution = Execution(self) if known is None else known[0]
@@ -260,7 +260,9 @@ class JetInstance:
             self._apply(execution, job, change)
         if self._lost:
             self._fail_pending(None)
-        elif self._upheavals != upheavals:  # news may have come between the answer and this: what they said is not known
+        elif (
+            self._upheavals != upheavals
+        ):  # news may have come between the answer and this: what they said is not known
             self._ask_about([reply.execution_id])
         return execution
 

@@ -202,6 +202,11 @@ class Job:
             self._submission = submission
 
     @property
+    def is_starting(self) -> bool:
+        """Whether another thread executes it just now, and will have that execution as the latest; for the instance."""
+        return self._lock.locked()
+
+    @property
     def status(self) -> JobStatus:
         """The status of the latest execution; NOT_RUNNING before the first."""
         return self._latest.status if self._latest is not None else JobStatus.NOT_RUNNING

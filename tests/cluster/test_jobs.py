@@ -222,6 +222,23 @@ def test_a_name_can_be_used_by_one_running_job_only(jet: JetInstance) -> None:
     other.execute().cancel()
 
 
+def test_who_lists_jobs_takes_no_news_from_those_who_start_them(mapping: Callable[..., DAG]) -> None:
+    enough = threading.Event()
+    with shmjet.new_instance(shmjet.JetConfig(cores=1)) as jet, concurrent.futures.ThreadPoolExecutor(1) as threads:
+
+        def look() -> None:
+            while not enough.is_set():
+                jet.jobs()
+
+        looking = threads.submit(look)
+        try:
+            for _ in range(100):
+                jet.new_job(mapping(lambda x: x, range(3), 1)).run(60)
+        finally:
+            enough.set()
+        looking.result(60)
+
+
 def test_jobs_are_found_by_name_and_id(jet: JetInstance, mapping: Callable[..., DAG]) -> None:
     job = jet.new_job(mapping(lambda x: x), JobConfig(name="findable"))
     assert job.status is JobStatus.NOT_RUNNING
