@@ -23,9 +23,7 @@ from shmjet.processors.emission import Emission
 from tests.execution.harness import LocalRun
 from tests.execution.vertices import Collect, Emit
 
-PER_PRODUCER = 350
-"""More than a lane holds, also when the items are dealt to eight consumers."""
-
+PER_PRODUCER = 700
 PARALLELISMS = range(1, 9)
 
 
@@ -33,11 +31,11 @@ def numbers(index: int, total: int) -> list[tuple[int, int]]:
     return [(index, i) for i in range(PER_PRODUCER)]
 
 
-def received(up: int, down: int, route: str, force_rings: bool, queue_size: int = 32) -> list[tuple[int, int, tuple]]:
+def received(up: int, down: int, route: str, force_rings: bool, queue_size: int = 64) -> list[tuple[int, int, tuple]]:
     dag = DAG()
     source = dag.new_vertex("source", lambda: Emit(numbers), up)
     sink = dag.new_vertex("sink", Collect, down)
-    edge: Edge = between(source, sink).configure(EdgeConfig(queue_size=queue_size, high_water_mark=128))
+    edge: Edge = between(source, sink).configure(EdgeConfig(queue_size=queue_size, high_water_mark=256))
     if route == "partitioned":
         edge.partitioned(lambda item: item[1])
     elif route == "custom":
