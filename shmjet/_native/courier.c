@@ -101,8 +101,8 @@ static int sleep_for(Courier *self, PyObject *pollers, Py_ssize_t count, int64_t
     if (bell) {
         bell_prepare(bell);
         if (any_light(self, pollers, count)) timeout_ns = light_fence(timeout_ns);
-        if (anything_ready(self, pollers, count)) timeout_ns = 0;
     }
+    if (anything_ready(self, pollers, count)) timeout_ns = 0;
     int found;
     Py_BEGIN_ALLOW_THREADS
     found = wait_for(self, timeout_ns);
