@@ -60,7 +60,8 @@ class SinkDef(Generic[T_contra]):
     Args:
         name: stem of the vertex' name.
         supplier: what `DAG.new_vertex` takes. One that has a method `on_client(execution)` is told of each execution
-            of the job, in the client and before it starts.
+            of the job, in the client and before it starts. One that has a method `beside(others)` is asked for what
+            takes its place where those of other sinks of the pipeline come before it.
         parallelism: local parallelism that it prefers; -1: that of the supplier, else one processor per worker. 1
             keeps the order of a single upstream processor.
         expand: adds more vertices than one and returns the one to connect to; then `supplier` is not used.

@@ -81,6 +81,10 @@ class Pipeline:
             raise TypeError(f"write_to: expected a sink (see shmjet.sinks), got {type(sink).__name__}: {sink!r:.80}")
         if not stages:
             raise PlanError(f"write_to: expected at least one stage to write to sink {sink.name!r}, got none")
+        beside = getattr(sink.supplier, "beside", None)
+        if beside is not None:
+            before = [node.transform.sink.supplier for node in self._nodes if isinstance(node.transform, t.Sink)]
+            sink = dataclasses.replace(sink, supplier=beside(before))
         return SinkStage(self, self._add(sink.name, t.Sink(sink), *stages))
 
     @property

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, Any, Protocol
 
 import msgspec
@@ -40,11 +40,14 @@ class RecordWriting:
     header: bool
     null: str
     columns: tuple[str, ...] | None
+    part: int = 0
+    """Which of the stages of a job that write into one folder this is."""
 
     def name_of(self, index: int) -> str:
         """Return the name of a processor's file."""
         suffix = {"json": ".json", "csv": ".csv"}.get(self.format, "")
-        return f"{index}{suffix}{suffix_of(self.compression)}"
+        stem = f"{index}-{self.part}" if self.part else str(index)
+        return f"{stem}{suffix}{suffix_of(self.compression)}"
 
     def encoder(self) -> Encoder:
         """Return what makes one file's bytes."""
@@ -222,6 +225,13 @@ class RecordSinkSupplier(ProcessorMetaSupplier):
         while self._names:
             self._folder.rename(temporary(self._names[-1], self._job_id), self._names[-1])
             self._names.pop()
+
+    def beside(self, others: Sequence[Any]) -> RecordSinkSupplier:
+        """Return one whose files have names of their own where some of the others write into the same folder."""
+        part = sum(
+            isinstance(other, RecordSinkSupplier) and other._folder.path == self._folder.path for other in others
+        )
+        return RecordSinkSupplier(self._folder, replace(self._writing, part=part))
 
     def elsewhere(self) -> RecordFiles:
         """Return the parts of the sink, for another engine to put together."""

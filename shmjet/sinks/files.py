@@ -33,7 +33,8 @@ def files(
 
     The files have temporary names until the whole job has succeeded; then they get their own, before `run` returns. A
     job that fails or is cancelled leaves none. The folder is made when it is missing. Files of the same names are
-    replaced; others stay, so use a fresh folder for each run.
+    replaced; others stay, so use a fresh folder for each run. Where several stages of a pipeline end in one folder,
+    those of the second one are called `0-1`, `1-1`, ..., and so on.
 
     Args:
         folder: made absolute here; or a URL for fsspec, such as `s3://bucket/out` (extra `fs`).

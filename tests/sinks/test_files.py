@@ -52,6 +52,22 @@ def test_lines(jet: shmjet.JetInstance, tmp_path: Path) -> None:
     assert (folder / "0").read_bytes() + (folder / "1").read_bytes() == b"\xfc\n"
 
 
+def test_stages_that_end_in_one_folder_have_files_of_their_own(jet: shmjet.JetInstance, tmp_path: Path) -> None:
+    pipeline = shmjet.Pipeline()
+    numbers = pipeline.read_from(sources.items(range(100)))
+    both = sinks.files(tmp_path)
+    numbers.write_to(both)
+    numbers.map(lambda n: n + 1000).write_to(both)
+    numbers.map(lambda n: n + 2000).write_to(sinks.files(tmp_path))
+    numbers.write_to(sinks.files(tmp_path / "alone"))
+    jet.new_job(pipeline).run()
+    assert names(tmp_path) == ["0", "0-1", "0-2", "1", "1-1", "1-2", "alone"]
+    assert names(tmp_path / "alone") == ["0", "1"]
+    for part, suffix in enumerate(("", "-1", "-2")):
+        text = "".join((tmp_path / f"{index}{suffix}").read_text() for index in range(2))
+        assert sorted(map(int, text.split())) == [part * 1000 + n for n in range(100)]
+
+
 @pytest.mark.parametrize("compression", METHODS)
 def test_what_is_written_can_be_read(jet: shmjet.JetInstance, tmp_path: Path, compression: Any) -> None:
     if compression == "zstd":
