@@ -273,6 +273,8 @@ class Killer:
         if not tally.check(isinstance(error, WorkerLostError), f"{what}: got {type(error).__name__}: {error}"):
             return
         assert isinstance(error, WorkerLostError)
+        if not tally.check(wait_until(lambda: job.ended_at is not None, HANG_S), f"{what}: no callback was called"):
+            return
         assert job.ended_at is not None
         took = job.ended_at - at
         self.times.add(took)

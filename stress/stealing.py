@@ -300,6 +300,8 @@ class Runner:
             tally.complain(f"{what}: HANG: {execution}: {self.state(execution)}")
             self.cancel(execution, what)
             return
+        if not tally.check(wait_until(lambda: execution in self.ends), f"{what}: no callback was called"):
+            return
         took = self.ends[execution] - at
         if fate in ("cancel", "kill") and took > self.ended.target:
             self.options.say(f"SLOW: {what}: {took:.3f} s: {error!r}")
