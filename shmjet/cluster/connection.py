@@ -73,6 +73,7 @@ class Connection:
         on_news: called in the reader's thread with what comes unasked.
         on_again: called in the reader's thread when the connection has been made again.
         on_lost: called in the reader's thread, once, when it is gone for good.
+        on_quiet: called in the reader's thread now and then, as long as no news come over a network.
     """
 
     def __init__(
@@ -81,8 +82,11 @@ class Connection:
         on_news: Callable[[News], None],
         on_again: Callable[[], None],
         on_lost: Callable[[], None],
+        on_quiet: Callable[[], None] = lambda: None,
     ) -> None:
         self._way = way
+        self._on_quiet = on_quiet
+        self._quiet = 0
         self._pid = os.getpid()
         self._on_news = on_news
         self._on_again = on_again
@@ -160,6 +164,7 @@ class Connection:
                     self._await_reply()
                     reply, _ = self._channel.receive()
                     if isinstance(reply, News):
+                        self._quiet = 0
                         self._on_news(reply)
                     else:
                         asked = self._waiting.pop(reply.request, None)
@@ -217,8 +222,11 @@ class Connection:
             if now - heard >= patience:
                 raise ChannelClosed("the member is silent")
             looked = now
+            self._quiet += 1
             with contextlib.suppress(ShmjetError):
                 self.post(Ping)
+                if self._quiet % _SIGNS == 0:
+                    self._on_quiet()
 
     def close(self) -> None:
         """Close the connection and wait for the reader's end; may be called twice."""

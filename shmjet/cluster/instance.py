@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import cloudpickle
 import msgspec
 
+from shmjet.cluster.asking_about import AskingAbout
 from shmjet.cluster.availability import check_job
 from shmjet.cluster.calling_back import CallingBack
 from shmjet.cluster.connection import CLOSED, Connection
@@ -97,7 +98,8 @@ class JetInstance:
         self._home = home
         self._calling_back = CallingBack()
         self._maps = GridAccess(home.grid_folder, lambda make: self._connection.ask(make))
-        self._connection = Connection(home.way, self._news, self._again, self._member_lost)
+        self._asking = AskingAbout(lambda make: self._connection.post(make), self._pending)
+        self._connection = Connection(home.way, self._news, self._again, self._member_lost, self._asking.all)
         self._logs = home.logs()
         self._sink = LogSink(levels()[0]) if self._logs is None else self._logs.sink
         _open.add(self)
@@ -260,10 +262,8 @@ class JetInstance:
             self._apply(execution, job, change)
         if self._lost:
             self._fail_pending(None)
-        elif (
-            self._upheavals != upheavals
-        ):  # news may have come between the answer and this: what they said is not known
-            self._ask_about([reply.execution_id])
+        elif self._upheavals != upheavals:  # news may have come between the answer and this
+            self._asking.some([reply.execution_id])
         return execution
 
     def _ask_to_run(self, job: Job, submission: Submission | None, patient: bool) -> Any:
@@ -328,14 +328,11 @@ class JetInstance:
         """Ask the member that we are connected to now about everything that has not ended; we may have missed it."""
         self._upheavals += 1
         self._maps.forget()
-        with self._lock:
-            pending = [number for number, (execution, _) in self._executions.items() if not execution.done()]
-        self._ask_about(pending)
+        self._asking.all()
 
-    def _ask_about(self, executions: list[int]) -> None:
-        """Have the cluster say what became of executions, and what becomes of them."""
-        if executions:
-            self._connection.post(lambda number: Watch(number, executions, logs=True))
+    def _pending(self) -> list[int]:
+        with self._lock:
+            return [number for number, (execution, _) in self._executions.items() if not execution.done()]
 
     def _apply(self, execution: Execution, job: Job, change: ExecutionChanged) -> None:
         error = None

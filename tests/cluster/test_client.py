@@ -18,6 +18,7 @@ from shmjet import (
     ConfigError,
     JetConfig,
     JetInstance,
+    JobStatus,
     MemberLostError,
     Processor,
     ShmjetError,
@@ -26,6 +27,9 @@ from shmjet import (
     new_instance,
     processors,
 )
+from shmjet.cluster.asking_about import AskingAbout
+from shmjet.cluster.far_way import FarWay
+from shmjet.cluster.protocol import Done, Refused
 
 pytestmark = pytest.mark.slow
 
@@ -125,6 +129,43 @@ def test_a_callback_of_a_job_that_was_cancelled_may_end_the_instance(address: st
         execution.result(0)
     with pytest.raises(ShmjetError, match="has been shut down"):
         jet.jobs()
+
+
+def test_an_execution_whose_end_nobody_tells_is_asked_about(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FarWay, "patience", 0.2)
+    with new_client([address], ClientConfig(secret="hush")) as jet:
+        apply, lost = jet._apply, []
+
+        def lose_an_end(execution: Any, job: Any, change: Any) -> None:
+            if lost or not JobStatus(change.status).is_terminal:
+                apply(execution, job, change)
+            else:
+                lost.append(change)
+
+        monkeypatch.setattr(jet, "_apply", lose_an_end)
+        jet.new_job(items("quiet")).run(60)
+        assert len(lost) == 1
+
+
+def test_executions_are_asked_about_until_somebody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shmjet.cluster.asking_about._AGAIN_S", 0.01)
+    asked, pending = [], [5, 7]
+    done = threading.Event()
+
+    def post(make: Callable[[int], Any]) -> Future[Any]:
+        reply: Future[Any] = Future()
+        asked.append(make(len(asked)).executions)
+        if len(asked) < 3:
+            pending[:] = [7]
+            reply.set_result(Refused(0, "MemberLostError", "there is no coordinator"))
+        else:
+            reply.set_result(Done(0))
+            done.set()
+        return reply
+
+    AskingAbout(post, lambda: list(pending)).all()
+    assert done.wait(60)
+    assert asked == [[5, 7], [7], [7]]
 
 
 def test_a_client_that_knows_one_member_goes_on_with_the_others(
