@@ -16,6 +16,8 @@ from shmjet.execution.state import State
 
 _PUBLISH_NS = 200_000
 """How long a processor works between two publications of its numbers."""
+_PUBLISH_AFTER_NS = 20_000_000
+"""How old numbers may get while a processor is called: others on its worker may take most of the time."""
 _ALWAYS_PUBLISHED = 16
 """Calls after each of which they are published: what a job does first should be seen, also when it is stuck then."""
 
@@ -32,15 +34,26 @@ class Meter:
         self.calls = self.slow_calls = self.busy_ns = self.blocked = 0
         self.is_stale = False
         """Whether there is something to publish since the last time."""
-        self.publish_ns = 0
-        """The `busy_ns` up to which nothing is published while work goes on."""
+        self._publish_ns = self._publish_at_ns = 0
         self._counters = counters
         self._emitted_at = [counters.emitted_at(ordinal) for ordinal in range(ordinals)]
 
-    def publish(self, state: State, processor: Processor, intake: Intake, outbound: Sequence[Outbound]) -> None:
-        """Write all numbers to where anyone can read them."""
+    def is_due(self, now: int) -> bool:
+        """Whether to publish while work goes on: the processor has worked for a while, or the last time is long ago.
+
+        Args:
+            now: nanoseconds, monotonic.
+        """
+        return self.busy_ns >= self._publish_ns or now >= self._publish_at_ns
+
+    def publish(
+        self, now: int, state: State, processor: Processor, intake: Intake, outbound: Sequence[Outbound]
+    ) -> None:
+        """Write all numbers to where anyone can read them; `now` as for `is_due`."""
         self.is_stale = False
-        self.publish_ns = self.busy_ns + _PUBLISH_NS if self.calls > _ALWAYS_PUBLISHED else 0
+        if self.calls > _ALWAYS_PUBLISHED:
+            self._publish_ns = self.busy_ns + _PUBLISH_NS
+            self._publish_at_ns = now + _PUBLISH_AFTER_NS
         to = self._counters.words
         to[words.CALLS] = self.calls
         to[words.SLOW_CALLS] = self.slow_calls

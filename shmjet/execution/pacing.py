@@ -16,9 +16,12 @@ MAX_BATCH = 1 << 12
 
 
 class AdaptiveLimit:
-    """How many items to hand over at once so that a call takes about `TARGET_NS`.
+    """How many items one call may handle so that it takes about `TARGET_NS`.
 
     Starts at one and grows at most eightfold per call, so that the first item may cost anything.
+
+    An item is handled when it is taken or when it is emitted, and a call has handled whichever were more. A call that
+    takes many items and emits none must count, or a processor that drops everything keeps the limit of its first call.
     """
 
     __slots__ = ("most", "value")
@@ -28,7 +31,7 @@ class AdaptiveLimit:
         self.value = 1
 
     def update(self, items: int, elapsed_ns: int) -> None:
-        """Learn from a call that handled this many items."""
+        """Learn from a call that handled `items` items in `elapsed_ns` nanoseconds; nothing, if it handled none."""
         if items <= 0:
             return
         affordable = items * TARGET_NS // (elapsed_ns or 1)

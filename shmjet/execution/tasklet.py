@@ -159,7 +159,7 @@ class ProcessorTasklet:
             self.settle()
         self.poller.inputs = bool(self._intake.buffered) or self._wants_input()
         meter = self._meter
-        if self._progress and meter.busy_ns < meter.publish_ns and self.state is not State.END:
+        if self._progress and self.state is not State.END and not meter.is_due(self._begun_ns):
             meter.is_stale = True
         elif (self._progress or self.polling or meter.is_stale) and COUNTS:
             self._count()
@@ -327,8 +327,8 @@ class ProcessorTasklet:
         self.processor.process(intake.edge.ordinal, inbox)
         elapsed = self._clock() - start
         self._spent(elapsed)
-        self._process_limit.update(self._outbox.accepted, elapsed)
         taken = before - len(inbox)
+        self._process_limit.update(max(taken, self._outbox.accepted), elapsed)
         if taken:
             self._progress = True
             self._inbox_limit.update(taken, elapsed)
@@ -418,7 +418,7 @@ class ProcessorTasklet:
     def _timed(self, name: str, callback: Callable[[], bool | None]) -> bool:
         self._outbox.limit = None
         self._outbox.begin_callback()
-        start = self._clock()
+        start = self._begun_ns = self._clock()
         result = callback()
         self._spent(self._clock() - start)
         if result is None:
@@ -437,7 +437,7 @@ class ProcessorTasklet:
 
     def _count(self) -> None:
         """Publish the numbers: after the first calls, when nothing goes on, and now and then between."""
-        self._meter.publish(self.state, self.processor, self._intake, self._outbound)
+        self._meter.publish(self._begun_ns, self.state, self.processor, self._intake, self._outbound)
 
 
 def _never() -> bool:

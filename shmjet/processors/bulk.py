@@ -95,10 +95,12 @@ class TransformingProcessor(BulkProcessor):
         raise ProcessorError(f"{type(self).__name__} must override transform(items)")
 
     def process(self, ordinal: int, inbox: Inbox) -> None:
-        """Transform what there is room for."""
-        items = inbox.take(self.outbox.room())
-        if items:
-            self.outbox.give(self.transform(items))
+        """Transform what there is room for, until half of the room is used or the inbox is empty."""
+        outbox = self.outbox
+        room = least = outbox.room()
+        while inbox and room and 2 * room >= least:
+            outbox.give(self.transform(inbox.take(room)))
+            room = outbox.room()
 
 
 class ExpandingProcessor(BulkProcessor):
