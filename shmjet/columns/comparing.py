@@ -59,7 +59,7 @@ def _schema(batch: Batch) -> list[tuple[str, Any]]:
 
 def _one(run: list[Batch]) -> Batch:
     whole = Batch.concat(run)
-    return Batch(dict(whole.items()), {name: whole.validity(name) for name in whole.names})  # drops masks without nulls
+    return Batch(*whole.parts())  # drops masks without nulls
 
 
 def _comparable(value: Any) -> Hashable:

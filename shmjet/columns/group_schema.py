@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from shmjet.columns.aggregates import Aggregate
-from shmjet.ring.batch import Batch
+from shmjet.ring.batch import Batch, stored_column
 from shmjet.ring.column_keys import date_kind
 from shmjet.ring.errors import BatchError
 
@@ -156,5 +156,4 @@ def column_dtype(batch: Batch, name: str) -> Dtype:
     """Return a column's dtype. Raises BatchError when the batch has no such column."""
     if name not in batch:
         raise BatchError(f"expected a column {name!r}, found {list(batch.names)}")
-    dtype: Dtype = batch[name].dtype
-    return dtype
+    return stored_column(batch, name)[0].dtype

@@ -29,7 +29,7 @@ from shmjet.columns.group_schema import (
     widened,
     widened_key,
 )
-from shmjet.ring.batch import Batch
+from shmjet.ring.batch import Batch, stored_column
 from shmjet.ring.column import Values
 from shmjet.ring.descriptors import descriptor
 from shmjet.ring.errors import BatchError
@@ -322,7 +322,7 @@ class _Page:
 
 def _fitted(batch: Batch, name: str, dtype: Dtype | None) -> Column:
     """Return a column for the table, which keeps it as `dtype` (None: as it is); numbers need no conversion."""
-    values, valid = batch[name], batch.validity(name)
+    values, valid = stored_column(batch, name)
     if dtype is None or values.dtype == dtype:
         return descriptor(values, valid)
     kind = "t" if isinstance(dtype, str) else dtype.kind
@@ -330,7 +330,7 @@ def _fitted(batch: Batch, name: str, dtype: Dtype | None) -> Column:
     if valid is not None and not valid.any() and kind != found:  # all null: it does not matter what is under them
         empty = Text.of([""] * len(values)) if isinstance(dtype, str) else np.zeros(len(values), dtype)
         return descriptor(empty, valid)
-    if kind in "mMcV" and not isinstance(dtype, str):
+    if kind in "mMcV" and not isinstance(dtype, str) and not isinstance(values, Text):
         values = values.astype(dtype)
     return descriptor(values, valid)
 

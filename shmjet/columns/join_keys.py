@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shmjet.ring.batch import Batch
+from shmjet.ring.batch import Batch, stored_column
 from shmjet.ring.column import Values
 from shmjet.ring.column_keys import date_kind
 from shmjet.ring.descriptors import descriptor
@@ -80,7 +80,7 @@ def key_columns(batch: Batch, names: Sequence[str], like: Sequence[np.dtype[Any]
     """
     found: list[Column] = []
     for place, name in enumerate(names):
-        found += _columns_of(name, batch[name], batch.validity(name), None if like is None else like[place])
+        found += _columns_of(name, *stored_column(batch, name), None if like is None else like[place])
     return found
 
 

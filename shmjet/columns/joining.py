@@ -16,8 +16,7 @@ from shmjet.columns.join_keys import Kinds, On, check_families, key_columns, key
 from shmjet.columns.piling import Pile
 from shmjet.columns.schemas import nulls, schema_of
 from shmjet.columns.taking import Rows, take_rows, take_rows_or_nulls
-from shmjet.ring.batch import Batch
-from shmjet.ring.column import Values
+from shmjet.ring.batch import Batch, stored_column
 from shmjet.ring.errors import BatchError
 from shmjet.ring.text import Mask
 
@@ -156,7 +155,7 @@ class HashJoin:
         if self._checked is not None and self._checked[0] == batch.schema:
             return self._checked[1]
         for name in self._probe_names:
-            batch[name]
+            stored_column(batch, name)
         names: dict[str, str] = {}
         if self._schema is not None:
             check_families(batch.schema, self._probe_names, self._schema, self._build_names)
@@ -202,13 +201,10 @@ class HashJoin:
         whole = len(probe) == batch.num_rows and bool((probe == np.arange(len(probe))).all())
         left = batch if whole else take_rows(batch, probe)
         right = take_rows_or_nulls(self._pile.batch, build) if outer else take_rows(self._pile.batch, build)
-        columns: dict[str, Values] = dict(left.items())
-        masks = {name: mask for name in columns if (mask := left.validity(name)) is not None}
-        for name, values in right.items():
-            columns[names[name]] = values
-            mask = right.validity(name)
-            if mask is not None:
-                masks[names[name]] = mask
+        columns, masks = left.parts()
+        values, valid = right.parts()
+        columns = columns | {names[name]: column for name, column in values.items()}
+        masks = masks | {names[name]: mask for name, mask in valid.items()}
         return Batch.trusted(columns, masks, len(probe))
 
     def _filtered(self, batch: Batch, wanted: bool, rows: int) -> Iterator[Batch]:

@@ -6,7 +6,7 @@ when all batches are known, and filled in steps; a batch is let go as soon as it
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -84,17 +84,19 @@ class Pile:
         rows = sum(part.num_rows for part in self._parts)
         for name, kind in self._parts[0].schema.items():
             if isinstance(kind, str):
-                size = sum(int(part[name].offsets[-1] - part[name].offsets[0]) for part in self._parts)
+                texts = (cast("Text", part.parts()[0][name]) for part in self._parts)
+                size = sum(int(text.offsets[-1] - text.offsets[0]) for text in texts)
                 self._columns[name] = np.empty(size, np.uint8)
                 self._offsets[name] = np.zeros(rows + 1, np.int64)
             else:
                 self._columns[name] = np.empty(rows, kind)
-            if any(part.validity(name) is not None for part in self._parts):
+            if any(name in part.parts()[1] for part in self._parts):
                 self._masks[name] = np.ones(rows, np.bool_)
 
     def _copy(self, part: Batch) -> None:
         first, last = self._row, self._row + part.num_rows
-        for name, values in part.items():
+        columns, masks = part.parts()
+        for name, values in columns.items():
             target = self._columns[name]
             if isinstance(values, Text):
                 offsets = self._offsets[name]
@@ -104,7 +106,7 @@ class Pile:
                 target[at : at + size] = values.data[begin : begin + size]
             else:
                 target[first:last] = values
-            mask = part.validity(name)
+            mask = masks.get(name)
             if mask is not None:
                 self._masks[name][first:last] = mask
         self._row = last

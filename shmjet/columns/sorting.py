@@ -13,7 +13,7 @@ import numpy as np
 
 from shmjet._native import _columns
 from shmjet.columns.taking import Rows, take_rows
-from shmjet.ring.batch import Batch
+from shmjet.ring.batch import Batch, stored_column
 from shmjet.ring.column import Values
 from shmjet.ring.descriptors import descriptor
 from shmjet.ring.errors import BatchError
@@ -71,7 +71,7 @@ class SortOrder:
         found: list[Column] = []
         flags: list[bool] = []
         for name, down in zip(self.by, self.descending, strict=True):
-            for column in _fields(batch[name], batch.validity(name)):
+            for column in _fields(*stored_column(batch, name)):
                 found.append(column)
                 flags.append(down)
         return found, flags

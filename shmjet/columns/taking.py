@@ -28,11 +28,11 @@ def take_rows(batch: Batch, rows: Rows) -> Batch:
     Raises:
         IndexError: a number is too large.
     """
-    columns: dict[str, Values] = {name: _frozen(values.take(rows)) for name, values in batch.items()}
+    stored, masks = batch.parts()
+    columns: dict[str, Values] = {name: _frozen(values.take(rows)) for name, values in stored.items()}
     validity: dict[str, Mask] = {}
-    for name in columns:
-        mask = batch.validity(name)
-        if mask is not None and not (taken := mask.take(rows)).all():
+    for name, mask in masks.items():
+        if not (taken := mask.take(rows)).all():
             validity[name] = _frozen(taken)
     return Batch.trusted(columns, validity, len(rows) if columns else 0)
 
@@ -43,14 +43,15 @@ def take_rows_or_nulls(batch: Batch, rows: Rows) -> Batch:
     if not missing.any():
         return take_rows(batch, rows)
     present = ~missing
+    stored, masks = batch.parts()
     if not batch.num_rows:
-        columns = {name: _frozen(nulls(values.dtype, len(rows))) for name, values in batch.items()}
+        columns = {name: _frozen(nulls(values.dtype, len(rows))) for name, values in stored.items()}
         return Batch.trusted(columns, {name: _frozen(present) for name in columns}, len(rows) if columns else 0)
     places = np.where(missing, 0, rows)
-    columns = {name: _frozen(values.take(places)) for name, values in batch.items()}
+    columns = {name: _frozen(values.take(places)) for name, values in stored.items()}
     validity: dict[str, Mask] = {}
     for name in columns:
-        mask = batch.validity(name)
+        mask = masks.get(name)
         validity[name] = _frozen(present if mask is None else present & mask.take(places))
     return Batch.trusted(columns, validity, len(rows) if columns else 0)
 

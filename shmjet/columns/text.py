@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from shmjet._native._columns import text_lower, text_split, text_split_size
 from shmjet.columns.words import WordCounter, WordPiece
-from shmjet.ring.batch import Batch
+from shmjet.ring.batch import Batch, stored_column
 from shmjet.ring.descriptors import descriptor
 from shmjet.ring.errors import BatchError
 from shmjet.ring.text import Mask, Text
@@ -195,14 +195,14 @@ def as_batch(piece: WordPiece) -> Batch:
 
 def merge_batch(counter: WordCounter, batch: Batch, word: str = "word", count: str = "count") -> None:
     """Add the counts of a batch to a counter; see `WordCounts.merge`."""
-    words, counts = batch[word], batch[count]
+    (words, named), (counts, counted) = stored_column(batch, word), stored_column(batch, count)
     if not isinstance(words, Text) or words.is_bytes:
         raise BatchError(f"merge: column {word!r} must hold text, got {batch.schema[word]}")
     if isinstance(counts, Text) or counts.dtype.kind not in "iu" or counts.dtype == np.uint64:
         raise BatchError(f"merge: column {count!r} must hold integers up to int64, got {batch.schema[count]}")
-    if batch.validity(count) is not None:
+    if counted is not None and not counted.all():
         raise BatchError(f"merge: column {count!r} has nulls; fill them or leave their rows out")
-    counter.merge(descriptor(words, batch.validity(word)), np.ascontiguousarray(counts, np.int64))
+    counter.merge(descriptor(words, named), np.ascontiguousarray(counts, np.int64))
 
 
 def _checked(function: str, text: Text) -> Text:

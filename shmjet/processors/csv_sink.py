@@ -19,7 +19,7 @@ from shmjet.core.processor import ProcessorContext
 from shmjet.processors.bulk import BulkProcessor, require_batches
 from shmjet.processors.csv_format import UNITS, check_csv_encoding, check_dialect
 from shmjet.processors.new_file import NewFile
-from shmjet.ring.batch import Batch
+from shmjet.ring.batch import Batch, stored_column
 from shmjet.ring.column import Values
 from shmjet.ring.descriptors import descriptors
 from shmjet.ring.errors import BatchError
@@ -102,7 +102,7 @@ class CsvWriter:
             return None
         units = bytearray()
         for name in batch.names:
-            column, unit = batch[name], 0
+            column, unit = stored_column(batch, name)[0], 0
             if isinstance(column, Text):
                 first, last = column.offsets[0], column.offsets[-1]
                 if not column.is_bytes and not is_utf8(column.data[first:last]):
@@ -128,7 +128,7 @@ class CsvWriter:
         return (self._style.delimiter.join(names) + "\n").encode(self._style.encoding)
 
     def _strings(self, batch: Batch, name: str) -> list[str]:
-        column, null, valid = batch[name], self._style.null, batch.validity(name)
+        (column, valid), null = stored_column(batch, name), self._style.null
         rows = range(batch.num_rows) if valid is None else np.flatnonzero(valid).tolist()
         if isinstance(column, Text) or column.dtype.kind in "SU":
             strings = self._texts(name, column, rows)

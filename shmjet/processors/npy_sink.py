@@ -46,8 +46,8 @@ class WriteNpyProcessor(BulkProcessor):
         require_batches("write_npy", items)
         for batch in items:
             records = np.empty(len(batch), self._record_type(batch))
-            for name in records.dtype.names or ():
-                records[name] = batch[name]
+            for name, column in batch.parts()[0].items():
+                records[name] = column
             assert self._file is not None
             self._file.write(records.view(np.uint8).data)
             self._rows += len(records)
@@ -89,7 +89,7 @@ def _record_type(batch: Batch) -> np.dtype[Any]:
     import numpy as np
 
     fields: list[tuple[str, Any]] = []
-    for name, column in batch.items():
+    for name, column in batch.parts()[0].items():
         if batch.validity(name) is not None:
             raise BatchError(f"write_npy: column {name!r} has nulls, for which .npy has no place; fill or filter them")
         if not isinstance(column, np.ndarray):

@@ -209,7 +209,12 @@ class Batch(Columnar):
             BatchError: there is no such column.
         """
         self._column(name)
-        return self._validity.get(name)
+        return self._nulls(name)
+
+    def _nulls(self, name: str) -> Mask | None:
+        """Return the mask of a column that has nulls: one that is true all through is none."""
+        mask = self._validity.get(name)
+        return None if mask is None or mask.all() else mask
 
     def _column(self, name: str) -> Values:
         try:
@@ -410,6 +415,17 @@ class Batch(Columnar):
         from shmjet.ring.batch_text import as_html
 
         return as_html(self, _SHOWN_ROWS)
+
+
+def stored_column(batch: Batch, name: str) -> tuple[Values, Mask | None]:
+    """Return a column as the batch stores it: its values, and its mask if there is one, False at the nulls.
+
+    For the engine: what lies under a null has no meaning, and a mask may have no nulls.
+
+    Raises:
+        BatchError: there is no such column.
+    """
+    return batch._column(name), batch._validity.get(name)
 
 
 def _arrays_equal(one: npt.NDArray[Any], two: npt.NDArray[Any]) -> bool:

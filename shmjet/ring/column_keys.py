@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shmjet._native._columns import hash_columns
-from shmjet.ring.batch import Batch
+from shmjet.ring.batch import Batch, stored_column
 from shmjet.ring.column import Values
 from shmjet.ring.descriptors import descriptor
 from shmjet.ring.errors import BatchError
@@ -56,7 +56,7 @@ def key_columns(batch: Batch, names: Sequence[str]) -> KeyColumns:
     columns: list[Column] = []
     forms: list[KeyForm] = []
     for name in names:
-        _take_apart(name, batch[name], batch.validity(name), columns, forms)
+        _take_apart(name, *stored_column(batch, name), columns, forms)
     return KeyColumns(tuple(columns), tuple(forms) if any(form is not None for form in forms) else None)
 
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     from shmjet._native._columns import Column
-from shmjet.ring.batch import Batch
+from shmjet.ring.batch import Batch, stored_column
 from shmjet.ring.column import Values
 from shmjet.ring.text import Mask, Text
 
@@ -26,4 +26,4 @@ def descriptor(values: Values, valid: Mask | None = None) -> Column:
 
 def descriptors(batch: Batch, names: tuple[str, ...]) -> tuple[Column, ...]:
     """Return the tuples for several columns of a batch. Raises BatchError when one does not exist."""
-    return tuple(descriptor(batch[name], batch.validity(name)) for name in names)
+    return tuple(descriptor(*stored_column(batch, name)) for name in names)

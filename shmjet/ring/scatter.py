@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shmjet._native._columns import assign, scatter
-from shmjet.ring.batch import Batch
+from shmjet.ring.batch import Batch, stored_column
 from shmjet.ring.column import Values
 from shmjet.ring.column_keys import key_columns
 from shmjet.ring.descriptors import descriptor
@@ -201,10 +201,10 @@ class BatchScatter:
         assign(columns, self._table, self._assigned, None, forms)
         described = []
         for name, builders in self._builders.items():
-            valid = window.validity(name)
+            values, valid = stored_column(window, name)
             if valid is not None:
                 builders.expect_nulls()
-            described.append(descriptor(window[name], valid))
+            described.append(descriptor(values, valid))
         self._columns = tuple(described)
         self._memories = tuple([builders.memory for builders in self._builders.values()])
         self._source, self._first, self._end = batch, start, start + window.num_rows

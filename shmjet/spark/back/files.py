@@ -12,7 +12,7 @@ from typing import IO, Any
 
 from shmjet.core.processor import ProcessorContext
 from shmjet.processors.bulk import BulkProcessor
-from shmjet.ring.batch import Batch
+from shmjet.ring.batch import Batch, stored_column
 from shmjet.ring.errors import BatchError
 from shmjet.spark.back.fitting import Fitted, fitted_column, fitted_rows
 from shmjet.spark.back.parquet import ParquetWriter
@@ -71,10 +71,7 @@ class ColumnFile:
 
     def _fitted(self, rows: list[Any] | Batch) -> dict[str, Fitted]:
         if isinstance(rows, Batch):
-            return {
-                column.name: fitted_column(column, rows[column.name], rows.validity(column.name))
-                for column in self._columns
-            }
+            return {column.name: fitted_column(column, *stored_column(rows, column.name)) for column in self._columns}
         width = len(self._columns)
         return {column.name: fitted_rows(column, rows, place, width) for place, column in enumerate(self._columns)}
 

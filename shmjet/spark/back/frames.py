@@ -135,7 +135,7 @@ def _flat(entry: tuple[Any, Any]) -> dict[str, Any]:
 def _named(item: Any) -> dict[str, Any]:
     """Return an item as a row with names; of a batch, the first row that shows all types."""
     if isinstance(item, Batch):
-        return {name: _sample(item[name]) for name in item.names}
+        return {name: _sample(column) for name, column in item.parts()[0].items()}
     if isinstance(item, Mapping):
         return dict(item)
     return fields_of(tuple(item) if isinstance(item, list) else item) or {"value": item}
