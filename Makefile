@@ -78,6 +78,7 @@ scaling: setup ## speed-up and its costs with 1, 2, 4 ... workers (WORKERS=N: up
 
 stress: setup ## kill, limit and race the engine (LONG=1 for the long forms, an hour)
 	for script in ring_races checksum hostile_bytes simulate_cluster hosts slow_hosts kill_workers kill_members stealing limits \
+			random_pipelines \
 			pool_soak spark_faults spark_pipelines spark_hosts; do \
 		$(BIN)/python stress/$$script.py $(if $(LONG),,--ci); done
 

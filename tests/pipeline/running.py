@@ -1,13 +1,14 @@
 """Running pipelines in the test's process, on the deterministic harness, and random pipelines to be run.
 
-All items of random pipelines are ints, so that any stage can follow any other, and functions are such that the multiset
-of results does not depend on the order of items.
+All items of the pipelines here are ints, so that any stage can follow any other, and functions are such that the
+multiset of results does not depend on the order of items. `tests/pipeline/mixed.py` has items of every kind.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
@@ -104,7 +105,21 @@ def _joined(pair: tuple[int, int]) -> int:
     return pair[0] * 10 + pair[1] % 10
 
 
-Stage = BatchStage[int]
+Stage = BatchStage[Any]
+Grow = Callable[[Stage], Stage]
+
+
+@dataclass(frozen=True)
+class Kit:
+    """What random pipelines are made of: items, steps with one input and with two, and how a table is joined.
+
+    Any step takes any item, and the multiset of its results does not depend on the order of items.
+    """
+
+    items: st.SearchStrategy[Any]
+    one: Mapping[str, Grow]
+    two: Mapping[str, Callable[[Stage, Stage], Stage]]
+    table: Callable[[Stage, Stage, int], Stage]
 
 
 def _built_join(a: Stage, b: Stage) -> Stage:
@@ -119,8 +134,6 @@ def _built_aggregate(a: Stage, b: Stage) -> Stage:
     first = builder.tag0
     return builder.build(lambda key, results: key + 10 * results[first] + results[total])
 
-
-Grow = Callable[[Stage], Stage]
 
 _ONE: dict[str, Grow] = {
     "map": lambda s: s.map(lambda x: x + 1 if x % 4 else None),
@@ -186,14 +199,21 @@ def _with_table(a: Stage, b: Stage, number: int) -> Stage:
     return a.join_table(table, _digit, _pair)
 
 
+INTS = Kit(st.integers(-5, 60), _ONE, _TWO, _with_table)
+
+
 @st.composite
-def pipelines(draw: st.DrawFn) -> tuple[Pipeline, dict[str, list[int]]]:
-    """Random pipelines of one or two sources and up to eight steps, with the items of each source."""
+def pipelines(draw: st.DrawFn, kit: Kit = INTS, prefix: str = "") -> tuple[Pipeline, dict[str, list[Any]]]:
+    """Random pipelines of one or two sources and up to eight steps, with the items of each source.
+
+    Args:
+        prefix: begins the names of their sinks, so that several of them may run side by side.
+    """
     pipeline = Pipeline()
-    sources: dict[str, list[int]] = {}
+    sources: dict[str, list[Any]] = {}
     stages: list[Stage] = []
     for number in range(draw(st.integers(1, 2))):
-        items = draw(st.lists(st.integers(-5, 60), max_size=40))
+        items = draw(st.lists(kit.items, max_size=40))
         if draw(st.booleans()):
             items = items * 20
         name = f"source-{number}"
@@ -201,21 +221,21 @@ def pipelines(draw: st.DrawFn) -> tuple[Pipeline, dict[str, list[int]]]:
         stages.append(pipeline.read_from(items_source(name, items, draw(st.integers(1, 3)))))
     size = sum(map(len, sources.values()))
     for number in range(draw(st.integers(1, 8))):
-        kind = draw(st.sampled_from([*_ONE, *_TWO, "table"]))
+        kind = draw(st.sampled_from([*kit.one, *kit.two, "table"]))
         stage = draw(st.sampled_from(stages[-3:]))
-        if kind in _ONE:
-            made = _ONE[kind](stage)
+        if kind in kit.one:
+            made = kit.one[kind](stage)
         else:
             other = draw(st.sampled_from(stages))
             size *= 5 if kind != "merge" else 1
-            made = _with_table(stage, other, number) if kind == "table" else _TWO[kind](stage, other)
+            made = kit.table(stage, other, number) if kind == "table" else kit.two[kind](stage, other)
         if size > 20_000:
-            made = made.distinct()
+            made = kit.one["distinct"](made)
         if draw(st.integers(0, 4)) == 0:
             made.set_local_parallelism(draw(st.integers(1, 3)))
         stages.append(made)
     used = {upstream for node in pipeline.nodes for upstream in node.upstream}
     for stage in stages:
         if stage.node_id not in used:
-            stage.write_to(list_sink(f"sink-{stage.node_id}"))
+            stage.write_to(list_sink(f"{prefix}sink-{stage.node_id}"))
     return pipeline, sources
