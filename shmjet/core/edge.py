@@ -48,7 +48,7 @@ class Routing(enum.Enum):
     """All items to the one processor that owns the partition of the edge's key."""
 
     FANOUT = "fanout"
-    """To one processor of each member, round robin among its processors."""
+    """To one processor of each member, item by item in turn among its processors."""
 
 
 @with_known_settings

@@ -144,7 +144,7 @@ def make_router(
         return PartitionedRouter(lanes, key_fn, partitioner, table, edge)
     if routing == "all_to_one":
         return UnicastRouter([lanes[table[target_partition]]], deal=True)
-    if routing == "fanout" and len(set(members)) > 1:
+    if routing == "fanout":
         groups: dict[int, list[LaneWriter]] = {}
         for lane, member in zip(lanes, members, strict=True):
             groups.setdefault(member, []).append(lane)

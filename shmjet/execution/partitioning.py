@@ -17,7 +17,7 @@ from shmjet.core import BatchError, ColumnKey, PartitionError
 from shmjet.core.errors import locate
 from shmjet.core.key_functions import mapped
 from shmjet.core.keys import canonical_bytes
-from shmjet.execution.routing import replaced
+from shmjet.execution.routing import Shares, replaced
 from shmjet.ring.columnar import Columnar
 from shmjet.ring.lane import LaneWriter
 
@@ -40,7 +40,7 @@ class PartitionedRouter:
         edge: how the edge is called in errors.
     """
 
-    __slots__ = ("_edge", "_key_fn", "_lanes", "_moved", "_partitioner", "_pending", "_rows", "_runs", "_table")
+    __slots__ = ("_edge", "_key_fn", "_lanes", "_partitioner", "_rows", "_runs", "_shares", "_table")
 
     def __init__(
         self,
@@ -56,13 +56,12 @@ class PartitionedRouter:
         self._table = table
         self._edge = edge
         self._runs: deque[list[Any]] = deque()
-        self._pending: list[tuple[LaneWriter, list[Any], int]] = []
+        self._shares = Shares()
         self._rows: RowExchange | None = None
-        self._moved = 0
 
     @property
     def moved(self) -> int:
-        return self._moved + (0 if self._rows is None else self._rows.moved)
+        return self._shares.moved + (0 if self._rows is None else self._rows.moved)
 
     @property
     def gathering(self) -> bool:
@@ -70,7 +69,7 @@ class PartitionedRouter:
 
     def replace(self, old: LaneWriter, new: LaneWriter) -> None:
         self._lanes = replaced(self._lanes, old, new)
-        self._pending = [(new if lane is old else lane, share, pos) for lane, share, pos in self._pending]
+        self._shares.replace(old, new)
         if self._rows is not None:
             self._rows.replace(old, new)
 
@@ -98,7 +97,7 @@ class PartitionedRouter:
 
     def _flush(self) -> bool:
         while True:
-            if not self._flush_shares() or (self._rows is not None and not self._rows.flush()):
+            if not self._shares.flush() or (self._rows is not None and not self._rows.flush()):
                 return False
             if not self._runs:
                 return True
@@ -133,7 +132,9 @@ class PartitionedRouter:
             shares = split(items, keys, len(self._table), self._table, len(self._lanes), canonical_bytes)
         else:
             shares = self._split_by(self._partitioner, items, keys)
-        self._pending = [(lane, share, 0) for lane, share in zip(self._lanes, shares, strict=True) if share]
+        for lane, share in zip(self._lanes, shares, strict=True):
+            if share:
+                self._shares.put(lane, share)
 
     def _split_batch(self, batch: Batch) -> None:
         """Split the rows of a batch by a custom partitioner, which is asked for each of them."""
@@ -142,7 +143,9 @@ class PartitionedRouter:
         names = self._key_fn.names
         keys = batch.values(names[0]) if len(names) == 1 else list(batch.select(names).tuples())
         shares = self._split_by(self._partitioner, list(range(batch.num_rows)), keys)
-        self._pending = [(lane, [batch.take(rows)], 0) for lane, rows in zip(self._lanes, shares, strict=True) if rows]
+        for lane, rows in zip(self._lanes, shares, strict=True):
+            if rows:
+                self._shares.put(lane, [batch.take(rows)])
 
     def _split_by(
         self, partitioner: Callable[[Any, int], int], items: list[Any], keys: list[Any]
@@ -163,19 +166,6 @@ class PartitionedRouter:
             else:
                 share.append(item)
         return shares
-
-    def _flush_shares(self) -> bool:
-        if not self._pending:
-            return True
-        left = []
-        for lane, share, pos in self._pending:
-            size = len(share)
-            accepted = lane.push(share, pos) if pos else lane.give(share)
-            self._moved += accepted
-            if pos + accepted < size:
-                left.append((lane, share, pos + accepted))
-        self._pending = left
-        return not left
 
 
 class RowExchange:

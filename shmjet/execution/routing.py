@@ -175,34 +175,72 @@ class BroadcastRouter:
         return True
 
 
+class Shares:
+    """Lists that are on their way to lanes. Each is for one lane alone, which may keep it (`LaneWriter.give`)."""
+
+    __slots__ = ("_pending", "moved")
+
+    def __init__(self) -> None:
+        self._pending: list[tuple[LaneWriter, list[Any], int]] = []
+        self.moved = 0
+        """Items accepted by lanes so far."""
+
+    def put(self, lane: LaneWriter, items: list[Any]) -> None:
+        """Add a list that nobody else reads or changes; called only when `flush` has returned True."""
+        self._pending.append((lane, items, 0))
+
+    def flush(self) -> bool:
+        """Push what the lanes take now; True when nothing is left."""
+        if not self._pending:
+            return True
+        left = []
+        for lane, items, pos in self._pending:
+            size = len(items)  # before it is given away
+            accepted = lane.push(items, pos) if pos else lane.give(items)
+            self.moved += accepted
+            if pos + accepted < size:
+                left.append((lane, items, pos + accepted))
+        self._pending = left
+        return not left
+
+    def replace(self, old: LaneWriter, new: LaneWriter) -> None:
+        """Go on with another lane to the same consumer."""
+        self._pending = [(new if lane is old else lane, items, pos) for lane, items, pos in self._pending]
+
+
 class FanoutRouter:
-    """Each item to one consumer of every member, in turn among those of the member.
+    """Each item to one consumer of every member, item by item in turn among those of the member.
 
     Args:
         groups: the lanes, by member.
     """
 
-    __slots__ = ("_routers",)
+    __slots__ = ("_dealt", "_groups", "_shares")
     gathering = False
 
     def __init__(self, groups: Sequence[Sequence[LaneWriter]]) -> None:
-        self._routers = [UnicastRouter(group, deal=True) for group in groups]
+        self._groups = [list(group) for group in groups]
+        self._shares = Shares()
+        self._dealt = 0
 
     @property
     def moved(self) -> int:
-        return sum(router.moved for router in self._routers)
+        return self._shares.moved
 
     def replace(self, old: LaneWriter, new: LaneWriter) -> None:
-        for router in self._routers:
-            router.replace(old, new)
+        self._groups = [replaced(group, old, new) for group in self._groups]
+        self._shares.replace(old, new)
 
     def start(self, items: list[Any]) -> None:
-        for router in self._routers:
-            router.start(items)
+        for lanes in self._groups:
+            count = len(lanes)
+            first = self._dealt % count
+            for k in range(min(count, len(items))):  # a list of its own for every lane, whoever reads the others
+                self._shares.put(lanes[(first + k) % count], items[k::count])
+        self._dealt += len(items)
 
     def flush(self) -> bool:
-        waiting = [router for router in self._routers if not router.flush()]  # each of them, whatever the others say
-        return not waiting
+        return self._shares.flush()
 
     def settle(self) -> bool:
         return True

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -19,6 +22,7 @@ from shmjet.core import (
     partition_id,
 )
 from shmjet.core.keys import PartitionCount
+from shmjet.execution.outbound import make_router
 from shmjet.processors.emission import Emission
 from tests.execution.harness import LocalRun
 from tests.execution.vertices import Collect, Emit
@@ -142,3 +146,74 @@ def test_what_consumers_of_a_broadcast_take_are_lists_of_their_own() -> None:
     given, taken = lists_over(lambda edge: edge.broadcast(), 2)
     assert sum(map(len, taken)) == 2 * 40 * 2000
     assert len({id(items) for items in [*taken, *given]}) == len(taken) + len(given)
+
+
+class Spoiling:
+    """A lane that takes a few items at a time, and changes the lists that it is given as a consumer may."""
+
+    in_fragments = False
+
+    def __init__(self, rng: random.Random, is_local: bool) -> None:
+        self._rng = rng
+        self.is_local = is_local
+        self.hungry = not is_local
+        self.got: list[Any] = []
+
+    def push(self, items: list[Any], start: int = 0) -> int:
+        count = self._rng.randint(0, min(7, len(items) - start))
+        self.got += items[start : start + count]
+        return count
+
+    def give(self, items: list[Any]) -> int:
+        if self._rng.random() < 0.3:
+            return self.push(items)
+        count = len(items)
+        self.got += items
+        items += ["another lane's"] * self._rng.randint(1, 9)
+        items.reverse()
+        return count
+
+
+@pytest.mark.parametrize("members", [1, 2, 3])
+@pytest.mark.parametrize("route", ["unicast", "partitioned", "broadcast", "all_to_one", "fanout"])
+def test_no_router_reads_a_list_that_it_has_given_away(route: str, members: int) -> None:
+    for seed in range(40):
+        rng = random.Random(seed)
+        each = rng.randint(1, 3)
+        lanes = [Spoiling(rng, lane < each and rng.random() < 0.5) for lane in range(members * each)]
+        router = make_router(
+            route,
+            lanes,  # type: ignore[arg-type]
+            producers=rng.randint(1, 3),
+            workers=2,
+            key_fn=None,
+            partitioner=None,
+            table=array("H", [p % len(lanes) for p in range(17)]),
+            target_partition=5,
+            edge="edge",
+            members=[lane // each for lane in range(len(lanes))],
+        )
+        sent: list[int] = []
+        for _ in range(rng.randint(1, 5)):
+            run = [len(sent) + i for i in range(rng.randint(1, 60))]
+            sent += run
+            router.start(run)
+            while not router.flush():
+                pass
+        copies = {"broadcast": len(lanes), "fanout": members}.get(route, 1)
+        assert Counter(item for lane in lanes for item in lane.got) == dict.fromkeys(sent, copies)
+        assert all(lane.got == sorted(lane.got) for lane in lanes)
+        if route == "fanout":
+            for member in range(members):
+                for k, lane in enumerate(lanes[member * each : (member + 1) * each]):
+                    assert lane.got == sent[k::each], "not item by item in turn"
+
+
+@pytest.mark.parametrize("force_rings", [False, True], ids=["lanes", "rings"])
+def test_a_fanout_edge_deals_item_by_item(force_rings: bool) -> None:
+    dag = DAG()
+    source = dag.new_vertex("source", lambda: Emit(lambda i, n: range(1, 2000)), 1)
+    dag.edge(between(source, dag.new_vertex("sink", Collect, 2)).fanout())
+    out = LocalRun(dag, 1, force_rings=force_rings).run().grid.get_list("out")
+    for consumer in range(2):
+        assert [item for index, _, item in out if index == consumer] == list(range(1 + consumer, 2000, 2))

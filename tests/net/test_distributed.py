@@ -4,6 +4,7 @@ process."""
 from __future__ import annotations
 
 import itertools
+import random
 from collections import Counter
 from typing import Any
 
@@ -113,6 +114,33 @@ def test_a_fanout_edge_brings_each_item_to_one_processor_of_every_member() -> No
         for member in range(2):
             assert sorted(values(run, member)) == list(range(ITEMS))
             assert len({index for index, _, _ in run.collected()[member]}) == 2
+
+
+@pytest.mark.parametrize("routing", ["fanout", "broadcast", "unicast", "partitioned"])
+def test_members_whose_lanes_are_full_at_different_times_get_each_item_once(
+    routing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shmjet.net.window.INITIAL_WINDOW", 1)  # what is behind 64 KiB waits for the other member
+
+    def make(index: int, total: int) -> Any:
+        return (f"{i:2000}" for i in range(index, ITEMS, total))
+
+    narrow = EdgeConfig(queue_size=16, high_water_mark=32)
+    dag = two_vertices(lambda e: getattr(e, routing)().distributed().configure(narrow), make)
+    rng = random.Random(1)
+    with linked(2) as members, running(members, dag, default_parallelism=1) as run:
+        while tasklets := [tasklet for part in run.runs for tasklet in part.tasklets]:
+            for _ in range(rng.randint(0, 10)):
+                tasklet = rng.choice(tasklets)
+                if not tasklet.done:
+                    tasklet.call()
+            rng.choice(members).turn()
+        got = [Counter(map(int, values(run, member))) for member in range(2)]
+    once = dict.fromkeys(range(ITEMS), 1)
+    if routing in ("fanout", "broadcast"):
+        assert got == [once, once]
+    else:
+        assert got[0] + got[1] == once
 
 
 def test_an_ordered_edge_merges_what_all_members_send() -> None:
