@@ -1,7 +1,8 @@
-"""Watching a running member from outside: its counters are read where they are, and nothing is written there.
+"""Watching a running member from outside: its counters are copied, and nothing is written there.
 
 The member is found by its folder and asked over its socket, by this user's processes only, for descriptors of its
-control segment and of the arenas of executions, without the right to write. After that it is asked again only when
+control segment and of the arenas of executions, without the right to write. Nothing that belongs to another user is
+opened or asked. After that it is asked again only when
 a word of the segment says that executions have come or gone. So a watcher costs the member nothing while a job runs.
 """
 
@@ -13,13 +14,13 @@ import mmap
 import os
 import socket
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import msgspec
 
+from shmjet._native import RING_HEADER
 from shmjet.cluster.folder import running_folders
 from shmjet.cluster.process_usage import used_by
 from shmjet.cluster.protocol import (
@@ -40,7 +41,7 @@ from shmjet.cluster.protocol import (
 )
 from shmjet.cluster.settings import SOCKET_NAME
 from shmjet.core import JobStatus, MemberLostError, ShmjetError
-from shmjet.execution import control
+from shmjet.execution import control, unix_sockets
 from shmjet.execution.channel import Channel, ChannelClosed
 from shmjet.execution.collect import Reading, worker_metrics
 from shmjet.execution.layout import ArenaLayout, lay_out
@@ -50,24 +51,55 @@ _PATIENCE_S = 5.0
 _TRIES = 5
 
 
-@dataclass(eq=False)
-class _Mapped:
-    """Shared memory of a member, mapped without the right to write."""
+class _Copy:
+    """A copy of shared memory of a member, brought up to date where it is read.
 
-    mapping: mmap.mmap
-    memory: memoryview
+    It is not mapped: whoever may write to it may truncate it, and a look behind its end would then kill the process
+    that looks (SIGBUS). What nobody reads takes no memory here either.
 
-    @classmethod
-    def of(cls, fd: int, size: int) -> _Mapped:
+    Args:
+        fd: of the shared memory; closed with the copy.
+        size: bytes.
+
+    Raises:
+        MemberLostError: there are fewer bytes.
+    """
+
+    def __init__(self, fd: int, size: int) -> None:
+        self._fd = fd
         try:
-            mapping = mmap.mmap(fd, size, prot=mmap.PROT_READ)
-        finally:
+            there = os.fstat(fd).st_size
+            if not 0 < size <= there:
+                raise MemberLostError(f"shared memory of a member has {there} bytes where it said {size}")
+            self._mapping = mmap.mmap(-1, size)
+        except BaseException:
             os.close(fd)
-        return cls(mapping, memoryview(mapping))
+            raise
+        self._room = memoryview(self._mapping)
+        self.memory = self._room.toreadonly()
+
+    def refresh(self, start: int = 0, size: int | None = None) -> None:
+        """Copy bytes from there. Raises MemberLostError when there are not so many any more."""
+        end = len(self.memory) if size is None else start + size
+        while start < end:
+            with self._room[start:end] as rest:
+                count = os.preadv(self._fd, [rest], start)
+            if not count:
+                raise MemberLostError("shared memory of a member was cut off")
+            start += count
+
+    def refresh_headers(self, layout: ArenaLayout) -> None:
+        """Copy what tells how far an execution is: its counters, and the headers of its rings."""
+        self.refresh(0, layout.counters_end)
+        for offset in layout.rings.values():
+            self.refresh(offset, RING_HEADER)
 
     def close(self) -> None:
+        """Let go of it."""
+        os.close(self._fd)
         self.memory.release()
-        self.mapping.close()
+        self._room.release()
+        self._mapping.close()
 
 
 class AttachedMember:
@@ -88,25 +120,25 @@ class AttachedMember:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.settimeout(_PATIENCE_S)
         try:
-            sock.connect(str(folder / SOCKET_NAME))
+            unix_sockets.connect(sock, folder / SOCKET_NAME)
         except OSError as error:
             sock.close()
             raise MemberLostError(f"there is no member in {folder}: {error.strerror or error}") from error
         self._channel = Channel(sock, Reply)
-        self._control: _Mapped | None = None
-        self._arenas: dict[int, _Mapped] = {}
+        self._control: _Copy | None = None
+        self._arenas: dict[int, _Copy] = {}
         self._layouts: dict[int, ArenaLayout] = {}
         self._looked: Looked | None = None
         try:
             reply, fds = self._ask(Attach)
             assert isinstance(reply, Attached)
             self.about = reply
-            self._control = _Mapped.of(fds[0], reply.control_size)
+            self._control = _Copy(fds[0], reply.control_size)
         except BaseException:
             self.close()
             raise
-        start = len(self.cores) * control.BLOCK_SIZE
-        self._words = control.control_words(self._control.memory, start)
+        self._own_block = len(self.cores) * control.BLOCK_SIZE
+        self._words = control.control_words(self._control.memory, self._own_block)
 
     @property
     def pid(self) -> int:
@@ -126,9 +158,18 @@ class AttachedMember:
 
     @property
     def control(self) -> memoryview:
-        """The control segment, which cannot be written to."""
+        """The control segment as it is now, a copy."""
         assert self._control is not None
+        self._control.refresh()
         return self._control.memory
+
+    @property
+    def _changes(self) -> int:
+        """How often executions have come or gone."""
+        assert self._control is not None
+        self._control.refresh(self._own_block, control.BLOCK_SIZE)
+        changes: int = self._words[control.CHANGES]
+        return changes
 
     # -- executions -------------------------------------------------------------------------------------------------
 
@@ -200,13 +241,13 @@ class AttachedMember:
         What is read is to be believed only if `is_current` says so afterwards.
         """
         row = self._row(execution.id)
-        mapped = None if row is None or row.plan is None else self._mapped(row)
-        yield None if row is None or mapped is None else (mapped.memory, self._layouts[row.id])
+        copy = None if row is None or row.plan is None else self._copied(row)
+        yield None if row is None or copy is None else (copy.memory, self._layouts[row.id])
 
     @property
     def is_current(self) -> bool:
         """Whether all executions have kept their arenas since they were last looked for."""
-        return self._looked is not None and self._words[control.CHANGES] == self._looked.changes
+        return self._looked is not None and self._changes == self._looked.changes
 
     def job(self, job_id: str) -> JobReply:
         """Return a job's DAG, and why its newest execution failed if it did.
@@ -230,7 +271,7 @@ class AttachedMember:
         """Return what there is, asked for again when executions have come or gone, or one has not started."""
         known = self._looked
         starting = known is not None and any(row.status == JobStatus.STARTING.value for row in known.executions)
-        if known is not None and not starting and self._words[control.CHANGES] == known.changes:
+        if known is not None and not starting and self._changes == known.changes:
             if not self.is_alive():
                 raise MemberLostError(f"the member (pid {self.pid}) has ended")
             return known
@@ -245,27 +286,29 @@ class AttachedMember:
             self._arenas.pop(unused).close()
         return reply
 
-    def _mapped(self, row: ExecutionRow) -> _Mapped | None:
+    def _copied(self, row: ExecutionRow) -> _Copy | None:
+        """Return what there is of an execution's arena now; None when it has none any more."""
         assert row.plan is not None
         assert row.arena_id is not None
-        mapped = self._arenas.get(row.arena_id)
-        if mapped is None:
+        copy = self._arenas.get(row.arena_id)
+        if copy is None:
             reply, fds = self._ask(lambda number: TakeArena(number, row.id))
             assert isinstance(reply, ArenaTaken)
             if not fds:
                 return None
-            mapped = self._arenas[row.arena_id] = _Mapped.of(fds[0], reply.size)
+            copy = self._arenas[row.arena_id] = _Copy(fds[0], reply.size)
         if row.id not in self._layouts:
             self._layouts[row.id] = lay_out(row.plan)
-        return mapped
+        copy.refresh_headers(self._layouts[row.id])
+        return copy
 
     def _read(self, row: ExecutionRow) -> Reading | None:
         """Read an execution's numbers; None when its arena may have become another's meanwhile."""
-        mapped = self._mapped(row)
-        if mapped is None:
+        copy = self._copied(row)
+        if copy is None:
             return None
         assert row.plan is not None
-        reading = Reading.take(row.plan, self._layouts[row.id], mapped.memory, self.control, self.cores)
+        reading = Reading.take(row.plan, self._layouts[row.id], copy.memory, self.control, self.cores)
         return reading if self.is_current else None
 
     def is_alive(self) -> bool:
@@ -301,8 +344,8 @@ class AttachedMember:
         self._channel.close()
         if hasattr(self, "_words"):
             self._words.release()
-        for mapped in self._arenas.values():
-            mapped.close()
+        for copy in self._arenas.values():
+            copy.close()
         self._arenas.clear()
         if self._control is not None:
             self._control.close()

@@ -10,7 +10,6 @@ import asyncio
 import logging
 import os
 import socket
-import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import msgspec
 from shmjet.cluster.conducting import Post
 from shmjet.cluster.peer_messages import Backward, Bounced, ClientGone, Forward
 from shmjet.cluster.protocol import Execute, GridCall, Request, Watch
+from shmjet.execution import unix_sockets
 from shmjet.net.loop_channel import LoopChannel
 
 logger = logging.getLogger("shmjet.member")
@@ -173,7 +173,7 @@ class Clients:
         """Take connections of this host, at a path; returns what ends that. Needs the running loop."""
         loop = asyncio.get_running_loop()
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        listener.bind(str(path))
+        unix_sockets.bind(listener, path)
         listener.listen()
         listener.setblocking(False)
         loop.add_reader(listener.fileno(), self._accept, listener)
@@ -187,10 +187,8 @@ class Clients:
     def _accept(self, listener: socket.socket) -> None:
         """Take a connection, if it is of this user or root."""
         connection, _ = listener.accept()
-        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        _, uid, _ = struct.unpack("3i", credentials)
-        if uid not in (os.getuid(), 0):
-            logger.warning("refused a client of user %d", uid)
+        if not unix_sockets.may_ask(connection):
+            logger.warning("refused a client of user %d", unix_sockets.peer_user(connection))
             connection.close()
             return
         self.add(connection, is_here=True)

@@ -3,6 +3,9 @@
 The member holds a lock on a file in it. A janitor (a shell of a few hundred kilobytes) waits for the end of a pipe
 that only the member holds and removes the folder then; whatever a janitor missed is swept by the next start, which
 removes folders that nobody locks.
+
+Everybody may write to `/dev/shm`, so a folder counts only if it belongs to this user, and its lock only if it is a
+plain file. Nothing is followed, and nothing is opened that could make its reader wait.
 """
 
 from __future__ import annotations
@@ -10,8 +13,10 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import stat
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 _LOCK = "lock"
@@ -21,59 +26,101 @@ _JANITOR = 'trap "" HUP INT TERM; read -r _; rm -rf -- "$0"'
 
 
 def base_folder() -> Path:
-    """Return where instances keep their folders: /dev/shm, or the temporary folder where that is missing or tiny."""
+    """Return where instances keep their folders: /dev/shm, or the temporary folder where that is missing or tiny.
+
+    Raises:
+        OSError: there is no temporary folder either; the text says where it was looked for.
+    """
     shm = Path("/dev/shm")
     with contextlib.suppress(OSError):
-        stat = os.statvfs(shm)
-        if os.access(shm, os.W_OK | os.X_OK) and stat.f_bavail * stat.f_frsize >= _MIN_SHM:
+        status = os.statvfs(shm)
+        if os.access(shm, os.W_OK | os.X_OK) and status.f_bavail * status.f_frsize >= _MIN_SHM:
             return shm
+    return _temporary_folder()
+
+
+def _temporary_folder() -> Path:
     import tempfile  # needed on few hosts, and not cheap
 
     return Path(tempfile.gettempdir())
 
 
 def _prefix() -> str:
-    return f"shmjet-{os.getuid()}-"
+    return f"shmjet-{os.geteuid()}-"
+
+
+def _own_folders(base: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield the instances' folders that belong to this user; of others nothing is even opened."""
+    prefix = _prefix()
+    try:
+        names = [name for name in os.listdir(base) if name.startswith(prefix)]
+    except OSError:
+        return
+    for name in names:
+        folder = base / name
+        with contextlib.suppress(OSError):
+            status = folder.lstat()
+            if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid():
+                yield folder, status
 
 
 def running_folders() -> list[Path]:
     """Return the folders of all members of this user that run, the oldest first."""
-    import tempfile
+    bases = [Path("/dev/shm")]
+    with contextlib.suppress(OSError):  # there is no temporary folder: then no member is in one
+        bases.append(_temporary_folder())
+    found = [pair for base in dict.fromkeys(bases) for pair in _own_folders(base) if is_locked(pair[0])]
+    return [folder for folder, _ in sorted(found, key=lambda pair: pair[1].st_mtime)]
 
-    bases = dict.fromkeys((Path("/dev/shm"), Path(tempfile.gettempdir())))
-    found = [folder for base in bases for folder in base.glob(_prefix() + "*") if is_locked(folder)]
-    return sorted(found, key=lambda folder: folder.stat().st_mtime)
+
+def _open_lock(folder: Path) -> int:
+    """Open the file with the lock. Raises OSError where there is none, or something that is no plain file of ours."""
+    fd = os.open(folder / _LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+        os.close(fd)
+        raise PermissionError(f"{folder / _LOCK} is no lock of this user")
+    return fd
 
 
 def is_locked(folder: Path) -> bool:
     """Say whether a member holds the lock of its folder, which it does as long as it lives."""
     try:
-        with (folder / _LOCK).open() as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fd = _open_lock(folder)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except OSError:
         return False
+    finally:
+        os.close(fd)
     return False
 
 
 def sweep(base: Path) -> list[Path]:
     """Remove the folders of members that are gone; return them."""
     swept = []
-    for folder in base.glob(_prefix() + "*"):
-        lock = folder / _LOCK
+    for folder, status in _own_folders(base):
         try:
-            if not lock.exists():
-                gone = time.time() - folder.stat().st_mtime > _SETTLING_S
-            else:
-                with lock.open() as file:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    gone = True
+            fd = _open_lock(folder)
+        except FileNotFoundError:
+            if time.time() - status.st_mtime > _SETTLING_S:
+                _remove_tree(folder)
+                swept.append(folder)
+            continue
+        except OSError:
+            continue
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove_tree(folder)  # with the lock held, so that nobody who is just starting takes it meanwhile
+            swept.append(folder)
         except OSError:  # locked, or being removed by another
             continue
-        if gone:
-            _remove_tree(folder)
-            swept.append(folder)
+        finally:
+            os.close(fd)
     return swept
 
 
@@ -97,22 +144,49 @@ class InstanceFolder:
         while True:
             self.path = base / (_prefix() + os.urandom(6).hex())
             self.path.mkdir(mode=0o700)
-            self._lock = os.open(self.path / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
             try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError:  # a sweep was faster and is removing it
-                os.close(self._lock)
+                lock = self._take_lock()
+                if lock is not None:
+                    self._lock = lock
+                    self._begin_janitor()
+                    return
+            except BaseException:
+                _remove_tree(self.path)
+                raise
+            _remove_tree(self.path)
+
+    def _begin_janitor(self) -> None:
         reader, self._lifeline = os.pipe()
-        self._janitor = subprocess.Popen(
-            ["/bin/sh", "-c", _JANITOR, str(self.path)],
-            stdin=reader,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            cwd="/",
-        )
-        os.close(reader)
+        try:
+            self._janitor = subprocess.Popen(
+                ["/bin/sh", "-c", _JANITOR, str(self.path)],
+                stdin=reader,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                cwd="/",
+            )
+        except OSError as error:
+            os.close(self._lifeline)
+            os.close(self._lock)
+            raise OSError(
+                error.errno, f"the process that removes {self.path} in the end cannot be started: {error}"
+            ) from error
+        finally:
+            os.close(reader)
+
+    def _take_lock(self) -> int | None:
+        """Make the lock and take it; None when a sweep found the folder before that, and is removing it."""
+        try:
+            fd = os.open(self.path / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            return None
+        with contextlib.suppress(OSError):
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(fd).st_nlink:
+                return fd
+        os.close(fd)
+        return None
 
     def remove(self) -> None:
         """Remove the folder and let the janitor go."""

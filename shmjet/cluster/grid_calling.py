@@ -8,6 +8,7 @@ from pathlib import Path
 
 from shmjet.cluster.protocol import GridCall, GridReply, Refused, Reply
 from shmjet.core.errors import MemberLostError
+from shmjet.execution import unix_sockets
 from shmjet.execution.channel import Channel, ChannelClosed
 from shmjet.grid import errors
 from shmjet.grid.errors import GridError
@@ -23,7 +24,7 @@ class FarGrid(RemoteGrid):
 
     def __init__(self, path: Path) -> None:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        sock.connect(str(path))
+        unix_sockets.connect(sock, path)
         self._channel = Channel(sock, Reply)
         self._numbers = itertools.count(1)
         super().__init__(self._ask)

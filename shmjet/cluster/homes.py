@@ -16,6 +16,7 @@ from shmjet.cluster.logs import LogReceiver
 from shmjet.cluster.protocol import Shutdown
 from shmjet.cluster.settings import LARGE_CODE, SOCKET_NAME
 from shmjet.core.errors import MemberLostError
+from shmjet.execution import unix_sockets
 
 if TYPE_CHECKING:
     from shmjet.cluster.far_way import FarWay
@@ -47,10 +48,10 @@ class LocalWay:
         """Connect. Raises MemberLostError when the member has ended since it said that it was up."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            sock.connect(str(self._path))
+            unix_sockets.connect(sock, self._path)
         except OSError as error:
             sock.close()
-            raise MemberLostError(f"{self.gone} ({error.strerror})") from None
+            raise MemberLostError(f"{self.gone} ({error.strerror or error})") from None
         return sock, b"", sock.close
 
     def connect_again(self, stopped: Callable[[], bool]) -> None:

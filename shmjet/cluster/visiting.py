@@ -11,6 +11,7 @@ import socket
 from shmjet.cluster.protocol import Refused, Reply, Visit
 from shmjet.core import errors
 from shmjet.core.errors import MemberLostError, ShmjetError
+from shmjet.execution import unix_sockets
 from shmjet.execution.channel import Channel, ChannelClosed
 
 
@@ -28,7 +29,7 @@ def visit(member_socket: str, execution_id: int, door: str) -> socket.socket:
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        sock.connect(member_socket)
+        unix_sockets.connect(sock, member_socket)
     except OSError as error:
         sock.close()
         raise MemberLostError(f"no member listens at {member_socket}: {error}") from error

@@ -29,13 +29,13 @@ from typing import IO, Any
 
 from shmjet.core.errors import ProcessorError, ShmjetError
 from shmjet.core.processor import ProcessorContext, ProcessorMetaSupplier, ProcessorSupplier
+from shmjet.execution import unix_sockets
 from shmjet.processors.bulk import BulkProcessor, Supply
 from shmjet.processors.client_ends import ClientEnds
 from shmjet.processors.far_results import FarList, FarResults, FarWriter, list_of, name_of
 from shmjet.ring import pickling
 
 _LENGTH = struct.Struct("<Q")
-_CREDENTIALS = struct.Struct("3i")
 _BACKLOG = 4096
 _HELLO_S = 5.0
 """Seconds that the client waits for the descriptor of a processor that has connected."""
@@ -63,7 +63,7 @@ class CollectProcessor(BulkProcessor):
         self._file = tempfile.TemporaryFile(buffering=0, prefix="shmjet-results-")  # noqa: SIM115
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            self._socket.connect(self._address)
+            unix_sockets.connect(self._socket, self._address)
             socket.send_fds(self._socket, [b"f"], [self._file.fileno()])
         except OSError as error:
             frames = list_of(context.grid, self._address)
@@ -403,9 +403,7 @@ class Run:
             except BlockingIOError:
                 return
             with connection:
-                credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-                _, uid, _ = _CREDENTIALS.unpack(credentials)
-                if uid not in (os.getuid(), 0):
+                if not unix_sockets.may_ask(connection):
                     continue
                 connection.settimeout(_HELLO_S)
                 try:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import struct
 import threading
 from collections.abc import Callable, Mapping
 
 from shmjet.core.errors import ShmjetError
+from shmjet.execution import unix_sockets
 from shmjet.spark.errors import SparkError
 
-_CREDENTIALS = struct.Struct("3i")
 _CONNECT_S = 10.0
 _QUESTION_S = 5.0
 
@@ -30,7 +29,7 @@ def ask(address: str, question: str) -> str:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(_CONNECT_S)
         try:
-            connection.connect(address)
+            unix_sockets.connect(connection, address)
             connection.sendall(question.encode() + b"\n")
             connection.settimeout(None)  # Spark's writers take what they take; the client's end closes the socket
             answer = b"".join(iter(lambda: connection.recv(1 << 16), b"")).decode()
@@ -84,8 +83,7 @@ class Answering:
                 self._at_end()
 
     def _answer(self, connection: socket.socket) -> None:
-        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        if _CREDENTIALS.unpack(credentials)[1] != os.getuid():
+        if unix_sockets.peer_user(connection) != os.geteuid():
             return
         connection.settimeout(_QUESTION_S)
         question = connection.makefile("rb").readline(64).decode().strip()
