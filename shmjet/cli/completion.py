@@ -21,14 +21,16 @@ def shells(incomplete: str) -> list[str]:
 def running_jobs(incomplete: str) -> list[str]:
     """Return the names, or else ids, that begin so, of the jobs of this user's members on this host.
 
-    Of jobs of a cluster far away none is offered: a shell must not wait for a network.
+    A name that a shell could take for something else, because of control characters, is left out for the id. Of jobs of
+    a cluster far away none is offered: a shell must not wait for a network.
     """
     from shmjet.cli.members import executions_of, leading, members
     from shmjet.core import JobStatus
 
     with members() as found:
         rows = [row for _, row in leading(executions_of(found)) if not JobStatus(row.status).is_terminal]
-    return sorted({name for row in rows if (name := row.job_name or row.job_id).startswith(incomplete)})
+    names = {name if (name := row.job_name or "").isprintable() and name else row.job_id for row in rows}
+    return sorted(name for name in names if name.startswith(incomplete))
 
 
 def show(shell: str) -> int:

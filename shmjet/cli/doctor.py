@@ -77,11 +77,13 @@ def _print(found: list[Finding]) -> None:
     from rich.console import Console
     from rich.text import Text
 
+    from shmjet.core.terminal import clean_line
+
     console = Console(highlight=False, soft_wrap=True)
     colours = {State.OK: "green", State.WARNING: "yellow", State.ERROR: "bold red"}
     for finding in found:
         line = Text(f"{finding.state:<8}", style=colours[finding.state])
-        line.append(f"{finding.name:<16}", style="bold").append(finding.text, style="default")
+        line.append(f"{finding.name:<16}", style="bold").append(clean_line(finding.text), style="default")
         console.print(line)
         if finding.remedy:
-            console.print(f"{'':<24}{finding.remedy}", markup=False, style="dim")
+            console.print(f"{'':<24}{clean_line(finding.remedy)}", markup=False, style="dim")

@@ -14,6 +14,7 @@ from shmjet.cli.outcome import CommandError, Outcome, complain
 from shmjet.cli.remote import far_cluster
 from shmjet.cluster.inspection import inspect, versions
 from shmjet.core import MemberLostError
+from shmjet.core.terminal import clean
 
 
 def dump(
@@ -72,7 +73,7 @@ def _report(found: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def as_text(report: dict[str, Any]) -> str:
-    """Return a report for people: sections, one fact a line."""
+    """Return a report for people: sections, one fact a line. A terminal can be given it."""
     lines = [f"shmjet dump of {report['at']}", "", "versions"]
     lines += [f"  {name}: {version}" for name, version in report["versions"].items()]
     lines += ["", "machine"]
@@ -83,7 +84,7 @@ def as_text(report: dict[str, Any]) -> str:
             lines.append(f"  {member['gone']}")
             continue
         lines += _member_lines(member)
-    return "\n".join(lines) + "\n"
+    return clean("\n".join(lines) + "\n")
 
 
 def _member_lines(member: dict[str, Any]) -> list[str]:

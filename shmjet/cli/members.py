@@ -18,6 +18,7 @@ from shmjet.cluster.attach import AttachedMember, attach_all
 from shmjet.cluster.protocol import ExecutionRow
 from shmjet.cluster.seen import SeenMember
 from shmjet.core import JobStatus, MemberLostError
+from shmjet.core.terminal import clean_line
 from shmjet.observe.numbers import time_text
 
 
@@ -239,12 +240,13 @@ def cancel_job(job: str, *, as_json: bool = False) -> int:
     if as_json:
         print(json.dumps({"id": row.job_id, "name": row.job_name, "status": "cancelling"}))
     else:
-        print(f"job {row.job_name or row.job_id} is being cancelled")
+        print(f"job {clean_line(row.job_name or row.job_id)} is being cancelled")
     return Outcome.OK
 
 
 def print_table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     """Print columns as wide as they need to be; nothing is cut, so that it can be worked on with other tools."""
-    widths = [max(len(line[i]) for line in (heads, *rows)) for i in range(len(heads))]
-    for line in (heads, *rows):
+    lines = [heads, *(tuple(map(clean_line, row)) for row in rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(heads))]
+    for line in lines:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())

@@ -19,6 +19,7 @@ from shmjet.cluster.client import ClientConfig, new_client, way_to
 from shmjet.cluster.instance import JetInstance
 from shmjet.cluster.job import Job
 from shmjet.core import JetConfig, JobFailedError, JobStatus
+from shmjet.core.terminal import clean_line
 from shmjet.net.addresses import split_address
 from shmjet.observe.numbers import time_text
 
@@ -144,7 +145,7 @@ def cancel_job(wanted: str, address: str | None, config: Path | None, *, as_json
             print(
                 json.dumps({"id": job.id, "name": job.name, "status": "cancelled"})
                 if as_json
-                else f"{job.id} cancelled"
+                else f"{clean_line(job.id)} cancelled"
             )
             return Outcome.OK
         except TimeoutError:

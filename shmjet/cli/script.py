@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from shmjet.cli.outcome import CommandError, Outcome, complain
+from shmjet.core.terminal import clean
 
 
 def execute(path: Path, arguments: Sequence[str]) -> dict[str, Any]:
@@ -70,13 +71,13 @@ def run_script(path: Path, arguments: Sequence[str], *, progress: bool = False) 
 
 
 def print_from_script(error: BaseException, path: Path) -> None:
-    """Print the traceback of `error` on standard error, without the frames above the script."""
+    """Print the traceback of `error`, fit for a terminal, on standard error, without the frames above the script."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != str(path):
         trace = trace.tb_next
     if not isinstance(error, SyntaxError) and trace is None:
         trace = error.__traceback__
-    traceback.print_exception(type(error), error, trace)
+    print(clean("".join(traceback.format_exception(type(error), error, trace))), end="", file=sys.stderr)
 
 
 def _status_of(request: SystemExit) -> int:

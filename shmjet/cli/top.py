@@ -24,6 +24,7 @@ from shmjet.cli.outcome import Outcome
 from shmjet.cluster.protocol import ExecutionRow
 from shmjet.cluster.seen import SeenMember
 from shmjet.core import MemberLostError
+from shmjet.core.terminal import clean_line
 from shmjet.execution.metrics import Metrics
 from shmjet.observe.flow import Flow, FlowMeter, WorkerFlow
 from shmjet.observe.numbers import time_text
@@ -139,9 +140,11 @@ def _picture(shown: Sequence[Seen]) -> RenderableType:
         member, jobs = each.member, each.jobs
         up = time_text(time.time() - member.about.started_at)
         about = member.about
-        line = Text(f"member {about.address if about.address != 'local' else member.pid}", style="bold reverse")
+        line = Text(
+            f"member {clean_line(about.address) if about.address != 'local' else member.pid}", style="bold reverse"
+        )
         starter = f"started by {about.client_pid}" if about.client_pid else f"pid {member.pid}"
-        line.append(f" {member.name}, up {up}, {starter}, ", style="not reverse")
+        line.append(f" {clean_line(member.name)}, up {up}, {starter}, ", style="not reverse")
         line.append(f"{len(jobs)} running", style="not reverse")
         parts += [line, worker_table(each.workers, each.memory)]
         for row, flow in jobs:

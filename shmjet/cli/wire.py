@@ -7,6 +7,7 @@ from pathlib import Path
 from shmjet.cli.outcome import CommandError, Outcome
 from shmjet.core.errors import ConfigError
 from shmjet.core.secret import new_secret, write_secret
+from shmjet.core.terminal import clean_line
 from shmjet.net.capturedump import dump_capture
 from shmjet.net.captures import is_capture
 from shmjet.net.wiredump import dump
@@ -29,7 +30,7 @@ def dump_wire(capture: str) -> int:
     try:
         with open(0 if capture == "-" else capture, "rb", closefd=capture != "-") as file:
             for line in dump_capture(file) if is_capture(file.peek(4)) else dump(file):
-                print(line)
+                print(clean_line(line))
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise

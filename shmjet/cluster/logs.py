@@ -18,6 +18,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from shmjet.core.terminal import clean
 from shmjet.execution.logs import MEMBER, SentRecord, is_own
 
 _MOST = 256 << 10
@@ -129,14 +130,14 @@ class LogReceiver:
 
 
 class _PlaceFormatter(logging.Formatter):
-    """Knows a field `place`: which process, and for which job, or which task of a pool."""
+    """Knows a field `place`: which process, and for which job, or task of a pool. Its text is fit for a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
         job, member = getattr(record, "job", ""), getattr(record, "member", "")
         process = f"{record.processName} of {member}" if member else record.processName
         work = job or getattr(record, "task", "")
         record.place = f"{process} {work}" if work else process
-        return super().format(record)
+        return clean(super().format(record))
 
 
 def as_record(sent: SentRecord, member: str = "") -> logging.LogRecord:

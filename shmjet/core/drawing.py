@@ -13,6 +13,7 @@ from html import escape
 from itertools import pairwise
 
 from shmjet.core.edge import Edge
+from shmjet.core.terminal import clean, clean_line
 from shmjet.core.vertex import Vertex
 
 _FONT = 13
@@ -221,9 +222,9 @@ class _Layout:
             f'<g><rect x="{left:.1f}" y="{node.y:.1f}" width="{node.width:.1f}" height="{_BOX_HEIGHT}" rx="7" '
             f'fill="#f5f8fa" stroke="#37474f"/>'
             f'<text x="{node.x:.1f}" y="{node.y + 19:.1f}" text-anchor="middle" font-weight="bold">'
-            f"{escape(node.lines[0])}</text>"
+            f"{escape(clean_line(node.lines[0]))}</text>"
             f'<text x="{node.x:.1f}" y="{node.y + 36:.1f}" text-anchor="middle" font-size="{_SMALL}" '
-            f'fill="#546e7a">{escape(node.lines[1])}</text></g>'
+            f'fill="#546e7a">{escape(clean_line(node.lines[1]))}</text></g>'
         )
 
     def draw_edge(self, edge: Edge, path: list[_Node]) -> str:
@@ -250,7 +251,7 @@ class _Layout:
                 y += _LABEL_LINE
                 drawn += (
                     f'<text x="{bend.bend_x + 7:.1f}" y="{y - 4:.1f}" font-size="{_SMALL}" fill="{colour}">'
-                    f"{escape(line)}</text>"
+                    f"{escape(clean_line(line))}</text>"
                 )
         return drawn
 
@@ -303,4 +304,4 @@ def _edge_label(edge: Edge) -> list[str]:
 
 
 def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+    return '"' + clean(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

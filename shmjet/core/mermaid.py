@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shmjet.core.edge import Edge
+from shmjet.core.terminal import clean_line
 from shmjet.core.vertex import Vertex
 
 
@@ -38,5 +39,5 @@ def _label(edge: Edge) -> str:
 
 def _escaped(text: str) -> str:
     """Write characters that mean something to Mermaid as entities; a label is one line."""
-    line = " ".join(text.splitlines())
+    line = clean_line(" ".join(text.splitlines()))
     return line.replace("#", "#35;").replace('"', "#quot;").replace("<", "#lt;").replace(">", "#gt;")

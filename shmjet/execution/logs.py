@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from shmjet.core.context import MetaSupplierContext, ProcessorContext, SupplierContext
+from shmjet.core.terminal import clean
 from shmjet.execution.messages import LogWish
 
 MEMBER = -1
@@ -140,7 +141,7 @@ class SendingHandler(logging.Handler):
         except BlockingIOError:
             self._dropped += 1
         except OSError:  # the user's process is gone, and soon this one will be
-            print(self.format(record), file=sys.stderr)
+            print(clean(self.format(record)), file=sys.stderr)
         except Exception:
             self.handleError(record)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rich.console import Group, RenderableType
-from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from shmjet.core.terminal import clean_line
 from shmjet.observe.flow import EdgeFlow, Flow, VertexFlow, WorkerFlow, network_rate
 from shmjet.observe.numbers import amount_text, bytes_rate_text, count_text, share_text, time_text
 
@@ -36,11 +36,11 @@ def flow_view(flow: Flow, title: str) -> RenderableType:
 def headline(flow: Flow, title: str) -> Text:
     """One line: name, time, how far, time to go, workers."""
     line = Text(no_wrap=True, overflow="ellipsis")
-    line.append(title, style="bold").append(f"  {time_text(flow.seconds)}")
+    line.append(clean_line(title), style="bold").append(f"  {time_text(flow.seconds)}")
     for vertex in flow.vertices:
         if (work := vertex.work) is not None:
-            total = amount_text(work.total, work.unit)
-            line.append(f"  {vertex.name}: {amount_text(work.done, work.unit)} of {total} ({share_text(work.share)})")
+            amounts = f"{amount_text(work.done, work.unit)} of {amount_text(work.total, work.unit)}"
+            line.append(f"  {clean_line(vertex.name)}: {amounts} ({share_text(work.share)})")
     if flow.eta is not None and (flow.share or 0.0) < 1:
         line.append(f"  {time_text(flow.eta)} to go", style="cyan")
     if flow.workers:
@@ -63,9 +63,8 @@ def vertex_table(flow: Flow) -> Table:
 
 
 def _row(vertex: VertexFlow, inbound: Sequence[EdgeFlow], bottleneck: EdgeFlow | None) -> Iterable[RenderableType]:
-    times = f" [dim]\u00d7{vertex.processors}[/]" if vertex.processors > 1 else ""
-    mark = "[green]✓[/] " if vertex.has_ended else ""
-    yield f"{mark}{escape(vertex.name)}{times}"
+    name = Text.assemble(("✓ ", "green") if vertex.has_ended else "", clean_line(vertex.name))
+    yield name.append(f" \u00d7{vertex.processors}", style="dim") if vertex.processors > 1 else name
     has_inputs = bool(inbound)
     yield count_text(vertex.received) if has_inputs else ""
     yield count_text(vertex.received_rate) if has_inputs else ""
@@ -88,8 +87,9 @@ def _row(vertex: VertexFlow, inbound: Sequence[EdgeFlow], bottleneck: EdgeFlow |
 def bottleneck_line(edge: EdgeFlow) -> Text:
     """What holds the job up, in a sentence."""
     line = Text("full: ", style="bold red", no_wrap=True, overflow="ellipsis")
-    line.append(edge.text, style="bold")
-    line.append(f"; {edge.source} waits {share_text(edge.waiting)} of its time for {edge.destination}", style="default")
+    line.append(clean_line(edge.text), style="bold")
+    waits = f"; {edge.source} waits {share_text(edge.waiting)} of its time for {edge.destination}"
+    line.append(clean_line(waits), style="default")
     return line
 
 
