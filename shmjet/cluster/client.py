@@ -15,6 +15,7 @@ from shmjet.core import JetConfig
 from shmjet.core.checks import with_known_settings
 from shmjet.core.errors import ConfigError
 from shmjet.core.secret import secret_bytes
+from shmjet.execution.standard_descriptors import fill_standard_descriptors
 from shmjet.net.addresses import split_address
 from shmjet.net.messages import TlsFiles
 
@@ -86,6 +87,7 @@ def new_client(addresses: Sequence[str], config: ClientConfig | None = None) -> 
     config = ClientConfig() if config is None else config
     if not isinstance(config, ClientConfig):
         raise ConfigError(f"new_client(): config must be a ClientConfig, got {config!r:.80} ({type(config).__name__})")
+    fill_standard_descriptors()
     way = way_to(addresses, config)
     named: dict[str, Any] = {} if config.cluster_name is None else {"cluster_name": config.cluster_name}
     return JetInstance(JetConfig(bind=None, members=addresses, secret=config.secret, **named), NoMember(way))

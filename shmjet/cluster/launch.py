@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import select
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shmjet.cluster.availability import check_instance
 from shmjet.cluster.log_levels import levels
+from shmjet.cluster.member_start import MemberStart, lack_text
 from shmjet.cluster.placement import place
 from shmjet.cluster.topology import read_topology
-from shmjet.core import JetConfig, ShmjetError, errors
+from shmjet.core import JetConfig, ShmjetError
+from shmjet.execution.standard_descriptors import fill_standard_descriptors
 
 if TYPE_CHECKING:
     from shmjet.cluster.instance import JetInstance
     from shmjet.cluster.settings import Started
 
-_START_S = 60.0
 _STEAL_MARGIN = 2
 """Jet's rule: a worker takes a tasklet from one that has at least two more."""
 _SHARED = ("numpy", "shmjet.processors")
@@ -97,12 +97,15 @@ def secret_pipe(config: JetConfig) -> int:
     return reader
 
 
-def member_program(settings: dict[str, Any], ready: int, logs: int, preload: list[str], secret_fd: int) -> list[str]:
+def member_program(
+    settings: dict[str, Any], ready: int, logs: int, preload: list[str], secret_fd: int, errors_fd: int = -1
+) -> list[str]:
     """Return the command line of a member."""
+    arguments = f"{ready}, {logs}, {settings['allowed']!r}, {preload!r}, {secret_fd}, {errors_fd}"
     program = (
         f"import sys; sys.path.insert(0, {_ROOT!r})\n"
         "from shmjet.cluster.member_main import main\n"
-        f"main({settings!r}, {ready}, {logs}, {settings['allowed']!r}, {preload!r}, {secret_fd})"
+        f"main({settings!r}, {arguments})"
     )
     return [sys.executable, "-P", "-c", program]
 
@@ -110,35 +113,46 @@ def member_program(settings: dict[str, Any], ready: int, logs: int, preload: lis
 class StartingMember:
     """A member process that has been started and comes up while its client goes on; `wait` for it.
 
+    Until its own code runs, its standard error is a file: an interpreter that fails can be quoted then.
+
     Raises:
         ConfigError: a core that the config names may not be used by this process.
-        OSError: the process cannot be started.
+        ShmjetError: the process cannot be started; the text names the limit.
     """
 
     def __init__(self, config: JetConfig) -> None:
+        fill_standard_descriptors()
         settings = member_settings(config)
         secret = secret_pipe(config)
         self.log_level: int = settings["log_levels"][0]
-        self._reader, writer = os.pipe()
-        self.logs, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        """On which the records of all its processes will arrive; whoever waits for the member takes it."""
         preload = [name for name in _SHARED if name in sys.modules]
-        try:
-            self.process = subprocess.Popen(
-                member_program(settings, writer, theirs.fileno(), preload, secret),
-                stdin=subprocess.DEVNULL,
-                pass_fds=[fd for fd in (writer, theirs.fileno(), secret) if fd >= 0],
-                process_group=0,
-            )
-        except BaseException:
-            os.close(self._reader)
-            self.logs.close()
-            raise
-        finally:
-            os.close(writer)
-            theirs.close()
+        with contextlib.ExitStack() as stack:
             if secret >= 0:
-                os.close(secret)
+                stack.callback(os.close, secret)
+            try:
+                early = os.memfd_create("shmjet-start", os.MFD_CLOEXEC)
+                failing = stack.enter_context(contextlib.ExitStack())
+                failing.callback(os.close, early)
+                errors = os.dup(2)
+                stack.callback(os.close, errors)
+                reader, writer = os.pipe()
+                stack.callback(os.close, writer)
+                failing.callback(os.close, reader)
+                self.logs, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                """On which the records of all its processes will arrive; whoever waits for the member takes it."""
+                stack.callback(theirs.close)
+                failing.callback(self.logs.close)
+                self.process = subprocess.Popen(
+                    member_program(settings, writer, theirs.fileno(), preload, secret, errors),
+                    stdin=subprocess.DEVNULL,
+                    stderr=early,
+                    pass_fds=[fd for fd in (writer, theirs.fileno(), secret, errors) if fd >= 0],
+                    process_group=0,
+                )
+            except OSError as error:
+                raise ShmjetError(f"no member can be started: {lack_text(error)}") from error
+            failing.pop_all()
+        self._start = MemberStart(self.process, reader, early)
 
     def wait(self) -> Started:
         """Wait until it serves; called once.
@@ -147,43 +161,18 @@ class StartingMember:
             ShmjetError: it did not come up; the text says why.
         """
         try:
-            return _read_answer(self._reader, self.process)
+            return self._start.wait()
         except BaseException:
             self.kill()
             raise
         finally:
-            os.close(self._reader)
+            self._start.close()
 
     def kill(self) -> None:
         """End it for good."""
         self.process.kill()
         self.process.wait()
         self.logs.close()
-
-
-def _read_answer(reader: int, process: subprocess.Popen[bytes]) -> Started:
-    deadline = time.monotonic() + _START_S
-    data = b""
-    while True:
-        ready, _, _ = select.select([reader], [], [], max(0.0, deadline - time.monotonic()))
-        if not ready:
-            raise ShmjetError(f"the member process (pid {process.pid}) did not come up within {_START_S:.0f} s")
-        chunk = os.read(reader, 65536)
-        if not chunk:
-            break
-        data += chunk
-    if not data:
-        status = process.wait()
-        raise ShmjetError(f"the member process ended with status {status} before it was up; its messages are on stderr")
-    import msgspec  # here it costs nothing: the member was waited for
-
-    from shmjet.cluster.settings import StartAnswer, Started
-
-    answer = msgspec.json.decode(data, type=StartAnswer)
-    if not isinstance(answer, Started):
-        kind = getattr(errors, answer.error, ShmjetError)
-        raise kind(f"the member could not start: {answer.text}")
-    return answer
 
 
 def new_instance(config: JetConfig | None = None) -> JetInstance:
@@ -216,6 +205,9 @@ def new_instance(config: JetConfig | None = None) -> JetInstance:
     home = OwnMember(member, has_network=config.bind is not None)
     try:
         return JetInstance(config, home)
+    except RuntimeError as error:
+        member.kill()
+        raise ShmjetError(f"this process has a member, but cannot use it: {lack_text(error)}") from error
     except BaseException:
         member.kill()
         raise

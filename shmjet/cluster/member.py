@@ -72,6 +72,7 @@ from shmjet.cluster.views import Peer
 from shmjet.cluster.watching import Watching
 from shmjet.cluster.workers import Child, ForkServerProcess, Workers
 from shmjet.execution import control
+from shmjet.execution.child import outlive
 from shmjet.execution.large import Large
 from shmjet.execution.messages import LogWish, WorkerSettings
 from shmjet.execution.stacks import offer_stacks
@@ -90,6 +91,7 @@ class Member:
         settings: from the client that starts it.
         server: its fork server.
         network: makes its network, from the member; None for one alone.
+        phase: takes what it does on its way up.
     """
 
     def __init__(
@@ -97,12 +99,17 @@ class Member:
         settings: MemberSettings,
         server: ForkServerProcess,
         network: Callable[[Member], Network] | None = None,
+        phase: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.settings = settings
+        self._phase = phase
         self._uuid = uuid.uuid4().hex
         base = base_folder()
+        phase(f"removing the folders of dead members in {base}")
         sweep(base)
+        phase(f"making its folder in {base}")
         self.folder = InstanceFolder(base)
+        phase("reserving shared memory")
         worker_settings = WorkerSettings(
             folder=str(self.folder.path),
             worker_count=len(settings.cores),
@@ -176,6 +183,7 @@ class Member:
             OSError: the port cannot be opened.
             ShmjetError: the cluster does not take this member.
         """
+        self._phase("opening its socket and forking its workers")
         offer_stacks(self.folder.path)
         loop = asyncio.get_running_loop()
         self._closing.callback(self._clients.listen(self.folder.path / SOCKET_NAME))
@@ -186,6 +194,7 @@ class Member:
         self.workers.start()
         self._watch_starter(loop)
         if self._network is not None:
+            self._phase(f"opening its port on {self.settings.bind} and joining the cluster")
             joining, stopped = asyncio.ensure_future(self._network.start()), asyncio.ensure_future(self._stop.wait())
             try:
                 await asyncio.wait((joining, stopped), return_when=asyncio.FIRST_COMPLETED)
@@ -206,6 +215,7 @@ class Member:
             self._stop.set()
         else:
             loop.add_reader(client, self._stop.set)
+            outlive()  # the thread that started this member may end from now on; its process may not
             self._closing.callback(os.close, client)
             self._closing.callback(loop.remove_reader, client)
 

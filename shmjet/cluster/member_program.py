@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import os
 import socket
 import sys
 from collections.abc import Callable
@@ -19,9 +17,11 @@ from shmjet.cluster.member import Member
 from shmjet.cluster.memory_policy import prefer_nodes
 from shmjet.cluster.network import Network
 from shmjet.cluster.network_user import NetworkSettings
-from shmjet.cluster.settings import MemberSettings, Started, StartFailed
+from shmjet.cluster.settings import MemberSettings
+from shmjet.cluster.start_report import StartReport
 from shmjet.cluster.workers import ForkServerProcess
 from shmjet.core.errors import ConfigError, ShmjetError
+from shmjet.core.terminal import clean
 from shmjet.execution.child import name_process
 from shmjet.execution.logs import MEMBER, send_logs
 from shmjet.net.messages import TlsFiles
@@ -34,13 +34,13 @@ logger = logging.getLogger("shmjet.member")
 
 
 def main(
-    settings: dict[str, Any], ready: int, logs: int, server_pid: int, server: socket.socket, secret_fd: int
+    settings: dict[str, Any], report: StartReport, logs: int, server_pid: int, server: socket.socket, secret_fd: int
 ) -> None:
     """Be a member until it is asked to end.
 
     Args:
         settings: the fields of `MemberSettings`.
-        ready: descriptor on which to say that the member is up, or why not; -1: standard output and error.
+        report: takes how far the member is, that it is up, or why not.
         logs: descriptor of the socket for log records.
         server_pid: of its fork server, a child of this process.
         server: leads to it.
@@ -54,16 +54,16 @@ def main(
         prefer_nodes(converted.memory_nodes)
         if converted.note:
             logger.info(converted.note)
-        asyncio.run(_serve(converted, ForkServerProcess(server_pid, server), secret, ready))
+        asyncio.run(_serve(converted, ForkServerProcess(server_pid, server), secret, report))
     except Exception as error:
         if not isinstance(error, ShmjetError | OSError):
             logger.exception("the member failed")
-        _tell_failure(error, ready)
+        report.failed(error)
         sys.exit(_WRONG_USAGE if isinstance(error, ConfigError) else 1)
 
 
-async def _serve(settings: MemberSettings, server: ForkServerProcess, secret: bytes, ready: int) -> None:
-    member = Member(settings, server, _network_of(settings, secret))
+async def _serve(settings: MemberSettings, server: ForkServerProcess, secret: bytes, report: StartReport) -> None:
+    member = Member(settings, server, _network_of(settings, secret), report.phase)
     try:
         is_up = await member.start()
     except BaseException:
@@ -73,16 +73,12 @@ async def _serve(settings: MemberSettings, server: ForkServerProcess, secret: by
         await member.close()
         return
     lines = banner(settings, member.folder.path, member.uuid, member.address)
-    if ready < 0:
-        print("\n".join(lines), flush=True)
-    else:
-        if settings.bind is not None:
-            for line in lines:
-                logger.info(line)
-        started = Started(str(member.folder.path), member.uuid, os.getpid(), member.address)
-        with contextlib.suppress(BrokenPipeError):
-            os.write(ready, msgspec.json.encode(started))
-        os.close(ready)
+    if not report.has_reader:
+        print(clean("\n".join(lines)), flush=True)
+    elif settings.bind is not None:
+        for line in lines:
+            logger.info(line)
+    report.up(str(member.folder.path), member.uuid, member.address)
     await member.serve()
 
 
@@ -100,18 +96,6 @@ def _network_of(settings: MemberSettings, secret: bytes) -> Callable[[Member], N
     )
     discovery = make_discovery(settings.discovery, settings.cluster_name)
     return lambda member: Network(network, member, discovery)
-
-
-def _tell_failure(error: Exception, ready: int) -> None:
-    if isinstance(error, ShmjetError):
-        answer = StartFailed(str(error), type(error).__name__)
-    else:
-        answer = StartFailed(f"{type(error).__name__}: {error}")
-    if ready < 0:
-        print(f"shmjet: the member could not start: {answer.text}", file=sys.stderr, flush=True)
-        return
-    with contextlib.suppress(OSError):
-        os.write(ready, msgspec.json.encode(answer))
 
 
 def _read_all(fd: int) -> bytes:

@@ -52,6 +52,12 @@ class MemberSettings(msgspec.Struct, frozen=True):
     flow_period_ns: int = 100_000_000
 
 
+class Starting(msgspec.Struct, frozen=True, tag=True):
+    """What the member does now, on its way up: "opening its port", say."""
+
+    doing: str
+
+
 class Started(msgspec.Struct, frozen=True, tag=True):
     """The member is up; its socket and maps are in this folder. `address` is where others reach it."""
 
@@ -68,4 +74,4 @@ class StartFailed(msgspec.Struct, frozen=True, tag=True):
     error: str = "ShmjetError"
 
 
-StartAnswer = Started | StartFailed
+StartAnswer = Starting | Started | StartFailed

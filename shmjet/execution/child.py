@@ -24,6 +24,36 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
+def end_with(parent: int) -> None:
+    """Have the kernel kill this process when the thread that started it ends, until `outlive` is called.
+
+    For a start: the thread that starts a process waits for it. Exits at once when the parent is gone; nothing is done
+    where it lives but is not this process' own, because a program stands between them.
+
+    Args:
+        parent: the pid of the process that started this one.
+    """
+    if os.getppid() == parent:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() == parent:
+            return
+    try:
+        os.kill(parent, 0)
+    except ProcessLookupError:
+        os._exit(1)
+
+
+def outlive() -> None:
+    """Take `end_with` back."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)
+
+
+def accept_signals() -> None:
+    """Let all signals through, and those of children: who started this process may have blocked or ignored them."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
 def name_process(name: str) -> None:
     """Set the name that `ps` and `top` show, at most 15 bytes of it."""
     ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
@@ -41,9 +71,7 @@ def leave_terminal() -> None:
 def pin(core: int | None) -> None:
     """Pin this process to one core; None leaves it where it is."""
     if core is not None:
-        import psutil  # here and not above: the member imports this module too, and has no use for it
-
-        psutil.Process().cpu_affinity([core])
+        os.sched_setaffinity(0, (core,))
 
 
 def flush_output() -> None:

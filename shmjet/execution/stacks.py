@@ -45,7 +45,7 @@ def stacks_of(pid: int, folder: Path) -> tuple[str, str]:
     found = _by_py_spy(pid)
     if found is not None:
         return "py-spy", found
-    if not _answers(pid):
+    if not answers(pid):
         return "none", f"process {pid} is gone, or does not answer SIGUSR2, and there is no py-spy that could look"
     return "faulthandler", _by_signal(pid, folder / FILE)
 
@@ -70,7 +70,7 @@ def _by_py_spy(pid: int) -> str | None:
     return found.stdout.strip() if found.returncode == 0 and found.stdout.strip() else None  # it may not be allowed to
 
 
-def _answers(pid: int) -> bool:
+def answers(pid: int) -> bool:
     """Whether a process has a handler for the signal; to any other one it would be deadly."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():

@@ -23,6 +23,7 @@ from typing import Any, Final
 from shmjet._native import Doorbell, clock_ns
 from shmjet.cluster.log_levels import levels
 from shmjet.cluster.logs import LogReceiver
+from shmjet.execution.standard_descriptors import fill_standard_descriptors
 from shmjet.pool.blocks import blocks
 from shmjet.pool.crew import Crewman, Task
 from shmjet.pool.dispatching import STUCK_NS, Dispatcher, Failed
@@ -71,6 +72,8 @@ class Engine:
     ) -> None:
         import multiprocessing.process
         import sys
+
+        fill_standard_descriptors()
 
         prepared = None if initializer is None else b"".join(dumps_by_value((initializer, initargs)))
         authkey = bytes(multiprocessing.process.current_process().authkey)

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from shmjet._native import Doorbell
 from shmjet.execution.channel import Channel
-from shmjet.execution.child import name_process, pin
+from shmjet.execution.child import accept_signals, name_process, pin
 from shmjet.execution.forkserver import ForkServer
 from shmjet.execution.messages import Fork
 from shmjet.pool.logs import send_task_logs
@@ -79,6 +79,7 @@ def main(
         path: its `sys.path`.
         preload: modules that it has loaded and its functions will need.
     """
+    accept_signals()
     watch = os.pidfd_open(client)
     if os.getppid() != client:
         return

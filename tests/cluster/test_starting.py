@@ -1,0 +1,144 @@
+"""A member that does not come up says what it was doing, and never outlives the process that started it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from shmjet import JetConfig, ShmjetError, new_instance
+from shmjet.cluster import launch, member_start
+from shmjet.cluster.launch import StartingMember
+
+STUCK = """
+    import sys, time
+
+    class Holding:
+        def find_spec(self, name, path=None, target=None):
+            if name == "shmjet.cluster.member_program":
+                open({marker!r}, "w").write(str(__import__("os").getpid()))
+                time.sleep(3600)
+
+    sys.meta_path.insert(0, Holding())
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """`site(program)` has each new interpreter run a program first; returns a path that it may use."""
+    (tmp_path / "site").mkdir()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    marker = tmp_path / "marker"
+
+    def write(program: str) -> Path:
+        (tmp_path / "site" / "sitecustomize.py").write_text(
+            textwrap.dedent(program).replace("{marker!r}", repr(str(marker)))
+        )
+        return marker
+
+    return write
+
+
+def test_a_member_that_is_late_says_what_it_was_doing_and_where(
+    site: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, eventually: Callable[[Callable[[], object]], None]
+) -> None:
+    marker = site(STUCK)
+    starting = StartingMember(JetConfig(cores=1))
+    eventually(marker.exists)
+    monkeypatch.setattr(member_start, "START_S", 0.0)
+    with pytest.raises(ShmjetError) as caught:
+        starting.wait()
+    text = str(caught.value)
+    assert f"the member process (pid {starting.process.pid}) did not come up within 0 s" in text
+    assert "it was importing its own half of the modules (state S" in text
+    assert "s of CPU time" in text
+    assert "sitecustomize.py" in text  # the stack of where it is
+    assert starting.process.returncode == -signal.SIGKILL
+
+
+def test_a_member_that_dies_says_when_and_quotes_the_interpreter(
+    site: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site("import os; os.write(2, b'the disk with the modules is gone\\n'); os._exit(7)")
+    text = (
+        r"ended with status 7 before it was up, while it was starting the interpreter(?s:.)*the disk with the modules"
+    )
+    with pytest.raises(ShmjetError, match=text):
+        new_instance(JetConfig(cores=1))
+
+
+def test_what_an_interpreter_says_as_it_starts_reaches_standard_error(
+    site: Callable[[str], Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    site("import os, sys; '-P' in sys.orig_argv and os.write(2, b'a warning\\n')")
+    new_instance(JetConfig(cores=1)).shutdown()
+    assert capfd.readouterr().err.splitlines().count("a warning") == 1
+
+
+def test_a_process_that_holds_the_pipe_keeps_nobody_waiting() -> None:
+    """A process that another thread forks during a start inherits what leads to the member."""
+    starting = StartingMember(JetConfig(cores=1))
+    os.kill(starting.process.pid, signal.SIGSTOP)
+    [writer] = [fd for fd in _descriptors(starting.process.pid) if _target(starting.process.pid, fd) == _ours(starting)]
+    holder = subprocess.Popen(
+        ["sh", "-c", f"exec 9> /proc/{starting.process.pid}/fd/{writer}; echo; read -r _"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    os.kill(starting.process.pid, signal.SIGCONT)
+    try:
+        assert starting.wait().pid == starting.process.pid
+    finally:
+        holder.communicate()
+        starting.kill()
+
+
+def _ours(starting: StartingMember) -> str:
+    return os.readlink(f"/proc/self/fd/{starting._start._reader}")
+
+
+def _target(pid: int, fd: int) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/fd/{fd}")
+    except OSError:
+        return ""
+
+
+def _descriptors(pid: int) -> list[int]:
+    return [int(name) for name in os.listdir(f"/proc/{pid}/fd")]
+
+
+@pytest.mark.parametrize("stopped", [False, True], ids=["", "while it is stopped"])
+def test_a_member_that_comes_up_ends_with_the_process_that_started_it(
+    site: Callable[[str], Path], eventually: Callable[[Callable[[], object]], None], stopped: bool
+) -> None:
+    marker = site(STUCK)
+    program = (
+        "from shmjet.cluster.launch import StartingMember; from shmjet import JetConfig; import time\n"
+        "StartingMember(JetConfig(cores=1)); time.sleep(3600)"
+    )
+    client = subprocess.Popen([sys.executable, "-c", program], cwd=Path(launch._ROOT))
+    try:
+        eventually(lambda: marker.exists() and marker.read_text())
+        member = os.pidfd_open(int(marker.read_text()))
+        if stopped:
+            os.kill(int(marker.read_text()), signal.SIGSTOP)
+    finally:
+        client.kill()
+        client.wait()
+    try:
+        import select
+
+        poller = select.poll()
+        poller.register(member, select.POLLIN)
+        assert poller.poll(60_000), "the member goes on without the process that started it"
+    finally:
+        os.close(member)
