@@ -7,7 +7,7 @@ from setuptools import Extension, setup
 CODEC = ["codec", "codec_encode", "codec_decode"]
 SOURCES = [
     *("module", "producer", "producer_peer", "consumer", "bells", "poller", "slab", "claims", "routing"),
-    *("tally", "totals", "ordering", "text_ordering", "numbers"),
+    *("tally", "totals", "ordering", "text_ordering", "numbers", "nans"),
     *("edge_flow", "packet_writer", "packet_reader", "packet_batches", "courier"),
     *CODEC,
 ]

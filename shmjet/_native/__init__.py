@@ -42,6 +42,7 @@ from shmjet._native._core import (
     sort_numbers,
     sort_texts,
     split,
+    unify_nans,
 )
 
 __all__ = [
@@ -81,4 +82,5 @@ __all__ = [
     "sort_numbers",
     "sort_texts",
     "split",
+    "unify_nans",
 ]

@@ -91,6 +91,7 @@ static PyMethodDef module_methods[] = {
     FAST("sort_numbers", ordering_sort_numbers, "sort_numbers(items, keys, reverse) -> bool: whether keys are numbers"),
     FAST("sort_texts", ordering_sort_texts, "sort_texts(items, keys, reverse) -> bool: whether keys are ASCII text"),
     {"ascends", ordering_ascends, METH_O, "ascends(keys) -> bool | None: whether numbers or ASCII text do; None: it has others"},
+    FAST("unify_nans", nans_unify, "unify_nans(keys, nan) -> list: every NaN, in tuples too, is this one"),
     FAST("split", routing_split, "split(items, keys, count, table, consumers, fallback) -> list[list | None]"),
     {"short_slice", module_short_slice, METH_O, "short_slice(nanoseconds) -> bool: whether the scheduler takes it"},
     {"clock_ns", module_clock_ns, METH_NOARGS, "clock_ns() -> int: CLOCK_MONOTONIC in nanoseconds"},

@@ -102,6 +102,7 @@ HIDDEN PyObject *ordering_sort_texts(PyObject *, PyObject *const *, Py_ssize_t);
 /* Whether a list of ASCII text ascends: 1 or 0; -1 when it has something else. */
 HIDDEN int ordering_texts_ascend(const object_layout_t *, PyObject *);
 HIDDEN PyObject *ordering_ascends(PyObject *, PyObject *);
+HIDDEN PyObject *nans_unify(PyObject *, PyObject *const *, Py_ssize_t);
 HIDDEN PyObject *totals_add_up(PyObject *, PyObject *const *, Py_ssize_t);
 HIDDEN PyObject *routing_index_of_special(PyObject *, PyObject *const *, Py_ssize_t);
 HIDDEN PyObject *routing_murmur3_32(PyObject *, PyObject *const *, Py_ssize_t);

@@ -12,13 +12,13 @@ from operator import itemgetter
 from types import NoneType
 from typing import Any, TypeVar
 
-from shmjet._native import index_of_special
+from shmjet._native import index_of_special, unify_nans
 from shmjet.aggregate_ops.arithmetic import counting
 from shmjet.aggregate_ops.collecting import to_list
 from shmjet.aggregate_ops.composing import all_of
 from shmjet.aggregate_ops.operation import AggregateOperation, checked_fn, optional_fn, single_op
 from shmjet.aggregate_ops.tables import ABSENT
-from shmjet.core.key_functions import keys_of, mapped, selected
+from shmjet.core.key_functions import NAN, keys_of, mapped, selected
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -198,7 +198,7 @@ class _Grouping:
         return groups
 
     def merge(self, groups: dict[Any, Any], other: dict[Any, Any]) -> None:
-        self._op.merge_groups(groups, list(other.items()))
+        self._op.merge_groups(groups, unify_nans(list(other.items()), NAN))
 
     def deduct(self, groups: dict[Any, Any], other: dict[Any, Any]) -> None:
         deduct, empty = self._op.deduct, self._op.create()

@@ -5,10 +5,12 @@ Must not know: partitions and canonical bytes (`shmjet.core.keys`); here a key i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from operator import attrgetter, itemgetter
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType
 from typing import Any
+
+from shmjet._native import unify_nans
 
 KeyFn = Callable[[Any], Any] | None
 """What is accepted as a key function: a callable of one item, or None for the item itself."""
@@ -52,9 +54,25 @@ def plain(key_fn: KeyFn) -> KeyFn:
     return None if is_identity(key_fn) else key_fn
 
 
-def keys_of(key_fn: KeyFn, items: list[Any]) -> Iterable[Any]:
-    """Return the keys of `items`, as many as there are items."""
-    return items if key_fn is None else mapped(key_fn, items)
+NAN = float("nan")
+"""The one NaN of all keys in this process."""
+
+
+def keys_of(key_fn: KeyFn, items: list[Any], nan: float = NAN) -> list[Any]:
+    """Return the keys of `items`, as many as there are items.
+
+    All NaNs among them are one key, as in `shmjet.core.keys`. A dict would find each NaN by its identity, and so by
+    whether the object was copied on its way.
+
+    Args:
+        nan: what stands for NaN. Two sides of a join whose NaNs must not meet use different objects.
+
+    Example:
+        >>> one, other = keys_of(None, [float("nan"), float("nan")])
+        >>> one is other
+        True
+    """
+    return unify_nans(items if key_fn is None else mapped(key_fn, items), nan)
 
 
 def mapped(fn: Callable[[Any], Any], items: list[Any]) -> list[Any]:

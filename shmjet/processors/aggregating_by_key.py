@@ -14,7 +14,7 @@ from shmjet.aggregate_ops import AggregateOperation
 from shmjet.core.processor import Processor
 from shmjet.processors.aggregating import checked_operation
 from shmjet.processors.bulk import BulkProcessor, Supply
-from shmjet.processors.keying import KeyFn, KeyFns, keys_of
+from shmjet.processors.keying import NAN, KeyFn, KeyFns, keys_of, unify_nans
 
 
 class KeyedAggregateProcessor(BulkProcessor):
@@ -48,7 +48,7 @@ class CombineByKeyProcessor(KeyedAggregateProcessor):
 
     def absorb(self, ordinal: int, items: list[Any]) -> None:
         """Fold a list of pairs."""
-        self._op.merge_groups(self._table, items)
+        self._op.merge_groups(self._table, unify_nans(items, NAN))
 
 
 def _key_fns(name: str, key_fns: KeyFn | Sequence[KeyFn], op: AggregateOperation[Any, Any, Any]) -> KeyFns:

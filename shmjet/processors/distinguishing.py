@@ -11,7 +11,7 @@ from typing import Any
 
 from shmjet.core.processor import Processor
 from shmjet.processors.bulk import Supply, TransformingProcessor
-from shmjet.processors.keying import KeyFn, mapped, plain
+from shmjet.processors.keying import KeyFn, keys_of, plain
 
 
 class DistinctProcessor(TransformingProcessor):
@@ -24,12 +24,13 @@ class DistinctProcessor(TransformingProcessor):
     def transform(self, items: list[Any]) -> list[Any]:
         """Return what is new in a list."""
         seen, key_fn = self._seen, self._key_fn
-        if key_fn is None:
-            fresh = [item for item in dict.fromkeys(items) if item not in seen]
+        keys = keys_of(key_fn, items)
+        if keys is items:  # and none of them is NaN
+            fresh = [item for item in dict.fromkeys(keys) if item not in seen]
             seen.update(fresh)
         else:
             fresh = []
-            for key, item in zip(mapped(key_fn, items), items, strict=True):
+            for key, item in zip(keys, items, strict=True):
                 if key not in seen:
                     seen.add(key)
                     fresh.append(item)

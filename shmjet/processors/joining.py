@@ -18,6 +18,8 @@ from shmjet.processors.keying import KeyFn, keys_of, mapped, plain
 from shmjet.processors.match_table import NOTHING, MatchTable
 
 _NO_MATCH = (None,)
+_BUILT_NAN = float("nan")
+"""What stands for NaN in the keys of tables: another object than in those of the stream, so it matches nothing."""
 
 JoinClause = tuple[KeyFn, KeyFn] | tuple[KeyFn, KeyFn, Callable[[Any], Any] | None]
 """Key function of the stream's items, key function of the items on the edge to be joined, and perhaps what of these
@@ -71,7 +73,7 @@ class HashJoinProcessor(ExpandingProcessor):
             )
         table = self._tables[ordinal - 1]
         _, key_fn, projection = self._clauses[ordinal - 1]
-        table.add(keys_of(key_fn, items), items if projection is None else mapped(projection, items))
+        table.add(keys_of(key_fn, items, _BUILT_NAN), items if projection is None else mapped(projection, items))
 
     def _pairs(self, items: list[Any]) -> list[Any]:
         """Join items of which each has one match or none: no call of Python code but the key function's."""
@@ -90,12 +92,10 @@ class HashJoinProcessor(ExpandingProcessor):
 
     def _join_many(self, items: list[Any]) -> Iterator[Any]:
         project = self._project
-        sides = [
-            (table.matches, clause[0], default)
-            for table, clause, default in zip(self._tables, self._clauses, self._defaults, strict=True)
-        ]
-        for left in items:
-            found = [matches(left if key_fn is None else key_fn(left), default) for matches, key_fn, default in sides]
+        sides = [(table.matches, default) for table, default in zip(self._tables, self._defaults, strict=True)]
+        keys = [keys_of(clause[0], items) for clause in self._clauses]
+        for left, *of_left in zip(items, *keys, strict=True):
+            found = [matches(key, default) for key, (matches, default) in zip(of_left, sides, strict=True)]
             for rights in product(*found):
                 if project is None:
                     yield (left, *rights)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shmjet.core.key_functions import KeyFn, is_identity, keys_of, mapped, plain, selected
+from shmjet._native import unify_nans
+from shmjet.core.key_functions import NAN, KeyFn, is_identity, keys_of, mapped, plain, selected
 
-__all__ = ["KeyFn", "KeyFns", "is_identity", "keys_of", "mapped", "plain", "selected"]
+__all__ = ["NAN", "KeyFn", "KeyFns", "is_identity", "keys_of", "mapped", "plain", "selected", "unify_nans"]
 
 
 class KeyFns:
