@@ -1,4 +1,4 @@
-"""All NaNs are one key, whichever object they are and whether they were copied on their way; in joins they meet nothing."""
+"""All NaNs are one key, whichever object they are and whether they were copied; in joins they meet nothing."""
 
 from __future__ import annotations
 
