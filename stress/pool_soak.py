@@ -168,7 +168,7 @@ class Soak:
 
     def kill(self) -> None:
         """Kill a random worker."""
-        pids = [pid for pid in self.pool.worker_pids if pid]
+        pids = self.pool.worker_pids
         if pids:
             try:
                 os.kill(self.rng.choice(pids), signal.SIGKILL)

@@ -15,10 +15,12 @@ import socket
 import sys
 import threading
 from collections.abc import Iterable
+from functools import partial
 
 import msgspec
 
 from shmjet.core.terminal import clean
+from shmjet.execution.foreign_errors import attempt, traceback_text
 from shmjet.execution.logs import MEMBER, SentRecord, is_own
 
 _MOST = 256 << 10
@@ -49,8 +51,11 @@ class LogSink:
                 "%d log records of member %s were dropped: more than it passes on", dropped, member
             )
         for data in records:
-            with contextlib.suppress(msgspec.DecodeError):
-                self._deliver(self._decoder.decode(data), member)
+            try:
+                sent = self._decoder.decode(data)
+            except msgspec.DecodeError:
+                continue
+            attempt(partial(self._deliver, sent, member), _report)
 
     def _deliver(self, sent: SentRecord, member: str) -> None:
         record = as_record(sent, member)
@@ -67,6 +72,11 @@ class LogSink:
             self._fallback.setFormatter(_PlaceFormatter("%(asctime)s %(levelname)s %(name)s [%(place)s] %(message)s"))
         self._fallback.setStream(sys.stderr)  # type: ignore[attr-defined]
         self._fallback.handle(record)
+
+
+def _report(error: BaseException) -> None:
+    """Say on standard error what a handler or a filter of the program has raised; nobody else must suffer from it."""
+    print(f"--- Logging error ---\n{traceback_text(error, error.__traceback__)}", file=sys.stderr)
 
 
 class LogReceiver:

@@ -24,7 +24,7 @@ from shmjet.execution.messages import Exited, Fork, Forked
 from shmjet.pool import layout as records
 from shmjet.pool.functions import Function, parts_of
 from shmjet.pool.future import TaskFuture
-from shmjet.pool.layout import CELLS, HEAD, QUEUE, Layout
+from shmjet.pool.layout import CELLS, HEAD, INITIALIZER, QUEUE, Layout
 from shmjet.pool.payload import PLAIN, size_of, to_file
 from shmjet.ring.arena import Arena
 from shmjet.ring.frames import KIND_DONE
@@ -92,7 +92,12 @@ class Crewman:
         self.index = index
         self.token = token
         self.pid = 0
+        """0 until the fork server has said it."""
         self.up = False
+        self.damage: str | None = None
+        """Why nothing that it has written is believed any more."""
+        self.killed_because: str | None = None
+        """Why this pool has killed it, if it has."""
         self.retired = False
         self.pid_deadline = 0.0
         self.load = 0.0
@@ -106,6 +111,7 @@ class Crewman:
         self.path: list[str] | None = None
         self.next = 1
         self.still_since = 0
+        self._signal: int | None = None
         self._codec = codec
         slot = layout.slot(index)
         memory = arena.memory
@@ -114,11 +120,17 @@ class Crewman:
             ring_format(memory, offset, layout.ring_capacity, QUEUE)
         self.bell = Doorbell(memory, slot.doorbell)
         self.claims = Claims(memory, slot.claims, CELLS)
+        self.claims.put(INITIALIZER)
         self.tasks = RingProducer(memory, slot.tasks, self.bell)
         self.results = RingConsumer(memory, slot.results, self.bell)
         self.poller = Poller([self.results], [self.tasks])
         self.sock, self.other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         del bell
+
+    @property
+    def runs_a_task(self) -> bool:
+        """Whether a task runs, and not the initializer."""
+        return self.claims.running()[0] not in (0, INITIALIZER)
 
     def push(self, task: Task) -> bool:
         """Write one task; False when there is no room now.
@@ -228,8 +240,16 @@ class Crewman:
         """Tell it that there will be no more tasks."""
         self.tasks.push_mark(KIND_DONE, 0)
 
-    def kill(self, number: int = signal.SIGKILL) -> None:
-        """Signal the process, if it is known and lives."""
+    def forked_as(self, pid: int) -> None:
+        """Take the process id; a signal that was sent before it was known is sent now."""
+        self.pid = pid
+        if self._signal is not None:
+            self.kill(self._signal)
+
+    def kill(self, number: int = signal.SIGKILL, because: str | None = None) -> None:
+        """Signal the process, as soon as it is known, if it lives."""
+        self.killed_because = self.killed_because or because
+        self._signal = number
         if self.pid > 0:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)

@@ -254,7 +254,7 @@ class Dispatcher:
 
         That is an idle one; a new one is hired only for those behind a task that runs, not because the machine is busy.
         """
-        waits, runs = len(man.inflight) > 1, man.claims.running()[0] != 0
+        waits, runs = len(man.inflight) > 1, man.runs_a_task
         if self._idle:
             return waits or not runs
         return waits and runs and len(self.crew) < self._most

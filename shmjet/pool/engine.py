@@ -23,13 +23,14 @@ from typing import Any, Final
 from shmjet._native import Doorbell, clock_ns
 from shmjet.cluster.log_levels import levels
 from shmjet.cluster.logs import LogReceiver
+from shmjet.execution.foreign_errors import name_of, text_of
 from shmjet.execution.standard_descriptors import fill_standard_descriptors
 from shmjet.pool.blocks import blocks
 from shmjet.pool.crew import Crewman, Task
 from shmjet.pool.dispatching import STUCK_NS, Dispatcher, Failed
 from shmjet.pool.functions import Functions
-from shmjet.pool.future import TaskFuture
-from shmjet.pool.layout import Layout
+from shmjet.pool.future import TaskFuture, log_error
+from shmjet.pool.layout import INITIALIZER, Layout
 from shmjet.pool.results import Done, Results, fail, resolve
 from shmjet.pool.staff import LOOK_NS, Staff
 from shmjet.pool.worker import PoolSettings
@@ -145,8 +146,7 @@ class Engine:
             if self._is_relaxed and (dispatcher.unwatched >= self._watched_from or self._staff.has_news):
                 self._is_relaxed = False
                 self._ring()
-        for culprit, error in failed:
-            fail(culprit, error)
+        _tell(failed)
 
     def function_of(self, fn: Any) -> Any:
         """Return what is known of a function; raises when it cannot be pickled."""
@@ -186,7 +186,7 @@ class Engine:
             man, number = found
             if man.claims.running()[0] == number or not man.claims.revoke(number):
                 man.excuses[number] = error
-                man.kill()
+                man.kill(because="a task that it ran was killed by PoolExecutor.kill()")
                 return True
             task = man.inflight.pop(number)  # it had not begun: its worker need not die for it
             self._dispatcher.settle(man, task)
@@ -211,9 +211,14 @@ class Engine:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The workers' process ids; of one that is just being forked, 0."""
+        """The workers' process ids; not of one that is just being forked."""
         with self.lock:
-            return tuple(man.pid for man in self._dispatcher.crew.values())
+            return tuple(man.pid for man in self._dispatcher.crew.values() if man.pid > 0)
+
+    @property
+    def workers(self) -> int:
+        """How many workers there are, those that are just being forked among them."""
+        return len(self._dispatcher.crew)
 
     @property
     def is_alive(self) -> bool:
@@ -250,6 +255,10 @@ class Engine:
         try:
             while self._collect():
                 pass
+        except BaseException as error:  # a fault of this pool's: its users must not wait for ever
+            log_error("the thread of a pool has failed, and with it the pool")
+            with self.lock:
+                self._staff.give_up(f"the pool's own thread has failed: {name_of(error)}: {text_of(error)}")
         finally:
             self._finish()
 
@@ -261,27 +270,25 @@ class Engine:
         done: Done = []
         failed: Failed = []
         dispatcher = self._dispatcher
-        with self.lock:
-            for man in list(dispatcher.crew.values()):
-                if man.results.has_data:
-                    self._results.read(man, done)
-            if has_news:
-                self._staff.hear_news(done, failed)
-            dispatcher.dispatch(failed)
-            timeout = self._look_after()
-            dispatcher.unwatched = 0
-            self._is_relaxed = timeout == _IDLE_NS
-            over = self._closing and not dispatcher.is_busy
-            pollers = [man.poller for man in dispatcher.crew.values()]
-        self._hand_out_logs()
-        for task, kind, value in done:
-            resolve(task, kind, value)
-        for task, error in failed:
-            fail(task, error)
+        try:
+            with self.lock:
+                for man in list(dispatcher.crew.values()):
+                    if man.results.has_data:
+                        self._results.read(man, done)
+                if has_news:
+                    self._staff.hear_news(done, failed)
+                dispatcher.dispatch(failed)
+                timeout = self._look_after()
+                dispatcher.unwatched = 0
+                self._is_relaxed = timeout == _IDLE_NS
+                over = self._closing and not dispatcher.is_busy
+                pollers = [man.poller for man in dispatcher.crew.values()]
+        finally:
+            self._hand_out_logs()
+            _tell_quietly(done, failed)
         if over or (self._staff.broken is not None and not dispatcher.crew):
             return False
-        del done, failed
-        task = value = error = None  # type: ignore[assignment]  # nothing may live here while this thread sleeps
+        del done, failed  # nothing may live here while this thread sleeps
         self._was_woken = self._bell.wait(pollers, seen, 0, timeout)
         return True
 
@@ -305,6 +312,8 @@ class Engine:
         for man in dispatcher.crew.values():
             if not man.pid:
                 timeout = min(timeout, LOOK_NS)
+            if limit is not None and (man.inflight or not man.up):
+                timeout = min(timeout, self._end_overdue(man, limit))
             if not man.inflight:
                 if man.suspect:
                     if dispatcher.welcome(man):
@@ -314,39 +323,66 @@ class Engine:
             timeout = min(timeout, LOOK_NS)
             if dispatcher.rescue(man, now):
                 return 0
-            if now - man.still_since > LOOK_NS and not man.claims.running()[0]:
+            if now - man.still_since > LOOK_NS and not man.runs_a_task:
                 man.still_since = now
                 man.bell.ring()  # for a wake-up that was lost
             if dispatcher.may_rescue(man):
                 timeout = min(timeout, STUCK_NS)
-            if limit is not None:
-                timeout = min(timeout, self._end_overdue(man, limit))
         return timeout
 
     @staticmethod
     def _end_overdue(man: Crewman, limit: int) -> int:
-        """Kill a worker whose task has run for longer than the limit; returns when to look again."""
+        """Kill a worker whose task or initializer has run for longer than the limit; returns when to look again."""
         number, started = man.claims.running()
         left = started + limit - clock_ns() if number else limit
         if left > 0:
             return left
-        if number in man.inflight and number not in man.excuses:
-            man.excuses[number] = TaskTimeout(f"the task ran for more than task_timeout={limit / 1e9:g} s")
-            man.kill()
+        too_long = f"ran for more than task_timeout={limit / 1e9:g} s"
+        if number == INITIALIZER:
+            man.kill(because=f"its initializer {too_long}")
+        elif number in man.inflight and number not in man.excuses:
+            man.excuses[number] = TaskTimeout(f"the task {too_long}")
+            man.kill(because=f"a task {too_long}")
         return LOOK_NS
 
     def _finish(self) -> None:
         """End the workers, then the server, then let go of everything."""
-        with self.lock:
-            why = self._staff.broken or "the pool has ended"
-            left = self._dispatcher.drop_all()
-            self._staff.dismiss()
-            self._dispatcher.clear()
-            self._ended = True
-            self._bell.close()
-            self._arena.close()
-        self._close_logs()
-        blocks.trim()
-        for task in left:
-            fail(task, BrokenProcessPool(why) if task.begin() else None)
-        self._on_end()
+        left: list[Task] = []
+        try:
+            with self.lock:
+                why = self._staff.broken or "the pool has ended"
+                left = self._dispatcher.drop_all()
+                try:
+                    self._staff.dismiss()
+                finally:
+                    self._dispatcher.clear()
+                    self._ended = True
+                    self._bell.close()
+                    self._arena.close()
+        finally:
+            self._close_logs()
+            _tell_quietly([], [(task, BrokenProcessPool(why) if task.begin() else None) for task in left])
+            blocks.trim()
+            self._on_end()
+
+
+def _tell(failed: Failed) -> None:
+    """Give all these futures their errors; what a callback raises that is no `Exception` is raised after the last."""
+    raised: BaseException | None = None
+    for task, error in failed:
+        try:
+            fail(task, error)
+        except BaseException as found:
+            raised = found
+    if raised is not None:
+        raise raised
+
+
+def _tell_quietly(done: Done, failed: Failed) -> None:
+    """Give futures what has become of their tasks. What their callbacks raise has been logged, and stays here."""
+    for task, kind, content in done:
+        with contextlib.suppress(BaseException):
+            resolve(task, kind, content)
+    for task, error in failed:
+        with contextlib.suppress(BaseException):
+            fail(task, error)

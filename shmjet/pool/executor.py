@@ -40,7 +40,8 @@ class PoolExecutor(Executor):
         initargs: its arguments.
         mp_context: accepted from code written for `ProcessPoolExecutor`, and ignored.
         max_tasks_per_child: tasks after which a worker is replaced by a new one; None: never.
-        task_timeout: seconds that one task may run; then its worker is killed and the future raises `TimeoutError`.
+        task_timeout: seconds that one task may run; then its worker is killed and the future raises `TimeoutError`. The
+            initializer has as long; then the pool is broken.
         cores: the core of each worker; by default chosen as for an instance, away from those of this process' other
             pools.
 
@@ -104,7 +105,7 @@ class PoolExecutor(Executor):
 
     @property
     def worker_pids(self) -> tuple[int, ...]:
-        """The process ids of the workers that there are now; 0 for one that is just being started."""
+        """The process ids of the workers that there are now; not of one that is just being started."""
         engine = self._engine
         return () if engine is None else engine.pids
 
@@ -204,7 +205,7 @@ class PoolExecutor(Executor):
         elif not self.is_usable:
             state = "broken"
         else:
-            state = f"{len(self.worker_pids)} started"
+            state = f"{0 if self._engine is None else self._engine.workers} started"
         return f"<PoolExecutor of {self.max_workers} workers, {state}>"
 
     # -- the end -----------------------------------------------------------------------------------------------------

@@ -14,6 +14,8 @@ from shmjet._native import CLAIMS_HEADER, DOORBELL_SIZE, RING_HEADER
 
 CELLS: Final = 1024
 """Tasks that may be with one worker at once, and a few more."""
+INITIALIZER: Final = CELLS << 40
+"""Stands for the initializer where claims say what runs; no task gets so far."""
 QUEUE: Final = 2048
 """Records that may be in a ring at once."""
 

@@ -12,7 +12,8 @@ import ctypes
 import mmap
 import os
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from shmjet.pool.blocks import STEP, blocks, map_pages, unmap_pages
@@ -20,6 +21,9 @@ from shmjet.ring.pickling import Buffer, loads
 
 PLAIN: Final = frozenset({int, float, str, bytes, bool, type(None)})
 """Exact types that the column codec takes; no need to pickle them."""
+
+Load = Callable[[], Any]
+"""Loads an object from a payload that stays where it is until then; raises what unpickling raises."""
 
 
 def size_of(parts: Sequence[Buffer]) -> int:
@@ -51,8 +55,24 @@ def from_record(body: memoryview) -> Any:
     return loads(body) if content is None else loads(content, copy=False)
 
 
+def kept_record(body: memoryview) -> Load:
+    """Return what loads the object whose payload came by a ring; nothing of `body` is needed any more."""
+    content = blocks.filled(body) if len(body) >= STEP else None
+    return partial(loads, bytes(body)) if content is None else partial(loads, content, copy=False)
+
+
 def from_file(fd: int, size: int) -> Any:
     """Return the object whose payload lies in a file; closes the descriptor."""
+    return kept_file(fd, size)()
+
+
+def kept_file(fd: int, size: int) -> Load:
+    """Return what loads the object whose payload lies in a file; closes the descriptor.
+
+    Raises:
+        OSError: the file cannot be read.
+        MemoryError: it cannot be mapped, and there is no memory for a copy.
+    """
     try:
         address = map_pages(size, mmap.MAP_PRIVATE, fd)
         if address is None:  # as many mappings as a process may have: copy
@@ -60,9 +80,9 @@ def from_file(fd: int, size: int) -> Any:
             view = memoryview(content)
             while view:
                 view = view[os.preadv(fd, [view], size - len(view)) :]
-            return loads(content, copy=False)
+            return partial(loads, content, copy=False)
     finally:
         os.close(fd)
     pages = (ctypes.c_char * size).from_address(address)
     weakref.finalize(pages, unmap_pages, address, size).atexit = False
-    return loads(memoryview(pages).cast("B"), copy=False)
+    return partial(loads, memoryview(pages).cast("B"), copy=False)

@@ -1,23 +1,32 @@
-"""What workers send back: read from their rings under the engine's lock, then given to futures without it."""
+"""What workers send back: read from their rings under the engine's lock, then given to futures without it.
+
+Nothing is unpickled here: that runs code of the user, and is left to the thread that asks a future for its outcome.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool, _RemoteTraceback
+from functools import partial
 from typing import Any, Final
 
 from shmjet._native import Codec
+from shmjet.execution.foreign_errors import is_exception, name_of, set_cause, text_of
 from shmjet.pool import layout as records
 from shmjet.pool.crew import Crewman, Task
 from shmjet.pool.dispatching import Dispatcher
 from shmjet.pool.functions import Function
+from shmjet.pool.future import Outcome
 from shmjet.pool.layout import HEAD
-from shmjet.pool.payload import from_file, from_record
+from shmjet.pool.payload import Load, kept_file, kept_record
 
 _FRAME: Final = 256
 
+logger = logging.getLogger("concurrent.futures")
+
 Done = list[tuple[Task, int, Any]]
-"""Tasks with the kind of the answer and what it brought."""
+"""Tasks with the kind of the answer and what it brought: a value, results in columns, or what loads the payload."""
 
 
 class Results:
@@ -34,13 +43,21 @@ class Results:
         self._codec = Codec()
 
     def read(self, man: Crewman, done: Done) -> None:
-        """Take all answers of one worker."""
-        while (record := man.results.pull(self._codec, _FRAME)) is not None:
-            if type(record) is list:
-                self._read_values(man, record, done)
-            else:
-                self._read_one(man, record, done)
-            man.suspect = False
+        """Take all answers of one worker. One whose memory makes no sense is killed, and read no more."""
+        if man.damage is not None:
+            return
+        try:
+            while (record := man.results.pull(self._codec, _FRAME)) is not None:
+                if type(record) is list:
+                    self._read_values(man, record, done)
+                else:
+                    self._read_one(man, record, done)
+                man.suspect = False
+        except Exception as error:
+            man.damage = f"its results cannot be read ({type(error).__name__}: {error}); was its memory overwritten?"
+            logger.exception("worker %d of a pool is killed: %s", man.index, man.damage)
+            man.kill(because=man.damage)
+            return
         self._dispatcher.has_read(man)
 
     def _read_values(self, man: Crewman, rows: list[tuple[int, int, Any]], done: Done) -> None:
@@ -70,21 +87,24 @@ class Results:
         kind, _, _, _, payload = record
         number, _, taken, size = HEAD.unpack_from(payload)
         length = size or len(payload)
+        content: Any = None
         try:
             if size:
-                value = from_file(man.receive(), size)
+                content = kept_file(man.receive(), size)
             else:
                 with payload[HEAD.size :] as body:
-                    is_columns = kind == records.KIND_RESULTS
-                    value = self._codec.decode(body, man.inflight[number].items) if is_columns else from_record(body)
-        except BaseException as error:
-            kind, value = records.KIND_BAD_ARGUMENTS, (error, "the result cannot be unpickled")
+                    if kind == records.KIND_RESULTS:
+                        content = self._codec.decode(body, man.inflight[number].items)
+                    elif len(body):
+                        content = kept_record(body)
+        except (OSError, MemoryError) as error:
+            kind, content = records.KIND_BAD_ARGUMENTS, partial(_raise, error)
         payload.release()
         man.results.release()
         if kind == records.KIND_UP:
             man.up = True
         elif kind == records.KIND_NOT_UP:
-            self._on_not_up(value)
+            self._on_not_up(content())
         elif kind == records.KIND_RETIRED:
             man.retired = True
         else:
@@ -95,7 +115,11 @@ class Results:
                 function.item_bytes = max(function.item_bytes, length / task.items)
             function.took(taken / task.items)
             self._dispatcher.settle(man, task)
-            done.append((task, kind, value))
+            done.append((task, PICKLED if kind == records.KIND_VALUE else kind, content))
+
+
+PICKLED: Final = -1
+"""The kind of a `KIND_VALUE` that has to be unpickled; that of plain values is `KIND_VALUE` itself."""
 
 
 class PartialChunk:
@@ -108,40 +132,67 @@ class PartialChunk:
         self.error = error
 
 
-def resolve(task: Task, kind: int, value: Any) -> None:
-    """Give a future what its worker has answered."""
+def resolve(task: Task, kind: int, content: Any) -> None:
+    """Give a future what its worker has answered. Raises what its callbacks raise that is no `Exception`."""
     future = task.future
     if kind == records.KIND_VALUE:
-        future.finish(value)
-        return
-    if kind == records.KIND_RESULTS:
+        future.finish(content)
+    elif kind == records.KIND_RESULTS:
         future.has_columns = True
-        future.finish(value)
-        return
-    if kind == records.KIND_PARTIAL:
-        results, error, text = value
-        error.__cause__ = _remote(text)
-        future.finish(PartialChunk(results, error))
-        return
-    error, text = value
-    if kind == records.KIND_BAD_ARGUMENTS:
-        name = type(error).__name__
-        broken = BrokenProcessPool(f"a task's arguments or result could not be unpickled: {name}: {error}")
-        broken.__cause__ = error
-        future.fail(broken)
-        return
-    error.__cause__ = _remote(text)
-    future.fail(error)
+        future.finish(content)
+    else:
+        failed = kind in (records.KIND_ERROR, records.KIND_BAD_ARGUMENTS)
+        future.finish(None, partial(_outcome, kind, content), failed)
 
 
 def fail(task: Task, error: BaseException | None) -> None:
-    """Give a future the error for which its task has no result; None: it has been cancelled."""
+    """Give a future the error for which its task has no result; None: it has been cancelled.
+
+    Raises what its callbacks raise that is no `Exception`.
+    """
     if error is None:
         task.future.drop()
     else:
         task.future.fail(error)
 
 
-def _remote(text: str) -> BaseException:
-    """Return what shows a worker's traceback above the exception."""
-    return _RemoteTraceback(f'\n"""\n{text}"""')  # type: ignore[arg-type]
+def _outcome(kind: int, load: Load) -> Outcome:
+    """Unpickle what a worker has sent, for whom it may concern. Raises nothing but the reader's own Ctrl-C."""
+    try:
+        content = load()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return None, _unreadable(error)
+    if kind == PICKLED:
+        return content, None
+    if kind == records.KIND_PARTIAL:
+        results, raised, text = content
+        return PartialChunk(results, _with_remote_traceback(raised, text)), None
+    raised, text = content
+    if kind == records.KIND_BAD_ARGUMENTS:
+        return None, _unreadable(raised)
+    return None, _with_remote_traceback(raised, text)
+
+
+def _unreadable(error: BaseException) -> BaseException:
+    if not is_exception(error):
+        error = TypeError(f"an exception was sent that unpickles to {type(error).__name__}")
+    broken = BrokenProcessPool(
+        f"a task's arguments or result could not be unpickled: {name_of(error)}: {text_of(error)}"
+    )
+    broken.__cause__ = error
+    return broken
+
+
+def _with_remote_traceback(error: Any, text: str) -> BaseException:
+    """Return the exception with its worker's traceback as its cause, which is shown above it."""
+    if not is_exception(error):
+        error = RuntimeError(f"the task raised an exception that unpickles to {type(error).__name__}; see its cause")
+    set_cause(error, _RemoteTraceback(f'\n"""\n{text}"""'))  # type: ignore[arg-type]
+    found: BaseException = error
+    return found
+
+
+def _raise(error: BaseException) -> Any:
+    raise error

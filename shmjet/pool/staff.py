@@ -112,7 +112,7 @@ class Staff:
             if isinstance(message, Forked):
                 for man in crew.values():
                     if man.token == message.token:
-                        man.pid = message.pid
+                        man.forked_as(message.pid)
             else:
                 for man in list(crew.values()):
                     if man.pid == message.pid:
@@ -124,6 +124,7 @@ class Staff:
     def _bury(self, man: Crewman, how: str, done: Done, failed: Failed) -> None:
         """Settle what a dead worker leaves: results that it wrote count, tasks that it had not begun go to others."""
         dispatcher = self._dispatcher
+        how = man.killed_because or how
         self._results.read(man, done)
         dispatcher.remove(man)
         back = dispatcher.take_back(man)

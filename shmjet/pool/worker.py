@@ -6,18 +6,17 @@ long task. It sleeps on its doorbell when there is nothing to do; the kernel kil
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickle
 import socket
 import sys
-import traceback
 from collections.abc import Callable
 from typing import Any, Final
 
 from shmjet._native import Claims, Codec, Doorbell, Poller, RingConsumer, RingProducer
+from shmjet.execution.foreign_errors import attempt, is_exception, name_of, text_of, traceback_text
 from shmjet.pool import layout as records
-from shmjet.pool.layout import CELLS, HEAD, Layout
+from shmjet.pool.layout import CELLS, HEAD, INITIALIZER, Layout
 from shmjet.pool.payload import PLAIN, from_file, from_record, size_of, to_file
 from shmjet.ring.frames import KIND_DONE
 from shmjet.ring.pickling import Buffer, dumps_by_value, loads
@@ -76,7 +75,7 @@ class PoolWorker:
     def running(self) -> tuple[int, Callable[..., Any] | None]:
         """Return the number of the task that runs and what it calls; 0 and None when there is none."""
         number, _ = self._claims.running()
-        return number, self._called if number else None
+        return (number, self._called) if number not in (0, INITIALIZER) else (0, None)
 
     def run(self) -> None:
         """Work until the client says that it is over, or as many tasks as a worker may run have been run."""
@@ -104,12 +103,14 @@ class PoolWorker:
         self._send(records.KIND_RETIRED, 0, 0, None)
 
     def _initialize(self, pickled: bytes) -> bool:
+        self._claims.take(INITIALIZER)  # it has as long as a task has
         try:
             initializer, arguments = loads(pickled)
             initializer(*arguments)
-        except BaseException:
-            self._send(records.KIND_NOT_UP, 0, 0, traceback.format_exc())
+        except BaseException as error:
+            self._send(records.KIND_NOT_UP, 0, 0, _text_of(error))
             return False
+        self._claims.done()
         return True
 
     # -- tasks -------------------------------------------------------------------------------------------------------
@@ -201,15 +202,20 @@ class PoolWorker:
         try:
             _call_with_all(call, columns, results)
         except BaseException as error:
-            taken = self._claims.done()
-            text = _text_of(error)
-            try:
-                self._send(records.KIND_PARTIAL, number, taken, (results, error, text))
-            except BaseException as unpicklable:
-                self._fail(number, unpicklable)
+            self._answer_partly(number, results, error)
             return
         del columns
         self._answer_chunk(number, results)
+
+    def _answer_partly(self, number: int, results: list[Any], error: BaseException) -> None:
+        """Send what came before an exception, and that exception."""
+        try:
+            error, text = loads(b"".join(_pickled_error(error)))
+            parts = dumps_by_value((results, error, text))
+        except BaseException as unpicklable:
+            self._fail(number, unpicklable)
+        else:
+            self._put(records.KIND_PARTIAL, number, self._claims.done(), parts)
 
     def _answer_chunk(self, number: int, results: list[Any]) -> None:
         """Send a chunk's results, in columns if they are plain."""
@@ -236,28 +242,22 @@ class PoolWorker:
     # -- results -----------------------------------------------------------------------------------------------------
 
     def _answer(self, number: int, value: Any) -> None:
-        taken = self._claims.done()
         if type(value) in PLAIN:
-            frame = [(number, taken, value)]
+            frame = [(number, self._claims.done(), value)]
             while (accepted := self._results.push(self._out_codec, frame, 0, 1)) == 0:
                 self._wait_for_room()
             if accepted == 1:
                 return
         try:
-            self._send(records.KIND_VALUE, number, taken, value)
+            parts = dumps_by_value(value)
         except BaseException as error:
             self._fail(number, error)
+        else:
+            self._put(records.KIND_VALUE, number, self._claims.done(), parts)
 
     def _fail(self, number: int, error: BaseException, kind: int = records.KIND_ERROR) -> None:
-        taken = self._claims.done()
-        text = _text_of(error)
-        try:
-            parts = dumps_by_value((error, text))
-            loads(b"".join(parts))  # an exception that cannot be read back is no use to anyone
-        except BaseException:
-            plain = RuntimeError(f"{type(error).__qualname__}: {error!s}")
-            parts = dumps_by_value((plain, f"{text}\n(the exception itself cannot be pickled)"))
-        self._put(kind, number, taken, parts)
+        parts = _pickled_error(error)
+        self._put(kind, number, self._claims.done(), parts)
 
     def _send(self, kind: int, number: int, taken: int, content: object) -> None:
         """Send a record; raises what pickling raises, before anything is written."""
@@ -268,7 +268,11 @@ class PoolWorker:
         in_file = HEAD.size + size > self._results.max_record
         head = HEAD.pack(number, 0, taken, size if in_file else 0)
         if in_file:
-            fd = to_file(parts)
+            try:
+                fd = to_file(parts)
+            except OSError as error:  # no memory, or no descriptor: what says so is small
+                self._put(records.KIND_ERROR, number, taken, _pickled_error(error))
+                return
             socket.send_fds(self._sock, [b"f"], [fd])
             os.close(fd)
             parts = []
@@ -308,11 +312,28 @@ class _Unusable:
         raise self._error
 
 
+def _pickled_error(error: BaseException) -> list[Buffer]:
+    """Return an exception with its traceback as a payload that can be read back; if need be, what it was in words."""
+    text = _text_of(error)
+
+    def pickled() -> list[Buffer]:
+        parts = dumps_by_value((error, text))
+        found = loads(b"".join(parts))[0]
+        if not is_exception(found):
+            raise TypeError(f"it unpickles to {name_of(found)}")
+        return parts
+
+    def in_words(broken: BaseException) -> list[Buffer]:
+        plain = RuntimeError(f"{name_of(error)}: {text_of(error)}")
+        why = f"{name_of(broken)}: {text_of(broken)}"
+        return dumps_by_value((plain, f"{text}\n(the exception itself cannot be pickled: {why})"))
+
+    return attempt(pickled, in_words)
+
+
 def _text_of(error: BaseException) -> str:
     """Return the traceback as `concurrent.futures` words it, without the frames of this module."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_globals.get("__name__") == __name__:
         trace = trace.tb_next
-    with contextlib.suppress(Exception):
-        return "".join(traceback.format_exception(type(error), error, trace))
-    return f"{type(error).__qualname__} (its traceback cannot be shown)"
+    return traceback_text(error, trace)

@@ -67,7 +67,7 @@ class PoolExecutor(shmjet.PoolExecutor):
     @property
     def _processes(self) -> dict[int, _Process]:
         deadline = time.monotonic() + 10
-        while 0 in self.worker_pids:
+        while self._engine is not None and len(self.worker_pids) < self._engine.workers:
             assert time.monotonic() < deadline
             time.sleep(0.01)
         return {pid: _Process(pid) for pid in self.worker_pids}
