@@ -148,7 +148,7 @@ class ProcessorTasklet:
             whether anything was moved or changed; False means that calling again is useless until a lane has new
             items or room, or, with `polling` set, until something outside has changed.
         """
-        self.polling = False
+        self.dirty = self.polling = False
         speaker.about = self._about
         self._progress = bool(self._intake.buffered) and self._intake.soak()
         if not self._unflushed or self._flush():
@@ -157,6 +157,8 @@ class ProcessorTasklet:
                 self._meter.blocked += 1
         if not self._progress:
             self.settle()
+        if self._progress:
+            self.dirty = True
         self.poller.inputs = bool(self._intake.buffered) or self._wants_input()
         meter = self._meter
         if self._progress and self.state is not State.END and not meter.is_due(self._begun_ns):
@@ -292,6 +294,8 @@ class ProcessorTasklet:
             self.state = State.NULLARY_PROCESS
             assert self._intake.coalescer is not None
             self._observe(self._intake.coalescer.pending())
+        else:
+            self.polling = not self._progress
 
     def _nullary_process(self) -> None:
         if self._has_nullary and not self._timed("try_process()", self.processor.try_process):

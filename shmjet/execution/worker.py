@@ -48,6 +48,7 @@ from shmjet.execution.probing import Probing
 from shmjet.execution.shared_memory import SharedMemory
 from shmjet.execution.stealing import Hosted, Stealing
 from shmjet.execution.tasklet import ProcessorTasklet
+from shmjet.execution.turns import any_polls, due
 
 _LONGEST_SLEEP_NS = 1_000_000_000
 _ANNOUNCE_NS = 500_000
@@ -140,15 +141,11 @@ class Worker:
             self._answer_thief(start)
         progress = False
         ended: list[Deployment] = []
-        for tasklet, deployment in self._tasklets:
-            if not (tasklet.dirty or tasklet.poller.ready() or tasklet.polling):
-                continue
-            tasklet.dirty = False
+        for tasklet, deployment in due(self._tasklets):
             words[control.CURRENT_EXECUTION] = deployment.execution_id
             try:
                 interrupts.is_open = True
                 if tasklet.call():
-                    tasklet.dirty = True
                     progress = True
                 if tasklet.done:
                     tasklet.close()
@@ -185,7 +182,7 @@ class Worker:
             self._announce()
         timeout = _LONGEST_SLEEP_NS
         spin = self._settings.idle_min_ns if self._settings.spin and self._tasklets else 0
-        if any(tasklet.polling for tasklet, _ in self._tasklets):
+        if any_polls(self._tasklets):
             low, high = self._settings.idle_min_ns, self._settings.idle_max_ns
             self._backoff_ns = min(max(low, self._backoff_ns * 2), high)
             timeout, spin = self._backoff_ns, 0

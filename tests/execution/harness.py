@@ -1,6 +1,8 @@
 """Runs a DAG in this process, deterministically: each worker is a `Deployment` on one arena, rounds go by hand.
 
-Lanes within a worker are local, lanes between workers are real rings; with `force_rings` all of them are.
+Lanes within a worker are local, lanes between workers are real rings; with `force_rings` all of them are. A worker
+calls the tasklets that a real one would call, and falls asleep like it: it goes on only when its doorbell has rung. So
+a wake-up that gets lost is a deadlock here.
 """
 
 from __future__ import annotations
@@ -9,13 +11,15 @@ import mmap
 import os
 import random
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any
 
 import cloudpickle
 
+from shmjet._native import Doorbell
 from shmjet.core import DAG, JobConfig
 from shmjet.execution.code import code_of
-from shmjet.execution.control import WORDS, control_size
+from shmjet.execution.control import BLOCK_SIZE, WORDS, control_size
 from shmjet.execution.deployment import Deployment
 from shmjet.execution.formatting import format_arena
 from shmjet.execution.interrupts import Interrupts
@@ -24,7 +28,49 @@ from shmjet.execution.messages import Adopt, Deploy, JobPlan
 from shmjet.execution.plan import describe, make_plan
 from shmjet.execution.shared_memory import SharedMemory
 from shmjet.execution.tasklet import ProcessorTasklet, State
+from shmjet.execution.turns import any_polls, due
 from shmjet.ring.marks import Barrier
+
+_SLEEPING = 128
+"""Where in a doorbell stands whether its owner sleeps (`docs/formats/ring.md`)."""
+_MOST_IDLE = 100
+"""Rounds in which nobody moves anything, though somebody polls, after which it counts as a deadlock."""
+
+
+class Sleeper:
+    """The sleep of one process: the two halves of `Doorbell.wait` without the waiting.
+
+    Args:
+        memory: in which its doorbell lies.
+        offset: of the doorbell.
+    """
+
+    def __init__(self, memory: memoryview, offset: int) -> None:
+        self._bell = Doorbell(memory, offset)
+        self._word = memory[offset + _SLEEPING : offset + _SLEEPING + 4].cast("I")
+        self._sleeps = False
+
+    def sleep(self, tasklets: list[ProcessorTasklet]) -> None:
+        """Fall asleep, unless one of the tasklets is ready."""
+        if not any(tasklet.poller.ready() for tasklet in tasklets):
+            self._word[0] = 1
+            self._sleeps = True
+
+    def wake(self) -> None:
+        """Wake up whether the bell has rung or not."""
+        self._word[0] = 0
+        self._sleeps = False
+
+    @property
+    def sleeps(self) -> bool:
+        """Whether it has fallen asleep and nobody has rung since."""
+        self._sleeps = self._sleeps and self._bell.sleeping
+        return self._sleeps
+
+    def close(self) -> None:
+        """Let go of the memory."""
+        self._bell.close()
+        self._word.release()
 
 
 class LocalRun:
@@ -37,6 +83,7 @@ class LocalRun:
         seed: when given, workers and tasklets take their turns in a random order.
         stealing: how often, per round, a random tasklet is handed over to another worker, 0 to 1; needs a seed.
         barriers: how often, per round, all sources emit a barrier, 0 to 1; needs a seed.
+        call_all: call every tasklet in every round, whether there is a reason or not.
     """
 
     def __init__(
@@ -48,11 +95,13 @@ class LocalRun:
         seed: int | None = None,
         stealing: float = 0,
         barriers: float = 0,
+        call_all: bool = False,
     ) -> None:
+        shape = describe(dag)
         self.plan: JobPlan = make_plan(
-            shape := describe(dag),
+            shape,
             worker_count=workers,
-            non_cooperative=set(),
+            non_cooperative={v for v, vertex in enumerate(shape.vertices) if vertex.cooperative is False},
             ring_memory=64 << 20,
             partition_count=271,
             force_rings=force_rings,
@@ -70,7 +119,7 @@ class LocalRun:
         data, config = cloudpickle.dumps(code_of(dag, shape)), cloudpickle.dumps(JobConfig())
         self.grid = MemoryGrid()
         self.deployments = []
-        for worker in range(workers):
+        for worker in range(self.plan.process_count):
             message = Deploy(1, "job", None, data, self.plan, 1, size, reserved, True, config, {}, {}, [])
             deployment = Deployment(message, worker, lambda: self.grid)
             shared = SharedMemory(self.control)
@@ -79,6 +128,10 @@ class LocalRun:
             deployment.create(shared, ())
             deployment.init()
             self.deployments.append(deployment)
+        bells = [(self.control, worker * BLOCK_SIZE) for worker in range(workers)]
+        bells += [(self.arena, offset) for offset in self.layout.carriers]
+        self._sleepers = [Sleeper(memory, offset) for memory, offset in bells]
+        self._call_all = call_all
         self._random = random.Random(seed) if seed is not None else None
         self._stealing = stealing
         self._barriers = barriers
@@ -89,30 +142,72 @@ class LocalRun:
         self.refusals = 0
 
     def run(self, most_rounds: int = 1_000_000) -> LocalRun:
-        """Call all tasklets in turn until they are done; fails when a round moves nothing for long."""
+        """Let all workers have their rounds until their tasklets are done; fails when none can go on."""
         try:
             return self._run(most_rounds)
         finally:
             os.close(self._fd)
+            for sleeper in self._sleepers:
+                sleeper.close()
 
     def _run(self, most_rounds: int) -> LocalRun:
         idle = 0
-        while tasklets := [t for deployment in self.deployments for t in deployment.tasklets if not t.done]:
+        while left := self._left():
             self.rounds += 1
             assert self.rounds < most_rounds, "the job does not come to an end"
             if self._random is not None:
                 if self._random.random() < self._barriers:
-                    self._emit_barrier(tasklets)
+                    self._emit_barrier(left)
                 if self._random.random() < self._stealing:
                     self._steal(self._random)
                     continue
-                self._random.shuffle(tasklets)
-            progress = [self._call(tasklet) for tasklet in tasklets]
-            idle = 0 if any(progress) else idle + 1
-            assert idle < 100, f"deadlock: {[(t.context.vertex_name, t.state.name) for t in tasklets]}"
+            progress = self._round_of_all(left) if self._call_all else self._round()
+            idle = 0 if progress else idle + 1
+            stuck = idle >= _MOST_IDLE or not (self._call_all or self._anyone_awake())
+            assert not stuck, f"deadlock: {[(t.context.vertex_name, t.state.name) for t in self._left()]}"
         for deployment in self.deployments:
             deployment.close_processors(Interrupts(memoryview(bytearray(WORDS * 8)).cast("q")))
         return self
+
+    def _left(self) -> list[ProcessorTasklet]:
+        return [tasklet for deployment in self.deployments for tasklet in deployment.tasklets if not tasklet.done]
+
+    def _round_of_all(self, tasklets: list[ProcessorTasklet]) -> bool:
+        if self._random is not None:
+            self._random.shuffle(tasklets)
+        return self._call_each(tasklets)
+
+    def _round(self) -> bool:
+        """Give each process that is awake a round, as `Worker` has them."""
+        processes = list(zip(self.deployments, self._sleepers, strict=True))
+        if self._random is not None:
+            self._random.shuffle(processes)
+        progress = False
+        for deployment, sleeper in processes:
+            tasklets = [tasklet for tasklet in deployment.tasklets if not tasklet.done]
+            hosted = [(tasklet, deployment) for tasklet in tasklets]
+            if not tasklets or (sleeper.sleeps and not any_polls(hosted)):
+                continue
+            sleeper.wake()
+            if self._random is not None:
+                self._random.shuffle(hosted)
+            if self._call_each(tasklet for tasklet, _ in due(hosted)):
+                progress = True
+            else:
+                sleeper.sleep(tasklets)
+        return progress
+
+    def _call_each(self, tasklets: Iterable[ProcessorTasklet]) -> bool:
+        calls = [self._call(tasklet) for tasklet in tasklets]
+        return any(calls)
+
+    def _anyone_awake(self) -> bool:
+        """Say whether a process with something left to do would go on: nobody has to wake it, or its time-out does."""
+        for deployment, sleeper in zip(self.deployments, self._sleepers, strict=True):
+            hosted = [(tasklet, deployment) for tasklet in deployment.tasklets if not tasklet.done]
+            if hosted and (not sleeper.sleeps or any_polls(hosted)):
+                return True
+        return not self._left()
 
     def _call(self, tasklet: ProcessorTasklet) -> bool:
         before = tasklet.last_barrier
@@ -128,10 +223,15 @@ class LocalRun:
         for tasklet in tasklets:
             if not tasklet._edges and tasklet.state is not State.EMIT_DONE_ITEM:
                 tasklet._emit_mark(Barrier(self._barrier_id))
+                tasklet.dirty = True
+        for sleeper in self._sleepers:
+            sleeper.wake()
 
     def _steal(self, rng: random.Random) -> None:
         """Let a random worker take a random tasklet from another one."""
-        victim, thief = rng.sample(self.deployments, 2)
+        victim, thief = rng.sample(self.deployments[: self.plan.worker_count], 2)
+        for deployment in (victim, thief):  # it is given in a round, and taken upon a command
+            self._sleepers[self.deployments.index(deployment)].wake()
         candidates = [tasklet for tasklet in victim.tasklets if not tasklet.done]
         if not candidates:
             return

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
-from shmjet.core import DAG, AbstractProcessor, OutboxError, Processor, ProcessorError, Watermark, between
+from shmjet.core import DAG, AbstractProcessor, Inbox, OutboxError, Processor, ProcessorError, Watermark, between
 from shmjet.execution.collect import Reading
 from shmjet.execution.pacing import TARGET_NS, AdaptiveLimit
 from shmjet.execution.tasklet import State
@@ -171,6 +172,66 @@ def test_a_watermark_is_offered_again_until_it_is_taken() -> None:
 
     run = LocalRun(two_vertices(lambda: Emit(lambda i, n: [1, Watermark(5), 2, Watermark(9)]), Reluctant), 1).run()
     assert [item for _, _, item in run.grid.get_list("out")] == [1, Watermark(5), 2, Watermark(9)]
+
+
+class Hesitant(AbstractProcessor):
+    """Answers False twice in each callback, without emitting anything, before it does its work."""
+
+    def __init__(self, polls: bool, has_nullary: bool) -> None:
+        self.polls = polls
+        self._asked: Counter[object] = Counter()
+        if not has_nullary:
+            self.__class__ = HesitantWithoutNullary
+
+    def _refuses(self, *what: object) -> bool:
+        self._asked[what] += 1
+        return self._asked[what] % 3 > 0
+
+    def process(self, ordinal: int, inbox: Inbox) -> None:
+        while inbox:
+            if self._refuses("process", inbox.peek()) or not self.outbox.offer(inbox.peek()):
+                return
+            inbox.remove()
+
+    def try_process(self) -> bool:
+        return not self._refuses("try_process")
+
+    def try_process_watermark(self, watermark: Watermark) -> bool:
+        return not self._refuses("watermark") and super().try_process_watermark(watermark)
+
+    def complete_edge(self, ordinal: int) -> bool:
+        return not self._refuses("edge", ordinal) and self.outbox.offer("edge")
+
+    def complete(self) -> bool:
+        return not self._refuses("complete") and self.outbox.offer("end")
+
+
+class HesitantWithoutNullary(Hesitant):
+    """The same without work that no item asks for."""
+
+    try_process = Processor.try_process
+
+
+@pytest.mark.parametrize("cooperative", [True, False], ids=["worker", "carrier"])
+@pytest.mark.parametrize("force_rings", [False, True], ids=["lanes", "rings"])
+@pytest.mark.parametrize("has_nullary", [True, False], ids=["nullary", "plain"])
+@pytest.mark.parametrize("polls", [True, False], ids=["polls", "rests"])
+def test_a_callback_that_answers_false_is_called_again_though_nothing_else_happens(
+    polls: bool, has_nullary: bool, force_rings: bool, cooperative: bool
+) -> None:
+    def made() -> Hesitant:
+        processor = Hesitant(polls, has_nullary)
+        processor.is_cooperative = cooperative
+        return processor
+
+    made.is_cooperative = cooperative  # type: ignore[attr-defined]
+    items = [1, Watermark(5), 2, Watermark(9), 3]
+    dag = DAG()
+    source = dag.new_vertex("source", lambda: Emit(lambda i, n: items), 1)
+    hesitant = dag.new_vertex("hesitant", made, 1)
+    dag.edge(between(source, hesitant)).edge(between(hesitant, dag.new_vertex("sink", Collect, 1)))
+    run = LocalRun(dag, 2, force_rings=force_rings).run()
+    assert [item for _, _, item in run.grid.get_list("out")] == [*items, "edge", "end"]
 
 
 def test_counters_say_what_went_through() -> None:

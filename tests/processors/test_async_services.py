@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from shmjet.core import DAG, between
 from shmjet.core.context import ProcessorContext
 from shmjet.core.errors import ProcessorError
 from shmjet.core.inbox import Inbox
@@ -17,6 +18,8 @@ from shmjet.core.outbox import Outbox
 from shmjet.processors.async_services import using_service_async
 from shmjet.processors.services import ServiceFactory
 from shmjet.ring.marks import Watermark
+from tests.execution.harness import LocalRun
+from tests.execution.vertices import Collect, Emit
 
 
 class Running:
@@ -248,3 +251,20 @@ def test_wrong_arguments_are_named() -> None:
         using_service_async("map", ServiceFactory(dict), _is_odd, max_concurrent_ops=0)
     with pytest.raises(ProcessorError, match="is_cooperative"):
         using_service_async("map", ServiceFactory(dict, is_cooperative=False), _is_odd)
+
+
+async def _in_a_while(service: Any, item: int) -> int:
+    for _ in range(20):
+        await asyncio.sleep(0)
+    return item * 10
+
+
+@pytest.mark.parametrize("preserve_order", [True, False])
+def test_a_watermark_behind_calls_that_are_under_way_goes_on_when_they_have_ended(preserve_order: bool) -> None:
+    dag = DAG()
+    source = dag.new_vertex("source", lambda: Emit(lambda i, n: [1, 2, Watermark(5), 3, Watermark(9)]), 1)
+    supplier = using_service_async("map", ServiceFactory(dict), _in_a_while, preserve_order=preserve_order)
+    calls = dag.new_vertex("calls", supplier, 1)
+    dag.edge(between(source, calls)).edge(between(calls, dag.new_vertex("sink", Collect, 1)))
+    out = [item for _, _, item in LocalRun(dag, 1).run().grid.get_list("out")]
+    assert out == [10, 20, Watermark(5), 30, Watermark(9)]
