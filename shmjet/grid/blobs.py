@@ -14,17 +14,22 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shmjet.grid.errors import GridFullError
+from shmjet.grid.errors import GridError, GridFullError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 INLINE_LIMIT = 64 * 1024
 """Bytes of an encoded value up to which it lies in LMDB."""
+
+
+_NAME = re.compile(rb"[0-9a-f]{1,16}-[0-9a-f]{16}")
+"""What `write` calls a file: the process that wrote it and a random number."""
 
 
 class BlobVanishedError(Exception):
@@ -85,7 +90,10 @@ class BlobStore:
 
         Raises:
             BlobVanishedError: it has been deleted.
+            GridError: it is not a name that `write` makes.
         """
+        if _NAME.fullmatch(name) is None:
+            raise GridError(f"{name[:80]!r} is not the name of a stored value; was it written by another version?")
         try:
             file = (self.folder / name.decode()).open("rb", buffering=0)
         except FileNotFoundError:
@@ -104,6 +112,7 @@ class BlobStore:
         return parts
 
     def delete(self, names: Iterable[bytes]) -> None:
-        """Delete files; those that are gone already do not matter."""
+        """Delete files; those that are gone already, and names that `write` does not make, do not matter."""
         for name in names:
-            (self.folder / name.decode()).unlink(missing_ok=True)
+            if _NAME.fullmatch(name) is not None:
+                (self.folder / name.decode()).unlink(missing_ok=True)

@@ -173,12 +173,21 @@ class EntryCodec:
 
         Raises:
             BlobVanishedError: the list has been cleared.
+            GridError: it is no block.
         """
+        if len(block) < BLOCK_HEAD.size:
+            raise GridError(f"{block!r} is no block of a list")
         kind, count = BLOCK_HEAD.unpack_from(block)
         body = memoryview(block)[BLOCK_HEAD.size :]
         if kind == COLUMNS_BLOCK:
             return self._columns().decode(body, count)
-        parts = [body] if kind == PICKLE_BLOCK else self.blobs.read(bytes(body))
+        parts: Sequence[Buffer]
+        if kind == PICKLE_BLOCK:
+            parts = [body]
+        elif kind == BLOB_BLOCK:
+            parts = self.blobs.read(bytes(body))
+        else:
+            raise GridError(f"a stored block has the unknown kind {kind}; was it written by another version?")
         items: list[Any] = self.objects.loads(parts)
         return items
 

@@ -10,6 +10,9 @@ from typing import Final
 
 import msgspec
 
+NO_PREFIX: Final = bytes(4)
+"""In front of the keys of `Write`: only the store knows the incarnation."""
+
 
 class _Operation(msgspec.Struct, frozen=True, tag=True, array_like=True):
     pass
@@ -37,7 +40,7 @@ class Size(_OnTable, frozen=True, tag=True, array_like=True):
 
 
 class Write(_OnTable, frozen=True, tag=True, array_like=True):
-    """`Table.write`; keys have any prefix."""
+    """`Table.write`; keys begin with `NO_PREFIX`."""
 
     entries: list[tuple[bytes, bytes]]
     with_blobs: bool

@@ -1,6 +1,7 @@
 """Whether an operation from afar brings pickles into a store: for those who take none.
 
-Looks at how values are encoded (`entries`) and decodes none of them to objects.
+Looks at how values are encoded (`entries`) and decodes none of them to objects. A value is judged by the kind of the
+record that it is written to, because that is how it is read; what this module does not know counts as a pickle.
 """
 
 from __future__ import annotations
@@ -10,7 +11,39 @@ from typing import Any
 import msgspec
 
 from shmjet.grid.entries import BLOCK_HEAD, COLUMNS_BLOCK
-from shmjet.grid.operations import Add, Append, KeepClass, Operation, Replace, Write, WriteBlob
+from shmjet.grid.layout import LIST_RECORD, MAP_RECORD
+from shmjet.grid.operations import (
+    Add,
+    Append,
+    BlockOf,
+    DeleteBlobs,
+    Describe,
+    Drop,
+    Find,
+    FindAll,
+    LoadClass,
+    Operation,
+    Pop,
+    ReadBlob,
+    ReadPage,
+    Replace,
+    Size,
+    Write,
+)
+
+_BRINGS_NOTHING = (
+    Find,
+    FindAll,
+    Size,
+    Pop,
+    Drop,
+    ReadPage,
+    BlockOf,
+    ReadBlob,
+    DeleteBlobs,
+    LoadClass,
+    Describe,
+)
 
 
 class _Extension(Exception):
@@ -38,20 +71,18 @@ def brings_pickles(body: bytes) -> bool:
     except msgspec.DecodeError:
         return True
     match operation:
-        case Write():
+        case Write() if operation.record.startswith(MAP_RECORD):
             return not all(_is_plain(entry) for _, entry in operation.entries)
-        case Replace() | Add():
+        case Replace() | Add() if operation.record.startswith(MAP_RECORD):
             return not _is_plain(operation.value)
-        case Append():
+        case Append() if operation.record.startswith(LIST_RECORD):
             return not all(len(block) >= BLOCK_HEAD.size and block[0] == COLUMNS_BLOCK for _, block in operation.blocks)
-        case WriteBlob() | KeepClass():
-            return True
-    return False
+    return not isinstance(operation, _BRINGS_NOTHING)
 
 
 def _is_plain(stored: bytes) -> bool:
     try:
         _plain(stored)
-    except (_Extension, msgspec.DecodeError):
+    except (_Extension, msgspec.DecodeError, RecursionError):
         return False
     return True

@@ -18,6 +18,7 @@ from shmjet.grid.ilist import IList
 from shmjet.grid.imap import IMap
 from shmjet.grid.layout import LIST_RECORD, MAP_RECORD, record_key
 from shmjet.grid.operations import (
+    NO_PREFIX,
     Add,
     Append,
     BlockOf,
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
 Call = Callable[[bytes], bytes]
 """Carries an encoded operation to where the store is, and brings its encoded result."""
 
-NO_PREFIX = bytes(4)
-"""In front of keys: the other side knows the incarnation."""
 PORTION_BYTES = 1 << 20
 PORTION_ENTRIES = 4096
 FRESH_NS = 50_000_000

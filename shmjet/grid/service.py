@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 
 from shmjet.grid.blobs import BlobVanishedError
+from shmjet.grid.checks import check_operation
 from shmjet.grid.errors import GridError
-from shmjet.grid.layout import LIST_RECORD, MAP_RECORD
+from shmjet.grid.layout import MAP_RECORD
 from shmjet.grid.operations import (
     Add,
     Append,
@@ -37,7 +38,6 @@ from shmjet.grid.scan import PAGE_ENTRIES, read_page
 from shmjet.grid.store import Grid, Opened
 from shmjet.grid.table import Block, Table
 
-_LONGEST_NAME = 80
 _STORE = struct.Struct("<Q")
 _decode = msgspec.msgpack.Decoder(Operation).decode
 _encode = msgspec.msgpack.Encoder().encode
@@ -85,21 +85,18 @@ class GridService:
                 return opened.blobs.write(operation.parts)
             case ReadBlob():
                 try:
-                    return opened.blobs.read(_plain_name(operation.name))
+                    return opened.blobs.read(operation.name)
                 except BlobVanishedError:
                     return None
             case DeleteBlobs():
-                return opened.blobs.delete(map(_plain_name, operation.names))
+                return opened.blobs.delete(operation.names)
             case LoadClass():
                 return opened.load_class(operation.class_id)
             case KeepClass():
                 return opened.keep_class(operation.class_id, operation.data)
             case Describe():
                 return opened.layout.partition_count, opened.layout.environments
-        if not 0 <= operation.environment < opened.layout.environments:
-            raise GridError(f"the store has no environment {operation.environment}")
-        if not operation.record.startswith((MAP_RECORD, LIST_RECORD)):
-            raise GridError("this is the record of no map and no list")
+        check_operation(operation, opened.layout)
         table = opened.table(operation.environment, operation.record, _label(operation.record))
         return self._perform_on(table, operation)
 
@@ -151,13 +148,6 @@ class GridService:
 
 def _new_number() -> int:
     return int.from_bytes(os.urandom(_STORE.size)) | 1  # 0 stands for one that is not known
-
-
-def _plain_name(name: bytes) -> bytes:
-    """Return the name of a blob, which must not lead out of its folder."""
-    if b"/" in name or name.startswith(b".") or not 0 < len(name) <= _LONGEST_NAME:
-        raise GridError(f"{name!r} is not the name of a stored value")
-    return name
 
 
 def _label(record: bytes) -> str:

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import pickle
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from shmjet.core.errors import MemberLostError
 from shmjet.grid import Grid, GridError
-from shmjet.grid.operations import only_reads
+from shmjet.grid.entries import BLOB_BLOCK, BLOCK_HEAD, COLUMNS_BLOCK
+from shmjet.grid.layout import CATALOGUE, LIST_RECORD, MAP_RECORD, MAX_NAME, PARTITION, record_key
+from shmjet.grid.operations import (
+    NO_PREFIX,
+    Add,
+    Append,
+    BlockOf,
+    DeleteBlobs,
+    Pop,
+    ReadBlob,
+    Replace,
+    Size,
+    Write,
+    only_reads,
+)
 from shmjet.grid.remote import RemoteGrid
 from shmjet.grid.service import GridService
 
@@ -123,6 +139,70 @@ def test_a_value_that_somebody_else_changes_is_seen(remote: RemoteGrid, local: G
 def test_what_is_no_operation_is_refused(service: GridService, body: bytes) -> None:
     with pytest.raises(GridError):
         service.perform(body)
+
+
+MAP, LIST = record_key(MAP_RECORD, "m"), record_key(LIST_RECORD, "l")
+KEY = PARTITION.pack(4) + b"sk"
+ENTRY, BLOCK = msgspec.msgpack.encode(("k", 1)), BLOCK_HEAD.pack(COLUMNS_BLOCK, 1) + b"x"
+
+
+@pytest.mark.parametrize(
+    ("operation", "said"),
+    [
+        (Write(0, LIST, [(NO_PREFIX + KEY, ENTRY)], False), "a list does not do Write"),
+        (Replace(0, LIST, KEY, ENTRY, False), "a list does not do Replace"),
+        (Add(0, LIST, KEY, ENTRY, False), "a list does not do Add"),
+        (Pop(0, LIST, KEY), "a list does not do Pop"),
+        (Append(0, MAP, [(1, BLOCK)], False), "a map does not do Append"),
+        (BlockOf(0, MAP, 0, None), "a map does not do BlockOf"),
+        (Write(0, MAP, [(NO_PREFIX + KEY, ENTRY), (b"\0\0\0\1" + KEY, ENTRY)], False), "a prefix of its own"),
+        (Write(0, MAP, [(NO_PREFIX, ENTRY)], False), "no key of a map in environment 0"),
+        (Write(1, MAP, [(NO_PREFIX + KEY, ENTRY)], False), "no key of a map in environment 1"),
+        (Write(0, MAP, [(NO_PREFIX + PARTITION.pack(65532) + b"sk", ENTRY)], False), "no key of a map"),
+        (Add(0, MAP, KEY + bytes(600), ENTRY, False), "no key of a map"),
+        (Append(0, LIST, [(1, b"")], False), "no block of a list"),
+        (Append(0, LIST, [(1, BLOCK_HEAD.pack(0xDC, 1) + b"x")], False), "a block of kind 220"),
+        (Append(0, LIST, [(2, BLOCK)], False), "1 items was sent as one of 2"),
+        (Append(0, LIST, [(-1, BLOCK)], False), "sent as one of -1"),
+        (Append(0, LIST, [(0, BLOCK_HEAD.pack(COLUMNS_BLOCK, 0))], False), "sent as one of 0"),
+        (Size(4, MAP), "no environment 4"),
+        (Size(-1, MAP), "no environment -1"),
+        (Size(0, CATALOGUE + b"t"), "the record of no map and no list"),
+        (Size(0, MAP_RECORD), "the record of no map and no list"),
+        (Size(0, MAP_RECORD + b"\xff"), "the record of no map and no list"),
+        (Size(0, MAP + bytes(MAX_NAME)), "the record of no map and no list"),
+        (ReadBlob(b"/etc/passwd"), "not the name of a stored value"),
+        (ReadBlob(b"../grid.json"), "not the name of a stored value"),
+        (ReadBlob(b"1-0123456789abcdef\n"), "not the name of a stored value"),
+    ],
+)
+def test_what_does_not_fit_its_record_is_refused(service: GridService, operation: object, said: str) -> None:
+    with pytest.raises(GridError, match=said):
+        service.perform(msgspec.msgpack.encode(operation))
+
+
+def test_only_files_of_the_store_are_deleted(service: GridService, folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "1-0123456789abcdef"
+    other.touch()
+    names = [str(other).encode(), b"../" + other.name.encode(), b"../../" + other.name.encode()]
+    service.perform(msgspec.msgpack.encode(DeleteBlobs(names)))
+    assert other.exists()
+
+
+def test_a_block_of_an_unknown_kind_is_no_name_of_a_file(local: Grid, tmp_path: Path) -> None:
+    """Even where one has come into the store by another way, nothing of it is opened."""
+    body = pickle.dumps(["unpickled"])
+    (tmp_path / "evil").write_bytes(struct.pack("<QQ", 1, len(body)) + body)
+    items = local.get_list("l")
+    for kind, said in ((0xDC, "the unknown kind 220"), (BLOB_BLOCK, "not the name of a stored value")):
+        items.clear()
+        items._table.append([(1, BLOCK_HEAD.pack(kind, 1) + str(tmp_path / "evil").encode())], with_blobs=True)
+        with pytest.raises(GridError, match=said):
+            list(items)
+        with pytest.raises(GridError, match=said):
+            items[0]
+    items.clear()
+    assert (tmp_path / "evil").exists(), "what a block names is not deleted either"
 
 
 def test_nothing_is_unpickled_where_the_store_is(
