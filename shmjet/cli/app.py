@@ -268,7 +268,7 @@ def member(
     join: Annotated[list[str] | None, typer.Option(metavar="HOST:PORT", help="A member to join (repeatable).")] = None,
     cores: Annotated[int | None, typer.Option(min=1, metavar="N", help="Workers to use.")] = None,
 ) -> Task:
-    """Be a member of a cluster until SIGTERM or Ctrl-C. The secret comes from the file or SHMJET_SECRET[_FILE]."""
+    """Be a member of a cluster until SIGTERM or Ctrl-C. Secrets come from the file or SHMJET_[MEMBER_]SECRET[_FILE]."""
     return _later("member", "run_member", config, bind, join, cores)
 
 
@@ -300,7 +300,7 @@ def secret(
         typer.Option("-o", "--output", metavar="FILE", help="Make FILE, for its owner alone; else it is printed."),
     ] = None,
 ) -> Task:
-    """Make a secret of 256 bits for a cluster; members and clients read it from SHMJET_SECRET_FILE or SHMJET_SECRET."""
+    """Make a secret of 256 bits, for SHMJET_SECRET[_FILE] of members and clients, or SHMJET_MEMBER_SECRET[_FILE]."""
     return _later("wire", "make_secret", output)
 
 

@@ -11,7 +11,7 @@ def banner(settings: MemberSettings, folder: Path, uuid: str, address: str) -> l
     """Return the lines.
 
     Args:
-        settings: of the member; the secret is not among them.
+        settings: of the member; no secret is among them.
         folder: of the instance.
         uuid: the member's identity.
         address: where others reach it, "local" without a network.
@@ -30,7 +30,10 @@ def banner(settings: MemberSettings, folder: Path, uuid: str, address: str) -> l
     else:
         cover = "TLS"
     lines.append(f"  listens on tcp {settings.bind}, and is reached at {address}; {cover}")
-    lines.append("  open to members and clients that prove that they know the secret, to nobody else")
+    if settings.has_member_secret:
+        lines.append("  open to clients that prove the secret, and to members that prove the member secret as well")
+    else:
+        lines.append("  open to members and clients that prove that they know the secret, to nobody else")
     named = ", ".join(sorted(settings.jobs)) or "none"
     if settings.allow_code:
         lines.append("  clients may run any code here")

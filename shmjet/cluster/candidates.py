@@ -60,7 +60,7 @@ class Candidates:
 
 
 def answer_to(
-    request: JoinRequest, me: Peer, partition_count: int, roster: Roster, now: float
+    request: JoinRequest, me: Peer, partition_count: int, roster: Roster, now: float, *, allow_code: bool = True
 ) -> Install | Fenced | JoinRefused | Redirect | None:
     """Return what a member tells one that asks to join; None where it is for this member to take it in.
 
@@ -70,6 +70,7 @@ def answer_to(
         partition_count: of the cluster.
         roster: this member's view.
         now: seconds.
+        allow_code: whether the members of the cluster take code from clients.
     """
     peer, view = request.peer, roster.view
     assert view is not None
@@ -77,6 +78,13 @@ def answer_to(
         text = (
             f"the cluster of {me.address} has partition_count {partition_count}, and {peer.address} has "
             f"{request.partition_count}: give all members the same"
+        )
+        return JoinRefused(me, text)
+    if request.allow_code != allow_code:
+        # Who may bring code to one member may act as that member, so one would open all.
+        text = (
+            f"the cluster of {me.address} has allow_code {allow_code}, and {peer.address} has {request.allow_code}: "
+            "give all members the same"
         )
         return JoinRefused(me, text)
     if view.find(peer.uuid) is not None:

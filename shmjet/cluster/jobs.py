@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -43,6 +44,7 @@ from shmjet.execution.large import Large
 from shmjet.execution.messages import Failure, LogWish
 from shmjet.execution.metrics import NO_METRICS, Metrics
 
+_JOB_ID = re.compile("[0-9a-f]{16}")
 SKEW_S = 1.0
 """How far apart two members may be in when they learn who coordinates."""
 
@@ -213,6 +215,10 @@ class JobTable:
             return
         record = self._jobs.get(request.job_id)
         if record is None and request.named is not None:
+            if _JOB_ID.fullmatch(request.job_id) is None:  # it becomes an argument of a process
+                text = f"a job's id has 16 hexadecimal digits, got {request.job_id[:40]!r}"
+                client.send(Refused(request.request, "ShmjetError", text))
+                return
             self._start(self._make_named(client, request, request.named))
             return
         submission = request.submission if record is None else record.submission
@@ -285,6 +291,9 @@ class JobTable:
             submission = await self._named.make(name, request.job_id)
         except ShmjetError as error:
             client.send(Refused(request.request, type(error).__name__, str(error)))
+            return
+        except OSError as error:
+            client.send(Refused(request.request, "ShmjetError", f"job {name!r} cannot be made: {error}"))
             return
         if request.job_id not in self._jobs:
             self._jobs[request.job_id] = _recorded(submission, [])

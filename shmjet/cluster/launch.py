@@ -16,7 +16,7 @@ from shmjet.cluster.log_levels import levels
 from shmjet.cluster.member_start import MemberStart, lack_text
 from shmjet.cluster.placement import place
 from shmjet.cluster.topology import read_topology
-from shmjet.core import JetConfig, ShmjetError
+from shmjet.core import ConfigError, JetConfig, ShmjetError
 from shmjet.execution.standard_descriptors import fill_standard_descriptors
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ def _network_settings(config: JetConfig) -> dict[str, Any]:
         "discovery": config.discovery,
         "tls": None if config.tls is None else _tls(config.tls),
         "flow_period_ns": int(config.flow_control_period * 1e9),
+        "has_member_secret": config.member_secret is not None,
     }
 
 
@@ -82,18 +83,24 @@ def _tls(given: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def secret_pipe(config: JetConfig) -> int:
-    """Return a descriptor from which a member can read its secret, -1 when it needs none.
+    """Return a descriptor from which a member can read its secrets, -1 when it needs none.
 
     Raises:
-        ConfigError: the secret's file cannot be read.
+        ConfigError: a secret's file cannot be read, or the two secrets are the same.
     """
     if config.bind is None or config.secret is None:
         return -1
-    from shmjet.core.secret import secret_bytes
+    from shmjet.core.secret import secret_bytes, send_secrets
 
+    secret = secret_bytes(config.secret)
+    member_secret = b"" if config.member_secret is None else secret_bytes(config.member_secret)
+    if secret == member_secret:
+        raise ConfigError(
+            "JetConfig.member_secret is the same as secret: then every client could join as a member; make another one "
+            "(`shmjet secret -o FILE`)"
+        )
     reader, writer = os.pipe()
-    with open(writer, "wb") as stream:
-        stream.write(secret_bytes(config.secret))
+    send_secrets(writer, secret, member_secret)
     return reader
 
 

@@ -21,12 +21,12 @@ from shmjet.cluster.settings import MemberSettings
 from shmjet.cluster.start_report import StartReport
 from shmjet.cluster.workers import ForkServerProcess
 from shmjet.core.errors import ConfigError, ShmjetError
+from shmjet.core.secret import receive_secrets
 from shmjet.core.terminal import clean
 from shmjet.execution.child import name_process
 from shmjet.execution.logs import MEMBER, send_logs
 from shmjet.net.messages import TlsFiles
 
-_LONGEST_SECRET = 1 << 16
 _WRONG_USAGE = 2
 """Exit status, as that of `shmjet` for a wrong setting."""
 
@@ -44,17 +44,17 @@ def main(
         logs: descriptor of the socket for log records.
         server_pid: of its fork server, a child of this process.
         server: leads to it.
-        secret_fd: where to read the secret; -1 without a network.
+        secret_fd: where to read the secrets; -1 without a network.
     """
     name_process("shmjet-member")
     send_logs(socket.socket(fileno=logs), MEMBER, *settings["log_levels"])
     try:
         converted = msgspec.convert(settings, MemberSettings)
-        secret = b"" if secret_fd < 0 else _read_all(secret_fd)
+        secrets = (b"", b"") if secret_fd < 0 else receive_secrets(secret_fd)
         prefer_nodes(converted.memory_nodes)
         if converted.note:
             logger.info(converted.note)
-        asyncio.run(_serve(converted, ForkServerProcess(server_pid, server), secret, report))
+        asyncio.run(_serve(converted, ForkServerProcess(server_pid, server), secrets, report))
     except Exception as error:
         if not isinstance(error, ShmjetError | OSError):
             logger.exception("the member failed")
@@ -62,8 +62,10 @@ def main(
         sys.exit(_WRONG_USAGE if isinstance(error, ConfigError) else 1)
 
 
-async def _serve(settings: MemberSettings, server: ForkServerProcess, secret: bytes, report: StartReport) -> None:
-    member = Member(settings, server, _network_of(settings, secret), report.phase)
+async def _serve(
+    settings: MemberSettings, server: ForkServerProcess, secrets: tuple[bytes, bytes], report: StartReport
+) -> None:
+    member = Member(settings, server, _network_of(settings, *secrets), report.phase)
     try:
         is_up = await member.start()
     except BaseException:
@@ -82,7 +84,7 @@ async def _serve(settings: MemberSettings, server: ForkServerProcess, secret: by
     await member.serve()
 
 
-def _network_of(settings: MemberSettings, secret: bytes) -> Callable[[Member], Network] | None:
+def _network_of(settings: MemberSettings, secret: bytes, member_secret: bytes) -> Callable[[Member], Network] | None:
     if settings.bind is None:
         return None
     network = NetworkSettings(
@@ -90,14 +92,11 @@ def _network_of(settings: MemberSettings, secret: bytes) -> Callable[[Member], N
         tuple(settings.seeds),
         settings.cluster_name,
         secret,
+        member_secret,
         None if settings.tls is None else TlsFiles(**settings.tls),
         settings.partition_count,
         settings.flow_period_ns,
+        settings.allow_code,
     )
     discovery = make_discovery(settings.discovery, settings.cluster_name)
     return lambda member: Network(network, member, discovery)
-
-
-def _read_all(fd: int) -> bytes:
-    with open(fd, "rb") as stream:
-        return stream.read(_LONGEST_SECRET)

@@ -64,6 +64,7 @@ class Membership:
         partition_count: has to be the same in all members.
         new_identity: makes a uuid.
         now: seconds of a clock that never goes back.
+        allow_code: whether this member takes code from clients; has to be the same in all members.
     """
 
     def __init__(
@@ -74,11 +75,14 @@ class Membership:
         new_identity: Callable[[], str],
         now: float,
         settings: MembershipSettings | None = None,
+        *,
+        allow_code: bool = True,
     ) -> None:
         self.me = me
         self.state = State.JOINING
         self._settings = settings or MembershipSettings()
         self._partition_count = partition_count
+        self._allow_code = allow_code
         self._new_identity = new_identity
         self._seeking = Seeking(me.address, seeds, self._settings)
         self._outgoing: list[tuple[str, MembershipMessage]] = []
@@ -217,7 +221,8 @@ class Membership:
             self._install(View(epoch, (self.me,), (self._agreement.since or epoch,)), now)
 
     def _join_request(self) -> JoinRequest:
-        return JoinRequest(self.me, self._partition_count, self._agreement.highest, self._agreement.since)
+        epoch, since = self._agreement.highest, self._agreement.since
+        return JoinRequest(self.me, self._partition_count, epoch, since, self._allow_code)
 
     def _on_redirect(self, message: Redirect, now: float) -> None:
         if message.coordinator != self.me.address:
@@ -242,7 +247,7 @@ class Membership:
             return
         if self.view is None or self.state is not State.MEMBER:
             return
-        answer = answer_to(message, self.me, self._partition_count, self._roster, now)
+        answer = answer_to(message, self.me, self._partition_count, self._roster, now, allow_code=self._allow_code)
         if answer is not None:
             self._send(peer.address, answer)
             return

@@ -20,6 +20,8 @@ from shmjet.core.errors import ConfigError, JobNotFoundError
 
 BUILD_S = 60.0
 """How long a function may take."""
+_MOST_AT_ONCE = 4
+"""Processes that make jobs at the same time, however many jobs clients ask for."""
 _ROOT = str(Path(__file__).resolve().parents[2])
 
 
@@ -44,6 +46,7 @@ class NamedJobs:
 
     def __init__(self, functions: Mapping[str, str]) -> None:
         self._functions = dict(functions)
+        self._turns = asyncio.Semaphore(_MOST_AT_ONCE)
 
     def __contains__(self, name: object) -> bool:
         return name in self._functions
@@ -63,7 +66,8 @@ class NamedJobs:
         if function is None:
             known = ", ".join(sorted(self._functions)) or "none"
             raise JobNotFoundError(f"no job {name!r} is in this member's configuration; there is {known}")
-        answer = await _run(function, name, job_id)
+        async with self._turns:
+            answer = await _run(function, name, job_id)
         if isinstance(answer, NotBuilt):
             raise ConfigError(f"job {name!r} of this member's configuration ({function}) cannot be made: {answer.text}")
         return msgspec.structs.replace(answer.submission, named=name)

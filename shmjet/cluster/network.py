@@ -150,6 +150,7 @@ class Network:
             self._settings.partition_count,
             _new_identity,
             now,
+            allow_code=self._settings.allow_code,
         )
         self._ready = asyncio.get_running_loop().create_future()
         await self._finding.begin(self._address)
@@ -176,6 +177,7 @@ class Network:
             doorbell_size=size,
             doorbell_offset=offset,
             folder=str(self._user.folder.path),
+            member_secret=Secret(settings.member_secret),
         )
         self._link = link
         link.start(setup, fds)

@@ -19,9 +19,12 @@ class NetworkSettings:
     seeds: tuple[str, ...]
     cluster_name: str
     secret: bytes
+    member_secret: bytes
+    """Empty for none."""
     tls: TlsFiles | None
     partition_count: int
     flow_period_ns: int
+    allow_code: bool
 
 
 class NetworkUser(Protocol):

@@ -25,7 +25,7 @@ class MemberSettings(msgspec.Struct, frozen=True):
     spin before they sleep. `note` goes to the log. `client_pid` is watched: the member ends when that process does;
     0 for none. `log_levels`: from which on records of shmjet's loggers, and of others, are sent to it. `stop_signals`
     end the member, too. `jobs` are its own, "module:function" by name. With `bind` it has a network, to which the
-    fields behind belong; the secret is not among them, because settings are seen in the list of processes.
+    fields behind belong; the secrets are not among them, because settings are seen in the list of processes.
     """
 
     cluster_name: str
@@ -50,6 +50,7 @@ class MemberSettings(msgspec.Struct, frozen=True):
     discovery: str | None = None
     tls: dict[str, Any] | None = None
     flow_period_ns: int = 100_000_000
+    has_member_secret: bool = False
 
 
 class Starting(msgspec.Struct, frozen=True, tag=True):

@@ -67,7 +67,7 @@ class View(msgspec.Struct, frozen=True, array_like=True):
 
 
 class JoinRequest(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """I want to be a member. `partition_count` has to be the cluster's."""
+    """I want to be a member. `partition_count` and `allow_code` have to be the cluster's."""
 
     peer: Peer
     partition_count: int
@@ -75,6 +75,7 @@ class JoinRequest(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The newest that it has seen: the view that takes it in has to be newer."""
     since: int
     """The first that it has promised to be in under this identity; 0 for none yet."""
+    allow_code: bool = True
 
 
 class Redirect(msgspec.Struct, frozen=True, tag=True, array_like=True):

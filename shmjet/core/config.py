@@ -14,11 +14,13 @@ from typing import Any
 
 from shmjet.core.checks import check_at_least, unknown_setting, with_known_settings
 from shmjet.core.errors import ConfigError
-from shmjet.core.secret import LONGEST, SECRET_FILE, read_secret
+from shmjet.core.secret import LONGEST, MEMBER_SECRET_FILE, SECRET_FILE, read_secret
 
 _UNSET: Any = type("Unset", (), {"__repr__": lambda self: "UNSET"})()
 _PREFIX = "SHMJET_"
 MOST_PARTITIONS = 65535
+_SECRET_FILES = {"secret": SECRET_FILE, "member_secret": MEMBER_SECRET_FILE}
+"""The environment variables that name files with secrets, by field."""
 
 
 @with_known_settings
@@ -39,9 +41,13 @@ class JetConfig:
         secret: what members and clients prove to each other that they know; text or bytes. `SHMJET_SECRET_FILE` names
             a file with it that only its owner may read (`shmjet secret -o FILE` makes one), and so does a text that
             begins with `file:`.
+        member_secret: what members prove to each other as well, and clients do not know; given in the same ways
+            (`SHMJET_MEMBER_SECRET`, `SHMJET_MEMBER_SECRET_FILE`). None: whoever knows `secret` may join as a member
+            (default). Needed with `bind` and `allow_code=False`.
         tls: None, or a mapping of TLS settings: `certificate`, `key` and `authority` (paths of PEM files), `mutual`
             (others have to show a certificate, too) and `check_hostname` (of whom one connects to; default True).
-        allow_code: whether clients may bring code; without, they can look, cancel, and run `jobs` (default True).
+        allow_code: whether clients may bring code; without, they can look, cancel, and run `jobs` (default True). The
+            same on all members of a cluster; False needs a `member_secret`.
         jobs: jobs that clients can run by name: for each a text "module:function", of a function without arguments that
             returns a DAG or a pipeline, or a pair of one and a `JobConfig`. Members import the module (default none).
         partition_count: number of partitions of maps and edges, 1 to 65535 (default 271).
@@ -68,6 +74,7 @@ class JetConfig:
     members: Sequence[str] = _UNSET
     discovery: str | None = _UNSET
     secret: str | bytes | None = _UNSET
+    member_secret: str | bytes | None = _UNSET
     tls: Mapping[str, Any] | None = _UNSET
     allow_code: bool = _UNSET
     jobs: Mapping[str, str] = _UNSET
@@ -86,8 +93,9 @@ class JetConfig:
             value, source = getattr(self, name), ""
             if value is _UNSET:
                 value, source = _from_environment(name, description)
-                if name == "secret" and value is None and SECRET_FILE in os.environ:
-                    value, source = read_secret(os.environ[SECRET_FILE]), f" (from {SECRET_FILE})"
+                file = _SECRET_FILES.get(name, "")
+                if value is None and file in os.environ:
+                    value, source = read_secret(os.environ[file]), f" (from {file})"
             object.__setattr__(self, name, description.check(f"JetConfig.{name}{source}", value))
         if self.idle_max < self.idle_min:
             raise ConfigError(f"JetConfig.idle_max ({self.idle_max}) must not be below idle_min ({self.idle_min})")
@@ -96,6 +104,14 @@ class JetConfig:
                 f"JetConfig.bind is {self.bind!r}, but no secret is set; a member opens no port without one: "
                 "pass secret=, or set SHMJET_SECRET or SHMJET_SECRET_FILE (`shmjet secret -o FILE` makes such a file)"
             )
+        if self.bind is not None and not self.allow_code and not self.member_secret:
+            raise ConfigError(
+                "JetConfig.allow_code is False, but no member_secret is set, so whoever knows the secret could join as "
+                "a member and bring code: pass member_secret=, or set SHMJET_MEMBER_SECRET or "
+                "SHMJET_MEMBER_SECRET_FILE (`shmjet secret -o FILE` makes such a file), the same on all members"
+            )
+        if self.secret is not None and self.secret == self.member_secret:
+            raise ConfigError("JetConfig.member_secret must differ from secret, which clients know, too")
 
     @classmethod
     def from_toml(cls, path: str | Path, **overrides: Any) -> JetConfig:
@@ -120,15 +136,16 @@ class JetConfig:
             raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(f"{str(path)!r} is no valid TOML: {error}") from error
-        secret = read.get("secret")
-        if isinstance(secret, str) and not secret.startswith("file:") and os.stat(path).st_mode & 0o077:
+        given = [read.get(name) for name in _SECRET_FILES]
+        holds = any(isinstance(secret, str) and not secret.startswith("file:") for secret in given)
+        if holds and os.stat(path).st_mode & 0o077:
             raise ConfigError(f"{str(path)!r} holds a secret, but others may read it; chmod 600 {path}")
         settings: dict[str, Any] = {}
         for name, value in read.items():
             if name not in _FIELDS:
                 raise ConfigError(f"{str(path)!r}: {unknown_setting(name, _FIELDS)}")
             checked = _FIELDS[name].check(f"{name} in {str(path)!r}", value)
-            variables = {_PREFIX + name.upper()} | ({SECRET_FILE} if name == "secret" else set())
+            variables = {_PREFIX + name.upper()} | ({_SECRET_FILES[name]} if name in _SECRET_FILES else set())
             if variables.isdisjoint(os.environ):
                 settings[name] = checked
         for name in overrides:
@@ -141,7 +158,7 @@ class JetConfig:
         for field in fields(self):
             value = getattr(self, field.name)
             if value != _FIELDS[field.name].default:
-                shown.append(f"{field.name}={'***' if field.name == 'secret' else repr(value)}")
+                shown.append(f"{field.name}={'***' if field.name in _SECRET_FILES else repr(value)}")
         return f"JetConfig({', '.join(shown)})"
 
 
@@ -162,7 +179,7 @@ def _from_environment(name: str, description: _Field) -> tuple[Any, str]:
     try:
         return description.read(text), f" (from {variable})"
     except ValueError:
-        shown = "a value" if name == "secret" else repr(text)
+        shown = "a value" if name in _SECRET_FILES else repr(text)
         raise ConfigError(f"JetConfig.{name} (from {variable}): cannot read {shown}") from None
 
 
@@ -305,6 +322,7 @@ _FIELDS: dict[str, _Field] = {
     "members": _Field((), _read_list, _addresses),
     "discovery": _Field(None, str, _optional_text),
     "secret": _Field(None, str, _secret),
+    "member_secret": _Field(None, str, _secret),
     "tls": _Field(None, _read_table, _mapping),
     "allow_code": _Field(True, _read_bool, _flag),
     "jobs": _Field({}, _read_table, _jobs),

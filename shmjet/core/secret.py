@@ -1,6 +1,6 @@
-"""The secret of a cluster: made, and read from a file that nobody else may read.
+"""The secrets of a cluster: made, read from a file that nobody else may read, and handed to a member by a pipe.
 
-It never goes through a command line or into a log.
+They never go through a command line or into a log.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from shmjet.core.errors import ConfigError
 
 SECRET_FILE = "SHMJET_SECRET_FILE"
 """The environment variable that names a file with the secret."""
+MEMBER_SECRET_FILE = "SHMJET_MEMBER_SECRET_FILE"
+"""The same for the secret of members alone."""
 LONGEST = 4096
-"""Bytes of a secret at most; a member gets it by a pipe, which holds more than that."""
+"""Characters of a secret at most; a member gets two by a pipe, which holds more than these in UTF-8."""
+_LENGTH = 4
 
 
 def new_secret() -> str:
@@ -81,3 +84,17 @@ def secret_bytes(value: str | bytes) -> bytes:
     if value.startswith("file:"):
         return read_secret(Path(value.removeprefix("file:")).expanduser())
     return value.encode("utf-8", "surrogateescape")  # what an environment holds need not be UTF-8
+
+
+def send_secrets(fd: int, secret: bytes, member_secret: bytes) -> None:
+    """Write both secrets into a pipe, for `receive_secrets`, and close it."""
+    with open(fd, "wb") as stream:
+        stream.write(len(secret).to_bytes(_LENGTH, "little") + secret + member_secret)
+
+
+def receive_secrets(fd: int) -> tuple[bytes, bytes]:
+    """Return the secret and the member secret, empty where there is none, from a pipe, which is closed then."""
+    with open(fd, "rb") as stream:
+        data = stream.read()
+    end = _LENGTH + int.from_bytes(data[:_LENGTH], "little")
+    return data[_LENGTH:end], data[end:]

@@ -5,6 +5,9 @@ all that was said, and the listener with another one over that and its answer. N
 good for this conversation only, and the roles are part of what is signed, so that nothing can be sent back to where it
 came from. With TLS, the listener's certificate is part of it, too: who sits in between can pass nothing on.
 
+Two members with a member secret prove that one as well, with a second HMAC over the same: a client does not know it, so
+a client can be no member, neither as the end that dials nor as the one that listens.
+
 State machines: bytes in, bytes out. No socket, no clock, no randomness of their own (nonces come in), and nothing here
 ever unpickles. `docs/formats/handshake.md` has the bytes.
 """
@@ -22,7 +25,7 @@ import msgspec
 from shmjet.core import ShmjetError
 
 MAGIC: Final = b"SHMJET"
-VERSION: Final = 1
+VERSION: Final = 2
 PREAMBLE: Final = struct.Struct("<6sH")
 """What both ends send first: the magic and the version."""
 LENGTH: Final = struct.Struct("<H")
@@ -60,15 +63,17 @@ class Challenge(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
 
 
 class Proof(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Dialer to listener: the HMAC of everything so far."""
+    """Dialer to listener: the HMAC of everything so far, and as a member with a member secret the one with that."""
 
     mac: bytes
+    member_mac: bytes
 
 
 class Welcome(msgspec.Struct, frozen=True, array_like=True, tag="welcome", forbid_unknown_fields=True):
-    """Listener to dialer: the HMAC of everything so far and of my address; from here on the connection is open."""
+    """Listener to dialer: the HMACs of everything so far and of my address; from here on the connection is open."""
 
     mac: bytes
+    member_mac: bytes
     address: str
 
 
@@ -92,6 +97,7 @@ class Identity:
         uuid: of the member; empty for a client.
         address: that others are told; empty for a client.
         secret: what both have to know.
+        member_secret: what two members have to know as well; empty for a client, and where members have none.
     """
 
     role: str
@@ -99,6 +105,7 @@ class Identity:
     uuid: str
     address: str
     secret: bytes
+    member_secret: bytes = b""
 
     def __repr__(self) -> str:
         return f"Identity({self.role} {self.uuid} {self.address} of {self.cluster!r})"
@@ -169,12 +176,16 @@ class _Conversation:
         del self._buffer[:end]
         return message
 
-    def _mac(self, who: bytes, *more: bytes) -> bytes:
+    def _mac(self, who: bytes, more: bytes = b"") -> bytes:
         """Sign what was said so far."""
-        mac = hmac.new(self._me.secret, b"shmjet " + who + b"\0" + self._said.digest(), hashlib.sha256)
-        for part in more:
-            mac.update(part)
-        return mac.digest()
+        return hmac.digest(self._me.secret, b"shmjet " + who + b"\0" + self._said.digest() + more, "sha256")
+
+    def _member_mac(self, who: bytes, more: bytes = b"") -> bytes:
+        """Sign what was said so far as a member; empty for one without a member secret."""
+        if not self._me.member_secret:
+            return b""
+        signed = b"shmjet member " + who + b"\0" + self._said.digest() + more
+        return hmac.digest(self._me.member_secret, signed, "sha256")
 
 
 class Dialing(_Conversation):
@@ -232,13 +243,16 @@ class Dialing(_Conversation):
                 raise HandshakeError("protocol", "the other end's challenge is none")
             self.peer = challenge.uuid
             self._proved = True
-            answer = self._say(Proof(self._mac(b"dialer")))
+            answer = self._say(Proof(self._mac(b"dialer"), self._member_mac(b"dialer")))
         verdict = self._next(Welcome | Refused, remember=False)  # type: ignore[arg-type]
         if isinstance(verdict, Refused):
             raise HandshakeError(_known(verdict.kind), f"refused: {verdict.reason[:200]}")
         if isinstance(verdict, Welcome):
-            if not hmac.compare_digest(verdict.mac, self._mac(b"listener", verdict.address.encode())):
+            address = verdict.address.encode()
+            if not hmac.compare_digest(verdict.mac, self._mac(b"listener", address)):
                 raise HandshakeError("authentication", "the other end has not proved that it knows the secret")
+            if not hmac.compare_digest(verdict.member_mac, self._member_mac(b"listener", address)):
+                raise HandshakeError("authentication", "the other end has not proved that it knows the member secret")
             self.address = verdict.address
             self.done = True
         return answer
@@ -270,7 +284,7 @@ class Answering(_Conversation):
         super().__init__(me, nonce, binding)
         self._hello: Hello | None = None
         self.proved = False
-        """Whether the dialer has proved that it knows the secret."""
+        """Whether the dialer has proved that it knows the secret, and what a member of this cluster has to know."""
 
     @property
     def hello(self) -> Hello:
@@ -296,18 +310,34 @@ class Answering(_Conversation):
                 raise HandshakeError("protocol", "the other end's greeting is none")
             self._hello = hello
             answer = self._say(Challenge(self._me.uuid, self._nonce), preamble=True)
-        expected = self._mac(b"dialer")
+        expected, member_expected = self._mac(b"dialer"), self._member_mac(b"dialer") if self._is_of_member else b""
         proof = self._next(Proof)
         if proof is not None:
             if not hmac.compare_digest(proof.mac, expected):
                 raise HandshakeError("authentication", "the secrets differ")
+            if not hmac.compare_digest(proof.member_mac, member_expected):
+                raise HandshakeError("authentication", self._not_a_member(proof))
             self.proved = True
         return answer
 
+    @property
+    def _is_of_member(self) -> bool:
+        return self.hello.role == MEMBER
+
+    def _not_a_member(self, proof: Proof) -> str:
+        if not self._is_of_member:
+            return "a client has no member secret"
+        if not proof.member_mac:
+            return "members of this cluster have to prove a member_secret as well, and the one that dialled has none"
+        if not self._me.member_secret:
+            return "the member that dialled proves a member_secret, and this one has none; give all members the same"
+        return "the member secrets differ"
+
     def welcome(self) -> bytes:
         """Return the last message, after which the connection is open."""
-        address = self._me.address
-        return self._say(Welcome(self._mac(b"listener", address.encode()), address))
+        address = self._me.address.encode()
+        member_mac = self._member_mac(b"listener", address) if self._is_of_member else b""
+        return self._say(Welcome(self._mac(b"listener", address), member_mac, self._me.address))
 
     def refuse(self, kind: str, reason: str) -> bytes:
         """Return the last message to one who has proved himself but is not wanted."""

@@ -8,6 +8,7 @@ lane write that while the link sleeps. What it is told comes from the member (`m
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import mmap
 import os
@@ -97,7 +98,7 @@ class Link:
             self._epoll.register(self._eventfd, select.EPOLLIN | select.EPOLLET)  # never read: each ring is an edge
         self._courier = Courier(self._epoll.fileno(), self._bell)
         self._leaving: list[Peer] = []
-        self._me = Identity(MEMBER, setup.cluster, setup.uuid, "", setup.secret.value)
+        self._me = Identity(MEMBER, setup.cluster, setup.uuid, "", setup.secret.value, setup.member_secret.value)
         self._gate = Gate(self, Security(setup.tls, listens=setup.tls is not None), setup.limits)
         self.watch(channel.fileno(), select.EPOLLIN, self._told)
 
@@ -304,8 +305,7 @@ class Link:
         if order.advertised is not None:
             host, port = split_address(order.advertised)
             address = join_address(host, port or split_address(address)[1])
-        me = self._me
-        self._me = Identity(me.role, me.cluster, me.uuid, address, me.secret)
+        self._me = dataclasses.replace(self._me, address=address)
         self.tell(Listening(address))
 
     def _stats(self, request: int) -> Stats:

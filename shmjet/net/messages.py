@@ -66,6 +66,7 @@ class Setup(msgspec.Struct, frozen=True, tag=True, array_like=True):
         uuid: this member's, 32 hexadecimal digits.
         cluster: name of the cluster; others are refused.
         secret: what everybody has to know.
+        member_secret: what members have to know as well; empty: nothing more.
         tls: None for connections in the clear.
         flow_period_ns: nanoseconds between flow-control packets to each peer.
         doorbell_size: bytes of the control segment, whose descriptor comes with this message and then that of the
@@ -83,6 +84,7 @@ class Setup(msgspec.Struct, frozen=True, tag=True, array_like=True):
     doorbell_size: int = 0
     doorbell_offset: int = 0
     folder: str = ""
+    member_secret: Secret = Secret(b"")
 
 
 class Listen(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -30,14 +30,14 @@ def test_a_secret_is_printed_or_written_for_its_owner(tmp_path: Path, capsys: py
 def test_a_capture_is_shown_line_by_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     identity = Identity(MEMBER, "dev", "a" * 32, "10.0.0.1:5701", b"never shown")
     hello = Dialing(identity, bytes(32), b"").start()
-    proof = b"\x24\x00\x91\xc4\x20" + bytes(32)
+    proof = b"\x00\x00\x92\xc4\x20" + bytes(32) + b"\xc4\x00"
     proof = (len(proof) - 2).to_bytes(2, "little") + proof[2:]
     packets = HEADER.pack(0, HEARTBEAT, 0, 0, 0, 0, 0, 0, 0) + HEADER.pack(3, GOODBYE, 0, 0, 0, 0, 0, 0, 0) + b"bye"
     path = tmp_path / "capture"
     path.write_bytes(hello + proof + packets)
     assert run_application(["wire-dump", str(path)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "preamble: version 1" in lines[0]
+    assert "preamble: version 2" in lines[0]
     assert "Hello: role 'member', cluster 'dev'" in lines[1]
     assert "Proof: mac 0000" in lines[2]
     assert [line.split()[1] for line in lines[3:]] == ["HEARTBEAT", "GOODBYE:", "end"]

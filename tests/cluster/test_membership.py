@@ -242,6 +242,18 @@ def test_other_settings_are_refused_with_a_reason() -> None:
     assert "partition_count 271" in event.text
 
 
+def test_members_with_and_without_code_of_clients_do_not_mix() -> None:
+    cluster = member_of()
+    newcomer = Membership(Peer("new", "10.0.0.9:1", 9), [cluster.me.address], 271, str, 0.0, allow_code=False)
+    newcomer.tick(0.0)
+    cluster.receive(newcomer.take_messages()[0][1], 0.1)
+    newcomer.receive(cluster.take_messages()[0][1], 0.2)
+    assert newcomer.state is State.REFUSED
+    (event,) = newcomer.take_events()
+    assert isinstance(event, JoinFailed)
+    assert "allow_code True" in event.text
+
+
 def test_one_alone_founds_a_cluster_at_once() -> None:
     member = Membership(Peer("me", "10.0.0.1:1", 1), [], 271, str, 0.0)
     member.tick(0.0)

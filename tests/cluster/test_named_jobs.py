@@ -31,6 +31,7 @@ from shmjet import (
 from shmjet.cluster.named_main import make
 from shmjet.cluster.protocol import Execute, Shutdown
 from shmjet.grid.entries import BLOCK_HEAD, COLUMNS_BLOCK, PICKLE, PICKLE_BLOCK
+from shmjet.grid.layout import LIST_RECORD, MAP_RECORD, record_key
 from shmjet.grid.operations import Add, Append, KeepClass, Pop, Replace, Size, Write, WriteBlob
 from shmjet.grid.plain import brings_pickles
 
@@ -70,7 +71,13 @@ MODULE = """
         return 7
 """
 JOBS = {name: f"sj_nightly:{name}" for name in ("squares", "endless", "reads", "broken", "fails", "nothing")}
-SETTINGS: dict[str, Any] = {"cores": 1, "bind": "127.0.0.1:0", "secret": "hush", "jobs": JOBS}
+SETTINGS: dict[str, Any] = {
+    "cores": 1,
+    "bind": "127.0.0.1:0",
+    "secret": "hush",
+    "member_secret": "members only",
+    "jobs": JOBS,
+}
 
 
 class Trap:
@@ -183,21 +190,22 @@ def test_a_client_from_afar_cannot_end_a_member(client: JetInstance, member: Jet
     assert len(member.cluster.members) == 1
 
 
-def test_one_that_takes_no_code_takes_no_part_in_jobs_of_others(member: JetInstance) -> None:
-    secret = ClientConfig(secret="hush")
-    with new_instance(JetConfig(**SETTINGS)) as first:
-        where = first.cluster.members[0].address
-        strict = JetConfig(**SETTINGS, members=[where], allow_code=False)
-        with new_instance(strict), new_client([where], secret) as jet:
-            assert len(first.cluster.members) == 2
-            dag = DAG()
-            source, sink = dag.new_vertex("items", processors.read_items([1])), processors.noop()
-            dag.edge(between(source, dag.new_vertex("sink", sink)).distributed())
-            with pytest.raises(JobFailedError, match="runs only the jobs of its own configuration") as caught:
-                jet.new_job(dag).run(60)
-            assert caught.value.member == first.cluster.members[1].address
-            jet.named_job("squares").run(60)
-            assert sorted(jet.get_list("squares")) == [n * n for n in range(10)]
+def test_members_agree_on_whether_clients_bring_code(member: JetInstance) -> None:
+    where = member.cluster.members[0].address
+    with pytest.raises(ConfigError, match=r"has allow_code False, and .* has True: give all members the same"):
+        new_instance(JetConfig(**SETTINGS, members=[where]))
+    assert len(member.cluster.members) == 1
+
+
+def test_a_job_of_the_configuration_runs_on_all_members(member: JetInstance) -> None:
+    where = member.cluster.members[0].address
+    with (
+        new_instance(JetConfig(**SETTINGS, members=[where], allow_code=False)) as second,
+        new_client([second.cluster.members[1].address], ClientConfig(secret="hush")) as jet,
+    ):
+        jet.get_list("squares").clear()
+        jet.named_job("squares").run(60)
+        assert sorted(jet.get_list("squares")) == [n * n for n in range(10)]
 
 
 def test_the_command_line_runs_a_job_by_its_name(member: JetInstance, capsys: pytest.CaptureFixture[str]) -> None:
@@ -250,6 +258,7 @@ def test_jobs_come_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: p
     assert JetConfig().jobs == {"a": "b:c", "d": "e.f:g"}
 
 
+MAP, LIST = record_key(MAP_RECORD, "m"), record_key(LIST_RECORD, "l")
 PLAIN = msgspec.msgpack.encode(("key", 7))
 PICKLED = msgspec.msgpack.encode(("key", msgspec.msgpack.Ext(PICKLE, b"cos\n")))
 NESTED = msgspec.msgpack.encode(("key", [msgspec.msgpack.Ext(PICKLE, b"cos\n")]))
@@ -259,14 +268,20 @@ NESTED = msgspec.msgpack.encode(("key", [msgspec.msgpack.Ext(PICKLE, b"cos\n")])
     ("operation", "brings"),
     [
         (Size(0, b"r"), False),
-        (Pop(0, b"r", b"key"), False),
-        (Write(0, b"r", [(b"k", PLAIN), (b"k", PLAIN)], False), False),
-        (Write(0, b"r", [(b"k", PLAIN), (b"k", PICKLED)], False), True),
-        (Replace(0, b"r", b"k", NESTED, False), True),
-        (Add(0, b"r", b"k", b"\xc1 no msgpack", False), True),
-        (Append(0, b"r", [(1, BLOCK_HEAD.pack(COLUMNS_BLOCK, 1) + b"x")], False), False),
-        (Append(0, b"r", [(1, BLOCK_HEAD.pack(PICKLE_BLOCK, 1) + b"x")], False), True),
-        (Append(0, b"r", [(1, b"")], False), True),
+        (Pop(0, MAP, b"key"), False),
+        (Write(0, MAP, [(b"k", PLAIN), (b"k", PLAIN)], False), False),
+        (Write(0, MAP, [(b"k", PLAIN), (b"k", PICKLED)], False), True),
+        (Write(0, MAP, [(b"k", PLAIN + PICKLED)], False), True),
+        (Write(0, LIST, [(b"k", PLAIN)], False), True),
+        (Replace(0, MAP, b"k", NESTED, False), True),
+        (Replace(0, LIST, b"k", PLAIN, False), True),
+        (Add(0, MAP, b"k", b"\xc1 no msgpack", False), True),
+        (Add(0, MAP, b"k", b"\x91" * 100_000, False), True),
+        (Append(0, LIST, [(1, BLOCK_HEAD.pack(COLUMNS_BLOCK, 1) + b"x")], False), False),
+        (Append(0, LIST, [(1, BLOCK_HEAD.pack(PICKLE_BLOCK, 1) + b"x")], False), True),
+        (Append(0, LIST, [(1, BLOCK_HEAD.pack(0x92, 1) + b"x")], False), True),
+        (Append(0, MAP, [(1, BLOCK_HEAD.pack(COLUMNS_BLOCK, 1) + b"x")], False), True),
+        (Append(0, LIST, [(1, b"")], False), True),
         (WriteBlob([b"x"]), True),
         (KeepClass("id", b"x"), True),
     ],

@@ -118,7 +118,7 @@ def test_a_member_of_another_cluster_or_with_other_partitions_does_not_join(
 
 def test_a_member_that_allows_no_code_says_so() -> None:
     with (
-        new_instance(JetConfig(cores=1, bind="127.0.0.1:0", secret="hush", allow_code=False)) as jet,
+        new_instance(JetConfig(cores=1, bind="127.0.0.1:0", secret="hush", member_secret="m", allow_code=False)) as jet,
         new_client([address_of(jet)], ClientConfig(secret="hush")) as client,
     ):
         with pytest.raises(AuthenticationError, match="allow_code"):
@@ -127,7 +127,7 @@ def test_a_member_that_allows_no_code_says_so() -> None:
 
 
 def test_who_comes_with_tls_may_no_more_than_who_comes_in_the_clear(tls: dict[str, object]) -> None:
-    config = JetConfig(cores=1, bind="127.0.0.1:0", secret="hush", tls=tls, allow_code=False)
+    config = JetConfig(cores=1, bind="127.0.0.1:0", secret="hush", member_secret="m", tls=tls, allow_code=False)
     with (
         new_instance(config) as jet,
         new_client([address_of(jet)], ClientConfig(secret="hush", tls=tls)) as client,
@@ -159,6 +159,8 @@ def test_a_member_without_a_secret_opens_no_port() -> None:
         ({"bind": "10.0.0.5:5701", "tls": {"certificate": "m.pem"}}, "reached at 10.0.0.5:5701; TLS"),
         ({"bind": "10.0.0.5:5701", "tls": {"certificate": "m.pem", "mutual": True}}, "have to show a certificate"),
         ({"bind": "10.0.0.5:5701"}, "clients may run any code here"),
+        ({"bind": "10.0.0.5:5701"}, "open to members and clients that prove that they know the secret"),
+        ({"bind": "10.0.0.5:5701", "has_member_secret": True}, "members that prove the member secret as well"),
         ({"bind": "10.0.0.5:5701", "allow_code": False, "jobs": {"nightly": "a:b"}}, "configuration: nightly"),
         ({"bind": "10.0.0.5:5701", "allow_code": False}, "jobs of its own configuration: none"),
     ],

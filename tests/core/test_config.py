@@ -59,6 +59,7 @@ def test_argument_beats_environment_beats_file_beats_default(monkeypatch, toml):
         ("idle_min", "0", 0.0),
         ("ring_memory", "1048576", 1 << 20),
         ("secret", "s", "s"),
+        ("member_secret", "s", "s"),
         ("tls", "cert=/a, key=/b", {"cert": "/a", "key": "/b"}),
         ("storage", "/var/jet", "/var/jet"),
     ],
@@ -127,6 +128,16 @@ def test_fields_that_contradict_each_other_are_refused():
     assert JetConfig(bind="h:1", secret=b"s").secret == b"s"
 
 
+def test_a_member_that_takes_no_code_needs_a_member_secret_that_clients_do_not_know():
+    with pytest.raises(ConfigError, match=r"allow_code is False, but no member_secret is set.*SHMJET_MEMBER_SECRET"):
+        JetConfig(bind="h:1", secret="s", allow_code=False)
+    with pytest.raises(ConfigError, match="member_secret must differ from secret"):
+        JetConfig(bind="h:1", secret="s", member_secret="s")
+    assert JetConfig(bind="h:1", secret="s", member_secret="m", allow_code=False).member_secret == "m"
+    assert JetConfig(bind="h:1", secret="s", member_secret="m").allow_code
+    assert JetConfig(allow_code=False).bind is None, "without a network there is nobody to prove anything to"
+
+
 def test_a_wrong_file_is_named(toml, tmp_path):
     toml.write_text("corse = 3")
     with pytest.raises(ConfigError, match=r"jet.toml': there is no setting 'corse'; did you mean 'cores'\?"):
@@ -162,3 +173,4 @@ def test_a_config_is_frozen_and_survives_pickling(monkeypatch):
 
 def test_the_secret_is_never_shown():
     assert repr(JetConfig(secret="hidden", cores=1)) == "JetConfig(cores=1, secret=***)"
+    assert repr(JetConfig(member_secret="hidden", cores=1)) == "JetConfig(cores=1, member_secret=***)"

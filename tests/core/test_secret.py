@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from shmjet.core import ConfigError, JetConfig
-from shmjet.core.secret import new_secret, read_secret, secret_bytes, write_secret
+from shmjet.core.secret import (
+    new_secret,
+    read_secret,
+    receive_secrets,
+    secret_bytes,
+    send_secrets,
+    write_secret,
+)
 
 
 def test_a_new_secret_has_256_bits_and_differs_each_time() -> None:
@@ -62,6 +69,29 @@ def test_a_config_takes_it_from_the_file_unless_it_has_one(tmp_path: Path, monke
     assert JetConfig.from_toml(tmp_path / "jet.toml").secret == b"from the file", "the environment is stronger"
     assert "from the" not in repr(JetConfig())
     assert os.environ["SHMJET_SECRET_FILE"]
+
+
+def test_the_secret_of_members_comes_in_the_same_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "members"
+    path.write_text("from the file\n")
+    path.chmod(0o600)
+    monkeypatch.setenv("SHMJET_MEMBER_SECRET_FILE", str(path))
+    assert JetConfig().member_secret == b"from the file"
+    assert JetConfig().secret is None
+    monkeypatch.setenv("SHMJET_MEMBER_SECRET", "from the environment")
+    assert JetConfig().member_secret == "from the environment"
+    (tmp_path / "jet.toml").write_text("member_secret = 'hunter2hunter2'\n")
+    (tmp_path / "jet.toml").chmod(0o644)
+    with pytest.raises(ConfigError, match="others may read it") as raised:
+        JetConfig.from_toml(tmp_path / "jet.toml")
+    assert "hunter2" not in str(raised.value)
+
+
+def test_both_secrets_go_through_a_pipe() -> None:
+    for secrets in ((b"one", b""), (b"one", b"two"), (b"x" * (4 * 4096), b"y" * (4 * 4096))):
+        reader, writer = os.pipe()
+        send_secrets(writer, *secrets)
+        assert receive_secrets(reader) == secrets
 
 
 @pytest.mark.parametrize("secret", ["x" * 4097, b"x" * (1 << 20)])

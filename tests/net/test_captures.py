@@ -133,7 +133,7 @@ def test_a_connection_is_shown_from_its_handshake_on(role: str) -> None:
             segment(FAR, NEAR, 20, back),
         ]
     )
-    assert f"10.0.0.1:40000 -> 10.0.0.2:5701: {len(forth)} bytes\n       0  preamble: version 1" in text
+    assert f"10.0.0.1:40000 -> 10.0.0.2:5701: {len(forth)} bytes\n       0  preamble: version 2" in text
     assert f"Hello: role '{role}'" in text
     assert "Welcome: " in text
     assert "secret" not in text

@@ -71,9 +71,9 @@ def test_a_limit_is_as_the_page_says() -> None:
 
 
 def test_the_handshake_is_as_the_page_says() -> None:
-    secret = b"secret"
-    alice = Identity("member", "dev", "a" * 32, "10.0.0.1:5701", secret)
-    bob = Identity("member", "dev", "b" * 32, "10.0.0.2:5701", secret)
+    secret, member_secret = b"secret", b"of members"
+    alice = Identity("member", "dev", "a" * 32, "10.0.0.1:5701", secret, member_secret)
+    bob = Identity("member", "dev", "b" * 32, "10.0.0.2:5701", secret, member_secret)
     binding = hashlib.sha256(b"certificate").digest()
     dialing, answering = Dialing(alice, b"1" * 32, binding), Answering(bob, b"2" * 32, binding)
 
@@ -81,20 +81,25 @@ def test_the_handshake_is_as_the_page_says() -> None:
         body = msgspec.msgpack.encode(values)
         return len(body).to_bytes(2, "little") + body
 
-    preamble = b"SHMJET" + (1).to_bytes(2, "little")
+    preamble = b"SHMJET" + (2).to_bytes(2, "little")
     hello = dialing.start()
     assert hello == preamble + frame(["member", "dev", "a" * 32, "10.0.0.1:5701", b"1" * 32])
     challenge = answering.feed(hello)
     assert challenge == preamble + frame(["b" * 32, b"2" * 32])
     said = binding + hello + challenge
-    mac = hmac.digest(secret, b"shmjet dialer\0" + hashlib.sha256(said).digest(), "sha256")
+    said_hash = hashlib.sha256(said).digest()
+    mac = hmac.digest(secret, b"shmjet dialer\0" + said_hash, "sha256")
+    member_mac = hmac.digest(member_secret, b"shmjet member dialer\0" + said_hash, "sha256")
     proof = dialing.feed(challenge)
-    assert proof == frame([mac])
+    assert proof == frame([mac, member_mac])
     answering.feed(proof)
     said += proof
-    mac = hmac.digest(secret, b"shmjet listener\0" + hashlib.sha256(said).digest() + bob.address.encode(), "sha256")
-    assert answering.welcome() == frame(["welcome", mac, bob.address])
-    assert Welcome(mac, bob.address) == msgspec.msgpack.decode(frame(["welcome", mac, bob.address])[2:], type=Welcome)
+    signed = hashlib.sha256(said).digest() + bob.address.encode()
+    mac = hmac.digest(secret, b"shmjet listener\0" + signed, "sha256")
+    member_mac = hmac.digest(member_secret, b"shmjet member listener\0" + signed, "sha256")
+    welcome = frame(["welcome", mac, member_mac, bob.address])
+    assert answering.welcome() == welcome
+    assert Welcome(mac, member_mac, bob.address) == msgspec.msgpack.decode(welcome[2:], type=Welcome)
     page = (FORMATS / "handshake.md").read_text()
     assert f"at most {handshake.LONGEST}" in page
     assert all(kind in page for kind in handshake._KINDS)

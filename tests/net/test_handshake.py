@@ -6,6 +6,7 @@ import contextlib
 import os
 from dataclasses import replace
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,6 +82,70 @@ def test_a_listener_with_another_secret_is_not_believed() -> None:
     with pytest.raises(HandshakeError, match="has not proved") as raised:
         dialing.feed(impostor.welcome())
     assert raised.value.kind == "authentication"
+    assert not dialing.done
+
+
+AS_CLIENT = replace(ALICE, role=CLIENT, uuid="", address="")
+MEMBERS = replace(ALICE, member_secret=b"of members"), replace(BOB, member_secret=b"of members")
+
+
+def test_members_prove_the_member_secret_too_and_clients_need_none() -> None:
+    dialing, answering = pair(*MEMBERS)
+    converse(dialing, answering)
+    assert dialing.done
+    assert answering.hello.role == MEMBER
+    dialing, answering = pair(AS_CLIENT, MEMBERS[1])
+    converse(dialing, answering)
+    assert dialing.done
+    assert answering.hello.role == CLIENT
+
+
+@pytest.mark.parametrize(
+    ("dialer", "listener", "said"),
+    [
+        (ALICE, MEMBERS[1], "have to prove a member_secret as well, and the one that dialled has none"),
+        (MEMBERS[0], BOB, "proves a member_secret, and this one has none"),
+        (replace(ALICE, member_secret=b"another"), MEMBERS[1], "the member secrets differ"),
+        (replace(ALICE, member_secret=b"the secret"), MEMBERS[1], "the member secrets differ"),
+        (replace(MEMBERS[0], secret=b"another"), MEMBERS[1], "the secrets differ"),
+        (replace(AS_CLIENT, member_secret=b"of members"), MEMBERS[1], "a client has no member secret"),
+    ],
+)
+def test_who_proves_too_little_is_no_member(dialer: Identity, listener: Identity, said: str) -> None:
+    dialing, answering = pair(dialer, listener)
+    with pytest.raises(HandshakeError, match=said) as raised:
+        converse(dialing, answering)
+    assert raised.value.kind == "authentication"
+    assert not answering.proved
+    with pytest.raises(HandshakeError, match=said):
+        dialing.feed(answering.refuse("authentication", str(raised.value)))
+    assert not dialing.done
+
+
+def test_a_client_cannot_pass_its_proof_for_that_of_a_member() -> None:
+    """The role in the Hello is among the bytes that are signed, and the macs of the two secrets are not the same."""
+    client, answering = pair(AS_CLIENT, MEMBERS[1])
+    challenge = answering.feed(client.start().replace(b"\xa6client", b"\xa6member"))
+    with pytest.raises(HandshakeError, match="the secrets differ"):
+        answering.feed(client.feed(challenge))
+    member, answering = pair(ALICE, MEMBERS[1])
+    proof = member.feed(answering.feed(member.start()))
+    (mac, _) = msgspec.msgpack.decode(proof[2:])
+    doubled = msgspec.msgpack.encode([mac, mac])
+    with pytest.raises(HandshakeError, match="the member secrets differ"):
+        answering.feed(len(doubled).to_bytes(2, "little") + doubled)
+    assert not answering.proved
+
+
+@pytest.mark.parametrize("listener", [BOB, replace(BOB, member_secret=b"a guess")])
+def test_who_knows_only_the_secret_cannot_listen_as_a_member(listener: Identity) -> None:
+    dialing, _ = pair(MEMBERS[0])
+    impostor = Answering(listener, os.urandom(32), b"")
+    proof = dialing.feed(impostor.feed(dialing.start()))
+    with pytest.raises(HandshakeError, match=r"member_secret|member secrets"):
+        impostor.feed(proof)
+    with pytest.raises(HandshakeError, match="has not proved that it knows the member secret"):
+        dialing.feed(impostor.welcome())
     assert not dialing.done
 
 

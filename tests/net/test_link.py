@@ -17,7 +17,7 @@ import pytest
 from shmjet.core import AuthenticationError
 from shmjet.net import link
 from shmjet.net.dial import dial
-from shmjet.net.handshake import MAGIC, PREAMBLE, VERSION
+from shmjet.net.handshake import MAGIC, MEMBER, PREAMBLE, VERSION, Dialing, HandshakeError, Identity
 from shmjet.net.messages import (
     Accepted,
     Alive,
@@ -38,7 +38,7 @@ from shmjet.net.messages import (
     TlsFiles,
 )
 from shmjet.net.packets import DATA, HEADER
-from tests.net.members import LinkedMember, await_, linked
+from tests.net.members import SECRET, LinkedMember, await_, linked
 
 
 def make(number: int, **settings: Any) -> LinkedMember:
@@ -78,6 +78,63 @@ def test_a_wrong_secret_is_an_authentication_failure_and_nothing_else(members: A
     assert failed.kind == "authentication"
     assert not first.events
     assert len([r for r in caplog.records if r.name == "shmjet.link"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("of_first", "of_second", "said"),
+    [
+        (b"of members", b"", "have to prove a member_secret as well, and the one that dialled has none"),
+        (b"", b"of members", "proves a member_secret, and this one has none"),
+        (b"of members", b"another", "the member secrets differ"),
+    ],
+)
+def test_members_that_do_not_share_the_member_secret_refuse_each_other(
+    members: Any, caplog: Any, of_first: bytes, of_second: bytes, said: str
+) -> None:
+    first, second = members(member_secret=Secret(of_first)), members(member_secret=Secret(of_second))
+    second.order(Connect(first.address))
+    failed = await_([first, second], lambda: second.take(ConnectFailed))
+    assert failed.kind == "authentication"
+    assert said in failed.reason
+    assert not first.events
+    (logged,) = [record.getMessage() for record in caplog.records if record.name == "shmjet.link"]
+    assert said in logged
+
+
+def test_who_knows_only_the_secret_is_a_client_and_no_member(members: Any) -> None:
+    member = members(member_secret=Secret(b"of members"))
+    dialled = in_thread(lambda: dial(member.address, cluster="test", secret=SECRET))
+    accepted = await_([member], lambda: member.take(Accepted))
+    dialled.result(10).close()
+    assert accepted.address
+    for said_secret in (b"", SECRET, b"of clients"):
+        me = Identity(MEMBER, "test", "f" * 32, "10.0.0.9:5701", SECRET, said_secret)
+        sock = connect_raw(member)
+        dialing = Dialing(me, os.urandom(32), b"")
+        sock.sendall(dialing.start())
+        with pytest.raises(HandshakeError) as raised:
+            while True:
+                answer = await_([member], lambda s=sock: received(s))
+                sock.sendall(dialing.feed(answer))
+        assert raised.value.kind == "authentication"
+        sock.close()
+    assert not member.events
+
+
+def test_who_knows_only_the_secret_cannot_be_joined_as_a_member(members: Any) -> None:
+    member, impostor = members(member_secret=Secret(b"of members")), members()
+    member.order(Connect(impostor.address))
+    failed = await_([member, impostor], lambda: member.take(ConnectFailed))
+    assert failed.kind == "authentication"
+    assert not impostor.events
+
+
+def received(sock: socket.socket) -> bytes:
+    """What has come on a socket by now."""
+    try:
+        return sock.recv(4096, socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return b""
 
 
 def test_another_cluster_oneself_and_nobody_are_told_apart(members: Any) -> None:
