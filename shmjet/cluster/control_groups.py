@@ -13,6 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from shmjet.cluster.kernel_files import Root, parse_list, read_number, read_text
+from shmjet.ring.memory_limits import group_paths, upwards
 
 Number = TypeVar("Number", int, float)
 
@@ -38,13 +39,10 @@ class Limits(msgspec.Struct, frozen=True):
 def control_group(root: Root = "/") -> Limits:
     """Return the tightest limits of this process's control group and the groups above it."""
     base = os.fspath(root).rstrip("/")
-    groups = dict[str, str]()
-    for line in read_text(f"{base}/proc/self/cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        groups.update(dict.fromkeys(controllers.split(","), path))
+    groups = group_paths(base)
     mount = f"{base}/sys/fs/cgroup"
     if os.path.exists(f"{mount}/cgroup.controllers"):
-        folders = _upwards(mount, groups.get("", "/"))
+        folders = upwards(mount, groups.get("", "/"))
         return Limits(
             2,
             _least(map(_cpus_v2, folders)),
@@ -56,28 +54,17 @@ def control_group(root: Root = "/") -> Limits:
     if not groups:
         return Limits()
     cpu_mount = next((f"{mount}/{name}" for name in ("cpu,cpuacct", "cpu") if os.path.isdir(f"{mount}/{name}")), mount)
-    cpuset = _upwards(f"{mount}/cpuset", groups.get("cpuset", "/"))
-    limits = (read_number(f"{f}/memory.limit_in_bytes") for f in _upwards(f"{mount}/memory", groups.get("memory", "/")))
+    cpuset = upwards(f"{mount}/cpuset", groups.get("cpuset", "/"))
+    limits = (read_number(f"{f}/memory.limit_in_bytes") for f in upwards(f"{mount}/memory", groups.get("memory", "/")))
     memory = _least(limits)
     return Limits(
         1,
-        _least(map(_cpus_v1, _upwards(cpu_mount, groups.get("cpu", "/")))),
+        _least(map(_cpus_v1, upwards(cpu_mount, groups.get("cpu", "/")))),
         None if memory is not None and memory >= _NO_LIMIT_V1 else memory,
         _nearest(cpuset, "cpuset.effective_cpus", "cpuset.cpus"),
         _nearest(cpuset, "cpuset.effective_mems", "cpuset.mems"),
-        _least(read_number(f"{f}/pids.max") for f in _upwards(f"{mount}/pids", groups.get("pids", "/"))),
+        _least(read_number(f"{f}/pids.max") for f in upwards(f"{mount}/pids", groups.get("pids", "/"))),
     )
-
-
-def _upwards(mount: str, group: str) -> list[str]:
-    """The folders of a group and of all above it, from itself to the mount; only the mount where it has none there."""
-    folder = os.path.normpath(f"{mount}/{group}")
-    folders = [mount]
-    if os.path.isdir(folder) and folder.startswith(mount):
-        while folder != mount:
-            folders.insert(-1, folder)
-            folder = os.path.dirname(folder)
-    return folders
 
 
 def _cpus_v2(folder: str) -> float | None:

@@ -6,6 +6,7 @@ A description that travels with the DAG. It must not know how jobs are run.
 from __future__ import annotations
 
 import enum
+import os
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import ModuleType
@@ -82,6 +83,10 @@ class JobConfig:
         suspend_on_failure: suspend the job instead of failing it.
         split_brain_protection: run only where more than half of the members are.
         initial_snapshot_name: an exported snapshot to start from.
+        memory_limit: bytes that the items may take in memory which a stage that collects them, a sort, keeps on one
+            member; the rest goes to files. None: half of what host and control group leave.
+        spill_folder: an existing folder of each member for these files, and for results that `collect()` reads; it
+            should lie on a disk. None: that of `tempfile`, which heeds TMPDIR.
         intermediate_partitions: partition count of those of a pipeline's intermediate streams that are joined with no
             stream of a known count; 1 to 65535, None: planned.
 
@@ -104,6 +109,8 @@ class JobConfig:
     suspend_on_failure: bool = False
     split_brain_protection: bool = False
     initial_snapshot_name: str | None = None
+    memory_limit: int | None = None
+    spill_folder: str | None = None
     intermediate_partitions: int | None = None
     modules: tuple[ModuleType, ...] = field(default=(), init=False)
     """Modules whose code travels with the job by value; add with `add_module`. Empty after pickling."""
@@ -171,11 +178,13 @@ class JobConfig:
 _FIELD_NAMES = {f.name for f in fields(JobConfig)}
 _ADDED = {"modules", "module_names", "attached_files"}
 _BOOLS = {"auto_scaling", "suspend_on_failure", "split_brain_protection"}
-_TEXTS = {"name", "initial_snapshot_name"}
+_TEXTS = {"name", "initial_snapshot_name", "spill_folder"}
 
 
 def _checked(name: str, value: Any) -> Any:
     where = f"JobConfig.{name}"
+    if name == "spill_folder" and isinstance(value, os.PathLike):
+        value = os.fspath(value)
     if name in _BOOLS:
         if not isinstance(value, bool):
             raise ConfigError(f"{where} must be True or False, got {value!r}")
@@ -189,6 +198,8 @@ def _checked(name: str, value: Any) -> Any:
     elif name == "snapshot_interval":
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
             raise ConfigError(f"{where} must be a number of seconds above 0, got {value!r}")
+    elif name == "memory_limit" and value is not None:
+        check_at_least(where, value, 1)
     elif name == "intermediate_partitions" and value is not None:
         check_at_least(where, value, 1, PartitionCountError)
         if value > MOST_PARTITIONS:

@@ -20,7 +20,6 @@ import os
 import select
 import socket
 import struct
-import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,6 +32,7 @@ from shmjet.execution import unix_sockets
 from shmjet.processors.bulk import BulkProcessor, Supply
 from shmjet.processors.client_ends import ClientEnds
 from shmjet.processors.far_results import FarList, FarResults, FarWriter, list_of, name_of
+from shmjet.processors.spill_files import Naming, spill_file, spill_folder
 from shmjet.ring import pickling
 
 _LENGTH = struct.Struct("<Q")
@@ -56,11 +56,13 @@ class CollectProcessor(BulkProcessor):
         self._file: IO[bytes] | None = None
         self._socket: socket.socket | None = None
         self._far: FarWriter | None = None
+        self._folder = ""
         self.polls = False
 
     def start(self, context: ProcessorContext) -> None:
         """Make the file and hand it to the client."""
-        self._file = tempfile.TemporaryFile(buffering=0, prefix="shmjet-results-")  # noqa: SIM115
+        self._folder = spill_folder(None, context.job_config)
+        self._file = spill_file(self._folder, "collect()")
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             unix_sockets.connect(self._socket, self._address)
@@ -85,11 +87,8 @@ class CollectProcessor(BulkProcessor):
             self._far.write([_LENGTH.pack(size), *parts])
             self.polls = not self._far.send_if_due()
             return
-        try:
+        with Naming(self._folder, "collect()", "write results"):
             self._write([_LENGTH.pack(size), *parts])
-        except OSError as error:
-            error.add_note(f"while writing results for collect() into a file in {tempfile.gettempdir()} (see TMPDIR)")
-            raise
         self._notify()
 
     def try_process(self) -> bool:

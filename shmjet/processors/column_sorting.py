@@ -1,8 +1,8 @@
 """Sorting the rows of batches by columns, in bounded steps.
 
 Must not know how sorted streams of several processors are merged. Batches are joined into runs of some ten thousand
-rows, which are sorted as soon as they are full; at the end the runs are merged in slices. With a limit only the first
-rows are kept all along.
+rows, which are sorted as soon as they are full; at the end the runs are merged in slices. What memory has no room for
+lies in a file, mapped. With a limit only the first rows are kept all along.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from shmjet.core.outbox import Outbox
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.processors.bulk import BulkProcessor, Supply, check_batch_rows, require_batches
 from shmjet.processors.emission import CALL_NS
+from shmjet.processors.spill_files import SPILL_SHARE, SpilledBatches, memory_share, spill_folder
 
 if TYPE_CHECKING:  # numpy takes 0.1 s to import: only where there are batches
     from shmjet.columns.sorting import SortOrder
@@ -43,12 +44,18 @@ class SortBatchesProcessor(BulkProcessor):
         self._runs: list[Batch] = []
         self._waiting: list[Batch] = []
         self._waiting_rows = 0
+        self._memory = 0.0
+        self._in_memory = 0
+        self._folder = ""
+        self._spilled: SpilledBatches | None = None
 
     def init(self, outbox: Outbox, context: ProcessorContext) -> None:
         """As `BulkProcessor.init`."""
         from shmjet.columns.sorting import SortOrder
 
         self._order = SortOrder(*self._arguments)
+        self._memory = SPILL_SHARE * memory_share(context.job_config, context.local_parallelism)
+        self._folder = spill_folder(None, context.job_config)
         super().init(outbox, context)
 
     def process(self, ordinal: int, inbox: Inbox) -> None:
@@ -65,6 +72,8 @@ class SortBatchesProcessor(BulkProcessor):
         """Return the merged runs, lazily."""
         self._end_run()
         runs, self._runs = self._runs, []
+        if self._spilled is not None:
+            runs += self._spilled.batches()  # which came after those in memory
         return self._merged(runs)
 
     def _merged(self, runs: list[Batch]) -> Iterator[Batch]:
@@ -93,9 +102,22 @@ class SortBatchesProcessor(BulkProcessor):
         assert self._order is not None
         kept = self._runs if self._limit is not None else []
         run = self._order.sort(Batch.concat([*kept, *self._waiting]), self._limit)
-        self._runs = [run] if self._limit is not None else [*self._runs, run]
+        if self._limit is not None:
+            self._runs = [run]
+        elif self._spilled is None and self._in_memory + run.nbytes <= self._memory:
+            self._runs.append(run)
+            self._in_memory += run.nbytes
+        else:
+            self._spilled = self._spilled or SpilledBatches(self._folder, "sort_batches")
+            self._spilled.add(run)
         self._waiting = []
         self._waiting_rows = 0
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._runs = []
+        if self._spilled is not None:
+            self._spilled.close()
 
 
 def sort_batches(
@@ -110,7 +132,7 @@ def sort_batches(
 
     For one order over all rows give the vertex `local_parallelism=1`, or sort first with a parallel vertex of the same
     kind, which with a `limit` leaves little for the last one. Rows that are equal keep the order in which the processor
-    received them.
+    received them. What does not fit into `memory_limit` of the `JobConfig` goes to a file in its `spill_folder`.
 
     Args:
         by: the name of a column, or several, the most important first; also what `columns("a", "b")` returns.

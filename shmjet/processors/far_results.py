@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from shmjet.core.errors import ShmjetError
+from shmjet.processors.spill_files import Naming, spill_file
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -109,9 +110,9 @@ class FarResults:
         self._fetching = threading.Lock()
         self._next = 1
         frames.append(_OPEN)
-        self.file, path = tempfile.mkstemp(prefix="shmjet-results-")
+        with spill_file(tempfile.gettempdir(), "collect()") as file:
+            self.file = os.dup(file.fileno())
         """A descriptor, which is the caller's to close."""
-        os.unlink(path)
 
     def fetch(self, keep: Callable[[Callable[[], None]], None], *, last: bool) -> None:
         """Write what has come meanwhile to the end of the file.
@@ -147,5 +148,6 @@ class FarResults:
 
 def _write_all(fd: int, data: bytes) -> None:
     left = memoryview(data)
-    while left:
-        left = left[os.write(fd, left) :]
+    with Naming(tempfile.gettempdir(), "collect()", "write results"):
+        while left:
+            left = left[os.write(fd, left) :]

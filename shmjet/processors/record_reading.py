@@ -22,6 +22,7 @@ from shmjet.processors.file_blocks import Segment
 from shmjet.processors.line_blocks import LineReader
 from shmjet.processors.places import is_url, open_file
 from shmjet.processors.record_text import BadLineError, JsonLines, split_lines
+from shmjet.processors.spill_files import Naming, spill_file
 
 if TYPE_CHECKING:
     from shmjet.processors.file_batches import Format
@@ -210,8 +211,9 @@ class RecordReader:
         while data := stream.read(PIECE):
             size += len(data)
             view = memoryview(data)
-            while view:
-                view = view[os.write(self._spool, view) :]
+            with Naming(tempfile.gettempdir(), segment.path, "be unpacked"):
+                while view:
+                    view = view[os.write(self._spool, view) :]
             yield []
         self._close_stream()
         self._counts["bytes"] += size
@@ -268,7 +270,7 @@ class RecordReader:
 
 def temporary_file() -> int:
     """Return the descriptor of a new temporary file without a name."""
-    with tempfile.TemporaryFile(prefix="shmjet-unpacked-") as file:
+    with spill_file(tempfile.gettempdir(), "reading a compressed file") as file:
         return os.dup(file.fileno())
 
 

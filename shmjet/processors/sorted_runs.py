@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from shmjet._native import Codec, NumberSorter, sort_numbers, sort_texts
 from shmjet.core.key_functions import mapped
+from shmjet.processors.spill_files import Naming, spill_file
 from shmjet.ring.pickling import Pickling, loads
 
 LEAST_STEP = 64
@@ -153,7 +154,7 @@ class FileRun:
     """A sorted run in a file of blocks, one of which is in memory.
 
     Args:
-        folder: where the file lies; it must be on a disk to save memory. None: where `tempfile` says.
+        folder: where the file lies; it must be on a disk to save memory.
         codec: of this process.
         block: items in a block, at most.
         level: how many merges its items have been through.
@@ -162,10 +163,8 @@ class FileRun:
         OSError: the file cannot be made or written; the text names the folder.
     """
 
-    def __init__(self, folder: str | None, codec: Codec, block: int, level: int = 0) -> None:
-        import tempfile  # with what it needs a fifth of the time that importing all processors takes
-
-        self._folder = tempfile.gettempdir() if folder is None else folder
+    def __init__(self, folder: str, codec: Codec, block: int, level: int = 0) -> None:
+        self._folder = folder
         self._codec = codec
         self._pickling = Pickling()
         self._blocks: list[tuple[int, int, bool]] = []  # bytes, items, whether they are columns
@@ -174,8 +173,7 @@ class FileRun:
         self._block = MemoryRun([])
         self._block_items = block
         self.level = level
-        with self._blaming("make a file"):
-            self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115
+        self._file = spill_file(folder, "sort", limited=True)
 
     def append(self, items: list[Any]) -> None:
         """Write items that belong behind those that are there."""
@@ -184,7 +182,7 @@ class FileRun:
             columns = self._codec.encode(items, start, stop)
             parts = self._pickling.dumps(items[start:stop]) if columns is None else [columns]
             size = 0
-            with self._blaming("write"):
+            with Naming(self._folder, "sort", "write", limited=True):
                 for part in parts:
                     with memoryview(part) as view:
                         self._write(view.cast("B"))
@@ -209,7 +207,7 @@ class FileRun:
         size, count, columns = self._blocks[self._next]
         data = bytearray(size)
         view, at = memoryview(data), 0
-        with self._blaming("read"):
+        with Naming(self._folder, "sort", "read"):
             while at < size:
                 got = os.preadv(self._file.fileno(), [view[at:]], self._end + at)
                 if not got:
@@ -232,27 +230,6 @@ class FileRun:
     def close(self) -> None:
         """Let the file go; idempotent."""
         self._file.close()
-
-    def _blaming(self, what: str) -> _Blaming:
-        return _Blaming(f"sort could not {what} in {self._folder!r}")
-
-
-class _Blaming:
-    """Puts a remedy into the text of an `OSError` from within."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError):
-            raise OSError(
-                error.errno,
-                f"{self._what}: {error.strerror or error}; "
-                "set TMPDIR to a folder on a disk with room, or raise memory_limit",
-            ) from error
 
 
 def merge(runs: list[Run], order: Order, slice_items: int) -> Iterator[list[Any]]:

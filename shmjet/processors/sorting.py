@@ -23,6 +23,8 @@ from shmjet.processors.bulk import BulkProcessor, Supply
 from shmjet.processors.footprint import footprint
 from shmjet.processors.keying import KeyFn, plain
 from shmjet.processors.sorted_runs import FileRun, MemoryRun, NumberRun, Order, Run, merge
+from shmjet.processors.spill_files import SPILL_SHARE, memory_share, spill_folder
+from shmjet.ring.memory_limits import process_memory
 
 SLICE = 8192
 """Items that are merged in a step."""
@@ -36,14 +38,14 @@ FAN_IN = 64
 EAGERNESS = 4
 """Items that are written for each that comes, while something is to be written."""
 
-SPILL_SHARE = 0.75
-"""Part of the memory that is full when runs are written; what comes meanwhile needs the rest."""
-
 _NUMBER = 8
 """Bytes of a number that is kept without its object."""
 
-_DEFAULT_SHARE = 0.5
-"""Part of the memory that is available at the start, for all processors of a vertex on a member."""
+_LOOK = 16 << 20
+"""Bytes that come between two looks at how much memory is left."""
+
+_LEAST_LEFT = 0.25
+"""Part of a processor's limit: when less is left, because others take it too, runs are written early."""
 
 
 class _Writing:
@@ -85,8 +87,9 @@ class SortProcessor(BulkProcessor):
     Args:
         key_fn: what items are compared by; None: themselves.
         reverse: descending.
-        memory_limit: bytes of items that are kept in memory, about; None: a share of what is available at the start.
-        folder: where files lie.
+        memory_limit: bytes of items that are kept in memory, about; None: a share of what the job may take, or of what
+            is available at the start.
+        folder: where files lie; None: as the job says.
     """
 
     def __init__(
@@ -94,7 +97,10 @@ class SortProcessor(BulkProcessor):
     ) -> None:
         self._order = Order(key_fn, reverse)
         self._limit: float = 0 if memory_limit is None else memory_limit
-        self._folder = folder
+        self._given_folder = folder
+        self._folder = ""
+        self._adapts = False
+        self._next_look = _LOOK
         self._numbers: NumberSorter | None = None  # what came first, while there is nothing but numbers
         self._gathers = key_fn is None
         self._reverse = reverse
@@ -108,11 +114,12 @@ class SortProcessor(BulkProcessor):
         self._codec: Codec | None = None
 
     def start(self, context: ProcessorContext) -> None:
-        """Find out how much memory there is, unless it was said."""
-        if not self._limit:
-            from shmjet.ring.arena import available_memory
-
-            self._limit = max(1, available_memory() * _DEFAULT_SHARE / context.local_parallelism)
+        """Find out how much memory there is, unless it was said, and where files go."""
+        self._folder = spill_folder(self._given_folder, context.job_config)
+        if self._limit:
+            return
+        self._adapts = context.job_config.memory_limit is None
+        self._limit = memory_share(context.job_config, context.local_parallelism)
 
     def absorb(self, ordinal: int, items: list[Any]) -> None:
         """Make a run of a list, merge it with runs that are not much longer, and go on with what is to be written."""
@@ -127,8 +134,15 @@ class SortProcessor(BulkProcessor):
             self._enter(items)
         if self._spill is not None or self._compaction is not None:
             self._write(EAGERNESS * count)
-        if self._bytes > SPILL_SHARE * self._limit:
+        if self._bytes > SPILL_SHARE * self._limit or self._is_tight():
             self._begin_spill()
+
+    def _is_tight(self) -> bool:
+        """Say whether too little memory is left; that is looked at now and then, unless a limit was given."""
+        if not self._adapts or self._bytes < self._next_look:
+            return False
+        self._next_look = self._bytes + _LOOK
+        return process_memory() < _LEAST_LEFT * self._limit
 
     def _gather(self, items: list[Any]) -> bool:
         """Take items without their objects; False when they are no numbers."""
@@ -166,6 +180,7 @@ class SortProcessor(BulkProcessor):
         self._spill = self._writing(self._take_runs(), 0)
         self._older.append(self._spill)
         self._bytes = 0
+        self._next_look = _LOOK
 
     def _take_runs(self) -> list[Run]:
         """Return what is in memory, and forget it."""
@@ -251,10 +266,12 @@ def sort(
     Args:
         key_fn: what items are compared by (None: themselves).
         reverse: descending order.
-        memory_limit: bytes that one processor's items may take in memory, estimated from samples; default: half of the
-            memory that is available when the job starts, divided by the processors of the vertex on the member.
-        folder: an existing folder for the files (default: that of `tempfile`, which heeds TMPDIR). It should lie on a
-            disk: what is written to a file system in memory saves none.
+        memory_limit: bytes that one processor's items may take in memory, estimated from samples; default: that of the
+            `JobConfig`, or else half of the memory that host, control groups and `ulimit -v` leave when the job starts,
+            divided by the processors of the vertex on the member.
+        folder: an existing folder for the files (default: `spill_folder` of the `JobConfig`, or else that of
+            `tempfile`, which heeds TMPDIR). It should lie on a disk: what is written to a file system in memory saves
+            none.
 
     Raises:
         TypeError: when an argument has the wrong type. ValueError: when `memory_limit` is less than 1. Items that

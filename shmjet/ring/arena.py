@@ -12,10 +12,11 @@ import errno
 import logging
 import mmap
 import os
-from pathlib import Path
 from types import TracebackType
 
 import posix_ipc
+
+from shmjet.ring.memory_limits import available_memory
 
 _log = logging.getLogger(__name__)
 
@@ -146,7 +147,7 @@ def reserve(fd: int, offset: int, size: int) -> None:
     """
     available = available_memory()
     if size > available:  # reserving it would not fail but wake the OOM killer
-        raise OSError(errno.ENOMEM, f"only {available} bytes of memory are available")
+        raise OSError(errno.ENOMEM, f"only {available} bytes of memory are available here, by host and control group")
     os.posix_fallocate(fd, offset, size)
 
 
@@ -193,23 +194,6 @@ def _anonymous_segment(size: int, later: int, label: str, reason: OSError) -> in
         reason.strerror or reason,
     )
     return fd
-
-
-def available_memory() -> int:
-    """Return the bytes that can still be had, by the kernel's estimate and the limit of the cgroup."""
-    kilobytes = [line.split()[1] for line in _lines("/proc/meminfo") if line.startswith(("MemAvailable:", "SwapFree:"))]
-    available = sum(map(int, kilobytes)) * 1024 if kilobytes else 1 << 62
-    limits, used = _lines("/sys/fs/cgroup/memory.max"), _lines("/sys/fs/cgroup/memory.current")
-    if limits and used and limits[0] != "max":
-        available = min(available, max(0, int(limits[0]) - int(used[0])))
-    return available
-
-
-def _lines(path: str) -> list[str]:
-    try:
-        return Path(path).read_text().splitlines()
-    except OSError:
-        return []
 
 
 def _no_memory(size: int, label: str, on_disk: OSError, anonymous: OSError) -> ArenaError:

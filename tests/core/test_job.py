@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -101,3 +102,14 @@ def test_a_partition_count_that_is_wrong_is_wrong_as_a_setting_and_as_a_plan():
     for error in (ConfigError, PlanError):
         with pytest.raises(error, match=r"JobConfig\.intermediate_partitions must be at least 1, got -1"):
             JobConfig(intermediate_partitions=-1)
+
+
+def test_memory_and_folder_of_a_job_are_checked(tmp_path: Path) -> None:
+    config = JobConfig(memory_limit=1 << 30, spill_folder=tmp_path)  # type: ignore[arg-type]
+    assert (config.memory_limit, config.spill_folder) == (1 << 30, str(tmp_path))
+    for wrong in (0, -1, "1G", 1.5, True):
+        with pytest.raises(ConfigError, match=r"JobConfig\.memory_limit must be"):
+            JobConfig(memory_limit=wrong)  # type: ignore[arg-type]
+    for wrong in ("", 7):
+        with pytest.raises(ConfigError, match=r"JobConfig\.spill_folder must be a non-empty text or None"):
+            JobConfig(spill_folder=wrong)  # type: ignore[arg-type]

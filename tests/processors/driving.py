@@ -7,6 +7,7 @@ from typing import Any
 
 from shmjet.core.context import MetaSupplierContext, ProcessorContext
 from shmjet.core.inbox import Inbox
+from shmjet.core.job import JobConfig
 from shmjet.core.outbox import Outbox
 from shmjet.core.processor import Processor, ProcessorMetaSupplier
 
@@ -23,7 +24,16 @@ def processors_of(supplier: Any, count: int = 1) -> list[Processor]:
 class Driver:
     """Calls a processor as the engine does and collects what it emits."""
 
-    def __init__(self, processor: Processor, *, room: int = 2048, index: int = 0, count: int = 1, grid: Any = None):
+    def __init__(
+        self,
+        processor: Processor,
+        *,
+        room: int = 2048,
+        index: int = 0,
+        count: int = 1,
+        grid: Any = None,
+        config: JobConfig | None = None,
+    ):
         self.processor = processor
         self.outbox = Outbox([room])
         self.output: list[Any] = []
@@ -37,6 +47,7 @@ class Driver:
                 local_parallelism=count,
                 total_parallelism=count,
                 grid=grid,
+                job_config=config or JobConfig(),
             ),
         )
 

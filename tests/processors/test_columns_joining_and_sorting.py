@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import gc
+import os
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shmjet import columns, processors
+from shmjet import JobConfig, columns, processors
 from shmjet.core.errors import BatchError, ProcessorError
 from shmjet.processors import column_sorting
 from shmjet.ring.batch import Batch
@@ -129,6 +132,40 @@ def test_what_does_not_fit_is_an_error_that_names_it() -> None:
         driver.feed([Batch({"n": [1]})])
     with pytest.raises(ProcessorError, match="items arrived on edge 2"):
         Driver(processors_of(processors.hash_join_batches("city"))[0]).feed(VISITS, ordinal=2)
+
+
+@pytest.mark.parametrize("memory_limit", [1, 30_000, 10_000_000])
+def test_batches_that_memory_has_no_room_for_lie_in_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory_limit: int
+) -> None:
+    monkeypatch.setattr(column_sorting, "RUN_ROWS", 500)
+    rng = np.random.default_rng(5)
+    texts = [None if n % 7 == 0 else f"text {n} ä" for n in range(200)]
+    batches = [
+        Batch({"n": rng.integers(0, 1000, 300), "t": [texts[k] for k in rng.integers(0, 200, 300)]}) for _ in range(20)
+    ]
+    config = JobConfig(memory_limit=memory_limit, spill_folder=str(tmp_path))
+    driver = Driver(processors_of(processors.sort_batches(["n", "t"]))[0], config=config)
+    before = len(os.listdir("/proc/self/fd"))
+    driver.feed(batches)
+    assert (len(os.listdir("/proc/self/fd")) > before) == (memory_limit < 10_000_000)
+    assert list(tmp_path.iterdir()) == []
+    found = Batch.concat(driver.complete())
+    driver.processor.close()
+    del driver  # with what is mapped
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == before
+    rows = list(Batch.concat(batches).rows())
+    expected = sorted(rows, key=lambda row: (row["n"], row["t"] is None, row["t"] or ""))
+    assert list(found.rows()) == expected
+
+
+def test_a_folder_without_room_for_batches_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(column_sorting, "RUN_ROWS", 1)
+    config = JobConfig(memory_limit=1, spill_folder="/not/there")
+    driver = Driver(processors_of(processors.sort_batches("n"))[0], config=config)
+    with pytest.raises(OSError, match=r"sort_batches could not make a file in '/not/there'.*raise memory_limit"):
+        driver.feed([Batch({"n": [1, 2]})])
 
 
 def test_wrong_arguments_are_refused() -> None:

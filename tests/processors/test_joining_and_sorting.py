@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shmjet import processors
+from shmjet import JobConfig, processors
 from shmjet.core.errors import ProcessorError
-from shmjet.processors import sorted_runs, sorting
+from shmjet.processors import sorted_runs, sorting, spill_files
 from shmjet.processors.footprint import footprint
 from shmjet.testing import verify_processor
 
@@ -259,3 +259,48 @@ def test_items_that_cannot_be_compared_are_an_error() -> None:
 def test_distinct_emits_the_first_item_of_each_key_at_once() -> None:
     verify_processor(processors.distinct()).inputs([1, 2, 1, 3, 2]).without_complete().expect([1, 2, 3])
     verify_processor(processors.distinct(str.lower)).inputs(["a", "A", "b", "B", "a"]).expect(["a", "b"])
+
+
+def test_the_job_says_how_much_memory_a_sort_may_take_and_where_its_files_go(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="sort could not make a file in '/not/there'"):
+        Driver(
+            processors_of(processors.sort())[0], config=JobConfig(memory_limit=1000, spill_folder="/not/there")
+        ).feed(range(1000))
+    config = JobConfig(memory_limit=40_000, spill_folder=tmp_path)
+    drivers = [Driver(processors_of(processors.sort())[0], count=count, config=config) for count in (1, 4)]
+    spilled = []
+    for driver in drivers:
+        before = open_files()
+        for start in range(0, 3000, 50):  # 24,000 bytes, as numbers alone are kept
+            driver.feed(range(start, start + 50))
+        spilled.append(open_files() > before)
+        assert driver.complete() == list(range(3000))
+        driver.processor.close()
+    assert spilled == [False, True]  # the limit is for all processors of the stage on a member
+
+
+def test_a_sort_writes_early_when_others_take_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = [1 << 30]
+    monkeypatch.setattr(sorting, "_LOOK", 1000)
+    for module in (sorting, spill_files):
+        monkeypatch.setattr(module, "process_memory", lambda: left[0])
+    driver = Driver(processors_of(processors.sort())[0])
+    before = open_files()
+    driver.feed(range(1000))
+    assert open_files() == before
+    left[0] = 1 << 20
+    driver.feed(range(1000, 2000))
+    assert open_files() > before
+    assert driver.complete() == list(range(2000))
+    driver.processor.close()
+
+
+def test_what_is_left_of_memory_and_shared_out_is_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spill_files, "process_memory", lambda: 64_000)  # 32,000 for the stage
+    driver = Driver(processors_of(processors.sort())[0], count=4)
+    before = open_files()
+    driver.feed(range(500))  # 4,000 bytes
+    assert open_files() == before
+    driver.feed(range(500, 1000))
+    assert open_files() > before
+    driver.processor.close()
