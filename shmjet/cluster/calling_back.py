@@ -6,9 +6,15 @@ job, would wait for a reply that nobody reads.
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+logger = logging.getLogger("concurrent.futures")
 
 _PATIENCE_S = 2.0
 
@@ -45,3 +51,13 @@ class CallingBack:
             under_way = self._threads - {threading.current_thread()}
         for thread in under_way:
             thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def call_all(callbacks: Sequence[Callable[[Future[Any]], object]], future: Future[Any]) -> None:
+    """Call all callbacks of a future; what one raises is logged, `SystemExit` too, and the next is called."""
+    for callback in callbacks:
+        try:
+            callback(future)
+        except BaseException:
+            with contextlib.suppress(BaseException):  # formatting it runs code of the user
+                logger.exception("exception calling callback for %r", future)

@@ -162,6 +162,11 @@ class ClusterExecution:
         self._coordination.cancel()
         self._carry_out()
 
+    def forget_exception(self) -> None:
+        """Keep the text of its failure only."""
+        self._part.forget_exception()
+        self._coordination.forget_exception()
+
     def members_lost(self, uuids: Iterable[str], failure: Failure) -> None:
         """Take that members are gone, or that connections to them have broken."""
         gone = list(uuids)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import os
 import select
 import socket
@@ -18,12 +19,16 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import msgspec
+
 from shmjet.cluster.protocol import News, Ping, Refused, Reply
 from shmjet.cluster.repeating import may_repeat, repeated
 from shmjet.core import errors
 from shmjet.core.errors import MemberLostError, ShmjetError
 from shmjet.execution.channel import Channel, ChannelClosed
 from shmjet.grid import errors as grid_errors
+
+logger = logging.getLogger("shmjet.client")
 
 CLOSED = "this instance has been shut down; start a new one with shmjet.new_instance() or shmjet.new_client()"
 RECONNECT_WAIT_S = 20.0
@@ -158,6 +163,22 @@ class Connection:
         return future
 
     def _read(self) -> None:
+        """Be the reader's thread. Whatever happens in it, nobody waits for it in vain."""
+        try:
+            self._read_until_lost()
+        except BaseException:
+            logger.critical("the thread that reads what the member says has failed", exc_info=True)
+        finally:
+            with self._lock:
+                self._lost = True
+                self._connected = False
+                waiting, self._waiting = self._waiting, {}
+                self._changed.notify_all()
+            for asked in waiting.values():
+                asked.give_up()
+            self._on_lost()
+
+    def _read_until_lost(self) -> None:
         while True:
             try:
                 while True:
@@ -165,13 +186,15 @@ class Connection:
                     reply, _ = self._channel.receive()
                     if isinstance(reply, News):
                         self._quiet = 0
-                        self._on_news(reply)
+                        self._tell(self._on_news, reply)
                     else:
                         asked = self._waiting.pop(reply.request, None)
                         if asked is not None:
                             asked.future.set_result(reply)
             except ChannelClosed:
                 pass
+            except (msgspec.DecodeError, OSError, MemoryError) as error:
+                logger.error("the connection to the member is given up: %s: %s", type(error).__name__, error)
             with self._lock:
                 self._connected = False
                 waiting, self._waiting = self._waiting, {}
@@ -182,17 +205,23 @@ class Connection:
             if again is None:
                 for asked in repeatable.values():
                     asked.give_up()
-                break
+                return
             self._channel.close()
             self._close_way()
             self._use(*again)
-            self._on_again()
+            self._tell(self._on_again)
             for number, asked in sorted(repeatable.items()):
                 self._repeat(number, asked)
-        with self._lock:
-            self._lost = True
-            self._changed.notify_all()
-        self._on_lost()
+
+    @staticmethod
+    def _tell(told: Callable[..., None], *news: Any) -> None:
+        """Tell the owner something; what it raises must not end the thread that everybody waits for."""
+        try:
+            told(*news)
+        except ShmjetError as error:  # the connection is gone again already
+            logger.debug("%s", error)
+        except Exception:
+            logger.exception("news of the member could not be taken in")
 
     def _repeat(self, number: int, asked: _Asked) -> None:
         """Ask once more, over another connection, under the same number."""
@@ -226,7 +255,7 @@ class Connection:
             with contextlib.suppress(ShmjetError):
                 self.post(Ping)
                 if self._quiet % _SIGNS == 0:
-                    self._on_quiet()
+                    self._tell(self._on_quiet)
 
     def close(self) -> None:
         """Close the connection and wait for the reader's end; may be called twice."""

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from shmjet.core import JobStatus
+from shmjet.execution.failure import without_exception
 from shmjet.execution.messages import Failure
 
 
@@ -101,6 +102,11 @@ class Coordination:
                 self.stage = Stage.RUNNING
                 self._started = True
                 self._tell_all(Order.START)
+
+    def forget_exception(self) -> None:
+        """Keep the text of the failure only."""
+        if self.failure is not None:
+            self.failure = without_exception(self.failure)
 
     def failed(self, member: str, failure: Failure) -> None:
         """Something of a member's part failed; it stops by itself and says `ended` when it has."""

@@ -27,7 +27,7 @@ from shmjet.cluster.visitors import Visitors
 from shmjet.cluster.workers import Child
 from shmjet.core import ConfigError, JobStatus, PlanError
 from shmjet.execution.collect import Reading
-from shmjet.execution.failure import member_failed
+from shmjet.execution.failure import member_failed, without_exception
 from shmjet.execution.large import Large
 from shmjet.execution.messages import (
     Adopt,
@@ -112,6 +112,11 @@ class MasterExecution:
     def is_over(self) -> bool:
         """Whether nothing of it is left anywhere."""
         return self.phase is Phase.OVER
+
+    def forget_exception(self) -> None:
+        """Keep the text of its failure only."""
+        if self.failure is not None:
+            self.failure = without_exception(self.failure)
 
     def _pending(self) -> Iterator[Child]:
         """Give the processes that have not done yet what they were told: to stop, or at the end to close all."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import copy
 import os
 import threading
 import weakref
-from collections import deque
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -21,6 +22,7 @@ from shmjet.cluster.calling_back import CallingBack
 from shmjet.cluster.connection import CLOSED, Connection
 from shmjet.cluster.grid_access import GridAccess
 from shmjet.cluster.job import Execution, Job
+from shmjet.cluster.known_executions import KnownExecutions
 from shmjet.cluster.log_levels import levels
 from shmjet.cluster.logs import LogSink
 from shmjet.cluster.members import Cluster
@@ -40,8 +42,8 @@ from shmjet.cluster.protocol import (
     Watch,
     WatchAgain,
 )
-from shmjet.cluster.settings import KEPT_RESULTS, SOCKET_NAME
-from shmjet.cluster.submitting import attachments_of, listeners_of, pieces_of, submission_of
+from shmjet.cluster.settings import SOCKET_NAME
+from shmjet.cluster.submitting import attachments_of, graph_of, listeners_of, pieces_of, submission_of
 from shmjet.core import (
     DAG,
     DagError,
@@ -54,6 +56,7 @@ from shmjet.core import (
     ShmjetError,
 )
 from shmjet.execution.failure import to_exception
+from shmjet.execution.foreign_errors import name_of, text_of
 from shmjet.execution.large import Large
 from shmjet.execution.messages import LogWish
 from shmjet.execution.metrics import Metrics
@@ -87,9 +90,7 @@ class JetInstance:
         self._config = config
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._executions: dict[int, tuple[Execution, Job]] = {}
-        self._ended: deque[int] = deque()
-        self._unclaimed: dict[int, list[ExecutionChanged]] = {}
+        self._known = KnownExecutions()
         self._jobs: weakref.WeakValueDictionary[str, Job] = weakref.WeakValueDictionary()
         self._closed = False
         self._lost = False
@@ -98,7 +99,7 @@ class JetInstance:
         self._home = home
         self._calling_back = CallingBack()
         self._maps = GridAccess(home.grid_folder, lambda make: self._connection.ask(make))
-        self._asking = AskingAbout(lambda make: self._connection.post(make), self._pending)
+        self._asking = AskingAbout(lambda make: self._connection.post(make), self._known.pending)
         self._connection = Connection(home.way, self._news, self._again, self._member_lost, self._asking.all)
         self._logs = home.logs()
         self._sink = LogSink(levels()[0]) if self._logs is None else self._logs.sink
@@ -135,7 +136,7 @@ class JetInstance:
 
         Args:
             dag: what to run, a DAG or a pipeline; later changes of it do not matter.
-            config: how to run it.
+            config: how to run it; later changes of it do not matter either.
 
         Raises:
             DagError: the DAG is not valid, or empty.
@@ -146,6 +147,7 @@ class JetInstance:
         """
         config = JobConfig() if config is None else config
         check_job(config)
+        config = copy.copy(config)
         if not isinstance(dag, DAG):
             if isinstance(dag, type) or not hasattr(dag, "to_dag"):
                 raise DagError(f"new_job() takes a Pipeline or a DAG, got {dag!r} ({type(dag).__name__})")
@@ -161,7 +163,7 @@ class JetInstance:
                 submission.shape.edges, [vertex.name for vertex in submission.shape.vertices], "this member"
             )
         self._attach(job_id, config)
-        job = Job(self, job_id, config, submission, listeners_of(dag), (list(dag), list(dag.edges)))
+        job = Job(self, job_id, config, submission, listeners_of(dag), graph_of(dag))
         is_networked = not self._home.has_own_member or self._config.bind is not None
         job.keeps_submission = is_networked or bool(submission.attachments)
         self._jobs[job_id] = job
@@ -196,7 +198,12 @@ class JetInstance:
         Raises:
             MemberLostError: the member is gone.
         """
-        return [self._job_of(row) for row in self._connection.ask(ListJobs).jobs]
+        rows = self._connection.ask(ListJobs).jobs
+        unknown: list[int] = []
+        jobs = [self._job_of(row, unknown) for row in rows]
+        if unknown:  # another client's, or nobody has kept them: from now on we are told of them
+            self._connection.ask(lambda number: Watch(number, unknown))
+        return jobs
 
     def job(self, name: str | None = None, id: str | None = None) -> Job | None:  # noqa: A002
         """Return a job, or None when there is none.
@@ -212,21 +219,18 @@ class JetInstance:
         best = [job for job in found if not job.status.is_terminal] or found
         return best[-1] if best else None
 
-    def _job_of(self, row: Any) -> Job:
+    def _job_of(self, row: Any, unknown: list[int]) -> Job:
+        """Return a job with its latest execution, whose number is added to `unknown` where nothing is known of it."""
         job = self._jobs.get(row.job_id)
         if job is None:
             job = Job(self, row.job_id, cloudpickle.loads(row.config))
             self._jobs[row.job_id] = job
         if row.execution_id is not None and not job.is_starting:
-            with self._lock:
-                known = self._executions.get(row.execution_id)
-                execution = Execution(self) if known is None else known[0]
-                if known is None:
-                    execution.started_as(row.execution_id)
-                    self._executions[row.execution_id] = (execution, job)
+            execution, is_new = self._known.find(row.execution_id, job, partial(Execution, self))
+            if is_new:
+                execution.started_as(row.execution_id)
+                unknown.append(row.execution_id)
             job.attach(execution)
-            if known is None:  # another client's: from now on we are told of it as well
-                self._connection.ask(lambda number: Watch(number, [row.execution_id]))
         return job
 
     def execute(self, job: Job, *, patient: bool) -> Execution:
@@ -251,14 +255,12 @@ class JetInstance:
                 raise
         except BaseException as error:
             if job.listeners:
-                execution.changed(JobStatus.FAILED, False, error)
+                text = f"{name_of(error)}: {text_of(error)}"
+                execution.changed(JobStatus.FAILED, False, lambda: ShmjetError(f"the job could not be started: {text}"))
             raise
         assert isinstance(reply, Executing)
         execution.started_as(reply.execution_id)
-        with self._lock:
-            early = self._unclaimed.pop(reply.execution_id, [])
-            self._executions[reply.execution_id] = (execution, job)
-        for change in early:
+        for change in self._known.add(reply.execution_id, execution, job):
             self._apply(execution, job, change)
         if self._lost:
             self._fail_pending(None)
@@ -317,12 +319,9 @@ class JetInstance:
         if isinstance(news, MembersAre):
             self._home.learn(news.addresses)
             return
-        with self._lock:
-            known = self._executions.get(news.execution_id)
-            if known is None:
-                self._unclaimed.setdefault(news.execution_id, []).append(news)
-                return
-        self._apply(*known, news)
+        known = self._known.take(news)
+        if known is not None:
+            self._apply(*known, news)
 
     def _again(self) -> None:
         """Ask the member that we are connected to now about everything that has not ended; we may have missed it."""
@@ -330,28 +329,17 @@ class JetInstance:
         self._maps.forget()
         self._asking.all()
 
-    def _pending(self) -> list[int]:
-        with self._lock:
-            return [number for number, (execution, _) in self._executions.items() if not execution.done()]
-
     def _apply(self, execution: Execution, job: Job, change: ExecutionChanged) -> None:
-        error = None
+        make_error = None
         if change.failure is not None and not change.cancelled:
             name = repr(job.name) if job.name else job.id
-            error = to_exception(change.failure, member=self._home.address, job=name)
+            make_error = partial(to_exception, change.failure, member=self._home.address, job=name)
         status = JobStatus(change.status)
         if status.is_terminal:
             if self._logs is not None:
                 self._logs.drain()  # what its processors have logged has been sent before they ended
-            self._forget_oldest(change.execution_id)
-        execution.changed(status, change.cancelled, error)
-
-    def _forget_oldest(self, ended: int) -> None:
-        """Remember as many executions that have ended as the member does; whoever holds one keeps it."""
-        with self._lock:
-            self._ended.append(ended)
-            while len(self._ended) > KEPT_RESULTS:
-                self._executions.pop(self._ended.popleft(), None)
+            self._known.forget(change.execution_id)
+        execution.changed(status, change.cancelled, make_error)
 
     def _member_lost(self) -> None:
         self._lost = True
@@ -359,9 +347,7 @@ class JetInstance:
 
     def _fail_pending(self, why: str | None) -> None:
         """End what has not ended: by an error, or as cancelled when this instance is being closed."""
-        with self._lock:
-            pending = [known for known in self._executions.values() if not known[0].done()]
-        for execution, job in pending:
+        for execution, job in self._known.forget_all():
             if self._closed and self._home.has_own_member:
                 execution.changed(JobStatus.FAILED, True, None)
                 continue
@@ -369,7 +355,7 @@ class JetInstance:
             text = f"{self._home.loss} (job {name})" if why is None else f"job {name} failed: {why}"
             if self._closed:
                 text = f"job {name} goes on, but this client has been closed"
-            execution.changed(JobStatus.FAILED, False, MemberLostError(text))
+            execution.changed(JobStatus.FAILED, False, partial(MemberLostError, text))
 
     # -- maps and lists -----------------------------------------------------------------------------------------
 

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Future
-from typing import Any, Protocol
+from concurrent.futures import CancelledError, Future, InvalidStateError
+from functools import partial
+from typing import Any, Final, NoReturn, Protocol
 
+from shmjet.cluster.calling_back import call_all
 from shmjet.core import Edge, JobConfig, JobStatus, ShmjetError, Vertex
 from shmjet.execution.metrics import NO_METRICS, Metrics
 
 PROGRESS_VARIABLE = "SHMJET_PROGRESS"
 """The environment variable that makes every `Job.run` show its progress."""
+
+
+_UNMADE: Final = ShmjetError("see Execution.exception()")
+"""Stands in a future for an exception that is made when somebody asks for it. Never raised."""
+
+
+def _nothing() -> None:
+    return None
 
 
 class JobRunner(Protocol):
@@ -53,6 +66,8 @@ class Execution(Future[None]):
         self._changing = threading.Lock()
         self._numbered = threading.Event()
         self._cancel_asked = False
+        self._make_error: Callable[[], BaseException] | None = None
+        self._made_error: Callable[[], BaseException | None] = _nothing
 
     @property
     def id(self) -> int:
@@ -94,7 +109,8 @@ class Execution(Future[None]):
         """
         if self.done():
             return super().cancelled()
-        self._cancel_asked = True
+        with self._changing:
+            self._cancel_asked = True
         if self._id is not None:
             try:
                 self._runner.cancel_execution(self._id)
@@ -106,15 +122,91 @@ class Execution(Future[None]):
         """Return True while the job is starting, running or completing."""
         return not self.done()
 
+    # -- the outcome --------------------------------------------------------------------------------------------
+
+    def result(self, timeout: float | None = None) -> None:
+        """Wait for the end of the job.
+
+        Args:
+            timeout: seconds; the job goes on when they are over.
+
+        Raises:
+            JobFailedError, WorkerLostError, MemberLostError: how it failed.
+            concurrent.futures.CancelledError: it was cancelled.
+            TimeoutError: `timeout` is over.
+        """
+        error = self.exception(timeout)
+        try:
+            if error is not None:
+                raise error
+        finally:
+            self = error = None  # type: ignore[assignment]  # no cycle through the traceback
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Wait for the end of the job, and return what it failed with; None when it did not fail.
+
+        The exception is made here, from what the member has sent, and is not kept: its traceback would keep the
+        variables of every function through which it is raised. As long as it is in use, further calls return the same.
+
+        Args:
+            timeout: seconds; the job goes on when they are over.
+
+        Raises:
+            concurrent.futures.CancelledError: it was cancelled.
+            TimeoutError: `timeout` is over.
+        """
+        ended_with = super().exception(timeout)
+        if self._make_error is None:
+            return ended_with
+        made = self._made_error()
+        if made is None:
+            made = self._make_error()
+            self._made_error = weakref.ref(made)
+        return made
+
+    def set_result(self, result: None) -> NoReturn:
+        """Refuse: an execution ends when its job does.
+
+        Raises:
+            InvalidStateError: always.
+        """
+        raise InvalidStateError(f"{self!r} ends when its job does; cancel() ends it early")
+
+    def set_exception(self, exception: BaseException | None) -> NoReturn:
+        """Refuse, as `set_result` does.
+
+        Raises:
+            InvalidStateError: always.
+        """
+        raise InvalidStateError(f"{self!r} ends when its job does; cancel() ends it early")
+
+    def set_running_or_notify_cancel(self) -> NoReturn:
+        """Refuse: whether it runs is for the member to say.
+
+        Raises:
+            InvalidStateError: always.
+        """
+        raise InvalidStateError(f"{self!r} is started by its job; see its status")
+
     # -- told by the instance -----------------------------------------------------------------------------------
 
     def started_as(self, execution_id: int) -> None:
-        """Take the number that the member gave."""
-        self._id = execution_id
+        """Take the number that the member gave; what was cancelled before it had one is cancelled now."""
+        with self._changing:
+            self._id = execution_id
+            is_cancelled = self._cancel_asked
         self._numbered.set()
+        if is_cancelled:
+            self.cancel()
 
-    def changed(self, status: JobStatus, cancelled: bool, error: BaseException | None) -> None:
-        """Take a new status; a terminal one ends the future, and no other follows it: two threads may bring news."""
+    def changed(self, status: JobStatus, cancelled: bool, make_error: Callable[[], BaseException] | None) -> None:
+        """Take a new status; a terminal one ends the future, and no other follows it: two threads may bring news.
+
+        Args:
+            status: the new one.
+            cancelled: it has ended because somebody wanted it to.
+            make_error: makes what it has failed with, for the threads that ask; None: it has not failed.
+        """
         with self._changing:
             if self._status.is_terminal:
                 return
@@ -122,18 +214,22 @@ class Execution(Future[None]):
         if not status.is_terminal:
             return
         self._numbered.set()
-        if error is not None:
-            self.set_exception(error)
-        elif cancelled:
-            super().cancel()
-            self.set_running_or_notify_cancel()
-        else:
-            self.set_result(None)
+        self._make_error = make_error
+        with contextlib.suppress(InvalidStateError, RuntimeError):  # somebody has ended it by methods of the base class
+            if make_error is not None:
+                super().set_exception(_UNMADE)
+            elif cancelled:
+                super().cancel()
+                super().set_running_or_notify_cancel()
+            else:
+                super().set_result(None)
 
     def _invoke_callbacks(self) -> None:
         """See `Future`, which calls this once, when it has ended; it is in the way of the thread that brings news."""
-        if vars(self)["_done_callbacks"]:
-            self._runner.call_back(super()._invoke_callbacks)  # type: ignore[misc]
+        callbacks: list[Callable[[Future[None]], object]] = vars(self)["_done_callbacks"]
+        vars(self)["_done_callbacks"] = []
+        if callbacks:
+            self._runner.call_back(partial(call_all, callbacks, self))
 
     def __repr__(self) -> str:
         return f"<Execution {self.id} {self._status.name}>"
@@ -186,8 +282,8 @@ class Job:
 
     @property
     def config(self) -> JobConfig:
-        """Its config; changing it does not change the job."""
-        return self._config
+        """A copy of its config; changing it does not change the job."""
+        return copy.copy(self._config)
 
     def take_submission(self) -> Any:
         """Return what the member has to be told before the first execution, None when it knows; for the instance."""

@@ -36,7 +36,7 @@ from shmjet.cluster.protocol import (
     Watch,
 )
 from shmjet.cluster.run import Run
-from shmjet.cluster.settings import KEPT_CODES, KEPT_RESULTS, LARGE_CODE
+from shmjet.cluster.settings import KEPT_CODES, KEPT_EXCEPTIONS, KEPT_RESULTS, LARGE_CODE
 from shmjet.core import JobStatus
 from shmjet.core.errors import ShmjetError
 from shmjet.execution.failure import member_lost
@@ -74,6 +74,7 @@ class Running(Run, Protocol):
     def cancel(self) -> None: ...
     def metrics(self) -> Metrics | Awaitable[Metrics]: ...
     def own_metrics(self) -> Metrics: ...
+    def forget_exception(self) -> None: ...
 
 
 Told = Callable[[Any], None]
@@ -315,6 +316,8 @@ class JobTable:
     def _over(self, execution: Running) -> None:
         """Take an execution that has ended everywhere; of the ended ones the last `KEPT_RESULTS` are remembered."""
         self._active.discard(execution)
+        if _exception_size(execution):
+            self._forget_exceptions()
         while len(self._executions) - len(self._active) > KEPT_RESULTS:
             self._forget(next(e for e in self._executions.values() if e.is_over))
         large = [record for record in self._jobs.values() if record.code.fds or record.submission.attachments]
@@ -322,6 +325,16 @@ class JobTable:
             ended = [record for record in large if all(e.is_over for e in record.executions)]
             for old in list(ended[0].executions) if ended else ():
                 self._forget(old)
+
+    def _forget_exceptions(self) -> None:
+        """Keep the newest exceptions of what has ended, up to `KEPT_EXCEPTIONS` bytes; of the others the texts."""
+        size = sum(map(_exception_size, self._executions.values()))
+        for execution in self._executions.values():
+            if size <= KEPT_EXCEPTIONS:
+                return
+            if execution.is_over:
+                size -= _exception_size(execution)
+                execution.forget_exception()
 
     def _forget(self, execution: Running) -> None:
         del self._executions[execution.id]
@@ -392,6 +405,11 @@ def _recorded(submission: Submission, fds: list[int]) -> JobRecord:
         code = Large.of(submission.code, LARGE_CODE)
         submission = msgspec.structs.replace(submission, code=code.inline, code_size=code.size)
     return JobRecord(submission, code)
+
+
+def _exception_size(execution: Running) -> int:
+    failure = execution.failure
+    return len(failure.exception) if failure is not None and failure.exception is not None else 0
 
 
 def _news_of(execution: Running) -> ExecutionChanged:

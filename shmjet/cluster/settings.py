@@ -11,6 +11,8 @@ SOCKET_NAME = "member.sock"
 """The member's socket in the instance's folder."""
 KEPT_RESULTS = 1000
 """How many executions that have ended a member and its clients remember."""
+KEPT_EXCEPTIONS = 32 << 20
+"""Bytes of the exceptions of executions that have ended, at most; of older ones a member remembers the text."""
 KEPT_CODES = 64
 """Of how many jobs with a large code, or with files: each takes memory that nobody else may need."""
 LARGE_CODE = 1 << 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 import cloudpickle
 
 from shmjet.cluster.protocol import Submission
-from shmjet.core import DAG, JobConfig
+from shmjet.core import DAG, Edge, JobConfig, Vertex
 from shmjet.execution.code import code_of
 from shmjet.execution.messages import JobShape
 from shmjet.execution.plan import describe
@@ -53,6 +54,15 @@ def listeners_of(dag: DAG) -> tuple[Callable[[Execution], None], ...]:
     suppliers = {id(vertex.supplier): vertex.supplier for vertex in dag.vertices}
     found = [getattr(supplier, "on_client", None) for supplier in suppliers.values()]
     return tuple(listener for listener in found if callable(listener))
+
+
+def graph_of(dag: DAG) -> tuple[list[Vertex], list[Edge]]:
+    """Return the vertices and edges as they are now, for pictures; changes of the DAG do not change them."""
+    vertices = {vertex: copy.copy(vertex) for vertex in dag}
+    edges = [copy.copy(edge) for edge in dag.edges]
+    for edge in edges:
+        edge.source, edge._destination = vertices[edge.source], vertices[edge.destination]
+    return list(vertices.values()), edges
 
 
 def attachments_of(config: JobConfig) -> dict[str, str]:

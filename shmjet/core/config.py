@@ -261,7 +261,7 @@ def _secret(where: str, value: Any) -> str | bytes | None:
 def _mapping(where: str, value: Any) -> Mapping[str, Any] | None:
     if value is not None and not isinstance(value, Mapping):
         raise ConfigError(f"{where} must be a mapping of settings or None, got {value!r}")
-    return value
+    return None if value is None else dict(value)
 
 
 def _jobs(where: str, value: Any) -> Mapping[str, str]:

@@ -168,6 +168,11 @@ class JobConfig:
         self.attached_files[key] = file
         return self
 
+    def __copy__(self) -> JobConfig:
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__, attached_files=dict(self.attached_files))
+        return twin
+
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "modules": ()}
 

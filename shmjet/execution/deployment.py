@@ -328,9 +328,9 @@ class Deployment:
         if tasklet is not None:
             name, index = self.vertex_and_index(tasklet)
         hint = ""
-        if isinstance(error, ItemEncodingError):
+        if issubclass(type(error), ItemEncodingError):
             hint = "items that go to another worker must be picklable; emit plain data, or open the resource in init()"
-        elif isinstance(error, OSError) and error.errno == errno.EMFILE:
+        elif issubclass(type(error), OSError) and OSError.__dict__["errno"].__get__(error) == errno.EMFILE:
             limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
             hint = (
                 f"process {os.getpid()} has as many files open as RLIMIT_NOFILE allows ({limit}); raise that limit "

@@ -12,18 +12,24 @@ import linecache
 import os
 import pickle
 import traceback
+from collections.abc import Callable
+from functools import partial
 from signal import Signals
 
 import cloudpickle
+import msgspec
 
 from shmjet.core import JobFailedError, MemberLostError, RestartableError, WorkerLostError
-from shmjet.core.errors import locate
+from shmjet.core.errors import BatchError, locate
+from shmjet.execution.foreign_errors import attempt, is_exception, name_of, notes_of, text_of
 from shmjet.execution.messages import Failure, Frame
 
 MAX_LINES = 25
 _MAX_FRAMES = 9
 _MAX_TEXT_LINES = 4
 _MAX_TEXT = 2000
+MOST_PICKLED = 16 << 20
+"""Bytes of an exception that travels as it is; of a larger one the text does."""
 _ENGINE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _PICKLERS = (f"{os.sep}cloudpickle{os.sep}",)
 
@@ -39,8 +45,8 @@ def make_failure(
         worker: index of the worker or carrier.
         hint: what the user may do about it.
     """
-    if vertex is not None:
-        locate(error, f"vertex {vertex!r}")
+    if vertex is not None and is_exception(error) and issubclass(type(error), BatchError):
+        attempt(lambda: locate(error, f"vertex {vertex!r}"), lambda _: None)
     text = "\n".join([_one_text(error), *_notes(error)])
     return Failure(
         kind="error",
@@ -48,12 +54,17 @@ def make_failure(
         processor_index=processor_index,
         worker=worker,
         pid=os.getpid(),
-        type_name=_type_name(error),
+        type_name=name_of(error),
         text=f"{text}\n{hint}" if hint else text,
-        frames=_user_frames(error),
-        exception=_pickled(error),
-        restartable=isinstance(error, RestartableError),
+        frames=attempt(lambda: _user_frames(error), lambda _: []),
+        exception=attempt(lambda: _pickled(error), lambda _: None),
+        restartable=issubclass(type(error), RestartableError),
     )
+
+
+def without_exception(failure: Failure) -> Failure:
+    """Return a failure as one whose exception cannot be pickled."""
+    return msgspec.structs.replace(failure, exception=None)
 
 
 def member_failed(error: Exception) -> Failure:
@@ -62,21 +73,11 @@ def member_failed(error: Exception) -> Failure:
     Args:
         error: it can be pickled, and read back without user code.
     """
-    return Failure("error", None, -1, -1, os.getpid(), _type_name(error), _one_text(error), [], _pickled(error))
-
-
-def _type_name(error: BaseException) -> str:
-    kind = type(error)
-    if kind.__module__ in ("builtins", "__main__") or kind.__module__.startswith("shmjet."):
-        return kind.__qualname__
-    return f"{kind.__module__}.{kind.__qualname__}"
+    return Failure("error", None, -1, -1, os.getpid(), name_of(error), _one_text(error), [], _pickled(error))
 
 
 def _one_text(error: BaseException) -> str:
-    try:
-        text = str(error)
-    except Exception as broken:
-        text = f"<its __str__ raised {type(broken).__name__}>"
+    text = text_of(error)
     text = text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…"
     lines = text.split("\n")
     if len(lines) > _MAX_TEXT_LINES:
@@ -85,8 +86,7 @@ def _one_text(error: BaseException) -> str:
 
 
 def _notes(error: BaseException) -> list[str]:
-    notes = getattr(error, "__notes__", ())
-    return [str(note)[:_MAX_TEXT] for note in notes][:_MAX_TEXT_LINES] if isinstance(notes, list) else []
+    return [note[:_MAX_TEXT] for note in notes_of(error)][:_MAX_TEXT_LINES]
 
 
 def _user_frames(error: BaseException) -> list[Frame]:
@@ -103,13 +103,17 @@ def _user_frames(error: BaseException) -> list[Frame]:
 
 
 def _pickled(error: BaseException) -> bytes | None:
-    """Pickle the exception, without its traceback, only if it can be read back."""
+    """Pickle the exception, without its traceback, only if it can be read back and is not too large."""
     for dumps in (pickle.dumps, cloudpickle.dumps):
-        with contextlib.suppress(Exception):
-            data: bytes = dumps(error, protocol=5)
-            if isinstance(pickle.loads(data), BaseException):
-                return data
+        data: bytes | None = attempt(partial(_checked_pickle, dumps, error), lambda _: None)
+        if data is not None:
+            return data if len(data) <= MOST_PICKLED else None
     return None
+
+
+def _checked_pickle(dumps: Callable[..., bytes], error: BaseException) -> bytes | None:
+    data = dumps(error, protocol=5)
+    return data if is_exception(pickle.loads(data)) else None
 
 
 class RemoteError(Exception):
@@ -135,7 +139,7 @@ def worker_lost(
         because: why its member killed it, if it was the member.
         last_words: why it exited, if it could tell.
     """
-    how = f"killed by {_signal_name(signal)}" if signal else f"exited with status {status}"
+    how = f"was killed by {_signal_name(signal)}" if signal else f"exited with status {status}"
     what = "carrier" if carrier else f"worker {worker}"
     ran = ", ".join(repr(name) for name in vertices) or "no vertex"
     hint = ""
@@ -145,6 +149,7 @@ def worker_lost(
         hint = f": {last_words}"
     elif signal == 9:
         hint = " (the kernel's out-of-memory killer does that too: see `dmesg`)"
+    who = f"{what} (pid {pid})" if pid > 0 else what
     return Failure(
         kind="worker_lost",
         vertex=vertices[0] if len(vertices) == 1 else None,
@@ -152,9 +157,7 @@ def worker_lost(
         worker=worker,
         pid=pid,
         type_name="WorkerLostError",
-        text=f"{what} (pid {pid}) was {how}{hint}; it ran {ran}"
-        if signal
-        else f"{what} (pid {pid}) {how}{hint}; it ran {ran}",
+        text=f"{who} {how}{hint}; it ran {ran}",
         frames=[],
         exception=None,
         signal=signal,
@@ -189,7 +192,7 @@ def to_exception(failure: Failure, *, member: str, job: str) -> BaseException:
         on = f" (member {failure.member})" if failure.member else ""
         return WorkerLostError(
             f"job {job} failed: {failure.text}{on}",
-            pid=failure.pid,
+            pid=failure.pid or None,
             signal=failure.signal or None,
             vertices=failure.vertices,
         )
@@ -197,9 +200,8 @@ def to_exception(failure: Failure, *, member: str, job: str) -> BaseException:
         return MemberLostError(f"job {job} failed: {failure.text}")
     cause: BaseException | None = None
     if failure.exception is not None:
-        with contextlib.suppress(Exception):
-            loaded = pickle.loads(failure.exception)
-            cause = loaded if isinstance(loaded, BaseException) else None
+        loaded = attempt(partial(pickle.loads, failure.exception), lambda _: None)
+        cause = loaded if is_exception(loaded) else None
     if cause is None:
         cause = RemoteError(f"{failure.type_name}: {failure.text}")
     error = JobFailedError(
@@ -221,7 +223,8 @@ def failure_text(failure: Failure, job: str) -> str:
         where += f" in vertex {failure.vertex!r}{which}"
     places = [f"member {failure.member}"] if failure.member else []
     places += [f"worker {failure.worker}"] if failure.worker >= 0 else []
-    where += f" ({', '.join([*places, f'pid {failure.pid}'])})"
+    places += [f"pid {failure.pid}"] if failure.pid > 0 else []
+    where += f" ({', '.join(places)})" if places else ""
     lines = [f"{where}: {failure.type_name}"]
     last = f"{failure.type_name}: {failure.text}" if failure.text else failure.type_name
     if failure.frames:

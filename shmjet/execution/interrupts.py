@@ -63,5 +63,5 @@ class Interrupts:
                 yield
         except ExecutionInterrupted:
             logger.error("close() of %s did not return, and was interrupted", what)
-        except Exception:
+        except BaseException:  # SystemExit too: other jobs run in this process
             logger.exception("close() of %s failed", what)

@@ -22,6 +22,7 @@ import msgspec
 
 from shmjet.core.context import MetaSupplierContext, ProcessorContext, SupplierContext
 from shmjet.core.terminal import clean
+from shmjet.execution.foreign_errors import traceback_text
 from shmjet.execution.messages import LogWish
 
 MEMBER = -1
@@ -149,7 +150,8 @@ class SendingHandler(logging.Handler):
         subject = About() if record.name in ("shmjet.worker", "shmjet.member") else speaker.about
         error = record.exc_text
         if record.exc_info and not error:
-            error = _formatter.formatException(record.exc_info)
+            _, raised, trace = record.exc_info
+            error = "" if raised is None else traceback_text(raised, trace).rstrip("\n")
         sent = SentRecord(
             record.name,
             record.levelno,
@@ -173,9 +175,6 @@ class SendingHandler(logging.Handler):
                 with contextlib.suppress(OSError):  # the member is gone, or the record too long
                     self._relay.send(RELAYED.pack(execution) + data)
         self._sock.send(data, self._flags)
-
-
-_formatter = logging.Formatter()
 
 
 def send_logs(

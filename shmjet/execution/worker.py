@@ -21,6 +21,7 @@ from shmjet.execution.child import flush_output
 from shmjet.execution.control import BLOCK_SIZE, WorkerControl
 from shmjet.execution.deployment import Deployment
 from shmjet.execution.failure import make_failure
+from shmjet.execution.foreign_errors import attempt, forget_frames, name_of
 from shmjet.execution.garbage import Collector
 from shmjet.execution.interrupts import Interrupts
 from shmjet.execution.logs import listeners
@@ -33,6 +34,7 @@ from shmjet.execution.messages import (
     Deploy,
     Ended,
     Failed,
+    Failure,
     Finish,
     Finished,
     Forget,
@@ -257,7 +259,7 @@ class Worker:
             with self._interrupts.around(command.execution_id):
                 answer = probing.run(fds)
         except BaseException as error:
-            failure = make_failure(error, vertex=probing.vertex, processor_index=-1, worker=self._index)
+            failure = self._failure_of(command.execution_id, error, probing.vertex, -1)
             self._channel.send(Failed(command.execution_id, failure))
         else:
             self._channel.send(answer)
@@ -268,7 +270,7 @@ class Worker:
             with self._interrupts.around(execution_id):
                 probing.commit()
         except BaseException as error:
-            failure = make_failure(error, vertex=probing.vertex, processor_index=-1, worker=self._index)
+            failure = self._failure_of(execution_id, error, probing.vertex, -1)
             self._channel.send(Failed(execution_id, failure))
         else:
             self._channel.send(Committed(execution_id))
@@ -362,11 +364,27 @@ class Worker:
 
     def _fail(self, deployment: Deployment, error: BaseException, tasklet: ProcessorTasklet | None) -> None:
         vertex, processor, hint = deployment.blame(error, tasklet)
-        failure = make_failure(error, vertex=vertex, processor_index=processor, worker=self._index, hint=hint)
-        error.__traceback__ = None
+        failure = self._failure_of(deployment.execution_id, error, vertex, processor, hint)
         self._drop(deployment)
         self._channel.send(Failed(deployment.execution_id, failure))
         self._report_end(deployment)
+
+    def _failure_of(
+        self, execution_id: int, error: BaseException, vertex: str | None, processor: int, hint: str = ""
+    ) -> Failure:
+        """Describe an exception; to show and to pickle it is code of the user, which may be interrupted."""
+
+        def described() -> Failure:
+            with self._interrupts.around(execution_id):
+                return make_failure(error, vertex=vertex, processor_index=processor, worker=self._index, hint=hint)
+
+        def in_short(_: BaseException) -> Failure:
+            return Failure("error", vertex, processor, self._index, os.getpid(), name_of(error), hint, [], None)
+
+        try:
+            return attempt(described, in_short)
+        finally:
+            forget_frames(error)
 
     def _drop(self, deployment: Deployment) -> None:
         """Take the execution's tasklets off the list and close its processors."""

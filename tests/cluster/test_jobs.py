@@ -178,14 +178,14 @@ def test_a_job_runs_while_its_first_call_has_not_returned(
 def test_a_client_remembers_the_last_executions_only(
     jet: JetInstance, mapping: Callable[..., DAG], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shmjet.cluster.instance.KEPT_RESULTS", 2)
+    monkeypatch.setattr("shmjet.cluster.known_executions.KEPT_RESULTS", 2)
     jobs = [jet.new_job(mapping(lambda x: x)) for _ in range(4)]
     for job in jobs:
         job.run(30)
     assert all(job.status is JobStatus.COMPLETED for job in jobs)
     assert all(job.metrics().vertices["map"].received_count == 100 for job in jobs)
-    assert list(jet._ended) == [job._latest.id for job in jobs[2:]]
-    assert jobs[1]._latest.id not in jet._executions
+    assert list(jet._known._ended) == [job._latest.id for job in jobs[2:]]
+    assert not jet._known.pending()
 
 
 def test_a_timeout_of_run_cancels_the_job(jet: JetInstance, eventually: Callable[..., None]) -> None:

@@ -1,0 +1,333 @@
+"""How an execution ends for those who hold it: what is kept of it, and what nobody can do to it."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import ALL_COMPLETED, CancelledError, Future, InvalidStateError, wait
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shmjet import (
+    DAG,
+    JetInstance,
+    Job,
+    JobConfig,
+    JobFailedError,
+    JobStatus,
+    Pipeline,
+    Processor,
+    between,
+    processors,
+    sinks,
+    sources,
+)
+from shmjet.cluster.job import Execution
+from shmjet.cluster.jobs import JobTable
+from shmjet.cluster.named_jobs import NamedJobs
+from shmjet.execution.failure import without_exception
+from shmjet.execution.messages import Failure
+from tests.odd import ODD, raise_odd
+
+PATIENCE_S = 60.0
+
+
+class Held:
+    """What a function has among its variables."""
+
+
+def fail(item: int) -> int:
+    raise ValueError(f"item {item}")
+
+
+def run_and_fail(job: Job) -> weakref.ref[Held]:
+    """Run a job that fails, in a function with a variable; return whether that is still there."""
+    held = Held()
+    with pytest.raises(JobFailedError):
+        job.run(PATIENCE_S)
+    return weakref.ref(held)
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_a_failed_job_keeps_no_variables_of_its_callers(jet: JetInstance, mapping: Callable[..., DAG]) -> None:
+    held = [run_and_fail(jet.new_job(mapping(fail))) for _ in range(5)]
+    gc.collect()
+    assert [ref() for ref in held] == [None] * 5
+
+
+def test_nor_does_its_handle(jet: JetInstance, mapping: Callable[..., DAG]) -> None:
+    job = jet.new_job(mapping(fail))
+    held = run_and_fail(job)
+    gc.collect()
+    assert held() is None
+    assert job.status is JobStatus.FAILED
+    with pytest.raises(JobFailedError, match="item 0"):
+        job.execute().result(PATIENCE_S)
+
+
+def test_a_failed_job_with_collect_leaves_no_descriptors(jet: JetInstance, eventually: Callable[..., None]) -> None:
+    def failing() -> weakref.ref[Held]:
+        results = sinks.collect()
+        p = Pipeline()
+        p.read_from(sources.items([1, 2])).map(fail).write_to(results)
+        held = run_and_fail(jet.new_job(p))
+        with pytest.raises(JobFailedError):
+            list(results)
+        return held
+
+    failing()
+    before = descriptors()
+    held = [failing() for _ in range(5)]
+    gc.collect()
+    assert [ref() for ref in held] == [None] * 5
+    eventually(lambda: descriptors() <= before)
+
+
+def test_a_job_that_succeeded_keeps_neither_results_nor_callbacks(
+    jet: JetInstance, eventually: Callable[..., None]
+) -> None:
+    def collecting() -> tuple[weakref.ref[Held], threading.Event]:
+        held, called = Held(), threading.Event()
+        results = sinks.collect()
+        p = Pipeline()
+        p.read_from(sources.items([1, 2])).write_to(results)
+        execution = jet.new_job(p).execute()
+        execution.add_done_callback(lambda _, held=held: called.set())
+        execution.result(PATIENCE_S)
+        assert called.wait(PATIENCE_S)
+        assert sorted(results) == [1, 2]
+        return weakref.ref(held), called
+
+    collecting()
+    before = descriptors()
+    held = [collecting()[0] for _ in range(5)]
+    eventually(lambda: gc.collect() >= 0 and descriptors() <= before and not any(ref() for ref in held))
+
+
+def test_an_execution_that_is_held_drops_its_callbacks(jet: JetInstance, mapping: Callable[..., DAG]) -> None:
+    called, held = threading.Event(), Held()
+    execution = jet.new_job(mapping(lambda x: x)).execute()
+    execution.add_done_callback(lambda _, held=held: called.set())
+    execution.result(PATIENCE_S)
+    assert called.wait(PATIENCE_S)
+    ref = weakref.ref(held)
+    del held
+    for thread in threading.enumerate():
+        if thread.name == "shmjet-callbacks":
+            thread.join()
+    gc.collect()
+    assert ref() is None
+
+
+def test_what_nobody_has_kept_is_told_by_the_member(jet: JetInstance, mapping: Callable[..., DAG]) -> None:
+    with pytest.raises(JobFailedError):
+        jet.new_job(mapping(fail), JobConfig(name="forgotten")).run(PATIENCE_S)
+    gc.collect()
+    job = jet.job(name="forgotten")
+    assert job is not None
+    assert job.status is JobStatus.FAILED
+    assert job.latest is not None
+    assert isinstance(job.latest.exception(0), JobFailedError)
+    assert jet.job(name="forgotten").latest is job.latest  # type: ignore[union-attr]
+
+
+def test_the_same_exception_is_given_as_long_as_somebody_has_it(jet: JetInstance, mapping: Callable[..., DAG]) -> None:
+    execution = jet.new_job(mapping(fail)).execute()
+    with pytest.raises(JobFailedError) as raised:
+        execution.result(PATIENCE_S)
+    assert execution.exception() is raised.value
+    assert isinstance(raised.value.cause, ValueError)
+
+
+@pytest.mark.parametrize("name", sorted(ODD))
+def test_an_odd_exception_fails_its_job_and_costs_no_worker(
+    jet: JetInstance, mapping: Callable[..., DAG], name: str
+) -> None:
+    before = pids_of(jet, mapping)
+    with pytest.raises(JobFailedError) as raised:
+        jet.new_job(mapping(lambda _, name=name: raise_odd(name))).run(PATIENCE_S)
+    assert raised.value.vertex == "map"
+    assert issubclass(type(raised.value.cause), BaseException)
+    assert pids_of(jet, mapping) == before
+
+
+def pids_of(jet: JetInstance, mapping: Callable[..., DAG]) -> list[int]:
+    """Return the processes of the workers."""
+    job = jet.new_job(mapping(abs))
+    job.run(PATIENCE_S)
+    return [worker.pid for worker in job.metrics().workers]
+
+
+class Closing(Processor):
+    """Leaves, when it is closed."""
+
+    def complete(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        raise SystemExit("closed")
+
+
+def test_a_close_that_exits_costs_no_worker(jet: JetInstance, mapping: Callable[..., DAG]) -> None:
+    before = pids_of(jet, mapping)
+    dag = DAG()
+    dag.new_vertex("closing", Closing)
+    failing = dag.new_vertex("failing", processors.map(fail))
+    numbers = dag.new_vertex("numbers", processors.read_items([1]))
+    sink = dag.new_vertex("sink", processors.noop())
+    dag.edge(between(numbers, failing)).edge(between(failing, sink))
+    with pytest.raises(JobFailedError):
+        jet.new_job(dag).run(PATIENCE_S)
+    assert pids_of(jet, mapping) == before
+
+
+class Waiting(Processor):
+    """Ends when a file is there."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def complete(self) -> bool:
+        return self.path.exists()
+
+
+def waiting(path: Path) -> DAG:
+    dag = DAG()
+    dag.new_vertex("waiting", lambda: Waiting(path), 1)
+    return dag
+
+
+def test_an_execution_is_ended_by_its_job_only(jet: JetInstance, mapping: Callable[..., DAG], tmp_path: Path) -> None:
+    execution = jet.new_job(waiting(tmp_path / "go")).execute()
+    for end in (
+        lambda: execution.set_result(None),
+        lambda: execution.set_exception(ValueError()),
+        execution.set_running_or_notify_cancel,
+    ):
+        with pytest.raises(InvalidStateError):
+            end()
+    assert not execution.done()
+    (tmp_path / "go").touch()
+    assert execution.result(PATIENCE_S) is None
+    assert jet.new_job(mapping(abs)).run(10) is None
+
+
+@pytest.mark.parametrize("outcome", ["result", "exception", "cancelled"])
+def test_whoever_ends_one_behind_its_back_ends_nothing_else(
+    jet: JetInstance, mapping: Callable[..., DAG], tmp_path: Path, outcome: str
+) -> None:
+    execution = jet.new_job(waiting(tmp_path / "go")).execute()
+    if outcome == "result":
+        Future.set_result(execution, None)
+    elif outcome == "exception":
+        Future.set_exception(execution, LookupError("mine"))
+    else:
+        Future.cancel(execution)
+    (tmp_path / "go").touch()
+    jet.new_job(mapping(abs)).run(PATIENCE_S)
+    if outcome == "exception":
+        assert isinstance(execution.exception(PATIENCE_S), LookupError)
+
+
+def test_a_callback_that_exits_keeps_no_other_from_being_called(
+    jet: JetInstance, mapping: Callable[..., DAG], caplog: pytest.LogCaptureFixture
+) -> None:
+    called = threading.Event()
+
+    def leave(_: Future[None]) -> None:
+        raise SystemExit("called")
+
+    execution = jet.new_job(mapping(abs)).execute()
+    execution.add_done_callback(leave)
+    execution.add_done_callback(lambda _: called.set())
+    execution.result(PATIENCE_S)
+    assert called.wait(PATIENCE_S)
+    jet.new_job(mapping(abs)).run(PATIENCE_S)
+
+
+def test_what_is_cancelled_before_it_has_a_number_is_cancelled(tmp_path: Path) -> None:
+    cancelled: list[int] = []
+
+    class Runner:
+        def cancel_execution(self, number: int) -> None:
+            cancelled.append(number)
+
+    execution = Execution(Runner())  # type: ignore[arg-type]
+    assert execution.cancel()
+    assert cancelled == []
+    execution.started_as(7)
+    assert cancelled == [7]
+    execution.changed(JobStatus.FAILED, True, None)
+    assert wait([execution], 0, ALL_COMPLETED).done == {execution}
+    with pytest.raises(CancelledError):
+        execution.result(0)
+    assert execution.cancel()
+
+
+def test_a_job_is_what_it_was_when_it_was_made(jet: JetInstance, out: str, tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.touch()
+    second.touch()
+    config = JobConfig(name="before").attach_file(first)
+    dag = DAG()
+    source = dag.new_vertex("source", processors.read_items(range(10)))
+    sink = dag.new_vertex("sink", processors.write_list(out), 1)
+    edge = between(source, sink)
+    dag.edge(edge)
+    job = jet.new_job(dag, config)
+    config.name = "after"
+    config.attach_file(second)
+    edge.broadcast()
+    sink.local_parallelism = 2
+    dag.new_vertex("late", Closing)
+    job.config.name = "later"
+    assert (job.name, job.config.name, set(job.config.attached_files)) == ("before", "before", {"first"})
+    job.run(PATIENCE_S)
+    assert jet.job(name="before") is job
+    assert jet.job(name="after") is None
+    assert sorted(jet.get_list(out)) == list(range(10))
+    graph: Any = job._graph
+    assert [vertex.name for vertex in graph[0]] == ["source", "sink"]
+    assert graph[0][1].local_parallelism == 1
+    assert "broadcast" not in repr(graph[1][0])
+
+
+def test_a_pipeline_that_changes_does_not_change_its_job(jet: JetInstance, out: str) -> None:
+    p = Pipeline()
+    numbers = p.read_from(sources.items(range(10)))
+    numbers.write_to(sinks.list(out))
+    job = jet.new_job(p)
+    numbers.map(lambda x: x + 100).write_to(sinks.list(out))
+    job.run(PATIENCE_S)
+    assert sorted(jet.get_list(out)) == list(range(10))
+
+
+def test_a_member_remembers_exceptions_of_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Record:
+        """An execution that has ended."""
+
+        def __init__(self, number: int, size: int) -> None:
+            self.id, self.is_over = number, True
+            self.failure: Failure | None = Failure("error", None, 0, 0, 1, "E", f"text {number}", [], bytes(size))
+
+        def forget_exception(self) -> None:
+            assert self.failure is not None
+            self.failure = without_exception(self.failure)
+
+    monkeypatch.setattr("shmjet.cluster.jobs.KEPT_EXCEPTIONS", 100)
+    table = JobTable(lambda *_: None, NamedJobs({}))  # type: ignore[arg-type, return-value]
+    records = [Record(number, 40) for number in range(4)]
+    for record in records:
+        table._executions[record.id] = record  # type: ignore[assignment]
+        table._over(record)  # type: ignore[arg-type]
+    kept = [record.failure.exception is not None for record in records if record.failure is not None]
+    assert kept == [False, False, True, True]
+    assert [record.failure.text for record in records if record.failure] == [f"text {i}" for i in range(4)]
