@@ -100,14 +100,16 @@ class GroupTable:
     Args:
         keys: a letter for each key column: "i" bool, integers and dates; "f" floats (f2, f4, f8; NaN equals NaN);
             "t" text of all kinds (t y S U). May be empty: one group.
-        aggregates: for each (function, class). A count is of class "-"; a sum "i" (bool and integers) or "f" (floats);
-            mean and var "n" (any number); min, max, first and last "i" (bool and integers other than uint64), "u"
-            (uint64), "d" (dates and durations), "f", "t" (text and bytes: t y S) or "U" (fixed UCS-4 text); first and
-            last also "x" (any other column of fixed width).
+        aggregates: for each (function, class). A count is of class "-"; sum, mean and var "i" (bool and integers) or
+            "f" (floats); min, max, first and last "i" (bool and integers other than uint64), "u" (uint64), "d" (dates
+            and durations), "f", "m" (mixed: merged only), "t" (text and bytes: t y S) or "U" (fixed UCS-4 text); first
+            and last also "x" (any other column of fixed width).
 
     Fields are numbered: first the keys, then the parts of each aggregate's state, in order:
-    count: n; sum: value, and for floats its compensation; min, max, first, last: value; mean: sum, compensation, n;
-    var: n, mean, sum of squared deviations. Integers and dates are int64 words (bits of uint64), floats float64.
+    count: n; sum: two words of 128 bits, or a float and its error; mean: the same, n; min, max, first, last: value, or
+    the nearest float and what is left; var: n, first value (two words, or a float), mean of the differences from it,
+    sum of squares. Integers and dates are int64 words (bits of uint64), floats float64. The lowest bit of an error says
+    that sum and error are in units of 2**64, bit 62 of a variance's n that its squares are in units of 2**1200.
 
     Raises:
         ValueError: no such key, function or class, or over 64 keys or 256 aggregates.
@@ -121,8 +123,7 @@ class GroupTable:
         A count of a column looks only at its nulls; the column may be of any kind.
 
         Raises:
-            ValueError: a column does not fit its class, or not all have `rows` rows.
-            OverflowError: a sum leaves int64; its only argument is the place of the aggregate. The table is spoilt.
+            ValueError: a column does not fit its class, or not all have `rows` rows; a column is mixed.
             OSError: no memory.
         """
     def merge(self, keys: Sequence[Column], states: Sequence[Column], rows: int, /) -> None:

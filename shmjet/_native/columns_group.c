@@ -10,18 +10,12 @@ typedef struct {
 
 static const char *const FUNCTIONS[] = {"", "count", "sum", "min", "max", "mean", "first", "last", "var"};
 
-static int set_error(int status, uint32_t failed) {
+static int set_error(int status) {
     switch (status) {
     case GROUP_OK: return 0;
     case GROUP_ERRNO: PyErr_SetFromErrno(PyExc_OSError); break;
     case GROUP_FULL: PyErr_SetString(PyExc_ValueError, "a GroupTable holds at most 4 billion groups"); break;
     case GROUP_LONG_TEXT: PyErr_SetString(PyExc_ValueError, "a GroupTable holds no text of 4 GiB or more"); break;
-    case GROUP_OVERFLOW: {
-        PyObject *place = PyLong_FromUnsignedLong(failed);
-        if (place) PyErr_SetObject(PyExc_OverflowError, place);
-        Py_XDECREF(place);
-        break;
-    }
     }
     return -1;
 }
@@ -77,7 +71,7 @@ static PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     GroupTable *self = new_object(type);
     if (!self) return NULL;
     int status = group_open(&self->table, keys, (uint32_t)key_count, functions, classes, (uint32_t)count);
-    if (set_error(status, 0) == 0) return (PyObject *)self;
+    if (set_error(status) == 0) return (PyObject *)self;
     self->table.memory.fd = -1;
     Py_DECREF((PyObject *)self);
     return NULL;
@@ -98,7 +92,6 @@ static int fits(char class, const column_t *column) {
     switch (class) {
     case 'i': return is_word && strchr("biumM", column->kind);
     case 'u': return is_word && column->kind == 'u';
-    case 'n': return is_word && strchr("biuf", column->kind) && !(column->kind == 'f' && column->itemsize == 1);
     case 'd': return is_word && strchr("mM", column->kind);
     case 'f': return is_word && column->kind == 'f' && column->itemsize != 1;
     case 't': return is_variable || column->kind == 'S' || column->kind == 'U';
@@ -112,10 +105,10 @@ static int fits(char class, const column_t *column) {
 static char class_of_part(const group_field_t *field, int part) {
     switch (field->function) {
     case COUNT: return 'i';
-    case SUM: return field->class == 'f' ? 'f' : 'i';
-    case MEAN: return part == 2 ? 'i' : 'f';
-    case VAR: return part == 0 ? 'i' : 'f';
-    default: return (char)field->class;
+    case SUM: return (char)field->class;
+    case MEAN: return part == 2 ? 'i' : (char)field->class;
+    case VAR: return part == 0 || (field->class == 'i' && part < 3) ? 'i' : 'f';
+    default: return field->class != 'm' ? (char)field->class : part == 0 ? 'f' : 'i';
     }
 }
 
@@ -154,6 +147,7 @@ static int check_inputs(const group_header_t *header, const column_t *const *col
         for (int part = 0; part < (is_merge ? field->parts : 1); part++, c++) {
             if (!is_merge && field->class == '-' && !columns[c]) continue;
             char class = is_merge ? class_of_part(field, part) : (char)field->class;
+            if (class == 'm') return PyErr_SetString(PyExc_ValueError, "mixed columns can only be merged"), -1;
             if (!columns[c]) return PyErr_Format(PyExc_ValueError, "aggregate %u needs a column", a), -1;
             if (check_column(class, columns[c], rows, "aggregate", a) < 0) return -1;
             if (is_comparable(field, columns[c])) continue;
@@ -189,9 +183,8 @@ static PyObject *update(GroupTable *self, PyObject *const *args, Py_ssize_t coun
         if (check_column((char)header->key_fields[k].class, key_columns[k], rows, "key", k) < 0) goto done;
     }
     if (bind_inputs(inputs, bound, columns, wanted) < 0 || check_inputs(header, columns, is_merge, rows) < 0) goto done;
-    uint32_t failed = 0;
-    int status = group_update(&self->table, key_columns, columns, is_merge, rows, &failed);
-    if (set_error(status, failed) == 0) result = Py_NewRef(Py_None);
+    int status = group_update(&self->table, key_columns, columns, is_merge, rows);
+    if (set_error(status) == 0) result = Py_NewRef(Py_None);
 done:
     if (keys) columns_unbind(keys, key_count);
     if (bound) columns_unbind(bound, wanted);

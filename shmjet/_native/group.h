@@ -33,8 +33,10 @@ static inline int group_equip(group_table_t *table) {
     for (uint32_t a = 0; a < header->aggregates; a++) {
         const group_field_t *field = &header->aggregate_fields[a];
         if (is_text_class((char)field->class)) continue;
-        if (field->function == MIN) store_u64(table->template + field->offset, INT64_MAX);
-        if (field->function == MAX) store_u64(table->template + field->offset, (uint64_t)INT64_MIN);
+        for (int part = 0; part < field->parts; part++) {
+            if (field->function == MIN) store_u64(table->template + field->offset + 8 * part, INT64_MAX);
+            if (field->function == MAX) store_u64(table->template + field->offset + 8 * part, (uint64_t)INT64_MIN);
+        }
     }
     return GROUP_OK;
 }
@@ -137,10 +139,10 @@ static inline uint64_t group_used(const group_table_t *table, int region) {
 }
 
 /* Adds rows, or with `is_merge` the states of groups. `columns` has those of each aggregate one after the other: one
- * each (NULL for a count of rows), when merging as many as its state has parts; types have been checked. Returns
- * GROUP_OK or an error; on GROUP_OVERFLOW `*failed` is the aggregate. */
+ * each (NULL for a count of rows), when merging as many as its state has parts; types have been checked. Mixed columns
+ * can only be merged. Returns GROUP_OK or an error. */
 static inline int group_update(group_table_t *table, const column_t *const *keys, const column_t *const *columns,
-                               int is_merge, int64_t rows, uint32_t *failed) {
+                               int is_merge, int64_t rows) {
     group_header_t *header = table->memory.header;
     uint8_t *marks = table->template + header->stride;
     memset(marks, 0, header->mark_bytes);
@@ -160,7 +162,7 @@ static inline int group_update(group_table_t *table, const column_t *const *keys
         for (uint32_t a = 0, c = 0; a < header->aggregates; c += is_merge ? header->aggregate_fields[a].parts : 1, a++) {
             status = aggregate_block(table, &header->aggregate_fields[a], header->may_be_unseen[a], columns + c, is_merge,
                                      start, count);
-            if (status != GROUP_OK) return *failed = a, status;
+            if (status != GROUP_OK) return status;
         }
     }
     return GROUP_OK;
@@ -217,7 +219,7 @@ static inline void group_read_words(const group_table_t *table, const group_read
                                     uint64_t count, const uint8_t *valid, uint8_t *out) {
     const group_field_t *field = reading->field;
     uint32_t offset = field->offset + 8 * reading->part;
-    int is_ordered = field->function == MIN || field->function == MAX;
+    int is_ordered = (field->function == MIN || field->function == MAX) && reading->part == 0;
     for (uint64_t i = 0; i < count; i++) {
         uint64_t word = load_u64(group_row(table, position + i + 1) + offset);
         if (is_ordered) word = unordered((char)field->class, word);

@@ -27,10 +27,11 @@
 #define MAX_DEPTH (32 - SEGMENT_BITS)
 #define ROOMY_DEPTH 6 /* up to here segments are split when half full, which spares probes while memory is no matter */
 #define CACHED_BYTES ((size_t)256 << 10) /* tables of up to this size are not prefetched */
+#define STATE_PARTS 5 /* of a state, at most */
 #define NEAR_KEYS (1 << 16)
 #define NEAR_PATIENCE 16 /* blocks that lie elsewhere before the near keys are others */
 
-enum { GROUP_OK, GROUP_ERRNO = -1, GROUP_FULL = -2, GROUP_LONG_TEXT = -3, GROUP_OVERFLOW = -4 };
+enum { GROUP_OK, GROUP_ERRNO = -1, GROUP_FULL = -2, GROUP_LONG_TEXT = -3 };
 
 /* The groups of integer keys that lie close together, as days, codes and counters do: by key - base, without a hash.
  * It belongs to the process and is only a memory of what the table said. */
@@ -42,7 +43,7 @@ typedef struct {
 
 /* Room for one block, so that nothing is allocated on the way. */
 typedef struct {
-    uint64_t hashes[BLOCK], nulls[BLOCK], words[4][BLOCK];
+    uint64_t hashes[BLOCK], nulls[BLOCK], words[STATE_PARTS + 1][BLOCK];
     uint32_t slots[BLOCK], groups[BLOCK], chosen_groups[BLOCK];
     uint8_t *rows[BLOCK], *chosen_rows[BLOCK];
     uint16_t unclear[BLOCK], chosen[BLOCK];

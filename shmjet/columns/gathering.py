@@ -1,20 +1,20 @@
-"""Gathers rows (dicts or tuples) into batches whose columns keep one dtype from the first batch to the last.
+"""Gathers rows (dicts or tuples) into batches, each of whose columns is of one kind.
 
-A batch made of a few rows shows what these rows hold: a column of 1, 2, 3 is int64 and would be float64 a batch later.
-So the first values that are no nulls decide what a column is, or a schema does, and later values are fitted to it:
-widened where nothing is lost (an int among floats), refused where something would be (a float among ints). Must not
-know processors.
+What a column is follows from the values of all rows of its batch: integers among floats are floats, true among integers
+is 1, nulls have no kind. Nothing is rounded: where no kind holds all (text and numbers, 2**53 + 1 and 0.5), the batch
+ends and another begins, so that no error depends on which rows happen to come together. With a schema each column is of
+its kind, and what does not fit is an error. Must not know processors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from types import NoneType
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from shmjet._native._columns import row_values
+from shmjet.columns.promotion import converted, is_known, promoted
 from shmjet.columns.schemas import Kind, fitted, nulls
 from shmjet.ring.batch import Batch
 from shmjet.ring.column import Values, as_column
@@ -43,8 +43,8 @@ class RowGatherer:
     Example:
         >>> gatherer = RowGatherer(2, ["n", "name"])
         >>> gatherer.add([(1, "a"), (2, "b"), (3, None)])
-        >>> [batch.to_dict() for batch in gatherer.full()], gatherer.rest().to_dict(), len(gatherer)
-        ([{'n': [1, 2], 'name': ['a', 'b']}], {'n': [3], 'name': [None]}, 0)
+        >>> [batch.to_dict() for batch in gatherer.full()], [batch.to_dict() for batch in gatherer.rest()]
+        ([{'n': [1, 2], 'name': ['a', 'b']}], [{'n': [3], 'name': [None]}])
     """
 
     def __init__(
@@ -57,10 +57,10 @@ class RowGatherer:
         self._size = size
         self._only = only
         self._names = tuple(columns) if columns is not None else tuple(schema) if schema else None
-        self._kinds: dict[str, Kind] = dict(schema or {})
-        self._only_nulls: dict[str, int] = {}
+        self._schema: dict[str, Kind] = dict(schema or {})
+        self._kinds: dict[str, Kind] = {}  # of the batch before
         self._rows: list[Any] = []  # fewer than are worth converting
-        self._pieces: dict[str, list[Column]] = {}
+        self._pieces: list[dict[str, Column]] = []
         self._gathered = 0
         self._full: list[Batch] = []
 
@@ -72,7 +72,8 @@ class RowGatherer:
         """Take rows.
 
         Raises:
-            BatchError: a row or a value does not fit; the text names the column.
+            BatchError: a row lacks a column, a value can be in no column, or does not fit the schema; the text names
+                the column.
         """
         rows = self._rows + rows if self._rows else rows
         at = 0
@@ -92,54 +93,140 @@ class RowGatherer:
         full, self._full = self._full, []
         return full
 
-    def rest(self) -> Batch:
-        """Return the rows that wait as a batch; there is at least one.
-
-        Raises:
-            BatchError: as `add`.
-        """
+    def rest(self) -> list[Batch]:
+        """Return the rows that wait as batches, mostly one; none when there are none. Raises BatchError as `add`."""
         rows, self._rows = self._rows, []
         if rows:
             self._convert(rows)
-        return self._joined()
+        if self._gathered:
+            self._full.append(self._joined())
+        return self.full()
 
     def _joined(self) -> Batch:
         """Return the pieces as one batch."""
-        pieces, self._pieces, self._gathered = self._pieces, {}, 0
+        pieces, self._pieces, self._gathered = self._pieces, [], 0
         columns: dict[str, Values] = {}
         validity: dict[str, Mask] = {}
-        for name, parts in pieces.items():
-            columns[name] = _concatenated([column for column, _ in parts])
+        for name in pieces[0]:
+            parts = [piece[name] for piece in pieces]
+            columns[name] = _concatenated(self._of_one_kind(name, parts))
             if any(mask is not None for _, mask in parts):
                 masks = [np.ones(len(column), np.bool_) if mask is None else mask for column, mask in parts]
                 validity[name] = np.concatenate(masks)
         return Batch(columns, validity)
 
+    def _of_one_kind(self, name: str, parts: Sequence[Column]) -> list[Values]:
+        """Return columns as what holds them all, and those of earlier batches too if it can be."""
+        before = self._kinds.get(name)
+        known = [column.dtype for column, mask in parts if is_known(column, mask)]
+        kind = _holding(known)
+        if kind is None:
+            kind = before or parts[0][0].dtype
+        wider = kind if before is None else _holding([kind, before]) or kind
+        try:
+            made = [converted(name, column, mask, wider) for column, mask in parts]
+        except BatchError:
+            made = [converted(name, column, mask, kind) for column, mask in parts]
+        if known:
+            self._kinds[name] = made[0].dtype
+        return made
+
     def _convert(self, rows: list[Any]) -> None:
-        """Make columns of some rows."""
+        """Make columns of some rows; where they do not fit those before, these are a batch."""
         if self._names is None:
             self._names = _names_of(rows[0])
+        while rows:
+            piece, taken = self._piece(rows)
+            if self._pieces and not self._fits(piece):
+                self._full.append(self._joined())
+            self._pieces.append(piece)
+            self._gathered += taken
+            rows = rows[taken:]
+            if rows:
+                self._full.append(self._joined())
+
+    def _piece(self, rows: list[Any]) -> tuple[dict[str, Column], int]:
+        """Return the columns of the first rows, as many as go into one batch, and their number."""
+        try:
+            return self._columns_of(rows), len(rows)
+        except _Mixed:
+            pass
+        # Values that do not go together stay so however many more there are: look for the last place where all do.
+        good, fitting, failing = self._columns_of(rows[:1]), 1, len(rows)
+        while failing - fitting > 1:
+            count = min(2 * fitting, (fitting + failing) // 2)
+            try:
+                good, fitting = self._columns_of(rows[:count]), count
+            except _Mixed:
+                failing = count
+        return good, fitting
+
+    def _columns_of(self, rows: list[Any]) -> dict[str, Column]:
+        assert self._names is not None
         slow = _SlowRows(self._names, rows)
+        columns: dict[str, Column] = {}
         for place, name in enumerate(self._names):
             if self._only is not None and name not in self._only:
                 continue
-            column, mask = plain_column(rows, name, place, len(self._names)) or column_of(name, slow.values(place))
-            self._pieces.setdefault(name, []).append((self._fitted(name, column, mask), mask))
-        self._gathered += len(rows)
+            found = plain_column(rows, name, place, len(self._names))
+            if found is None:
+                found = self._column_of(name, slow.values(place))
+            column, mask = found
+            kind = self._schema.get(name)
+            if kind is not None:
+                column = fitted(name, column, mask, kind) if mask is None or mask.any() else nulls(kind, len(column))
+            columns[name] = column, mask
+        return columns
 
-    def _fitted(self, name: str, column: Values, mask: Mask | None) -> Values:
-        """Return a column as what its name stands for, which the first column of the name decides."""
-        kind = self._kinds.get(name)
-        if kind is not None:
-            if mask is not None and not mask.any():
-                return nulls(kind, len(column))
-            seen = self._only_nulls.get(name)
-            note = "" if seen is None else f"; all of the first {seen} rows were null, which says nothing of the type"
-            return fitted(name, column, mask, kind, note)
-        self._kinds[name] = column.dtype
-        if mask is not None and not mask.any():
-            self._only_nulls[name] = len(column)
-        return column
+    def _column_of(self, name: str, values: list[Any]) -> Column:
+        """Return values that need Python as a column."""
+        try:
+            return as_column(name, values)
+        except BatchError:
+            single = [as_column(name, [value]) for value in values]  # what can be in no column is an error by itself
+        kind = self._schema.get(name)
+        if kind is None:
+            raise _Mixed
+        valid = np.array([value is not None for value in values], np.bool_)
+        fit = [fitted(name, *each, kind) if ok else nulls(kind, 1) for each, ok in zip(single, valid, strict=True)]
+        return _concatenated(fit), None if valid.all() else valid
+
+    def _fits(self, piece: dict[str, Column]) -> bool:
+        """Tell whether a piece goes into one batch with those before."""
+        for name, (column, mask) in piece.items():
+            parts = [*(each[name] for each in self._pieces), (column, mask)]
+            if all(values.dtype == column.dtype for values, _ in parts):
+                continue
+            kinds = [values.dtype for values, valid in parts if is_known(values, valid)]
+            kind = _holding(kinds)
+            if kinds and kind is None:
+                return False
+            try:
+                for values, valid in parts:
+                    if kind is not None:
+                        converted(name, values, valid, kind)
+            except BatchError:
+                return False
+        return True
+
+
+class _Mixed(Exception):
+    """Values of a column have no kind in common."""
+
+
+def _holding(kinds: Sequence[Kind]) -> Kind | None:
+    """Return what holds values of all kinds so that they stay equal; None for no kinds, and where nothing does.
+
+    Numbers go together. A date that became a time would be another value.
+    """
+    first: Kind | None = kinds[0] if kinds else None
+    for kind in kinds:
+        if first is not None and kind != first:
+            is_number = (
+                not isinstance(kind, str) and not isinstance(first, str) and {kind.kind, first.kind} <= set("biufc")
+            )
+            first = promoted(first, kind) if is_number else None
+    return first
 
 
 class _SlowRows:
@@ -182,24 +269,6 @@ def plain_column(rows: list[Any], name: str, place: int, width: int) -> Column |
     elif kind == "b":
         column = words[:count].astype(np.bool_)
     return column, valid if has_nulls else None
-
-
-def column_of(name: str, values: list[Any]) -> Column:
-    """Return a list of values as a column and its mask, as `Batch` makes it; integers never become floats.
-
-    Raises:
-        BatchError: the values have no common kind; the text names the column.
-    """
-    kinds = set(map(type, values))
-    if int in kinds and kinds <= {int, NoneType}:
-        numbers = [value for value in values if value is not None]
-        least, most = min(numbers), max(numbers)
-        if least < -(1 << 63) or most >= (1 << 64 if least >= 0 else 1 << 63):
-            raise BatchError(
-                f"column {name!r} has integers from {least} to {most}, which no type of 64 bits holds; "
-                "send floats or text"
-            )
-    return as_column(name, values)
 
 
 def _concatenated(parts: list[Values]) -> Values:

@@ -1,29 +1,48 @@
 """The columns of a group-by: which dtypes a native table takes, how they widen, and what its states are called.
 
-Batches of one stream may differ in their dtypes a little (int32 here, int64 there), and a column that is null all
-through has whatever dtype its maker gave it. Here it is decided what fits. Must not know of tables.
+Batches of one stream may differ in their dtypes (int32 here, floats there), and a column that is null all through has
+whatever dtype its maker gave it. Here it is decided what is kept of them, so that neither the order of batches nor who
+gets which matters. Must not know of tables.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from shmjet.columns.aggregates import Aggregate
-from shmjet.ring.batch import Batch, stored_column
+from shmjet.columns.promotion import FLOAT64, INT64, UINT64, is_known, promoted
+from shmjet.ring.batch import Batch
 from shmjet.ring.column_keys import date_kind
 from shmjet.ring.errors import BatchError
 
 Dtype: TypeAlias = np.dtype[Any] | str
 """A numpy dtype, or "text" or "bytes" for `Text` columns."""
 
-INT64: Final = np.dtype(np.int64)
-FLOAT64: Final = np.dtype(np.float64)
-
 STATE_SEPARATOR: Final = "#"
 """Between an aggregate's name and that of a part of its state, in the names of state columns."""
+
+AS: Final = "as"
+"""The part of a mixed state whose dtype is that of the result."""
+
+_ALL_PARTS: Final = (
+    "n",
+    "low",
+    "high",
+    "sum",
+    "error",
+    "near",
+    "mean",
+    "squares",
+    "min",
+    "max",
+    "first",
+    "last",
+    "rest",
+    AS,
+)
 
 _NUMBERS: Final = "a column of bool, integers or floats of up to 64 bits"
 _ORDERED: Final = "a column of numbers of up to 64 bits, dates, or text"
@@ -57,7 +76,7 @@ def value_class(dtype: Dtype) -> str:
 
 
 def state_dtype(result: str, aggregate: Aggregate, dtype: Dtype) -> Dtype:
-    """Return the dtype of an aggregate's values over a column of `dtype`: that of the column or of its sum.
+    """Return what an aggregate keeps of a column of `dtype`: the dtype of its values, or for sums that of the result.
 
     Raises:
         BatchError: there is no such aggregate of that dtype.
@@ -71,7 +90,9 @@ def state_dtype(result: str, aggregate: Aggregate, dtype: Dtype) -> Dtype:
             raise BatchError(
                 f"column {column!r} of dtype {dtype} has no {function} (result {result!r}): expected {_NUMBERS}"
             )
-        return FLOAT64 if kind == "f" or function != "sum" else INT64
+        if kind == "f":
+            return FLOAT64
+        return UINT64 if function == "sum" and dtype == UINT64 else INT64
     if function in ("min", "max") and value_class(dtype) == "x":
         raise BatchError(
             f"column {column!r} of dtype {dtype} has no {function} (result {result!r}): expected {_ORDERED}"
@@ -79,42 +100,52 @@ def state_dtype(result: str, aggregate: Aggregate, dtype: Dtype) -> Dtype:
     return dtype
 
 
-def widened(have: Dtype, found: Dtype) -> Dtype | None:
-    """Return the dtype that holds the values of both without loss; None when they are of different kinds."""
-    if have == found:
-        return have
-    if isinstance(have, str) or isinstance(found, str):
-        return None
-    if {have.kind, found.kind} <= set("biu"):
-        both = np.result_type(have, found)
-        return both if both.kind in "biu" else None  # uint64 with a signed one gives a float
-    if have.kind != found.kind or have.kind == "V":
-        return None
-    try:
-        return np.result_type(have, found)
-    except TypeError:
-        return None  # months and days, say
-
-
-def widened_key(have: Dtype, found: Dtype) -> Dtype | None:
-    """As `widened`, for keys: None also where no key of one is a key of the other, so that edges send them apart."""
-    both = widened(have, found)
+def promoted_key(have: Dtype, found: Dtype) -> Dtype | None:
+    """As `promoted`, for keys: None also where no key of one is a key of the other, so that edges send them apart."""
+    both = promoted(have, found)
     if isinstance(have, str) or isinstance(found, str) or have.kind not in "mM":
         return both
     return both if both is not None and date_kind(have) == date_kind(found) else None
 
 
-def parts(aggregate: Aggregate, dtype: Dtype) -> tuple[tuple[str, Dtype], ...]:
+class Kept(NamedTuple):
+    """What an aggregate keeps of its column."""
+
+    dtype: Dtype
+    """Of the values, or for sums of the result."""
+    is_known: bool = False
+    """A value that is no null has shown it."""
+    is_mixed: bool = False
+    """The column has had numbers of which no one word holds all: the nearest float and what is left is kept."""
+
+    def beside(self, aggregate: Aggregate, other: Kept) -> Kept | None:
+        """Return what is kept of both; None where there is no such thing."""
+        if not other.is_known or not self.is_known:
+            return other if other.is_known else self
+        dtype = promoted(self.dtype, other.dtype)
+        if dtype is None:
+            return None
+        is_mixed = self.is_mixed or other.is_mixed
+        if aggregate.function in ("min", "max", "first", "last"):
+            classes = {value_class(self.dtype), value_class(other.dtype)}
+            is_mixed |= len(classes) > 1 and classes <= set("iuf")
+        return Kept(dtype, True, is_mixed)
+
+
+def parts(aggregate: Aggregate, kept: Kept) -> tuple[tuple[str, Dtype], ...]:
     """Return the names and dtypes of the parts of an aggregate's state, in the order of a `GroupTable`'s fields."""
-    if aggregate.function == "count":
+    function, dtype = aggregate.function, kept.dtype
+    if function == "count":
         return (("n", INT64),)
-    if aggregate.function == "sum":
-        return (("sum", dtype), ("compensation", FLOAT64)) if dtype == FLOAT64 else (("sum", dtype),)
-    if aggregate.function == "mean":
-        return ("sum", FLOAT64), ("compensation", FLOAT64), ("n", INT64)
-    if aggregate.function == "var":
-        return ("n", INT64), ("mean", FLOAT64), ("squares", FLOAT64)
-    return ((aggregate.function, dtype),)
+    if function in ("sum", "mean"):
+        part = "sum" if dtype == FLOAT64 else "low"
+        total = ((part, dtype), ("error", FLOAT64) if dtype == FLOAT64 else ("high", INT64))
+        return total if function == "sum" else (*total, ("n", INT64))
+    if function == "var" and dtype == FLOAT64:
+        return ("n", INT64), ("near", FLOAT64), ("mean", FLOAT64), ("squares", FLOAT64)
+    if function == "var":
+        return ("n", INT64), ("low", INT64), ("high", INT64), ("mean", FLOAT64), ("squares", FLOAT64)
+    return ((function, FLOAT64), ("rest", INT64)) if kept.is_mixed else ((function, dtype),)
 
 
 def state_name(result: str, part: str) -> str:
@@ -122,18 +153,40 @@ def state_name(result: str, part: str) -> str:
     return f"{result}{STATE_SEPARATOR}{part}"
 
 
-def state_column(result: str, aggregate: Aggregate) -> str:
-    """Return the state column whose dtype tells that of the aggregate's values."""
-    return state_name(result, parts(aggregate, INT64)[0][0])
+def kept_in_states(states: Batch, result: str, aggregate: Aggregate) -> Kept:
+    """Return what an aggregate kept where a batch of states was made.
+
+    Raises:
+        BatchError: the batch is none of states of this aggregate.
+    """
+    columns, masks = states.parts()
+    function = aggregate.function
+    dtype: Dtype = INT64
+    if function == "count":
+        name = state_name(result, "n")
+    elif function in ("sum", "mean", "var"):
+        is_float = state_name(result, "high") not in columns
+        part = "n" if function == "var" else "sum" if is_float else "low"
+        name = state_name(result, part)
+        dtype = FLOAT64 if is_float else INT64
+    else:
+        name = state_name(result, function)
+    if name not in columns:
+        raise BatchError(f"expected states of the groups with the result {result!r}, found columns {list(columns)}")
+    if function in ("sum", "min", "max", "first", "last"):
+        dtype = columns[name].dtype
+    known = is_known(columns[name], masks.get(name))
+    as_ = columns.get(state_name(result, AS))
+    return Kept(dtype, known) if as_ is None else Kept(as_.dtype, known, True)
 
 
-def table_class(aggregate: Aggregate, dtype: Dtype) -> str:
-    """Return the letter that a `GroupTable` has for an aggregate whose values are of `dtype`."""
+def table_class(aggregate: Aggregate, kept: Kept) -> str:
+    """Return the letter that a `GroupTable` has for an aggregate."""
     if aggregate.function == "count":
         return "-"
-    if aggregate.function == "sum":
-        return "f" if dtype == FLOAT64 else "i"
-    return "n" if aggregate.function in ("mean", "var") else value_class(dtype)
+    if aggregate.function in ("sum", "mean", "var"):
+        return "f" if kept.dtype == FLOAT64 else "i"
+    return "m" if kept.is_mixed else value_class(kept.dtype)
 
 
 def check_names(keys: Sequence[str], aggregates: Mapping[str, Aggregate]) -> None:
@@ -146,14 +199,7 @@ def check_names(keys: Sequence[str], aggregates: Mapping[str, Aggregate]) -> Non
     for result, aggregate in aggregates.items():
         if not isinstance(aggregate, Aggregate):
             raise BatchError(f"result {result!r} must be an aggregate such as sum_('column'), got {aggregate!r:.80}")
-        taken = {result, *(state_name(result, part) for part, _ in parts(aggregate, FLOAT64))}
+        taken = {result, *(state_name(result, part) for part in _ALL_PARTS)}
         for name in keys:
             if name in taken:
                 raise BatchError(f"result {result!r} would have the name of the key column {name!r}; name it otherwise")
-
-
-def column_dtype(batch: Batch, name: str) -> Dtype:
-    """Return a column's dtype. Raises BatchError when the batch has no such column."""
-    if name not in batch:
-        raise BatchError(f"expected a column {name!r}, found {list(batch.names)}")
-    return stored_column(batch, name)[0].dtype

@@ -1,13 +1,13 @@
 """`Groups`: batches go in, one row for each distinct key comes out. The face of the native group-by table.
 
 The table is made when the first batch shows its dtypes. Where a later batch has a wider dtype the table usually takes
-it as it is (it keeps 64-bit words); where it cannot (days, then seconds) it is made anew and its groups are moved over.
-Must not know of processors.
+it as it is (it keeps 64-bit words); where it cannot (integers, then floats) it is made anew and its groups are moved
+over. Results are the same whichever came first. Must not know of processors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
@@ -16,20 +16,21 @@ import numpy.typing as npt
 from shmjet._native._columns import GroupTable
 from shmjet.columns.aggregates import Aggregate
 from shmjet.columns.group_schema import (
-    FLOAT64,
+    AS,
     Dtype,
+    Kept,
     check_names,
-    column_dtype,
+    kept_in_states,
     key_class,
     parts,
-    state_column,
+    promoted_key,
     state_dtype,
     state_name,
     table_class,
-    widened,
-    widened_key,
 )
-from shmjet.ring.batch import Batch, stored_column
+from shmjet.columns.group_states import Part, finished, states_as, states_of_rows
+from shmjet.columns.promotion import FLOAT64, INT64, UINT64, converted, differing, float_parts, is_known
+from shmjet.ring.batch import Batch
 from shmjet.ring.column import Values
 from shmjet.ring.descriptors import descriptor
 from shmjet.ring.errors import BatchError
@@ -40,6 +41,13 @@ if TYPE_CHECKING:
 
 _MOVED_AT_ONCE: Final = 1 << 16
 """Groups in a batch when a table is made anew."""
+
+_COUNTED: Final = Kept(INT64, True)
+_NOTHING: Final = np.zeros(0, np.bool_)
+_NOTHING.flags.writeable = False
+
+_WIDER: Final = ("ff", "SS", "UU")
+"""Kinds of which a table takes all widths."""
 
 
 @final
@@ -64,7 +72,7 @@ class Groups:
         {'city': ['Rome', 'Oslo'], 'total': [4, 2], 'rows': [2, 1]}
     """
 
-    __slots__ = ("_aggregates", "_key_dtypes", "_keys", "_settled", "_table", "_value_dtypes")
+    __slots__ = ("_aggregates", "_found", "_kept", "_keys", "_table")
 
     def __init__(self, keys: Sequence[str], aggregates: Mapping[str, Aggregate]) -> None:
         self._keys = (keys,) if isinstance(keys, str) else tuple(keys)
@@ -75,9 +83,8 @@ class Groups:
     def clear(self) -> None:
         """Forget all groups and dtypes, and give the memory back."""
         self._table: GroupTable | None = None
-        self._key_dtypes: list[Dtype] = []
-        self._value_dtypes: list[Dtype] = []
-        self._settled: set[int] = set()  # places among keys and aggregates that have had a value that is not null
+        self._found: list[Kept] = []
+        self._kept: list[Kept] = []
 
     def __len__(self) -> int:
         return 0 if self._table is None else len(self._table)
@@ -93,85 +100,106 @@ class Groups:
         """Add the rows of a batch.
 
         Raises:
-            BatchError: a column is missing or its dtype fits neither the aggregate nor the batches before; a sum of
-                integers left int64, after which only `clear` is left.
+            BatchError: a column is missing, or its dtype fits neither the aggregate nor the batches before; then only
+                `clear` is left.
         """
-        names = [*self._keys, *(aggregate.column for aggregate in self._aggregates.values())]
-        self._update(batch, names, is_merge=False)
+        found = [Kept(*_key_in(batch, name)) for name in self._keys]
+        for result, aggregate in self._aggregates.items():
+            if aggregate.column is None:
+                found.append(_COUNTED)
+            else:
+                dtype, known = _column_in(batch, aggregate.column)
+                found.append(Kept(state_dtype(result, aggregate, dtype), known))
+        self._settle(found)
+        if not batch.num_rows:
+            return
+        if self._must_be_states(batch):
+            columns = [
+                states_of_rows(batch, aggregate, kept)
+                for aggregate, kept in zip(self._aggregates.values(), self._kept[len(self._keys) :], strict=True)
+            ]
+            self._merge(batch, columns)
+            return
+        assert self._table is not None
+        self._table.add(self._key_columns(batch), self._value_columns(batch), batch.num_rows)
 
     def merge(self, states: Batch) -> None:
-        """Merge partial states, which `states()` of Groups with the same keys and aggregates gave. Raises as `add`."""
-        self._update(states, self._state_names(), is_merge=True)
+        """Merge partial states, which `states()` or `head()` of Groups with the same keys and aggregates gave.
 
-    def _state_names(self) -> list[str | None]:
-        return [*self._keys, *(state_column(result, each) for result, each in self._aggregates.items())]
+        Raises:
+            BatchError: as `add`.
+        """
+        found = [Kept(*_column_in(states, name)) for name in self._keys]
+        found += [kept_in_states(states, result, each) for result, each in self._aggregates.items()]
+        self._settle(found)
+        if states.num_rows:
+            self._merge_states(states, found)
 
-    def _update(self, batch: Batch, names: Sequence[str | None], *, is_merge: bool) -> None:
+    def _merge_states(self, states: Batch, found: Sequence[Kept]) -> None:
         keys = len(self._keys)
-        found: list[Dtype] = [column_dtype(batch, str(name)) for name in names[:keys]]
-        for name, (result, aggregate) in zip(names[keys:], self._aggregates.items(), strict=True):
-            dtype = np.dtype(np.int64) if name is None else column_dtype(batch, name)
-            found.append(state_dtype(result, aggregate, dtype))
-        if (len(self) == 0 and found != [*self._key_dtypes, *self._value_dtypes]) or self._table is None:
-            self._make(found)
-        if batch.num_rows == 0:
+        aggregates = zip(self._aggregates.items(), found[keys:], self._kept[keys:], strict=True)
+        columns = [states_as(states, result, each, has, kept) for (result, each), has, kept in aggregates]
+        self._merge(states, columns)
+
+    def _merge(self, batch: Batch, columns: Iterable[Sequence[Part]]) -> None:
+        assert self._table is not None
+        parts = [descriptor(values, valid) for state in columns for values, valid in state]
+        self._table.merge(self._key_columns(batch), parts, batch.num_rows)
+
+    def _settle(self, found: list[Kept]) -> None:
+        """Note the dtypes of a batch, and make the table anew where it cannot hold what comes now."""
+        if found == self._found:
             return
-        self._settle(batch, names, found)
-        self._absorb(batch, names, is_merge=is_merge)
-
-    def _absorb(self, batch: Batch, names: Sequence[str | None], *, is_merge: bool) -> None:
-        keys, table, columns = len(self._keys), self._table, self._columns(batch, names, is_merge)
-        assert table is not None
-        try:
-            (table.merge if is_merge else table.add)(columns[:keys], columns[keys:], batch.num_rows)  # type: ignore[arg-type]
-        except OverflowError as overflow:
-            result = list(self._aggregates)[overflow.args[0]]
-            raise BatchError(
-                f"the sum of column {self._aggregates[result].column!r} (result {result!r}) leaves 64 bits; "
-                "make the column float64 if that is precise enough"
-            ) from None
-
-    def _make(self, dtypes: Sequence[Dtype]) -> None:
-        keys = len(self._keys)
-        letters = "".join(map(key_class, self._keys, dtypes))
-        aggregates = zip(self._aggregates.values(), dtypes[keys:], strict=True)
-        self._table = GroupTable(letters, [(each.function, table_class(each, dtype)) for each, dtype in aggregates])
-        self._key_dtypes, self._value_dtypes = list(dtypes[:keys]), list(dtypes[keys:])
-
-    def _settle(self, batch: Batch, names: Sequence[str | None], found: Sequence[Dtype]) -> None:
-        """Widen the columns' dtypes as this batch asks for, and make the table anew where it cannot stay."""
-        have = [*self._key_dtypes, *self._value_dtypes]
-        wanted = list(have)
-        for place, name in enumerate(names):
-            mask = None if name is None else batch.validity(name)
-            is_null = mask is not None and not mask.any()
-            if not is_null and found[place] != have[place]:
-                widen = widened_key if place < len(self._keys) else widened
-                wider = widen(have[place], found[place]) if place in self._settled else found[place]
-                if wider is None:
-                    raise BatchError(f"column {name!r} changes its dtype: expected {have[place]}, found {found[place]}")
-                wanted[place] = wider
-            if not is_null:
-                self._settled.add(place)
-        if wanted == have:
-            return
-        if self._must_move(have, wanted):
-            moved = list(self._chunks())
-            self._make(wanted)
+        if not self._kept:
+            kept = found
+        else:
+            kept = [self._beside(place, other) for place, other in enumerate(found)]
+        layout = self._layout(kept)
+        if self._table is None or layout != self._layout(self._kept):
+            moved, before = list(self._chunks()), self._kept
+            keys = len(self._keys)
+            aggregates = zip(self._aggregates.values(), kept[keys:], strict=True)
+            letters = "".join(key_class(name, key.dtype) for name, key in zip(self._keys, kept, strict=False))
+            self._table = GroupTable(letters, [(each.function, table_class(each, value)) for each, value in aggregates])
+            self._kept = kept
             for states in moved:
-                self._absorb(states, self._state_names(), is_merge=True)
-        keys = len(self._keys)
-        self._key_dtypes, self._value_dtypes = wanted[:keys], wanted[keys:]
+                self._merge_states(states, before)
+        self._kept, self._found = kept, found
 
-    def _must_move(self, have: Sequence[Dtype], wanted: Sequence[Dtype]) -> bool:
-        for before, after in zip(have, wanted, strict=True):
-            if before == after:
-                continue
-            kinds = {"t" if isinstance(dtype, str) else dtype.kind for dtype in (before, after)}
-            is_unsigned = [not isinstance(dtype, str) and dtype == np.dtype(np.uint64) for dtype in (before, after)]
-            if not (kinds <= set("biu") or kinds in ({"f"}, {"S"}, {"U"})) or is_unsigned[0] != is_unsigned[1]:
-                return True
-        return False
+    def _beside(self, place: int, other: Kept) -> Kept:
+        have = self._kept[place]
+        if place < len(self._keys):
+            if not have.is_known or not other.is_known:
+                return other if other.is_known else have
+            dtype = promoted_key(have.dtype, other.dtype)
+            both = None if dtype is None else Kept(dtype, True)
+            name = self._keys[place]
+        else:
+            aggregate = list(self._aggregates.values())[place - len(self._keys)]
+            both = have.beside(aggregate, other)
+            name = str(aggregate.column)
+        if both is None:
+            raise differing(name, [have.dtype, other.dtype])
+        return both
+
+    def _layout(self, kept: Sequence[Kept]) -> list[Any]:
+        """Return what has to stay the same for a table to stay: the words that it has for its columns."""
+        keys = len(self._keys)
+        layout: list[Any] = []
+        for place, (aggregate, each) in enumerate(zip((*self._keys, *self._aggregates.values()), kept, strict=True)):
+            dtype = each.dtype
+            if isinstance(aggregate, Aggregate):
+                letter = table_class(aggregate, each)
+                is_same = aggregate.function in ("count", "sum", "mean", "var") or letter == "m"
+            else:
+                letter, is_same = key_class(str(aggregate), dtype), False
+            if is_same or isinstance(dtype, str) or dtype.kind in "fS":
+                layout.append(letter)
+            elif dtype.kind in "biuU":
+                layout.append((letter, dtype.kind == "U", place < keys and dtype == UINT64))
+            else:
+                layout.append((letter, dtype))
+        return layout
 
     def _chunks(self) -> Iterator[Batch]:
         position = 0
@@ -179,25 +207,59 @@ class Groups:
             states, position = self.states(position, _MOVED_AT_ONCE)
             yield states
 
-    def _columns(self, batch: Batch, names: Sequence[str | None], is_merge: bool) -> list[Column | None]:
-        keys = len(self._keys)
-        columns: list[Column | None] = [
-            _fitted(batch, str(name), dtype) for name, dtype in zip(names[:keys], self._key_dtypes, strict=True)
+    def _key_columns(self, batch: Batch) -> list[Column]:
+        columns, masks = batch.parts()
+        return [
+            _fitted(name, columns[name], masks.get(name), kept.dtype)
+            for name, kept in zip(self._keys, self._kept, strict=False)
         ]
-        for name, (result, aggregate), dtype in zip(
-            names[keys:], self._aggregates.items(), self._value_dtypes, strict=True
-        ):
-            if is_merge:
-                columns += [_part(batch, name, state_name(result, part), as_) for part, as_ in parts(aggregate, dtype)]
-            elif name is None:
-                columns.append(None)
-            elif aggregate.function in ("count", "mean", "var", "sum"):
-                columns.append(_fitted(batch, name, dtype if aggregate.function == "sum" else None))
+
+    def _value_columns(self, batch: Batch) -> list[Column | None]:
+        columns, masks = batch.parts()
+        found: list[Column | None] = []
+        for aggregate, kept in zip(self._aggregates.values(), self._kept[len(self._keys) :], strict=True):
+            name = aggregate.column
+            if name is None:
+                found.append(None)
+                continue
+            values, mask = columns[name], masks.get(name)
+            if aggregate.function == "count":
+                found.append(descriptor(values, mask))
+            elif aggregate.function in ("sum", "mean", "var"):
+                assert isinstance(values, np.ndarray)
+                if (kept.dtype == FLOAT64) != (values.dtype.kind == "f"):  # small integers, or all null
+                    values = values.astype(kept.dtype) if kept.dtype == FLOAT64 else np.zeros(len(values), kept.dtype)
+                found.append(descriptor(values, mask))
             else:
-                columns.append(_fitted(batch, name, dtype))
-        return columns
+                found.append(_fitted(name, values, mask, kept.dtype))
+        return found
+
+    def _must_be_states(self, batch: Batch) -> bool:
+        """Tell whether values have to be taken apart before the table takes them: integers where there are floats."""
+        for aggregate, kept in zip(self._aggregates.values(), self._kept[len(self._keys) :], strict=True):
+            if kept.is_mixed:
+                return True
+            if aggregate.function in ("sum", "mean", "var") and kept.dtype == FLOAT64:
+                values: Any = batch.parts()[0][str(aggregate.column)]
+                if values.dtype.kind in "iu" and values.dtype.itemsize == 8 and float_parts(values)[1].any():
+                    return True
+        return False
 
     # -- out -----------------------------------------------------------------------------------------------------------
+
+    def head(self) -> Batch | None:
+        """Return states without rows, which say what all others are; None before the first `add`.
+
+        A column has a mask, without rows too, where values have shown what it is. Whoever merges states of several
+        Groups merges all their heads before it reads results, which then have one schema.
+        """
+        if self._table is None:
+            return None
+        page = _Page(self._table, 0, 0)
+        for name, kept in zip(self._keys, self._kept, strict=False):
+            page.put(name, page.field(kept.dtype)[0], _NOTHING if kept.is_known else None)
+        self._state_columns(page)
+        return Batch.trusted(page.columns, page.validity, 0)
 
     def states(self, position: int, limit: int) -> tuple[Batch, int]:
         """Return the partial states of at most `limit` groups from `position` on, and the next position, -1 at the end.
@@ -210,6 +272,9 @@ class Groups:
         """Return the finished rows of at most `limit` groups from `position` on, and the next position, -1 at the end.
 
         The batch has the key columns in their dtypes, then a column for each aggregate.
+
+        Raises:
+            BatchError: the sum of integers leaves its dtype, or a value is not to be had in that of its column.
         """
         return self._read(position, limit, self._result_columns)
 
@@ -221,21 +286,28 @@ class Groups:
         if self._table is None:
             return Batch({}), -1
         page = _Page(self._table, position, min(limit, len(self) - position))
-        for name, dtype in zip(self._keys, self._key_dtypes, strict=True):
-            page.put(name, *page.field(dtype))
+        for name, kept in zip(self._keys, self._kept, strict=False):
+            page.put(name, *page.field(kept.dtype))
         read(page)
         following = position + page.rows
         return Batch.trusted(page.columns, page.validity, page.rows), following if following < len(self) else -1
 
     def _state_columns(self, page: _Page) -> None:
-        for (result, aggregate), dtype in zip(self._aggregates.items(), self._value_dtypes, strict=True):
-            for part, part_dtype in parts(aggregate, dtype):
-                page.put(state_name(result, part), *page.field(part_dtype))
+        for (result, aggregate), kept in zip(self._aggregates.items(), self._kept[len(self._keys) :], strict=True):
+            for place, (part, dtype) in enumerate(parts(aggregate, kept)):
+                values, valid = page.field(dtype)
+                if not page.rows:
+                    valid = _NOTHING if place == 0 and kept.is_known else None
+                elif place == 0 and not kept.is_known and aggregate.function != "count":
+                    valid = np.zeros(page.rows, np.bool_)
+                page.put(state_name(result, part), values, valid)
+            if kept.is_mixed:
+                page.put(state_name(result, AS), np.zeros(page.rows, kept.dtype), None)
 
     def _result_columns(self, page: _Page) -> None:
-        for (result, aggregate), dtype in zip(self._aggregates.items(), self._value_dtypes, strict=True):
-            fields = [page.field(part_dtype) for _, part_dtype in parts(aggregate, dtype)]
-            page.put(result, *_finished(aggregate, dtype, fields))
+        for (result, aggregate), kept in zip(self._aggregates.items(), self._kept[len(self._keys) :], strict=True):
+            fields = [page.field(dtype) for _, dtype in parts(aggregate, kept)]
+            page.put(result, *finished(result, aggregate, kept, fields))
 
     # -- handing over --------------------------------------------------------------------------------------------------
 
@@ -250,7 +322,7 @@ class Groups:
     @property
     def description(self) -> tuple[Any, ...]:
         """What `attach` needs besides the descriptor; small and picklable."""
-        return self._keys, self._aggregates, (*self._key_dtypes, *self._value_dtypes), frozenset(self._settled)
+        return self._keys, self._aggregates, tuple(self._kept)
 
     @classmethod
     def attach(cls, fd: int, description: tuple[Any, ...]) -> Groups:
@@ -263,12 +335,11 @@ class Groups:
 
     @classmethod
     def _of(cls, description: tuple[Any, ...], table: GroupTable | None) -> Groups:
-        keys, aggregates, dtypes, settled = description
+        keys, aggregates, kept = description
         self = cls(keys, aggregates)
         if table is not None:
             self._table = table
-            self._key_dtypes, self._value_dtypes = list(dtypes[: len(keys)]), list(dtypes[len(keys) :])
-            self._settled = set(settled)
+            self._kept = list(kept)
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -320,50 +391,24 @@ class _Page:
             self.validity[name] = valid
 
 
-def _fitted(batch: Batch, name: str, dtype: Dtype | None) -> Column:
-    """Return a column for the table, which keeps it as `dtype` (None: as it is); numbers need no conversion."""
-    values, valid = stored_column(batch, name)
-    if dtype is None or values.dtype == dtype:
-        return descriptor(values, valid)
-    kind = "t" if isinstance(dtype, str) else dtype.kind
-    found = "t" if isinstance(values, Text) else values.dtype.kind
-    if valid is not None and not valid.any() and kind != found:  # all null: it does not matter what is under them
-        empty = Text.of([""] * len(values)) if isinstance(dtype, str) else np.zeros(len(values), dtype)
-        return descriptor(empty, valid)
-    if kind in "mMcV" and not isinstance(dtype, str) and not isinstance(values, Text):
-        values = values.astype(dtype)
-    return descriptor(values, valid)
+def _column_in(batch: Batch, name: str) -> tuple[Dtype, bool]:
+    """Return a column's dtype, and whether values have shown it. Raises BatchError when there is no such column."""
+    columns, masks = batch.parts()
+    if name not in columns:
+        raise BatchError(f"expected a column {name!r}, found {list(columns)}")
+    return columns[name].dtype, is_known(columns[name], masks.get(name))
 
 
-def _part(states: Batch, value: str | None, name: str, dtype: Dtype) -> Column:
-    """Return a part of a state. A sum that is null all through may be that of another dtype, and lack a part."""
-    if name not in states and value is not None:
-        mask = states.validity(value)
-        if mask is not None and not mask.any():
-            return descriptor(np.zeros(states.num_rows), mask)
-    column_dtype(states, name)
-    return _fitted(states, name, dtype)
+def _key_in(batch: Batch, name: str) -> tuple[Dtype, bool]:
+    dtype, known = _column_in(batch, name)
+    key_class(name, dtype)
+    return dtype, known
 
 
-def _finished(
-    aggregate: Aggregate, dtype: Dtype, fields: Sequence[tuple[Values, Mask | None]]
-) -> tuple[Values, Mask | None]:
-    """Return an aggregate's result of the parts of its state."""
-    arrays: list[Any] = [values for values, _ in fields]
-    if aggregate.function == "sum" and dtype == FLOAT64:
-        return _compensated(*arrays), fields[0][1]
-    if aggregate.function not in ("mean", "var"):
-        return fields[0]
-    with np.errstate(all="ignore"):
-        if aggregate.function == "mean":
-            count = arrays[2]
-            values, valid = _compensated(*arrays[:2]) / count, count > 0
-        else:
-            count = arrays[0] - aggregate.ddof
-            values, valid = arrays[2] / count, count > 0
-    return np.where(valid, values, 0.0), None if valid.all() else valid
-
-
-def _compensated(sums: npt.NDArray[np.float64], errors: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Add the rounding errors; there are none, but NaNs, where a sum is infinite."""
-    return sums + np.where(np.isfinite(sums), errors, 0.0)
+def _fitted(name: str, values: Values, mask: Mask | None, dtype: Dtype) -> Column:
+    """Return a column for the table, which keeps it as `dtype`; the table itself widens numbers of one class."""
+    if values.dtype != dtype and not isinstance(dtype, str) and not isinstance(values, Text):
+        is_wider = values.dtype.kind + dtype.kind in _WIDER or (values.dtype.kind in "biu" and dtype == INT64)
+        if is_wider:
+            return descriptor(values, mask)
+    return descriptor(converted(name, values, mask, dtype), mask)

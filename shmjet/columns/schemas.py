@@ -79,7 +79,7 @@ def nulls(kind: Kind, count: int) -> Values:
     return np.zeros(count, kind)
 
 
-def fitted(name: str, column: Values, mask: Mask | None, kind: Kind, note: str = "") -> Values:
+def fitted(name: str, column: Values, mask: Mask | None, kind: Kind) -> Values:
     """Return a column as the kind it has to be.
 
     Numbers are widened (bool to int, int to float), and become narrower within their family (int64 to int8, float64 to
@@ -90,7 +90,6 @@ def fitted(name: str, column: Values, mask: Mask | None, kind: Kind, note: str =
         column: what is there.
         mask: False where it is null; values there need not fit.
         kind: what it has to be.
-        note: appended to the message.
 
     Raises:
         BatchError: a value would be lost or changed.
@@ -109,7 +108,7 @@ def fitted(name: str, column: Values, mask: Mask | None, kind: Kind, note: str =
         if result is not None:
             return result
     raise BatchError(
-        f"column {name!r} has to be {kind}, found {_found(column, mask)}{note}; "
+        f"column {name!r} has to be {kind}, found {_found(column, mask)}; "
         f"give the column a type that fits all, such as schema={{{name!r}: {_wider(column, kind)}}}"
     )
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from shmjet._native import index_of_special
 from shmjet.core.column_key import checked_names
-from shmjet.core.errors import BatchError
 from shmjet.core.inbox import Inbox
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.processors.bulk import BulkProcessor, ExpandingProcessor, Supply, require_batches
@@ -28,7 +27,7 @@ ROWS_AT_ONCE = 4096
 
 
 class ToBatchesProcessor(BulkProcessor):
-    """Gathers rows into batches."""
+    """Gathers rows into batches; batches pass between them, in order."""
 
     def __init__(
         self, size: int, columns: tuple[str, ...] | None, schema: Mapping[str, Any] | None, max_delay: float
@@ -59,13 +58,19 @@ class ToBatchesProcessor(BulkProcessor):
                 return
         waited = len(self._gatherer) > 0
         rows = inbox.take()
-        if index_of_special(rows, 0, Columnar) >= 0:
-            raise BatchError(
-                "to_batches expected rows as dicts or tuples, got a Batch; give batches an edge past this vertex, "
-                "or put a vertex with processors.to_rows() in front"
-            )
-        self._gatherer.add(rows)
-        full = self._gatherer.full()
+        full: list[Batch] = []
+        at = 0
+        while at < len(rows):
+            if isinstance(rows[at], Columnar):
+                full += self._gatherer.rest()
+                full.append(rows[at])
+                at += 1
+                continue
+            end = index_of_special(rows, at, Columnar)
+            run = rows[at:end] if end >= 0 else rows[at:] if at else rows
+            self._gatherer.add(run)
+            full += self._gatherer.full()
+            at += len(run)
         self.polls = len(self._gatherer) > 0
         if self.polls and (full or not waited):
             self._due = monotonic() + self._max_delay
@@ -95,7 +100,7 @@ class ToBatchesProcessor(BulkProcessor):
         if emission.flush() and len(self._gatherer):
             rest = self._gatherer.rest()
             self.polls = False
-            emission.put([rest])
+            emission.put(rest)
         return emission.idle
 
 
@@ -125,26 +130,25 @@ def to_batches(
     schema: Mapping[str, Any] | None = None,
     max_delay: float = 0.1,
 ) -> Callable[[], Processor]:
-    """Gather items into batches of `n` rows, for vertices that work on batches.
+    """Gather items into batches of `n` rows, for vertices that work on batches; items that are batches pass.
 
-    What is fewer is emitted at the end, before a watermark, and when its first row has waited for `max_delay`, so that
-    nothing waits for ever in a stream. All batches of one processor have the same columns of the same dtypes: those
-    of `schema`, or what the first rows show. Later numbers are widened to that (an int among floats); a value that
-    would be lost is an error that names the column, and so is one of another kind.
+    What is fewer is emitted at the end, before a watermark, before a batch, and when its first row has waited for
+    `max_delay`, so that nothing waits for ever in a stream. With a `schema` all batches have its dtypes, and a value
+    that would be lost is an error. Without one a column is what the rows of its batch hold: ints among floats are
+    floats, and no value is rounded. Values that no column holds together (text and numbers) are in different batches.
 
     Args:
         n: rows of a batch, at least 1. Between 1,000 and 100,000 is fast.
         columns: names, in the order of the values of a tuple; for dicts, which values to take. By default those of
             `schema`, or those of the first row, which must be a dict then.
         schema: name → type of the column, as far as it is to be fixed: a numpy dtype, or `int`, `float`, `bool`, `str`,
-            `bytes`. The processors of a vertex agree on types only when they all see such rows, or have a schema.
+            `bytes`. A function that minds whether it gets ints or floats needs one.
         max_delay: seconds for which a row waits for others, at most.
 
     Raises:
         TypeError, ValueError, BatchError: when an argument is of the wrong type or out of range, or names what is not
             there.
-        BatchError: (in the job) a row or a value does not fit, or an item is a batch already; the text names vertex and
-            column.
+        BatchError: (in the job) a row or a value does not fit; the text names vertex and column.
 
     Example:
         >>> from shmjet import Batch

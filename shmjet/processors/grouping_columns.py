@@ -8,6 +8,7 @@ edge into these vertices is partitioned by the same columns. Groups are emitted 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from shmjet._native import index_of_special
@@ -39,6 +40,9 @@ class GroupingProcessor(BulkProcessor):
         keys: names of the key columns.
         aggregates: output column → aggregate.
     """
+
+    takes_schemas = True
+    """Its results have the dtypes that hold what all processors get."""
 
     def __init__(self, keys: tuple[str, ...], aggregates: Mapping[str, Aggregate]) -> None:
         self._keys = keys
@@ -125,13 +129,14 @@ class GroupByProcessor(GroupingProcessor):
             at += len(rows)
 
     def _add_gathered(self) -> None:
-        if len(self._gatherer):
-            self._table.add(self._gatherer.rest())
+        for batch in self._gatherer.rest():
+            self._table.add(batch)
 
     def results(self) -> Iterable[Any]:
-        """Return the batches of all groups, each made when it is drawn."""
+        """Return the batches of all groups, each made when it is drawn; before states comes what says their kinds."""
         self._add_gathered()
-        return super().results()
+        head = None if self._finishes else self._table.head()
+        return super().results() if head is None else chain((head,), super().results())
 
     def emitted(self) -> Callable[[int, int], tuple[Batch, int]]:
         """Results, or states for a second stage."""

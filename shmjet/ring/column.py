@@ -69,7 +69,7 @@ def _sequence_column(name: str, values: list[Any]) -> tuple[Values, Mask | None]
             empty = present[0]
         filled = [(empty if present else 0.0) if value is None else value for value in values]
     try:
-        array = np.array(filled) if filled else np.zeros(0)
+        array = _array(name, filled, present)
     except (ValueError, OverflowError) as error:
         why = _ragged(values) or str(error)
         raise BatchError(f"column {name!r} cannot be made of its values: {why}") from None
@@ -78,6 +78,42 @@ def _sequence_column(name: str, values: list[Any]) -> tuple[Values, Mask | None]
     if array.dtype == object and array.ndim == 1:
         array = _of_dates(array, present)
     return _array_column(name, array), mask
+
+
+def _array(name: str, filled: list[Any], present: list[Any]) -> npt.NDArray[Any]:
+    """Return values as an array. Integers are never rounded, as numpy does with 1 and 2**63, and 2**53 + 1 and 0.5."""
+    array = np.array(filled) if filled else np.zeros(0)
+    integers = [value for value in present if isinstance(value, int | np.integer)]
+    if array.dtype.kind not in "fcO" or not all(
+        isinstance(value, int | float | complex | np.number) for value in present
+    ):
+        return array
+    if integers:
+        least, most = min(integers), max(integers)
+        if least < -(1 << 63) or most >= 1 << 64 or (len(integers) == len(present) and least < 0 and most >= 1 << 63):
+            raise BatchError(
+                f"column {name!r} has integers from {_shown(least)} to {_shown(most)}, which no type of 64 bits holds; "
+                "send floats or text"
+            )
+        if len(integers) == len(present):
+            return np.array(filled, np.uint64 if most >= 1 << 63 else np.int64)
+    for value in integers:
+        if abs(int(value)) > 1 << 53 and int(float(value)) != value:
+            raise not_exact(name, value, np.dtype(np.float64))
+    return array
+
+
+def _shown(number: int | np.integer[Any]) -> str:
+    bits = int(number).bit_length()
+    return str(number) if bits <= 256 else f"one of {bits} bits"
+
+
+def not_exact(name: str, value: Any, dtype: np.dtype[Any]) -> BatchError:
+    """Return the error for a value that the other values of its column leave no room for."""
+    others = {"f": "floats", "c": "complex numbers", "u": "integers from 2**63 on"}.get(dtype.kind, f"{dtype} values")
+    return BatchError(
+        f"column {name!r} has {value} beside {others}, and {dtype} does not hold both; convert them where they are made"
+    )
 
 
 def _ragged(values: list[Any]) -> str | None:

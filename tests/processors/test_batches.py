@@ -215,15 +215,21 @@ def test_a_snapshot_finds_no_rows_that_wait() -> None:
 
 
 def test_to_batches_says_what_does_not_fit() -> None:
-    driver = Driver(processors_of(processors.to_batches(2, ["a"]))[0])
+    driver = Driver(processors_of(processors.to_batches(2, schema={"a": int}))[0])
     with pytest.raises(BatchError, match=r"^column 'a' has to be int64, found float64"):
         driver.feed([(1,), (2,), (1.5,), (2,)])
     driver = Driver(processors_of(processors.to_batches(2, ["a"]))[0])
     with pytest.raises(BatchError, match=r"^a row has 2 values for 1 columns"):
         driver.feed([(1,), (2, 2)])
-    driver = Driver(processors_of(processors.to_batches(2))[0])
-    with pytest.raises(BatchError, match=r"^to_batches expected rows as dicts or tuples, got a Batch; "):
-        driver.feed([{"v": 1}, ONE])
+
+
+def test_batches_pass_between_the_rows_that_become_batches() -> None:
+    items = [{"v": 1}, {"v": 2}, {"v": 3}, ONE, ONE, {"v": 4}, ONE, {"v": 5.5}, {"v": "x"}]
+    rows = [row for item in items for row in (item.rows() if isinstance(item, Batch) else [item])]
+    for room in (1, 100):
+        driver = Driver(processors_of(processors.to_batches(2))[0], room=room)
+        driver.feed(list(items))
+        assert [row for batch in driver.complete() for row in batch.rows()] == rows
 
 
 def test_to_batches_takes_a_schema() -> None:
