@@ -217,7 +217,6 @@ def test_a_job_fails_with_the_vertex_and_the_column(jet: JetInstance, out: str) 
         (lambda folder: processors.map_batches(lambda batch: Batch({"a": [1], "b": []})), "column 'b' has 0 rows"),
         (lambda folder: processors.group_by("absent").agg(n=count()), "expected a column 'absent'"),
         (lambda folder: processors.sort_batches("absent"), "there is no column 'absent'"),
-        (lambda folder: processors.to_batches(), "to_batches expected rows"),
         (lambda folder: processors.write_npy(folder), "write_npy: column 'name' is text of variable length"),
     ],
 )
