@@ -23,6 +23,8 @@ from shmjet.net.tls import client_context, peer_binding
 from shmjet.net.wires import TlsWire
 
 _AUTHENTICATION = ("authentication", "fenced")
+_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5
+"""Between two attempts at a member that is busy."""
 
 
 class Connection:
@@ -54,7 +56,7 @@ class Connection:
 
 
 def dial(address: str, *, cluster: str, secret: bytes, tls: TlsFiles | None = None, timeout: float = 5.0) -> Connection:
-    """Connect to a member as a client.
+    """Connect to a member as a client. One that is busy is asked again until the time is up.
 
     Args:
         address: "host:port".
@@ -69,9 +71,24 @@ def dial(address: str, *, cluster: str, secret: bytes, tls: TlsFiles | None = No
         ShmjetError: it is no member, speaks another version, or refuses for another reason.
         OSError: there is nobody, or no answer in time.
     """
-    deadline = time.monotonic() + timeout
+    deadline, pause = time.monotonic() + timeout, _PAUSE_S
+    while True:
+        try:
+            return _dial(address, cluster, secret, tls, deadline)
+        except _Busy as error:
+            if time.monotonic() + pause >= deadline:
+                raise ShmjetError(str(error)) from None
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+
+class _Busy(Exception):
+    """The member has no room for the connection at present."""
+
+
+def _dial(address: str, cluster: str, secret: bytes, tls: TlsFiles | None, deadline: float) -> Connection:
     host, port = split_address(address)
-    sock = socket.create_connection((host, port), timeout)
+    sock = socket.create_connection((host, port), max(0.001, deadline - time.monotonic()))
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         binding = b""
@@ -95,6 +112,8 @@ def dial(address: str, *, cluster: str, secret: bytes, tls: TlsFiles | None = No
             raise AuthenticationError(f"{address}: {error}") from None
         if error.kind == "cluster":
             raise ConfigError(f"{address}: {error}, and this client wants cluster {cluster!r}") from None
+        if error.kind == "busy":
+            raise _Busy(f"{address}: {error}") from None
         raise ShmjetError(f"{address}: {error}") from None
     except ssl.SSLError as error:
         sock.close()

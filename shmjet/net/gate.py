@@ -4,6 +4,9 @@ proved themselves.
 Two members keep one connection. One that is there wins over a new one; when both dial each other at the same moment,
 the one of the member with the smaller uuid wins. A listener knows that its own attempt is for the same member once the
 challenge has come; it lets that go, or refuses the other one as a duplicate, and both ends decide alike.
+
+Strangers share a bounded number of places (`admission`). One that has to make room is told that this member is busy,
+so an honest one tries again.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from typing import Protocol
 
 from shmjet._native import clock_ns
 from shmjet.net.addresses import Resolved, Resolver, join_address, numeric, split_address
+from shmjet.net.admission import Admission, source_of
 from shmjet.net.handshake import CLIENT, HandshakeError, Identity
 from shmjet.net.messages import ConnectFailed, Limits, PeerUp
 from shmjet.net.peer import Peer
@@ -27,9 +31,14 @@ from shmjet.net.strangers import Security, Stage, Stranger
 logger = logging.getLogger("shmjet.link")
 
 _FAR_NS = 1 << 62
-_BACKLOG = 128
+_BACKLOG = 1024
 _AGAIN_NS = 50_000_000
 _MOST_ACCEPTED = 16
+_PAUSE_NS = 100_000_000
+"""For so long no connections are taken when there is no descriptor for one."""
+_WORD_NS = 1_000_000_000
+"""The time between two lines in the log about the same trouble."""
+_NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class GateOwner(Protocol):
@@ -94,10 +103,13 @@ class Gate:
         self._limits = limits
         self._listener: socket.socket | None = None
         self._strangers: set[Stranger] = set()
+        self._accepted: Admission[Stranger] = Admission()
+        """The strangers that have dialled this member."""
+        self._listen_again_ns = _FAR_NS
         self._attempts: dict[str, _Attempt] = {}
         self._resolver: Resolver | None = None
         self._turned_away = 0
-        self._next_word_ns = 0
+        self._next_word_ns = self._next_pause_word_ns = 0
 
     # -- taking -------------------------------------------------------------------------------------------------
 
@@ -123,6 +135,7 @@ class Gate:
             self._owner.unwatch(self._listener.fileno())
             self._listener.close()
         self._listener = listener
+        self._listen_again_ns = _FAR_NS
         self._owner.watch(listener.fileno(), select.EPOLLIN, self._accept)
         return join_address(host, listener.getsockname()[1])
 
@@ -134,28 +147,62 @@ class Gate:
                 sock, remote = self._listener.accept()
             except BlockingIOError:
                 return
-            except OSError as error:  # no descriptor, or gone already
-                logger.warning("a connection could not be taken: %s", error)
-                return
-            name = join_address(remote[0], remote[1])
-            if sum(not stranger.is_dialed for stranger in self._strangers) >= self._limits.unproved:
-                sock.close()
-                self._turned_away += 1
-                if now >= self._next_word_ns:
-                    self._next_word_ns = now + 1_000_000_000
-                    logger.warning(
-                        "%d connections were closed at once, as %d are open that have proved nothing; the last: %s",
-                        self._turned_away,
-                        self._limits.unproved,
-                        name,
-                    )
-                    self._turned_away = 0
+            except OSError as error:
+                if error.errno not in _NO_DESCRIPTOR:
+                    continue  # that one is gone already
+                if not self._make_room(now):
+                    self._pause(now, error)
+                    return
                 continue
+            name = join_address(remote[0], remote[1])
             try:
-                self._watch(Stranger(sock, self._owner.me, self._security, name, now + self._limits.handshake_ns))
+                stranger = Stranger(sock, self._owner.me, self._security, name, now + self._limits.handshake_ns)
+                self._watch(stranger)
             except OSError as error:
                 sock.close()
                 logger.warning("a connection from %s could not be taken: %s", name, error)
+                continue
+            self._accepted.add(stranger, source_of(remote[0]))
+            if len(self._accepted) > self._limits.unproved:
+                self._make_room(now)
+
+    def _make_room(self, now: int) -> bool:
+        """Send away one that has proved nothing; False when there is none."""
+        refused = next((s for s in self._accepted if s.stage is Stage.LEAVING), None)
+        stranger = self._accepted.to_give_up() if refused is None else refused
+        if stranger is None:
+            return False
+        if refused is None:
+            self._turned_away += 1
+            if now >= self._next_word_ns:
+                self._next_word_ns = now + _WORD_NS
+                logger.warning(
+                    "%d connections were sent away, as %d are open that have proved nothing; the last: %s",
+                    self._turned_away,
+                    len(self._accepted),
+                    stranger.remote,
+                )
+                self._turned_away = 0
+            stranger.dismiss("busy", "too many connections here have proved nothing yet; try again")
+        self._forget(stranger)
+        return True
+
+    def _pause(self, now: int, error: OSError) -> None:
+        """Take no connections for a moment: the listener would report the same one again and again."""
+        assert self._listener is not None
+        self._owner.unwatch(self._listener.fileno())
+        self._listen_again_ns = now + _PAUSE_NS
+        if now >= self._next_pause_word_ns:
+            self._next_pause_word_ns = now + _WORD_NS
+            logger.warning(
+                "connections cannot be taken: %s; raise the limit of open files (ulimit -n) of this member",
+                _text(error),
+            )
+
+    def _listen_again(self) -> None:
+        self._listen_again_ns = _FAR_NS
+        if self._listener is not None:
+            self._owner.watch(self._listener.fileno(), select.EPOLLIN, self._accept)
 
     def _watch(self, stranger: Stranger) -> None:
         self._strangers.add(stranger)
@@ -344,6 +391,7 @@ class Gate:
     def _release(self, stranger: Stranger) -> None:
         """Let go of a stranger whose socket is another's from now on."""
         self._strangers.discard(stranger)
+        self._accepted.discard(stranger)
         self._owner.unwatch(stranger.fileno())
 
     def _forget(self, stranger: Stranger) -> None:
@@ -356,10 +404,12 @@ class Gate:
         """Return when `tick` has to be called next."""
         times = [stranger.deadline_ns for stranger in self._strangers]
         times += [min(attempt.again_ns, attempt.deadline_ns) for attempt in self._attempts.values()]
-        return min(times, default=_FAR_NS)
+        return min([self._listen_again_ns, *times])
 
     def tick(self, now_ns: int) -> None:
-        """Close what has taken too long, and dial again what has to be."""
+        """Close what has taken too long, dial again what has to be, and listen again after a pause."""
+        if now_ns >= self._listen_again_ns:
+            self._listen_again()
         for attempt in list(self._attempts.values()):
             if now_ns >= attempt.deadline_ns:
                 if attempt.stranger is not None:

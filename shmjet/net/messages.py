@@ -44,7 +44,8 @@ class Limits(msgspec.Struct, frozen=True, array_like=True):
     """What a stranger may cost, and how long a member waits.
 
     Args:
-        unproved: connections at once whose other end has proved nothing yet; more are closed as they come.
+        unproved: connections at once whose other end has proved nothing yet; for one more, one of the address that has
+            the most is sent away.
         handshake_ns: nanoseconds that one has from connecting to its proof.
         connect_ns: nanoseconds that connecting to an address may take.
         message_bytes: bytes of one message between members (`Send`) at most.

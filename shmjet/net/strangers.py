@@ -6,6 +6,7 @@ called whenever its socket can go on; it never waits.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import os
 import select
@@ -259,6 +260,12 @@ class Stranger:
         self.stage = Stage.LEAVING
         self.deadline_ns = min(self.deadline_ns, now_ns + _LINGER_NS)
         return True
+
+    def dismiss(self, kind: str, reason: str) -> None:
+        """Tell one who has dialled why it has to go, as far as that can be done at once; it is to be closed then."""
+        with contextlib.suppress(OSError, HandshakeError):
+            self._read()  # what lies unread would have the answer thrown away when the socket is closed
+            self.refuse(kind, reason, 0)
 
     def close(self) -> None:
         """Close the socket."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import pickle
@@ -14,10 +15,21 @@ from typing import Any
 
 import pytest
 
-from shmjet.core import AuthenticationError
+from shmjet.core import AuthenticationError, ShmjetError
 from shmjet.net import link
 from shmjet.net.dial import dial
-from shmjet.net.handshake import MAGIC, MEMBER, PREAMBLE, VERSION, Dialing, HandshakeError, Identity
+from shmjet.net.handshake import (
+    CLIENT,
+    MAGIC,
+    MEMBER,
+    PREAMBLE,
+    VERSION,
+    Answering,
+    Dialing,
+    HandshakeError,
+    Identity,
+    refusal,
+)
 from shmjet.net.messages import (
     Accepted,
     Alive,
@@ -327,17 +339,107 @@ def test_one_who_says_nothing_is_closed_in_time(members: Any, caplog: Any) -> No
     assert "in time" in caplog.text
 
 
-def test_strangers_beyond_the_limit_are_closed_at_once(members: Any) -> None:
+def test_of_strangers_beyond_the_limit_the_oldest_is_told_that_the_member_is_busy(members: Any, caplog: Any) -> None:
     member = members(limits=Limits(unproved=3))
     waiting = [connect_raw(member) for _ in range(3)]
     await_([member], lambda: len(member.link._gate._strangers) == 3)
-    assert read_to_end(member, connect_raw(member)) == b""
+    waiting.append(connect_raw(member))
+    said = read_to_end(member, waiting[0])
+    assert b"refused" in said
+    assert b"busy" in said
+    assert len(member.link._gate._strangers) == 3
+    assert "1 connections were sent away" in caplog.text
     for sock in waiting:
         sock.close()
     await_([member], lambda: not member.link._gate._strangers)
     other = members()
     other.order(Connect(member.address))
     await_([member, other], lambda: other.take(PeerUp))
+
+
+@pytest.mark.parametrize("says", [b"", b"SHM", b"half a hello"])
+def test_connections_that_prove_nothing_keep_nobody_out(members: Any, says: bytes) -> None:
+    member, other = members(), members()
+    strangers = []
+    try:
+        dialling = Dialing(Identity(CLIENT, "test", "", "", b"a guess"), bytes(32), b"").start()
+        for _ in range(200):
+            strangers.append(connect_raw(member))
+            strangers[-1].send(dialling if says == b"half a hello" else says)
+            member.turn()
+        await_([member], lambda: len(member.link._gate._strangers) == Limits().unproved)
+        dialled = in_thread(lambda: dial(member.address, cluster="test", secret=SECRET, timeout=20))
+        await_([member], lambda: member.take(Accepted))
+        dialled.result(20).close()
+        other.order(Connect(member.address))
+        await_([member, other], lambda: other.take(PeerUp))
+    finally:
+        for sock in strangers:
+            sock.close()
+
+
+def test_a_client_that_is_told_busy_tries_again() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        dialled = in_thread(lambda: dial(address, cluster="test", secret=SECRET, timeout=20))
+        for _ in range(2):
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(refusal("busy", "too many"))
+        answering = Answering(Identity(MEMBER, "test", "b" * 32, address, SECRET), bytes(32), b"")
+        connection, _ = server.accept()
+        with connection:
+            while not answering.proved:
+                connection.sendall(answering.feed(connection.recv(4096)))
+            connection.sendall(answering.welcome())
+            dialled.result(20).close()
+
+
+def test_a_client_that_is_told_busy_for_too_long_says_so() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        dialled = in_thread(
+            lambda: dial(f"127.0.0.1:{server.getsockname()[1]}", cluster="test", secret=SECRET, timeout=0.05)
+        )
+        while not dialled.done():
+            server.settimeout(0.1)
+            with contextlib.suppress(TimeoutError), server.accept()[0] as connection:
+                connection.recv(4096)
+                connection.sendall(refusal("busy", "too many"))
+        with pytest.raises((ShmjetError, TimeoutError), match=r"too many|timed out"):
+            dialled.result(0)
+
+
+def test_without_descriptors_a_link_waits_and_goes_on(
+    members: Any, caplog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listener that is ready and gives no connection must not be asked again and again."""
+    member = members()
+    gate = member.link._gate
+    listener, tries = gate._listener, []
+
+    class Exhausted:
+        def accept(self) -> Any:
+            tries.append(1)
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(listener, name)
+
+    waiting = connect_raw(member)
+    await_([member], lambda: gate._strangers)  # the one place that can be made is made
+    monkeypatch.setattr(gate, "_listener", Exhausted())
+    another = connect_raw(member)
+    await_([member], lambda: len(tries) >= 2)
+    assert not gate._strangers
+    for _ in range(200):
+        member.turn()
+    assert len(tries) < 10
+    assert "raise the limit of open files" in caplog.text
+    monkeypatch.setattr(gate, "_listener", listener)
+    await_([member], lambda: gate._strangers)
+    waiting.close()
+    another.close()
 
 
 # -- clients --------------------------------------------------------------------------------------------------------
