@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,12 +21,26 @@ from shmjet.cluster.conducting import Post
 from shmjet.cluster.peer_messages import Backward, Bounced, ClientGone, Forward
 from shmjet.cluster.protocol import Execute, GridCall, Request, Watch
 from shmjet.execution import unix_sockets
+from shmjet.execution.channel import LONGEST
+from shmjet.net.admission import Admission, source_of
 from shmjet.net.loop_channel import LoopChannel
+from shmjet.net.messages import RefuseClients
 
 logger = logging.getLogger("shmjet.member")
 
 _MOST_UNREAD = 64
 """Messages of log records that wait for a client at most; further ones are dropped."""
+
+LONGEST_REQUEST = 1 << 30
+"""Bytes of a request from afar at most: as many as go on to another member."""
+LONGEST_PLAIN_REQUEST = 1 << 26
+"""The same where clients bring no code: what they write comes in pages of a megabyte."""
+MOST_CLIENTS = 1024
+"""Clients from afar that a member takes at most, where it may open enough files."""
+_SHARE = 4
+"""Part of the files that a member may open that clients from afar may take."""
+_PAUSE_S = 0.1
+"""How long no clients of this host are taken when there is no descriptor for one."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -41,6 +56,7 @@ class LocalClient:
         leftover: what has been read from the socket already.
         is_here: whether it is a process of this host and user. The socket does not tell: with TLS that of a client from
             afar leads to the link.
+        longest: bytes of a request at most.
     """
 
     def __init__(
@@ -52,6 +68,7 @@ class LocalClient:
         leftover: bytes = b"",
         *,
         is_here: bool,
+        longest: int = LONGEST,
     ) -> None:
         self.number = number
         self.is_here = is_here
@@ -70,7 +87,7 @@ class LocalClient:
             self.is_closed = True
             closed(self)
 
-        self._channel = LoopChannel(sock, Request, message, gone)
+        self._channel = LoopChannel(sock, Request, message, gone, longest=longest, fair=True)
         self._channel.open(leftover)
 
     def queue(self, message: object) -> None:
@@ -146,6 +163,11 @@ class ForwardedClient:
         self._post.send(self._member, Bounced(self._number, request))
 
 
+def most_clients() -> int:
+    """Return how many clients from afar a member of this process's limits takes."""
+    return max(1, min(MOST_CLIENTS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _SHARE))
+
+
 class Clients:
     """All clients of this member, and those of others as far as they ask this one.
 
@@ -153,6 +175,9 @@ class Clients:
         post: to other members.
         serve: called with a client, a request and its descriptors.
         gone: called with a client that is gone.
+        refuse: called with which further clients from afar are to be refused, whenever that changes.
+        allow_code: whether clients may bring code, so that their requests may be long.
+        most: clients from afar at most, of which one address may have half; None: as many as fit.
     """
 
     def __init__(
@@ -160,7 +185,16 @@ class Clients:
         post: Post | None,
         serve: Callable[[LocalClient | ForwardedClient, Any, list[int]], None],
         gone: Callable[[LocalClient | ForwardedClient], None],
+        refuse: Callable[[RefuseClients], None] = lambda _: None,
+        *,
+        allow_code: bool = True,
+        most: int | None = None,
     ) -> None:
+        self._refuse = refuse
+        self._longest = LONGEST_REQUEST if allow_code else LONGEST_PLAIN_REQUEST
+        self._most = most_clients() if most is None else most
+        self._far: Admission[LocalClient] = Admission()
+        self._refused = RefuseClients(False)
         self._post = post
         self._serve = serve
         self._gone = gone
@@ -186,23 +220,67 @@ class Clients:
 
     def _accept(self, listener: socket.socket) -> None:
         """Take a connection, if it is of this user or root."""
-        connection, _ = listener.accept()
+        try:
+            connection, _ = listener.accept()
+        except BlockingIOError:
+            return
+        except OSError as error:
+            logger.warning("a client of this host cannot be taken: %s", error)
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(listener.fileno())  # it would be ready again and again
+            loop.call_later(_PAUSE_S, self._accept_again, listener)
+            return
         if not unix_sockets.may_ask(connection):
             logger.warning("refused a client of user %d", unix_sockets.peer_user(connection))
             connection.close()
             return
         self.add(connection, is_here=True)
 
-    def add(self, connection: socket.socket, leftover: bytes = b"", *, is_here: bool) -> LocalClient:
-        """Take a connection whose other end may ask for anything, or if it is not here for what strangers may."""
+    def _accept_again(self, listener: socket.socket) -> None:
+        if listener.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(listener.fileno(), self._accept, listener)
+
+    def add(self, connection: socket.socket, leftover: bytes = b"", address: str = "", *, is_here: bool) -> LocalClient:
+        """Take a connection whose other end may ask for anything, or if it is not here for what strangers may.
+
+        Args:
+            connection: to the client.
+            leftover: what has been read from it already.
+            address: the client's, "host:port", when it is not here.
+            is_here: it is a process of this host and user.
+        """
         self._count += 1
-        client = LocalClient(self._count, connection, self._serve, self._closed, leftover, is_here=is_here)
+        client = LocalClient(
+            self._count,
+            connection,
+            self._serve,
+            self._closed,
+            leftover,
+            is_here=is_here,
+            longest=LONGEST if is_here else self._longest,
+        )
         self._local[self._count] = client
+        if not is_here:
+            self._far.add(client, source_of(address.rpartition(":")[0].strip("[]")))
+            self._look_at_room()
         return client
 
     def _closed(self, client: LocalClient) -> None:
         self._local.pop(client.number, None)
+        if not client.is_here:
+            self._far.discard(client)
+            self._look_at_room()
         self._gone(client)
+
+    def _look_at_room(self) -> None:
+        """Say when there is no room for further clients from afar, or none for those of some addresses, or again."""
+        refused = RefuseClients(len(self._far) >= self._most, self._far.full_sources(max(1, self._most // 2)))
+        if refused != self._refused:
+            self._refused = refused
+            self._refuse(refused)
+            if refused.everybody or refused.sources:
+                who = "everybody" if refused.everybody else ", ".join(refused.sources)
+                logger.warning("%d clients are connected from afar: further ones of %s wait", len(self._far), who)
 
     def tell_far(self, message: object) -> None:
         """Send a message to those clients of this member that came over the network."""

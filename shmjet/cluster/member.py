@@ -149,7 +149,9 @@ class Member:
         self._named = NamedJobs(settings.jobs)
         coordinating_for = (lambda: math.inf) if self._network is None else self._network.coordinating_for
         self._jobs = JobTable(self._make_execution, self._named, coordinating_for, allow_code=settings.allow_code)
-        self._clients = Clients(self._network, self._serve, self._client_gone)
+        refuse = (lambda _: None) if self._network is None else self._network.refuse_clients
+        allow_code = settings.allow_code
+        self._clients = Clients(self._network, self._serve, self._client_gone, refuse, allow_code=allow_code)
         self._attachments = Attachments(self._services.attachments, self._network, self._is_needed)
         permits = None if settings.allow_code else self._named.__contains__
         self._following = Following(self._services, self._first_worker, self._parts.add, self._parts.drop, permits)
@@ -461,5 +463,5 @@ class Member:
     def client_accepted(self, fd: int, address: str, leftover: bytes) -> None:
         """Serve a client from anywhere."""
         logger.debug("client %s", address)
-        client = self._clients.add(socket.socket(fileno=fd), leftover, is_here=False)
+        client = self._clients.add(socket.socket(fileno=fd), leftover, address, is_here=False)
         client.send(MembersAre([peer.address for peer in self._members()]))

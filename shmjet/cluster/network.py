@@ -36,6 +36,7 @@ from shmjet.net.messages import (
     PeerDown,
     PeerUp,
     Received,
+    RefuseClients,
     Secret,
     Setup,
 )
@@ -80,6 +81,7 @@ class Network:
         self._stopping = False
         self._restarting = False
         self._coordinating_since = 0.0
+        self._refused_clients = RefuseClients(False)
 
     # -- what others see ----------------------------------------------------------------------------------------
 
@@ -184,7 +186,15 @@ class Network:
         advertised = None if host is None else join_address(host, split_address(bind)[1])
         address = await link.listen(bind, advertised)
         link.set_heartbeat(HEARTBEAT_S, PATIENCE_S)
+        link.refuse_clients(self._refused_clients)
         return address
+
+    def refuse_clients(self, order: RefuseClients) -> None:
+        """Say which clients are told that this member is busy."""
+        self._refused_clients = order
+        with contextlib.suppress(LinkLost):
+            if self.link is not None:
+                self.link.refuse_clients(order)
 
     async def leave(self) -> None:
         """Tell the others that this member goes, and wait until they know, or for a moment."""

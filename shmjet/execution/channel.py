@@ -30,6 +30,10 @@ _ROOM = 1 << 14
 reading it."""
 
 
+LONGEST = (1 << 32) - 1
+"""Bytes of a message that its length can tell."""
+
+
 class ChannelClosed(ConnectionError):
     """The other end is gone."""
 
@@ -44,10 +48,12 @@ class Channel:
     Args:
         sock: a connected Unix stream socket; the channel owns it.
         receives: the union of struct types that may arrive here.
+        longest: bytes of a message at most.
     """
 
-    def __init__(self, sock: socket.socket, receives: Any) -> None:
+    def __init__(self, sock: socket.socket, receives: Any, longest: int = LONGEST) -> None:
         self._sock = sock
+        self._longest = longest
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = msgspec.msgpack.Decoder(receives)
         self._buffer = bytearray()
@@ -122,16 +128,20 @@ class Channel:
         """Whether `receive` has one that it need not wait for."""
         return bool(self._messages)
 
-    def poll(self) -> list[tuple[Any, list[int]]]:
+    def poll(self, *, once: bool = False) -> list[tuple[Any, list[int]]]:
         """Return all messages that have arrived completely, without waiting.
+
+        Args:
+            once: read once only, from an end that may send faster than this one reads.
 
         Raises:
             ChannelClosed: the other end is gone and nothing complete is left.
+            msgspec.DecodeError: what came is no message.
         """
         with contextlib.suppress(BlockingIOError):
             while True:
                 try:
-                    if self._read(socket.MSG_DONTWAIT):
+                    if self._read(socket.MSG_DONTWAIT) or once:
                         break
                 except ChannelClosed:
                     if self._messages:
@@ -191,9 +201,13 @@ class Channel:
         head = _LENGTH.size + 1
         while len(buffer) - start >= head:
             (length,) = _LENGTH.unpack_from(buffer, start)
+            if length > self._longest:
+                raise msgspec.DecodeError(f"a message of {length} bytes; {self._longest} are allowed")
             if len(buffer) - start - head < length:
                 break
             count = buffer[start + _LENGTH.size]
+            if count > len(self._fds):  # over a network none come, whatever the head says
+                raise msgspec.DecodeError(f"a message with {count} descriptors, of which {len(self._fds)} have come")
             body = memoryview(buffer)[start + head : start + head + length]
             message = self._decoder.decode(body)
             body.release()

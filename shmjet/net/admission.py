@@ -62,6 +62,14 @@ class Admission(Generic[Connection]):
             if not self._sources[source]:
                 del self._sources[source]
 
+    def source(self, connection: Connection) -> str:
+        """Return where one that is there has come from."""
+        return self._source[connection]
+
+    def full_sources(self, most: int) -> tuple[str, ...]:
+        """Return the sources from which at least so many have come."""
+        return tuple(source for source, connections in self._sources.items() if len(connections) >= most)
+
     def count_of(self, source: str) -> int:
         """Return how many have come from a source."""
         return len(self._sources.get(source, ()))

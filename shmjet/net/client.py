@@ -31,6 +31,7 @@ from shmjet.net.messages import (
     ListenFailed,
     Listening,
     OpenExecution,
+    RefuseClients,
     Send,
     SetHeartbeat,
     Setup,
@@ -169,6 +170,10 @@ class LinkClient:
     def fence(self, peer: str) -> None:
         """Close the connection to a peer at once and accept nothing from it any more."""
         self._send(Fence(peer))
+
+    def refuse_clients(self, order: RefuseClients) -> None:
+        """Say which clients are told that this member is busy."""
+        self._send(order)
 
     def send(self, peer: str, payload: bytes) -> None:
         """Send bytes to a peer's member, in order; lost when the peer is not connected."""

@@ -60,6 +60,9 @@ class GateOwner(Protocol):
     def is_fenced(self, uuid: str) -> bool:
         """Say whether nothing is to be accepted from a member."""
 
+    def has_room_for(self, source: str) -> bool:
+        """Say whether the member takes another client from a source."""
+
     def peer(self, uuid: str) -> Peer | None:
         """Return the connection to a member."""
 
@@ -325,6 +328,8 @@ class Gate:
         if hello.cluster != self._owner.me.cluster and not is_any:
             raise HandshakeError("cluster", f"this is a member of cluster {self._owner.me.cluster!r}")
         if hello.role == CLIENT:
+            if not self._owner.has_room_for(self._accepted.source(stranger)):
+                raise HandshakeError("busy", "this member has as many clients as it takes; try again, or another one")
             self._release(stranger)
             self._owner.client(stranger)
             return

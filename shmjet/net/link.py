@@ -41,6 +41,7 @@ from shmjet.net.messages import (
     PeerStats,
     PeerUp,
     Received,
+    RefuseClients,
     Send,
     SetHeartbeat,
     Setup,
@@ -82,6 +83,7 @@ class Link:
         self._relays = Relays(self)
         self._shelf = Shelf()
         self._fenced: dict[str, None] = {}
+        self._refused_clients = RefuseClients(False)
         self._bell: Doorbell | None = None
         self._control: memoryview | None = None
         self._eventfd = -1
@@ -133,6 +135,10 @@ class Link:
     def is_fenced(self, uuid: str) -> bool:
         """Say whether nothing is to be accepted from a member."""
         return uuid in self._fenced
+
+    def has_room_for(self, source: str) -> bool:
+        """Say whether the member takes another client from a source."""
+        return not self._refused_clients.everybody and source not in self._refused_clients.sources
 
     def peer(self, uuid: str) -> Peer | None:
         """Return the connection to a member, None when there is none."""
@@ -289,6 +295,8 @@ class Link:
                 self._listen(order)
             case SetHeartbeat():
                 self._periods.set_heartbeat(order.interval_ns, order.patience_ns, clock_ns())
+            case RefuseClients():
+                self._refused_clients = order
             case GetStats():
                 self.tell(self._stats(order.request))
             case Stop():

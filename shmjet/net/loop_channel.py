@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
-from shmjet.execution.channel import Channel, ChannelClosed
+from shmjet.execution.channel import LONGEST, Channel, ChannelClosed, DescriptorsDropped
+
+_MOST_IN_TURN = 64
+"""Messages of a fair channel that are passed on before others have their turn."""
+_MOST_UNREAD = 64
+"""Messages that wait for the other end of a fair channel before it is asked to read."""
 
 logger = logging.getLogger("shmjet.member")
 
@@ -25,6 +32,9 @@ class LoopChannel:
         on_message: called with each message and its descriptors, which it owns then.
         on_closed: called once when the other end is gone.
         on_delayed: called when something was written that an earlier `send` had to leave.
+        longest: bytes of a message at most.
+        fair: whether others must not suffer from what the other end does: of what it sends a little is taken at a
+            time, and nothing while it does not read what it was sent.
     """
 
     def __init__(
@@ -34,8 +44,17 @@ class LoopChannel:
         on_message: Callable[[Any, list[int]], None],
         on_closed: Callable[[], None],
         on_delayed: Callable[[], None] | None = None,
+        *,
+        longest: int = LONGEST,
+        fair: bool = False,
     ) -> None:
-        self._channel = Channel(sock, receives)
+        self._channel = Channel(sock, receives, longest)
+        self._fair = fair
+        self._reading = False
+        self._later: deque[tuple[Any, list[int]]] = deque()
+        """What has come and has not been passed on yet."""
+        self._stalled = False
+        """Whether nothing is taken before the other end has read."""
         self._on_message = on_message
         self._on_closed = on_closed
         self._on_delayed = on_delayed
@@ -51,10 +70,15 @@ class LoopChannel:
             leftover: what has been read from the socket before it came here.
         """
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._channel.fileno(), self._readable)
+        self._read_on()
         if leftover:
-            self._channel.feed(leftover)
-            self._loop.call_soon(self._readable)
+            self._loop.call_soon(self._take_leftover, leftover)
+
+    def _take_leftover(self, leftover: bytes) -> None:
+        if not self._closed:
+            with self._understanding():
+                self._channel.feed(leftover)
+            self._readable()
 
     def queue(self, message: object) -> None:
         """Add a message to what the next `send` or `flush` sends."""
@@ -97,6 +121,9 @@ class LoopChannel:
             self._loop.add_writer(self._channel.fileno(), self._writable)
             self._writing = True
         self._close_sent()
+        if flushed and self._stalled:
+            self._stalled = False
+            self._loop.call_soon(self._deliver)
 
     def _writable(self) -> None:
         self.flush()
@@ -112,17 +139,64 @@ class LoopChannel:
     def _readable(self) -> None:
         if self._closed:
             return
+        with self._understanding():
+            self._later += self._channel.poll(once=self._fair)
+        self._deliver()
+
+    @contextlib.contextmanager
+    def _understanding(self) -> Iterator[None]:
+        """Close the connection when it has ended, or brings what cannot be understood."""
         try:
-            messages = self._channel.poll()
+            yield
         except ChannelClosed:
             self._gone()
-            return
         except msgspec.DecodeError as error:  # of another version, or no client of ours at all
             logger.warning("sent away a client that said what nobody here understands: %s", error)
             self._gone()
-            return
-        for message, fds in messages:
-            self._on_message(message, fds)
+        except DescriptorsDropped as error:
+            logger.error("a connection is closed: %s", error)
+            self._gone()
+
+    def _deliver(self) -> None:
+        """Pass on what has come: of a fair channel a little, and the rest when others have had their turn."""
+        most = _MOST_IN_TURN if self._fair else len(self._later)
+        try:
+            while self._later and most > 0 and not self._closed and not self._must_read:
+                message, fds = self._later.popleft()
+                most -= 1
+                self._on_message(message, fds)
+        finally:
+            if not self._closed:
+                self._go_on()
+
+    def _go_on(self) -> None:
+        """Read on, or when there is time, or when the other end has read."""
+        assert self._loop is not None
+        if self._must_read:
+            self._pause()
+            self._stalled = True
+        elif self._later:
+            self._pause()
+            self._loop.call_soon(self._deliver)
+        else:
+            self._read_on()
+
+    @property
+    def _must_read(self) -> bool:
+        """Whether the other end has to read first."""
+        return self._fair and self._writing and self.backlog >= _MOST_UNREAD
+
+    def _read_on(self) -> None:
+        assert self._loop is not None
+        if not self._reading:
+            self._loop.add_reader(self._channel.fileno(), self._readable)
+            self._reading = True
+
+    def _pause(self) -> None:
+        assert self._loop is not None
+        if self._reading:
+            self._loop.remove_reader(self._channel.fileno())
+            self._reading = False
 
     def _gone(self) -> None:
         if not self._closed:
@@ -147,9 +221,12 @@ class LoopChannel:
             return
         self._closed = True
         if self._loop is not None:
-            self._loop.remove_reader(self._channel.fileno())
+            self._pause()
             if self._writing:
                 self._loop.remove_writer(self._channel.fileno())
         self._channel.close()
+        while self._later:
+            for fd in self._later.popleft()[1]:
+                os.close(fd)
         self._writing = False
         self._close_sent()

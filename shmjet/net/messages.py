@@ -166,6 +166,16 @@ class CloseExecution(msgspec.Struct, frozen=True, tag=True, array_like=True):
     execution: int
 
 
+class RefuseClients(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Tell clients that this member is busy: those from these sources (`shmjet.net.admission`), or everybody.
+
+    Each such order takes the place of the one before.
+    """
+
+    everybody: bool
+    sources: tuple[str, ...] = ()
+
+
 class GetStats(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Answered by `Stats`."""
 
@@ -187,6 +197,7 @@ Order = (
     | Alive
     | OpenExecution
     | CloseExecution
+    | RefuseClients
     | GetStats
     | Stop
 )

@@ -44,6 +44,7 @@ from shmjet.net.messages import (
     PeerDown,
     PeerUp,
     Received,
+    RefuseClients,
     Secret,
     Send,
     SetHeartbeat,
@@ -376,6 +377,24 @@ def test_connections_that_prove_nothing_keep_nobody_out(members: Any, says: byte
     finally:
         for sock in strangers:
             sock.close()
+
+
+def test_a_member_with_enough_clients_tells_further_ones_that_it_is_busy(members: Any) -> None:
+    member = members()
+    member.order(RefuseClients(False, ("127.0.0.1",)))
+    dialled = in_thread(lambda: dial(member.address, cluster="test", secret=SECRET, timeout=0.3))
+    await_([member], dialled.done)
+    with pytest.raises(ShmjetError, match="as many clients as it takes"):
+        dialled.result(0)
+    assert not member.take(Accepted)
+    other = members()
+    other.order(Connect(member.address))  # members are no clients
+    await_([member, other], lambda: other.take(PeerUp))
+    for order in (RefuseClients(False, ("127.0.0.2",)), RefuseClients(False)):
+        member.order(order)
+        dialled = in_thread(lambda: dial(member.address, cluster="test", secret=SECRET, timeout=20))
+        await_([member], lambda: member.take(Accepted))
+        dialled.result(20).close()
 
 
 def test_a_client_that_is_told_busy_tries_again() -> None:

@@ -1,0 +1,85 @@
+"""The clients of a member: how many it takes from afar, and what happens when it can open no more files."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shmjet.cluster import clients as module
+from shmjet.cluster.clients import Clients
+from shmjet.net.messages import RefuseClients
+
+
+def test_one_address_cannot_take_the_place_of_all_clients() -> None:
+    async def run() -> list[RefuseClients]:
+        said: list[RefuseClients] = []
+        clients = Clients(None, lambda *_: None, lambda _: None, said.append, most=4)
+        ends: list[socket.socket] = []
+
+        def come(address: str) -> Any:
+            ours, theirs = socket.socketpair()
+            ends.append(theirs)
+            return clients.add(ours, b"", address, is_here=not address)
+
+        first = come("10.0.0.1:4000")
+        come("10.0.0.1:4001")
+        come("[2001:db8::1]:4002")
+        come("")  # of this host, which is not counted
+        come("[2001:db8::2]:4003")
+        ends[0].close()
+        while not first.is_closed:
+            await asyncio.sleep(0)
+        clients.close()
+        for end in ends:
+            end.close()
+        return said
+
+    assert asyncio.run(run()) == [
+        RefuseClients(False, ("10.0.0.1",)),
+        RefuseClients(True, ("10.0.0.1", "2001:db8::")),
+        RefuseClients(False, ("2001:db8::",)),
+    ]
+
+
+def test_clients_from_afar_take_a_part_of_the_files_that_a_member_may_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit, most in ((1024, 256), (1 << 20, 1024), (2, 1)):
+        monkeypatch.setattr(module.resource, "getrlimit", lambda _, limit=limit: (limit, limit))
+        assert module.most_clients() == most
+
+
+def test_without_descriptors_a_member_waits_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A listener that is ready and gives no connection must not be asked again and again."""
+    tries: list[int] = []
+    monkeypatch.setattr(module, "_PAUSE_S", 0.01)
+
+    class Exhausted(socket.socket):
+        def accept(self) -> Any:
+            tries.append(1)
+            if len(tries) <= 2:
+                raise OSError(errno.EMFILE, "Too many open files")
+            return super().accept()
+
+    async def run() -> int:
+        monkeypatch.setattr(module.socket, "socket", Exhausted)
+        clients = Clients(None, lambda *_: None, lambda _: None)
+        end = clients.listen(tmp_path / "socket")
+        monkeypatch.undo()
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(tmp_path / "socket"))
+            turns = 0
+            while not clients._local:
+                turns += 1
+                await asyncio.sleep(0)
+            end()
+            clients.close()
+        return turns
+
+    assert asyncio.run(asyncio.wait_for(run(), 30)) > len(tries) == 3
+    assert caplog.text.count("Too many open files") == 2
