@@ -12,6 +12,7 @@ import uvicorn
 
 from shmjet.cluster.instance import JetInstance
 from shmjet.console.access import Access, make_access
+from shmjet.console.connections import connections
 from shmjet.console.finding import Found, here
 from shmjet.console.watching import Watch
 from shmjet.console.web import make_app
@@ -87,7 +88,7 @@ class ConsoleServer:
             log_config=None,
             access_log=False,
             lifespan="on",
-            http="h11",
+            http=connections(),
             ws="none",
             server_header=False,
             timeout_graceful_shutdown=_CLOSING_S,

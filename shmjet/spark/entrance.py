@@ -13,19 +13,25 @@ import os
 import select
 import socket
 import threading
+import time
 from collections.abc import Callable
 
 from shmjet.cluster.visiting import visit
 from shmjet.core.errors import ShmjetError
 from shmjet.execution.channel import Channel
 from shmjet.net.addresses import join_address
-from shmjet.net.handshake import CLIENT, MEMBER, NONCE_SIZE, Answering, HandshakeError, Identity
+from shmjet.net.admission import Admission, source_of
+from shmjet.net.handshake import CLIENT, MEMBER, NONCE_SIZE, Answering, HandshakeError, Identity, refusal
 from shmjet.spark import protocol as says
 from shmjet.spark.area import AttachedArea
 from shmjet.spark.outside import keep_watch
 
 HANDSHAKE_S = 10.0
-"""Seconds that a stranger has to prove itself."""
+"""Seconds that a stranger has to prove itself, in all."""
+MOST_STRANGERS = 64
+"""Connections at once that have proved nothing; for one more, one of the address that has the most is sent away."""
+_PAUSE_S = 0.1
+"""How long no connections are taken when there is no descriptor for one."""
 
 _log = logging.getLogger("shmjet.spark")
 
@@ -54,14 +60,15 @@ class Entrance:
         """What they have to know."""
         self._lock = threading.Lock()
         self._inside: set[socket.socket] = set()
-        self._closed = False
+        self._strangers: Admission[socket.socket] = Admission()
+        self._closing = threading.Event()
         self._thread = threading.Thread(target=self._accept, name="shmjet-spark-entrance", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Let nobody in any more, and send everybody away; may be called twice."""
         with self._lock:
-            self._closed = True
+            self._closing.set()
             for sock in (self._listener, *self._inside):
                 with contextlib.suppress(OSError):
                     sock.shutdown(socket.SHUT_RDWR)  # wakes its thread, which closes it
@@ -73,20 +80,49 @@ class Entrance:
             while True:
                 try:
                     sock, where = self._listener.accept()
-                except OSError:  # closed
-                    return
-                threading.Thread(
-                    target=self._admit, args=(sock, str(where[0])), name="shmjet-spark-outside", daemon=True
-                ).start()
+                except OSError as error:
+                    if self._closing.is_set():
+                        return
+                    self._go_without(error)
+                    continue
+                host = str(where[0])
+                with self._lock:
+                    self._inside.add(sock)
+                    self._strangers.add(sock, source_of(host))
+                    if len(self._strangers) > MOST_STRANGERS:
+                        self._make_room()
+                try:
+                    threading.Thread(
+                        target=self._admit, args=(sock, host), name="shmjet-spark-outside", daemon=True
+                    ).start()
+                except RuntimeError as error:  # no thread can be started
+                    self._forget(sock)
+                    self._go_without(error)
+
+    def _go_without(self, error: OSError | RuntimeError) -> None:
+        """Go on after a connection that could not be taken: it is gone, or there is no descriptor or thread for it."""
+        _log.warning("the feed %s cannot take a connection: %s", self._feed, error)
+        with self._lock:
+            self._make_room()
+        self._closing.wait(_PAUSE_S)
+
+    def _make_room(self) -> None:
+        """Send away one that has proved nothing; its thread closes it."""
+        stranger = self._strangers.to_give_up()
+        if stranger is not None:
+            self._strangers.discard(stranger)
+            with contextlib.suppress(OSError):
+                stranger.send(refusal("busy", "too many connections here have proved nothing yet"), socket.MSG_DONTWAIT)
+            with contextlib.suppress(OSError):
+                stranger.shutdown(socket.SHUT_RDWR)
 
     def _admit(self, sock: socket.socket, where: str) -> None:
         """Serve a connection to its end."""
-        with self._lock:
-            self._inside.add(sock)
-            closed = self._closed
         try:
-            if not closed:
+            if not self._closing.is_set():
                 self._greet(sock)
+                with self._lock:
+                    self._strangers.discard(sock)
                 _Usher(sock, self._visit).serve()
         except HandshakeError as error:
             _log.warning("the feed %s has sent away a stranger from %s: %s", self._feed, where, error)
@@ -95,17 +131,22 @@ class Entrance:
         except OSError as error:
             _log.warning("a task on %s cannot go on feeding %s: %s", where, self._feed, error)
         finally:
-            with self._lock:
-                self._inside.discard(sock)
+            self._forget(sock)
+
+    def _forget(self, sock: socket.socket) -> None:
+        with self._lock:
+            self._inside.discard(sock)
+            self._strangers.discard(sock)
             sock.close()
 
     def _greet(self, sock: socket.socket) -> None:
         """Do the handshake. Raises HandshakeError when it fails, OSError when nothing comes."""
-        sock.settimeout(HANDSHAKE_S)
+        deadline = time.monotonic() + HANDSHAKE_S
         me = Identity(MEMBER, self._feed, self._feed, self.address, self.secret)
         answering = Answering(me, os.urandom(NONCE_SIZE), b"")
         try:
             while not answering.proved:
+                sock.settimeout(max(0.001, deadline - time.monotonic()))
                 data = sock.recv(2048)
                 if not data:
                     raise HandshakeError("protocol", "it said nothing")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -164,3 +165,36 @@ def test_the_command_says_in_one_line_what_is_wrong(tmp_path: Path) -> None:
     assert "cannot listen on no.such.host.invalid" in complaint(
         host="no.such.host.invalid", token_file=tmp_path / "made"
     )
+
+
+def test_connections_that_ask_nothing_keep_nobody_out_of_the_console(
+    monkeypatch: pytest.MonkeyPatch, eventually: Callable[..., None]
+) -> None:
+    monkeypatch.setattr("shmjet.console.connections.MOST_WAITING", 5)
+    with shmjet.new_instance(JetConfig(cores=1)) as jet, shmjet.console.serve(jet) as console:
+        where = urlsplit(console.url)
+        kept = http.client.HTTPConnection(where.hostname or "", where.port, timeout=30)
+        kept.request("GET", "/api/events")  # it is served, so it does not have to go
+        assert kept.getresponse().status == 200
+        silent = [socket.create_connection((where.hostname, where.port), 30) for _ in range(30)]
+        try:
+            for sock in silent[1::2]:
+                sock.sendall(b"GET / HTTP/1.1\r\nHost: loc")
+            assert ask(console.url, "/api/state")[0] == 200
+            silent[0].settimeout(30)
+            with contextlib.suppress(ConnectionResetError):
+                assert silent[0].recv(1) == b""
+            assert kept.sock is not None
+            monkeypatch.setattr("shmjet.console.connections.REQUEST_S", 0.05)
+            late = socket.create_connection((where.hostname, where.port), 30)
+            silent.append(late)
+            late.sendall(b"GET /api/state HTTP/1.1\r\nHost: " + where.netloc.encode() + b"\r\n\r\n")
+            assert late.recv(1 << 20).startswith(b"HTTP/1.1 200")
+            late.sendall(b"GET / HTTP/1.1\r\nHost: loc")  # half a request on a connection that has been served
+            with contextlib.suppress(ConnectionResetError):
+                while late.recv(1 << 20):
+                    pass
+        finally:
+            for sock in silent:
+                sock.close()
+            kept.close()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import select
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -157,3 +160,65 @@ def test_closing_sends_everybody_away(entrance: Entrance) -> None:
     connection.close()
     with pytest.raises(OSError):
         dial(entrance.address, cluster="feed", secret=entrance.secret, timeout=5)
+
+
+def test_connections_that_prove_nothing_keep_nobody_out(
+    entrance: Entrance, monkeypatch: pytest.MonkeyPatch, eventually: Callable[..., None]
+) -> None:
+    monkeypatch.setattr("shmjet.spark.entrance.MOST_STRANGERS", 8)
+    host, port = entrance.address.split(":")
+    strangers = [socket.create_connection((host, int(port)), 10) for _ in range(40)]
+    try:
+        strangers[0].settimeout(10)
+        said = b"".join(iter(lambda: strangers[0].recv(4096), b""))
+        assert b"busy" in said
+        eventually(lambda: len(entrance._strangers) == 8 == len(entrance._inside))
+        with dial(entrance.address, cluster="feed", secret=entrance.secret) as connection:
+            assert connection.address == entrance.address
+    finally:
+        for sock in strangers:
+            sock.close()
+
+
+def test_one_who_proves_itself_byte_by_byte_has_the_same_time(
+    entrance: Entrance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shmjet.spark.entrance.HANDSHAKE_S", 0.1)
+    host, port = entrance.address.split(":")
+    with socket.create_connection((host, int(port)), 10) as sock:
+        sock.setblocking(False)
+        poll = select.poll()
+        poll.register(sock, select.POLLIN | select.POLLHUP)
+        with contextlib.suppress(OSError):
+            for byte in (PREAMBLE.pack(b"SHMJET", 2) + bytes([200, 0]) + bytes(10_000))[:200]:
+                sock.send(bytes([byte]))
+                if poll.poll(20):
+                    break
+            else:
+                pytest.fail("it was listened to for four seconds")
+
+
+def test_an_entrance_without_descriptors_goes_on(
+    entrance: Entrance, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("shmjet.spark.entrance._PAUSE_S", 0.01)
+    accept, tries = entrance._listener.accept, []
+
+    class Exhausted:
+        def accept(self) -> Any:
+            tries.append(1)
+            if len(tries) <= 3:
+                raise OSError(errno.EMFILE, "Too many open files")
+            return accept()
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(listener, name)
+
+    listener = entrance._listener
+    monkeypatch.setattr(entrance, "_listener", Exhausted())
+    for _ in range(2):  # the first one is taken by the accept that is under way
+        with dial(entrance.address, cluster="feed", secret=entrance.secret, timeout=20):
+            pass
+    assert len(tries) >= 4
+    monkeypatch.undo()
+    assert caplog.text.count("cannot take a connection") == 3

@@ -18,6 +18,8 @@ from shmjet.spark.errors import SparkError
 
 _CONNECT_S = 10.0
 _QUESTION_S = 5.0
+_PAUSE_S = 0.1
+"""How long nobody is answered when there is no descriptor for a connection."""
 
 
 def ask(address: str, question: str) -> str:
@@ -60,6 +62,7 @@ class Answering:
     ) -> None:
         self._answers = answers
         self._at_end = at_end
+        self._closing = threading.Event()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._listener.bind(address)
@@ -72,12 +75,14 @@ class Answering:
 
     def _run(self) -> None:
         try:
-            while True:
-                connection, _ = self._listener.accept()
+            while not self._closing.is_set():
+                try:
+                    connection, _ = self._listener.accept()
+                except OSError:  # closed, or no descriptor for it
+                    self._closing.wait(_PAUSE_S)
+                    continue
                 with connection, contextlib.suppress(OSError):
                     self._answer(connection)
-        except OSError:  # closed
-            return
         finally:
             if self._at_end is not None:
                 self._at_end()
@@ -96,6 +101,7 @@ class Answering:
 
     def close(self) -> None:
         """Stop; an answer that is being given is waited for."""
+        self._closing.set()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept()
         self._listener.close()
