@@ -129,7 +129,7 @@ class NumberSorter:
 def add_up(start: Any, numbers: list[Any], /) -> Any:
     """Return start + numbers[0] + numbers[1] + ..., added from left to right by plain addition."""
 
-def unify_nans(keys: list[Any], nan: float, /) -> list[Any]:
+def unify_nans(keys: list[Any], nan: Any, /) -> list[Any]:
     """Return `keys` with every NaN, inside tuples too, replaced by `nan`; the same list when there is none.
 
     A NaN is a float, a `Decimal` or a number of numpy. A changed tuple keeps its class.

@@ -1,8 +1,7 @@
 /* NaN in keys: every NaN becomes one object, which a dict finds by its identity. No NaN equals another, so without that a
  * key would be found again or not depending on whether its object was copied on the way. */
+#include "nan.h"
 #include "native.h"
-
-#include <math.h>
 
 /* Whether a key is surely none and has none inside: the quick answer for nearly all keys. */
 static int is_plain(const object_layout_t *layout, PyObject *key, int depth) {
@@ -14,17 +13,6 @@ static int is_plain(const object_layout_t *layout, PyObject *key, int depth) {
     for (Py_ssize_t i = 0, size = Py_SIZE(key); i < size; i++)
         if (!is_plain(layout, parts[i], depth - 1)) return 0;
     return 1;
-}
-
-static int is_nan(PyObject *key) {
-    PyTypeObject *type = Py_TYPE(key);
-    if (PyFloat_Check(key)) return isnan(PyFloat_AsDouble(key));
-    if (PyLong_Check(key) || !PyType_GetSlot(type, Py_nb_float)) return 0;
-    PyObject *number = PyNumber_Float(key); /* numpy's smaller floats, Decimal */
-    if (!number) return PyErr_Clear(), 0;
-    int found = isnan(PyFloat_AsDouble(number));
-    Py_DECREF(number);
-    return found;
 }
 
 static PyObject *without_nans(PyObject *key, PyObject *nan);
@@ -65,14 +53,14 @@ static PyObject *tuple_without_nans(PyObject *tuple, PyObject *nan) {
 
 static PyObject *without_nans(PyObject *key, PyObject *nan) {
     if (PyTuple_Check(key)) return tuple_without_nans(key, nan);
-    return Py_NewRef(is_nan(key) ? nan : key);
+    return Py_NewRef(object_is_nan(key) ? nan : key);
 }
 
 /* unify_nans(keys, nan) -> list: the same list when there is none. */
 PyObject *nans_unify(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     const object_layout_t *layout = &((native_state_t *)PyModule_GetState(module))->layout;
-    if (count != 2 || !PyList_CheckExact(args[0]) || !PyFloat_CheckExact(args[1]))
-        return PyErr_SetString(PyExc_TypeError, "unify_nans(keys: list, nan: float)"), NULL;
+    if (count != 2 || !PyList_CheckExact(args[0]))
+        return PyErr_SetString(PyExc_TypeError, "unify_nans(keys: list, nan)"), NULL;
     PyObject *keys = args[0], *changed = NULL;
     for (Py_ssize_t i = 0; i < PyList_Size(keys); i++) {
         PyObject *key = layout_get_list(layout, keys, i);

@@ -5,6 +5,7 @@
 #ifndef SHMJET_NUMBER_H
 #define SHMJET_NUMBER_H
 
+#include "nan.h"
 #include "native.h"
 
 enum { NUMBER_NONE, NUMBER_INT, NUMBER_FLOAT, NUMBER_OBJECT };
@@ -94,13 +95,21 @@ static inline int number_add(number_t *total, number_t value) {
     return 0;
 }
 
-/* Whether a is less than b (or greater, with Py_GT), as Python compares; -1 with an exception set. */
+static inline int number_is_nan(const number_t *number) {
+    if (number->kind == NUMBER_FLOAT) return isnan(number->value.d);
+    return number->kind == NUMBER_OBJECT && object_is_nan(number->value.o);
+}
+
+/* Whether a is less than b (or greater, with Py_GT), as Python compares, and NaN is the greatest; -1 with an exception set. */
 static inline int number_beats(const number_t *a, const number_t *b, int operation) {
     int less = operation == Py_LT;
     if (LIKELY(a->kind == NUMBER_INT && b->kind == NUMBER_INT))
         return less ? a->value.i < b->value.i : a->value.i > b->value.i;
     if (a->kind == NUMBER_FLOAT && b->kind == NUMBER_FLOAT)
-        return less ? a->value.d < b->value.d : a->value.d > b->value.d;
+        return less ? a->value.d < b->value.d || (isnan(b->value.d) && !isnan(a->value.d))
+                    : a->value.d > b->value.d || (isnan(a->value.d) && !isnan(b->value.d));
+    int a_is_nan = number_is_nan(a), b_is_nan = number_is_nan(b);
+    if (UNLIKELY(a_is_nan || b_is_nan)) return less ? !a_is_nan : !b_is_nan;
     PyObject *left = number_object(a), *right = number_object(b);
     PyObject *answer = left && right ? PyObject_RichCompare(left, right, operation) : NULL;
     Py_XDECREF(left);

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from shmjet.aggregate_ops.operation import AggregateOperation, checked_fn, optional_fn
 from shmjet.aggregate_ops.tables import ABSENT
+from shmjet.core.key_functions import in_order
 
 T = TypeVar("T")
 H = TypeVar("H", bound=Hashable)
@@ -258,19 +259,15 @@ class _Order:
         self._reverse = reverse
 
     def export(self, items: list[Any]) -> list[Any]:
-        return sorted(items, key=self._key, reverse=self._reverse)
-
-    def finish(self, items: list[Any]) -> list[Any]:
-        items.sort(key=self._key, reverse=self._reverse)
-        return items
+        return in_order(self._key, items, self._reverse)
 
 
 def sorting(key: Callable[[T], Any] | None = None, reverse: bool = False) -> AggregateOperation[T, list[T], list[T]]:
     """Collect the items into a sorted list; equal ones in the order in which they come.
 
     Args:
-        key: what items are compared by (None: themselves).
-        reverse: descending order.
+        key: what items are compared by (None: themselves). NaN comes last.
+        reverse: descending order; NaN still comes last.
 
     Returns:
         An operation whose result is a list.
@@ -288,7 +285,7 @@ def sorting(key: Callable[[T], Any] | None = None, reverse: bool = False) -> Agg
         list.append,
         list.extend,
         export=order.export,
-        finish=order.finish,
+        finish=order.export,
         accumulate_list=_extended,
         accumulate_groups=_list_groups,
     )

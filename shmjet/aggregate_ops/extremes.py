@@ -1,7 +1,8 @@
 """Items that stand out: `min_by`, `max_by`, `top_n`, `bottom_n`, and `pick_any`.
 
 Must not know: what the items are. Orders are given as in Python, by a `key`; `functools.cmp_to_key` makes one of a
-comparator. Of equal items the first to come is taken; across processors, which come in no order, that is any of them.
+comparator. NaN is greater than every number for `min_by` and `max_by`, and comes last in `top_n` and `bottom_n`. Of
+equal items the first to come is taken; across processors, which come in no order, that is any of them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, TypeVar
 
 from shmjet.aggregate_ops.operation import AggregateOperation, optional_fn
 from shmjet.aggregate_ops.tables import ABSENT, Least, Most
-from shmjet.core.key_functions import mapped
+from shmjet.core.key_functions import GREATEST, LEAST, in_order, one_by_one, ranks_of
 
 T = TypeVar("T")
 
@@ -37,10 +38,14 @@ class _Plain:
         self._best = best
 
     def one(self, found: Any, item: Any) -> Any:
-        return item if found is None or self._better(item, found) else None
+        return item if found is None or self._better(*ranks_of(None, [item, found])) else None
 
     def whole(self, found: Any, items: list[Any]) -> Any:
-        return self._best(items if found is None else chain((found,), items), default=None)
+        every = items if found is None else [found, *items]
+        ranks = ranks_of(None, every)
+        if ranks is every:
+            return self._best(every, default=None)
+        return self._best(every, key=one_by_one(ranks))
 
     def merge(self, found: Any, other: Any) -> Any:
         return None if other is None else self.one(found, other)
@@ -55,11 +60,11 @@ class _Ranked:
         self._rank = rank
 
     def one(self, found: tuple[Any, Any] | None, item: Any) -> tuple[Any, Any] | None:
-        rank = self._rank(item)
+        (rank,) = ranks_of(self._rank, [item])
         return (rank, item) if found is None or self._better(rank, found[0]) else None
 
     def whole(self, found: tuple[Any, Any] | None, items: list[Any]) -> tuple[Any, Any] | None:
-        pairs: Iterable[Any] = zip(mapped(self._rank, items), items, strict=True)
+        pairs: Iterable[Any] = zip(ranks_of(self._rank, items), items, strict=True)
         best: tuple[Any, Any] | None = self._best(
             pairs if found is None else chain((found,), pairs), key=itemgetter(0), default=None
         )
@@ -67,7 +72,7 @@ class _Ranked:
 
     def groups(self, table: Any, keys: Iterable[Any], items: list[Any]) -> None:
         get, better = table.get, self._better
-        for key, rank, item in zip(keys, mapped(self._rank, items), items, strict=True):
+        for key, rank, item in zip(keys, ranks_of(self._rank, items), items, strict=True):
             found = get(key)
             if found is None or better(rank, found[0]):
                 table[key] = rank, item
@@ -113,7 +118,7 @@ def min_by(key: Callable[[T], Any] | None = None) -> AggregateOperation[T, Any, 
     """Find the least item.
 
     Args:
-        key: what items are compared by, as for `min` (None: themselves).
+        key: what items are compared by, as for `min` (None: themselves). NaN is greater than every number.
 
     Returns:
         An operation whose result is an item; None for none, which a processor does not emit.
@@ -132,7 +137,7 @@ def max_by(key: Callable[[T], Any] | None = None) -> AggregateOperation[T, Any, 
     """Find the greatest item.
 
     Args:
-        key: what items are compared by, as for `max` (None: themselves).
+        key: what items are compared by, as for `max` (None: themselves). NaN is greater than every number.
 
     Returns:
         An operation whose result is an item; None for none, which a processor does not emit.
@@ -155,7 +160,6 @@ class _Best:
         self._most = 2 * n + _SLACK
         self._key = key
         self._reverse = reverse
-        self._select = nlargest if reverse else nsmallest
 
     def one(self, best: list[Any], item: Any) -> None:
         best.append(item)
@@ -163,19 +167,25 @@ class _Best:
             self.cut(best)
 
     def whole(self, best: list[Any], items: list[Any]) -> list[Any]:
-        best += items if len(items) <= self._n else self._select(self._n, items, key=self._key)
+        best += items if len(items) <= self._n else self._selected(items)
         if len(best) >= self._most:
             self.cut(best)
         return best
 
     def cut(self, best: list[Any]) -> list[Any]:
-        """Sort and leave the n best; sorting is stable, so of equal ones the first stay."""
-        best.sort(key=self._key, reverse=self._reverse)
-        del best[self._n :]
+        """Sort and leave the n best; of equal ones the first stay."""
+        best[:] = self.export(best)
         return best
 
     def export(self, best: list[Any]) -> list[Any]:
-        return sorted(best, key=self._key, reverse=self._reverse)[: self._n]
+        return in_order(self._key, best, self._reverse)[: self._n]
+
+    def _selected(self, items: list[Any]) -> list[Any]:
+        select = nlargest if self._reverse else nsmallest
+        ranks = ranks_of(self._key, items, LEAST if self._reverse else GREATEST)
+        if ranks is items:
+            return select(self._n, items)
+        return select(self._n, items, key=one_by_one(ranks))
 
 
 def _several(name: str, n: int, key: Any, reverse: bool) -> AggregateOperation[Any, list[Any], list[Any]]:
@@ -199,7 +209,7 @@ def top_n(n: int, key: Callable[[T], Any] | None = None) -> AggregateOperation[T
 
     Args:
         n: how many, at least 1.
-        key: what items are compared by (None: themselves).
+        key: what items are compared by (None: themselves). NaN comes last.
 
     Returns:
         An operation whose result is a list of at most n items, the greatest first.
@@ -219,7 +229,7 @@ def bottom_n(n: int, key: Callable[[T], Any] | None = None) -> AggregateOperatio
 
     Args:
         n: how many, at least 1.
-        key: what items are compared by (None: themselves).
+        key: what items are compared by (None: themselves). NaN comes last.
 
     Returns:
         An operation whose result is a list of at most n items, the least first.

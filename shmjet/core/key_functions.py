@@ -6,6 +6,7 @@ Must not know: partitions and canonical bytes (`shmjet.core.keys`); here a key i
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from operator import attrgetter, itemgetter
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType
 from typing import Any
@@ -56,6 +57,66 @@ def plain(key_fn: KeyFn) -> KeyFn:
 
 NAN = float("nan")
 """The one NaN of all keys in this process."""
+
+
+class _End:
+    """Compares as less or as greater than whatever it is compared with."""
+
+    __slots__ = ("_is_greater",)
+    __array_ufunc__ = None  # so that numpy's numbers leave the comparison to this class
+
+    def __init__(self, is_greater: bool) -> None:
+        self._is_greater = is_greater
+
+    def __lt__(self, other: Any) -> bool:
+        return other is not self and not self._is_greater
+
+    def __gt__(self, other: Any) -> bool:
+        return other is not self and self._is_greater
+
+    def __le__(self, other: Any) -> bool:
+        return other is self or not self._is_greater
+
+    def __ge__(self, other: Any) -> bool:
+        return other is self or self._is_greater
+
+    def __reduce__(self) -> str:
+        return "GREATEST" if self._is_greater else "LEAST"  # the one of this module, wherever it is unpickled
+
+
+LEAST, GREATEST = _End(False), _End(True)
+"""What stands for NaN where items are ordered: no NaN is less or greater than a number, so sorting would go wrong."""
+
+
+def ranks_of(key_fn: KeyFn, items: list[Any], nan: Any = GREATEST) -> list[Any]:
+    """Return what `items` are ordered by, with `nan` in the place of every NaN; `items` itself where that is the same.
+
+    Args:
+        nan: `GREATEST`, or `LEAST` for a descending order whose end NaNs are.
+
+    """
+    return unify_nans(items if key_fn is None else mapped(key_fn, items), nan)
+
+
+def in_order(key_fn: KeyFn, items: list[Any], reverse: bool = False) -> list[Any]:
+    """Return the items sorted as by `sorted`, but with NaNs last, in both directions.
+
+    Example:
+        >>> in_order(None, [2.0, float("nan"), 1.0]), in_order(abs, [2.0, float("nan"), -3.0], reverse=True)
+        ([1.0, 2.0, nan], [-3.0, 2.0, nan])
+    """
+    ranks = ranks_of(key_fn, items, LEAST if reverse else GREATEST)
+    if ranks is items:
+        return sorted(items, reverse=reverse)
+    return sorted(items, key=one_by_one(ranks), reverse=reverse)
+
+
+def one_by_one(ranks: list[Any]) -> Callable[[Any], Any]:
+    """Return a function that gives a rank at each call, for what asks for one of each item in turn: `sorted`, `heapq`.
+
+    It runs no code in Python: `next` takes the item as its default, which no call comes to.
+    """
+    return partial(next, iter(ranks))
 
 
 def keys_of(key_fn: KeyFn, items: list[Any], nan: float = NAN) -> list[Any]:

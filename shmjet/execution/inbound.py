@@ -14,7 +14,7 @@ from typing import Any
 
 from shmjet._native import Poller, ascends, sort_numbers
 from shmjet.core import ShmjetError, WatermarkCoalescer
-from shmjet.core.key_functions import mapped
+from shmjet.core.key_functions import one_by_one, ranks_of
 from shmjet.ring.columnar import Columnar
 from shmjet.ring.lane import LaneReader, LocalLane, RingLaneReader
 from shmjet.ring.marks import DONE, Barrier, Mark, Watermark
@@ -281,7 +281,7 @@ class OrderedInboundEdge(InboundEdge):
         return self._live_count == 0 and not any(self._heads)
 
     def _keys(self, items: list[Any]) -> list[Any]:
-        return items if self._key is None else mapped(self._key, items)
+        return ranks_of(self._key, items)
 
     def _check_order(self, lane: int, items: list[Any]) -> None:
         keys = self._keys(items)
@@ -303,12 +303,14 @@ class OrderedInboundEdge(InboundEdge):
         keys = [self._keys(head) for head in self._heads]
         live_ends = [k[-1] for i, k in enumerate(keys) if k and self._live[i]]
         merged: list[Any] = []
+        ranks: list[Any] = []
         for i, head in enumerate(self._heads):
             cut = bisect_right(keys[i], min(live_ends)) if live_ends else len(head)
             merged += head[:cut]
+            ranks += keys[i][:cut]
             self._heads[i] = head[cut:]
-        if not (self._numeric and sort_numbers(merged, self._keys(merged), False)):
-            merged.sort(key=self._key)
+        if not (self._numeric and sort_numbers(merged, ranks, False)):
+            merged.sort(key=one_by_one(ranks))
         self.received += len(merged)
         self.batches += 1
         return merged

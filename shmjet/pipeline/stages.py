@@ -262,7 +262,7 @@ class BatchStage(GeneralStage[T]):
         """Bring all items into order; the stages that follow one by one keep it.
 
         Args:
-            key: what items are compared by; None: themselves.
+            key: what items are compared by; None: themselves. NaNs come last, in both directions.
             reverse: descending.
         """
         return self._then("sort", t.Sort(checked_key("sort", key), bool(reverse)))

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from shmjet._native import Codec, NumberSorter, sort_numbers, sort_texts
-from shmjet.core.key_functions import mapped
+from shmjet.core.key_functions import GREATEST, LEAST, one_by_one, ranks_of
 from shmjet.processors.spill_files import Naming, spill_file
 from shmjet.ring.pickling import Pickling, loads
 
@@ -26,18 +26,19 @@ LEAST_STEP = 64
 class Order:
     """How items are compared.
 
+    NaNs come last, in both directions.
+
     Args:
         key: what they are compared by (None: themselves).
         reverse: descending order; equal items keep theirs.
     """
 
-    __slots__ = ("_kernels", "key", "rank", "reverse")
+    __slots__ = ("_kernels", "_nan", "key", "reverse")
 
     def __init__(self, key: Callable[[Any], Any] | None, reverse: bool) -> None:
         self.key = key
         self.reverse = reverse
-        self.rank: Callable[[Any], Any] | None = self._descending if reverse else key
-        """Item -> what ascends along a run; None: the item does."""
+        self._nan = LEAST if reverse else GREATEST
         self._kernels: tuple[Callable[[list[Any], list[Any], bool], bool], ...] = (sort_numbers, sort_texts)
 
     @property
@@ -45,23 +46,24 @@ class Order:
         """Whether all lists until now could be sorted by digits, which takes the same time however long they are."""
         return bool(self._kernels)
 
-    def _descending(self, item: Any) -> Descending:
-        return Descending(item if self.key is None else self.key(item))
+    def rank(self, item: Any) -> Any:
+        """Return what ascends along a run."""
+        (key,) = ranks_of(self.key, [item], self._nan)
+        return Descending(key) if self.reverse else key
 
     def sort(self, items: list[Any]) -> list[Any]:
         """Sort a list in place and return it. Stable."""
+        keys = ranks_of(self.key, items, self._nan)
         if self._kernels:
-            keys = items if self.key is None else mapped(self.key, items)
             for kernel in self._kernels:
                 if kernel(items, keys, self.reverse):
                     self._kernels = (kernel,)
                     return items
             self._kernels = ()
-            if keys is not items:  # no key is asked for twice
-                order = sorted(range(len(items)), key=keys.__getitem__, reverse=self.reverse)
-                items[:] = [items[i] for i in order]
-                return items
-        items.sort(key=self.key, reverse=self.reverse)
+        if keys is items:
+            items.sort(reverse=self.reverse)
+        else:  # no key is asked for twice
+            items.sort(key=one_by_one(keys), reverse=self.reverse)
         return items
 
 
@@ -87,7 +89,7 @@ class Run(Protocol):
     def ahead(self, step: int) -> tuple[Any, bool]:
         """Return the last of the next `step` items that are in memory, and whether others follow it."""
 
-    def take(self, limit: int, pivot: Any, rank: Callable[[Any], Any] | None, inclusive: bool) -> list[Any]:
+    def take(self, limit: int, pivot: Any, rank: Callable[[Any], Any], inclusive: bool) -> list[Any]:
         """Take those of the next `limit` items whose rank is less than a pivot, or, if `inclusive`, equal to it."""
 
 
@@ -110,7 +112,7 @@ class MemoryRun:
         end = min(self._at + step, len(self._items))
         return self._items[end - 1], end < len(self._items)
 
-    def take(self, limit: int, pivot: Any, rank: Callable[[Any], Any] | None, inclusive: bool) -> list[Any]:
+    def take(self, limit: int, pivot: Any, rank: Callable[[Any], Any], inclusive: bool) -> list[Any]:
         """As `Run.take`."""
         bisect = bisect_right if inclusive else bisect_left
         start = self._at
@@ -145,7 +147,7 @@ class NumberRun:
         item, more = self._block.ahead(step)
         return item, more or len(self._sorter) > 0
 
-    def take(self, limit: int, pivot: Any, rank: Callable[[Any], Any] | None, inclusive: bool) -> list[Any]:
+    def take(self, limit: int, pivot: Any, rank: Callable[[Any], Any], inclusive: bool) -> list[Any]:
         """As `Run.take`."""
         return self._block.take(limit, pivot, rank, inclusive)
 
@@ -223,7 +225,7 @@ class FileRun:
         item, more = self._block.ahead(step)
         return item, more or self._next < len(self._blocks)
 
-    def take(self, limit: int, pivot: Any, rank: Callable[[Any], Any] | None, inclusive: bool) -> list[Any]:
+    def take(self, limit: int, pivot: Any, rank: Callable[[Any], Any], inclusive: bool) -> list[Any]:
         """As `Run.take`."""
         return self._block.take(limit, pivot, rank, inclusive)
 
@@ -246,7 +248,7 @@ def merge(runs: list[Run], order: Order, slice_items: int) -> Iterator[list[Any]
     while live:
         step = max(slice_items // len(live), min(LEAST_STEP, slice_items))
         ends = [run.ahead(step) for run in live]
-        ranks = [item if rank is None else rank(item) for item, _ in ends]
+        ranks = [rank(item) for item, _ in ends]
         pivot = min(ranks)
         # More of what equals the pivot may follow in a run: then the runs behind it have to wait with theirs.
         split = len(live)

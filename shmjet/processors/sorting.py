@@ -265,7 +265,7 @@ def sort(
 
     Args:
         key_fn: what items are compared by (None: themselves).
-        reverse: descending order.
+        reverse: descending order. NaNs come last in both directions.
         memory_limit: bytes that one processor's items may take in memory, estimated from samples; default: that of the
             `JobConfig`, or else half of the memory that host, control groups and `ulimit -v` leave when the job starts,
             divided by the processors of the vertex on the member.

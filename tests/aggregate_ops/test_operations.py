@@ -5,7 +5,7 @@ from __future__ import annotations
 import decimal
 import math
 import operator
-from functools import cmp_to_key, reduce
+from functools import cmp_to_key, partial, reduce
 from typing import Any
 
 import pytest
@@ -102,6 +102,11 @@ def test_a_trend_may_be_steeper_than_a_float() -> None:
 # -- extremes
 
 
+def nan_greatest(number: float) -> tuple[bool, float]:
+    """A key in whose order NaN is the greatest of all numbers."""
+    return (True, 0) if math.isnan(number) else (False, number)
+
+
 @given(st.lists(st.tuples(st.integers(0, 2), st.one_of(st.integers(-3, 3), st.floats())), max_size=20))
 def test_extremes_by_key_are_those_of_min_and_max_item_by_item(pairs: list[tuple[int, Any]]) -> None:
     groups: dict[int, list[Any]] = {}
@@ -109,13 +114,21 @@ def test_extremes_by_key_are_those_of_min_and_max_item_by_item(pairs: list[tuple
         groups.setdefault(key, []).append(value)
     least = keyed(ops.min_by(), pairs)
     most = keyed(ops.max_by(), pairs)
-    assert {key: repr(value) for key, value in least.items()} == {key: repr(min(v)) for key, v in groups.items()}
-    assert {key: repr(value) for key, value in most.items()} == {key: repr(max(v)) for key, v in groups.items()}
+    assert {key: repr(value) for key, value in least.items()} == {
+        key: repr(min(v, key=nan_greatest)) for key, v in groups.items()
+    }
+    assert {key: repr(value) for key, value in most.items()} == {
+        key: repr(max(v, key=nan_greatest)) for key, v in groups.items()
+    }
 
 
 @given(st.lists(st.floats(), max_size=8), st.integers(0, 8))
-def test_extremes_of_lists_are_those_of_min_and_max_whatever_nan_does(values: list[float], cut: int) -> None:
-    for op, fn in ((ops.min_by(), min), (ops.max_by(), max), (ops.min_by(operator.neg), max)):
+def test_extremes_of_lists_are_those_of_min_and_max_where_nan_is_greatest(values: list[float], cut: int) -> None:
+    def greatest_but_nan(values: list[float], default: None) -> float | None:
+        return min(values, key=lambda number: nan_greatest(-number), default=default)
+
+    least, most = partial(min, key=nan_greatest), partial(max, key=nan_greatest)
+    for op, fn in ((ops.min_by(), least), (ops.max_by(), most), (ops.min_by(operator.neg), greatest_but_nan)):
         found = op.fold(op.fold(op.create(), values[:cut]), values[cut:])
         finisher = op.finisher
         found = found if finisher is None else finisher(found)

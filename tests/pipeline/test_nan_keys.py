@@ -1,18 +1,21 @@
-"""All NaNs are one key, whichever object they are and whether they were copied; in joins they meet nothing."""
+"""All NaNs are one key, wherever they come from; in joins they meet nothing, in an order they come last."""
 
 from __future__ import annotations
 
 from collections import namedtuple
 from decimal import Decimal
 from math import isnan
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from shmjet._native import unify_nans
-from shmjet.aggregate_ops import counting, grouping_by, summing, to_list
+from shmjet.aggregate_ops import bottom_n, counting, grouping_by, max_by, min_by, sorting, summing, to_list, top_n
 from shmjet.pipeline import BatchStage, Pipeline
+from shmjet.processors import sort
+from shmjet.testing import verify_processor
 from tests.pipeline.running import items_source, list_sink, results_of, run
 
 NAN = float("nan")
@@ -115,3 +118,69 @@ def test_a_key_that_is_nested_too_deeply_or_has_no_number_is_no_crash() -> None:
     assert unify_nans(odd, NAN) is odd
     with pytest.raises(TypeError, match="unify_nans"):
         unify_nans((), NAN)  # type: ignore[arg-type]
+
+
+MIXED: list[Any] = [
+    3,
+    NAN,
+    1.5,
+    np.float32("nan"),
+    -2.0,
+    Decimal("NaN"),
+    float("inf"),
+    0,
+    Decimal(2),
+    np.float64(1),
+    True,
+]
+IN_ORDER = sorted(item for item in MIXED if not isnan(item))
+
+
+def told(items: list[Any]) -> list[Any]:
+    return ["nan" if isnan(item) else float(item) for item in items]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_nans_come_last_when_items_are_sorted(options: dict[str, Any], reverse: bool) -> None:
+    expected = told([*sorted(IN_ORDER, reverse=reverse), NAN, NAN, NAN])
+    assert told(results(lambda s: s.sort(reverse=reverse), options, MIXED)) == expected
+    assert told(results(lambda s: s.sort(lambda x: x, reverse=reverse), options, MIXED)) == expected
+    (found,) = results(lambda s: s.aggregate(sorting(reverse=reverse)), options, MIXED)
+    assert told(found) == expected
+    floats = [float(item) for item in MIXED]
+    assert told(results(lambda s: s.sort(reverse=reverse), options, floats * 100)) == [
+        x for x in expected for _ in range(100)
+    ]
+    pairs = [("a", item) for item in floats]
+    found = results(lambda s: s.sort(lambda pair: pair, reverse=reverse), options, pairs)
+    assert told([item for _, item in found]) == expected
+
+
+def test_nan_is_the_greatest_and_the_last_choice(options: dict[str, Any]) -> None:
+    for key in (None, float):
+        for op, expected in [
+            (min_by(key), -2.0),
+            (max_by(key), "nan"),
+            (top_n(3, key), [float("inf"), 3.0, 2.0]),
+            (bottom_n(2, key), [-2.0, 0.0]),
+            (top_n(len(MIXED), key), [*told(IN_ORDER[::-1]), "nan", "nan", "nan"]),
+        ]:
+            (whole,) = results(lambda s, op=op: s.aggregate(op), options, MIXED)
+            ((_, of_key),) = results(lambda s, op=op: s.grouping_key(lambda x: 0).aggregate(op), options, MIXED)
+            for found in (whole, of_key):
+                assert (told(found) if isinstance(found, list) else told([found])[0]) == expected
+
+
+def test_the_rolling_least_and_greatest_pass_nans(options: dict[str, Any]) -> None:
+    items = [2.0, NAN, 1.0, NAN]
+    for op, last in [(min_by(), 1.0), (max_by(), "nan")]:
+        found = results(lambda s, op=op: s.rolling_aggregate(op), options, items)
+        assert len(found) == 4
+        assert told(found)[-1:] == [last] or options["workers"] > 1
+
+
+def test_columns_of_floats_in_files_are_sorted_with_nans_last(tmp_path: Path) -> None:
+    items = [float(n) if n % 10 else NAN for n in range(3000, 0, -1)]
+    spilling = sort(memory_limit=10_000, folder=str(tmp_path))
+    verified = verify_processor(spilling).output_checker(lambda a, b: told(a) == told(b))
+    verified.inputs(items).expect(sorted(n for n in items if not isnan(n)) + [NAN] * 300)

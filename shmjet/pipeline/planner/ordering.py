@@ -7,17 +7,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from shmjet.processors.keying import KeyFn
+from shmjet._native import unify_nans
+from shmjet.core.key_functions import LEAST, KeyFn
+
+_NEVER_NAN = frozenset((int, str, bytes))
 
 
 class Descending:
-    """A key whose order is turned round; a class, so that it pickles."""
+    """A key whose order is turned round, NaNs excepted, which stay last; a class, so that it pickles."""
 
     def __init__(self, key_fn: KeyFn) -> None:
         self.key_fn = key_fn
 
     def __call__(self, item: Any) -> _Turned:
-        return _Turned(item if self.key_fn is None else self.key_fn(item))
+        key = item if self.key_fn is None else self.key_fn(item)
+        return _Turned(key if type(key) in _NEVER_NAN else unify_nans([key], LEAST)[0])
 
     @property
     def __name__(self) -> str:
