@@ -11,6 +11,7 @@ import contextlib
 import linecache
 import os
 import pickle
+import sys
 import traceback
 from collections.abc import Callable
 from functools import partial
@@ -30,8 +31,10 @@ _MAX_TEXT_LINES = 4
 _MAX_TEXT = 2000
 MOST_PICKLED = 16 << 20
 """Bytes of an exception that travels as it is; of a larger one the text does."""
-_ENGINE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_PICKLERS = (f"{os.sep}cloudpickle{os.sep}",)
+_NOT_THE_USERS = tuple(
+    f"{folder}{os.sep}" for name in ("shmjet", "cloudpickle") for folder in sys.modules[name].__path__
+)
+"""Beginnings of the files of these packages, just as their code names them: other folders may have the same names."""
 
 
 def make_failure(
@@ -94,7 +97,7 @@ def _user_frames(error: BaseException) -> list[Frame]:
     frames = []
     for summary in traceback.extract_tb(error.__traceback__):
         file = summary.filename
-        if file.startswith(_ENGINE) or any(part in file for part in _PICKLERS):
+        if file.startswith(_NOT_THE_USERS):
             continue
         frames.append(Frame(file, summary.lineno or 0, summary.name, (summary.line or "").strip()))
     if len(frames) > _MAX_FRAMES:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from functools import cache
+from importlib.util import find_spec
+
 _DETAILS = 1800
 """Characters of Spark's own text that follow the summary."""
 _TRACEBACK = "Traceback (most recent call last):"
-_FOREIGN = ("/pyspark/", "pyspark.zip", "/shmjet/spark/")
+_PACKAGES = ("pyspark", "shmjet")
 
 
 def told_by_spark(error: BaseException) -> tuple[str, str]:
@@ -25,9 +29,31 @@ def told_by_spark(error: BaseException) -> tuple[str, str]:
     block = lines[begin + 1 :]
     stop = next((place for place, line in enumerate(block) if not line.startswith(" ")), len(block) - 1)
     where = [line.strip() for line in block[:stop] if line.lstrip().startswith("File ")]
-    own = [line for line in where if not any(part in line for part in _FOREIGN)]
+    own = [line for line in where if not _is_of_a_package(line.split('"')[1])]
     summary = f"Spark: in a Python worker: {' '.join(line.strip() for line in block[stop : stop + 2])}"
     return summary, "\n".join(own)[-_DETAILS:]
+
+
+def _is_of_a_package(file: str) -> bool:
+    """Tell whether a file that a traceback names is PySpark's or the engine's, on whatever host and in whatever folder.
+
+    Spark's workers may have both elsewhere, in a zip file too; so what counts is the place inside the package. A user's
+    folder may have the package's name: the file is the user's as long as the package has none there.
+    """
+    parts = file.split("/")
+    return any(
+        _has(name, "/".join(parts[place + 1 :]))
+        for name in _PACKAGES
+        for place, part in enumerate(parts[:-1])
+        if part == name
+    )
+
+
+@cache
+def _has(package: str, inner: str) -> bool:
+    spec = find_spec(package)
+    folders = [] if spec is None else spec.submodule_search_locations or []
+    return any(os.path.isfile(os.path.join(folder, inner)) for folder in folders)
 
 
 def _text(error: BaseException) -> str:

@@ -92,7 +92,7 @@ def test_a_failed_job_is_shown_with_the_users_traceback(jet: JetInstance, client
     assert detail["failure"]["vertex"] == "parse <b>"
     assert 'raise ValueError(f"cannot parse item {item}")' in detail["failure"]["text"]
     assert "conftest.py" in detail["failure"]["text"]
-    assert "shmjet/execution" not in detail["failure"]["text"]
+    assert f'File "{shmjet.__path__[0]}{os.sep}' not in detail["failure"]["text"]
     eventually(lambda: state(client, job.id)["selected"]["averaged"])
 
 

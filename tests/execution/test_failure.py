@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import threading
+import traceback
+from pathlib import Path
+from types import ModuleType
 
+import cloudpickle
 import msgspec
+import pytest
 
+import shmjet
 from shmjet.core import JobFailedError, PlanError
 from shmjet.execution.failure import make_failure, member_failed, to_exception
 from shmjet.ring.arena import ArenaError
@@ -28,3 +36,43 @@ def test_what_a_processor_raised_names_its_worker() -> None:
     failure = make_failure(ValueError("no"), vertex="v", processor_index=3, worker=1)
     error = to_exception(failure, member="10.0.0.1:5701", job="'near'")
     assert str(error).startswith(f"job 'near' failed in vertex 'v', processor 3 (worker 1, pid {os.getpid()}): Value")
+
+
+def module_at(file: Path, source: str) -> ModuleType:
+    """Write a module and import it from there, as its owner would."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(source)
+    spec = importlib.util.spec_from_file_location("its_module", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "shmjet/job.py",
+        "shmjet/shmjet/job.py",
+        "shmjet/execution/failure.py",
+        "myshmjet/job.py",
+        "cloudpickle/job.py",
+        "a folder with \"quotes\" and 'more'/jöb.py",
+    ],
+)
+def test_a_users_frames_are_shown_wherever_the_file_lies(tmp_path: Path, place: str) -> None:
+    module = module_at(tmp_path / place, "def parse(x):\n    return int(x)\n")
+    with pytest.raises(ValueError, match="invalid literal") as caught:
+        module.parse("two")
+    frames = make_failure(caught.value, vertex="v", processor_index=0, worker=0).frames
+    assert [(frame.file, frame.function) for frame in frames][1:] == [(str(tmp_path / place), "parse")]
+
+
+def test_frames_of_the_engine_and_of_the_pickler_are_not_shown() -> None:
+    for fail in (lambda: cloudpickle.dumps(threading.Lock()), lambda: shmjet.Batch({"a": [1], "b": []})):
+        with pytest.raises((TypeError, shmjet.BatchError)) as caught:
+            fail()
+        assert len(traceback.extract_tb(caught.value.__traceback__)) > 2
+        frames = make_failure(caught.value, vertex="v", processor_index=0, worker=0).frames
+        assert {frame.file for frame in frames} == {__file__}

@@ -57,6 +57,14 @@ def test_an_executor_on_another_host_is_told_so() -> None:
             "Spark: in a Python worker: ZeroDivisionError: division by zero",
             'File "mine.py", line 3, in f',
         ),
+        (
+            'Failed: Traceback (most recent call last):\n  File "/s/pyspark.zip/pyspark/worker.py", line 1, in main\n'
+            '    f()\n  File "/other/lib/shmjet/spark/task.py", line 9, in g\n    f()\n'
+            '  File "/home/me/shmjet/spark/mine.py", line 3, in f\n    h()\n'
+            '  File "/home/me/pyspark/jobs.py", line 4, in h\n    1 / 0\nZeroDivisionError: division by zero\n',
+            "Spark: in a Python worker: ZeroDivisionError: division by zero",
+            'File "/home/me/shmjet/spark/mine.py", line 3, in f\nFile "/home/me/pyspark/jobs.py", line 4, in h',
+        ),
         ("", "Spark: ValueError()", ""),
     ],
 )
