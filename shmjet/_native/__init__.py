@@ -5,45 +5,57 @@ of memory order are in the headers (`ring.h`, `doorbell.h`), which contain no Py
 `_core.pyi` types and describes everything exported here. The ring is modelled on Aeron's and rigtorp's SPSC queues.
 """
 
-from shmjet._native._core import (
-    CLAIMS_HEADER,
-    DOORBELL_SIZE,
-    RECORD_HEADER,
-    RING_ALIGNMENT,
-    RING_HEADER,
-    RING_MIN_CAPACITY,
-    SLAB_UNIT,
-    Claims,
-    Codec,
-    Courier,
-    Doorbell,
-    EdgeFlow,
-    NumberSorter,
-    PacketReader,
-    PacketWriter,
-    Poller,
-    RingConsumer,
-    RingCorruptError,
-    RingProducer,
-    SlabReader,
-    SlabWriter,
-    Slot,
-    Tally,
-    Totals,
-    add_up,
-    ascends,
-    clock_ns,
-    index_of_special,
-    murmur3_32,
-    partition_of,
-    ring_format,
-    ring_items,
-    short_slice,
-    sort_numbers,
-    sort_texts,
-    split,
-    unify_nans,
-)
+import os
+import sys
+
+try:
+    from shmjet._native._core import (
+        CLAIMS_HEADER,
+        DOORBELL_SIZE,
+        RECORD_HEADER,
+        RING_ALIGNMENT,
+        RING_HEADER,
+        RING_MIN_CAPACITY,
+        SLAB_UNIT,
+        Claims,
+        Codec,
+        Courier,
+        Doorbell,
+        EdgeFlow,
+        NumberSorter,
+        PacketReader,
+        PacketWriter,
+        Poller,
+        RingConsumer,
+        RingCorruptError,
+        RingProducer,
+        SlabReader,
+        SlabWriter,
+        Slot,
+        Tally,
+        Totals,
+        add_up,
+        ascends,
+        clock_ns,
+        index_of_special,
+        murmur3_32,
+        partition_of,
+        ring_format,
+        ring_items,
+        short_slice,
+        sort_numbers,
+        sort_texts,
+        split,
+        unify_nans,
+    )
+except ImportError as _error:
+    _root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    _is_checkout = os.path.exists(os.path.join(_root, "setup.py"))
+    _remedy = (
+        f"run `{sys.executable} setup.py build_ext --inplace` in {_root}" if _is_checkout else "install shmjet again"
+    )
+    _lack = "is not built" if isinstance(_error, ModuleNotFoundError) else f"is not that of this version ({_error})"
+    raise ImportError(f"the C extension of shmjet in {_root} {_lack}: {_remedy}", name=_error.name) from None
 
 __all__ = [
     "CLAIMS_HEADER",

@@ -54,8 +54,11 @@ def guarded(command: Callable[[], int]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Outcome.FAILED
     except Exception as error:
-        from shmjet import ConfigError, ShmjetError
-
+        try:
+            from shmjet import ConfigError, ShmjetError
+        except ImportError as unusable:  # the C extension or a package is missing: its text says which
+            complain(str(unusable))
+            return Outcome.FAILED
         if not isinstance(error, ShmjetError):
             raise
         complain(str(error) or type(error).__name__)
