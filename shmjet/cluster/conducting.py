@@ -22,7 +22,9 @@ from shmjet.cluster.merging import merge_metrics
 from shmjet.cluster.peer_messages import (
     AskMetrics,
     CancelPart,
+    CommitPart,
     FinishPart,
+    PartCommitted,
     PartEnded,
     PartFailed,
     PartFinished,
@@ -185,7 +187,6 @@ class ClusterExecution:
 
     def probed(self, part: MasterExecution, probed: Probed) -> None:
         """Have all members prepare, now that the meta-suppliers have said what each gets."""
-        self._coordination.commits = probed.commits
         self._preparing = asyncio.ensure_future(self._prepare(probed))
 
     async def _prepare(self, probed: Probed) -> None:
@@ -229,12 +230,12 @@ class ClusterExecution:
 
     def ended(self, part: MasterExecution) -> None:
         """Take that no tasklet is left here."""
-        self._coordination.ended(self._own)
+        self._coordination.ended(self._own, part.commits)
         self._carry_out()
 
     def committed(self, part: MasterExecution) -> None:
-        """Take that the meta-suppliers have committed."""
-        self._coordination.committed()
+        """Take that all is committed here."""
+        self._coordination.committed(self._own)
         self._carry_out()
 
     def _part_over(self, part: MasterExecution) -> None:
@@ -252,7 +253,9 @@ class ClusterExecution:
             case PartFailed():
                 self._coordination.failed(uuid, message.failure)
             case PartEnded():
-                self._coordination.ended(uuid)
+                self._coordination.ended(uuid, message.commits)
+            case PartCommitted():
+                self._coordination.committed(uuid)
             case PartFinished():
                 self._finals[uuid] = message.metrics
                 self._coordination.finished(uuid)
@@ -297,6 +300,8 @@ class ClusterExecution:
                 self._post.send(uuid, StartPart(self.id))
             case Order.CANCEL:
                 self._post.send(uuid, CancelPart(self.id))
+            case Order.COMMIT:
+                self._post.send(uuid, CommitPart(self.id))
             case Order.FINISH:
                 self._post.send(uuid, FinishPart(self.id, self._coordination.error))
 
@@ -370,10 +375,11 @@ class FollowedPart:
         if self._orphaned is not None:
             part.finish(self._orphaned)
         else:
-            self._report(PartEnded(part.id))
+            self._report(PartEnded(part.id, part.commits))
 
     def committed(self, part: MasterExecution) -> None:
-        """Nothing is committed here."""
+        """Report it."""
+        self._report(PartCommitted(part.id))
 
     def over(self, part: MasterExecution) -> None:
         """Report the end, with the metrics."""
@@ -393,6 +399,8 @@ class FollowedPart:
                 part.go()
             case CancelPart():
                 part.cancel()
+            case CommitPart():
+                part.commit()
             case FinishPart():
                 part.finish(message.error)
             case AskMetrics():

@@ -1,8 +1,8 @@
 """One execution on several members, as the coordinator drives it: what they report goes in, orders to them come out.
 
 The order is Jet's. All members prepare; when all are ready, all start; the first error anywhere cancels all,
-everywhere; when all have ended, the meta-suppliers commit, on the coordinator, and all let go. A member that is lost
-has ended, and is an error.
+everywhere; when all have ended, what has something to commit does so, on every member, and all let go. A member that is
+lost has ended, and is an error, unless it had nothing left to do.
 
 Reports and orders of one member keep their order, as they go over one connection; when that breaks, the member counts
 as lost for this execution. So nothing is ever repeated. No clock and no I/O in here.
@@ -25,7 +25,7 @@ class Order(enum.Enum):
     START = enum.auto()
     CANCEL = enum.auto()
     COMMIT = enum.auto()
-    """To the coordinator's own part only: that is where the meta-suppliers are."""
+    """To members that have something to commit: suppliers, and on the coordinator meta-suppliers."""
     FINISH = enum.auto()
 
 
@@ -44,6 +44,7 @@ class Stage(enum.Enum):
 class _Part:
     ready: bool = False
     ended: bool = False
+    commits: bool = False
     finished: bool = False
 
 
@@ -52,17 +53,13 @@ class Coordination:
 
     Args:
         members: identities of those that take part, the coordinator's own first; they have been told to prepare.
-        commits: the meta-suppliers have something to do when all has ended well.
     """
 
-    def __init__(self, members: Sequence[str], *, commits: bool = False) -> None:
+    def __init__(self, members: Sequence[str]) -> None:
         self.stage = Stage.PREPARING
         self.failure: Failure | None = None
         self.cancelled = False
-        self._own = members[0]
         self._parts = {uuid: _Part() for uuid in members}
-        self.commits = commits
-        """Whether the meta-suppliers have something to do at the end; known when they have been asked."""
         self._orders: list[tuple[str, Order]] = []
         self._started = False
 
@@ -116,15 +113,18 @@ class Coordination:
             self.failure = failure
         self._stop()
 
-    def ended(self, member: str) -> None:
-        """No tasklet is left on a member."""
+    def ended(self, member: str, commits: bool = False) -> None:
+        """No tasklet is left on a member; `commits` says that it has something to commit when all others have ended."""
         if member in self._parts:
             self._parts[member].ended = True
+            self._parts[member].commits = commits
             self._check_ended()
 
-    def committed(self) -> None:
-        """The meta-suppliers have made the results visible."""
-        if self.stage is Stage.COMMITTING:
+    def committed(self, member: str) -> None:
+        """A member has committed what it had to."""
+        if member in self._parts:
+            self._parts[member].commits = False
+        if self.stage is Stage.COMMITTING and not any(part.commits for part in self._parts.values()):
             self._finish()
 
     def finished(self, member: str) -> None:
@@ -136,9 +136,10 @@ class Coordination:
     def lost(self, members: Iterable[str], failure: Failure) -> bool:
         """Take that members are gone; returns whether one of them took part and was still needed."""
         concerned = [self._parts[uuid] for uuid in members if uuid in self._parts]
-        needed = any(not part.ended for part in concerned)
+        needed = any(not part.ended or part.commits for part in concerned)
         for part in concerned:
             part.ready = part.ended = part.finished = True
+            part.commits = False
         if needed and self.stage not in (Stage.FINISHING, Stage.OVER):
             if self.failure is None and not self.cancelled:
                 self.failure = failure
@@ -172,9 +173,10 @@ class Coordination:
         if self.stage is Stage.STOPPING:
             self._finish()
         elif self.stage is Stage.RUNNING:
-            if self.commits:
+            committing = [uuid for uuid, part in self._parts.items() if part.commits]
+            if committing:
                 self.stage = Stage.COMMITTING
-                self._orders.append((self._own, Order.COMMIT))
+                self._orders += [(uuid, Order.COMMIT) for uuid in committing]
             else:
                 self._finish()
 

@@ -93,7 +93,7 @@ class MasterExecution:
     _site: Site | None = None
     _overdue: bool = False
     _final: Reading | None = None
-    _committer: Child | None = None
+    _committers: dict[int, Child] = field(default_factory=dict)
     _announcer: asyncio.TimerHandle | None = None
     _opening: asyncio.Future[None] | None = None
     _link_open: bool = False
@@ -107,6 +107,11 @@ class MasterExecution:
     def name(self) -> str:
         """How the job is called in messages."""
         return repr(self.job.name) if self.job.name else self.job.job_id
+
+    @property
+    def commits(self) -> bool:
+        """Whether a process has something to commit when all has ended well everywhere."""
+        return bool(self._committers)
 
     @property
     def is_over(self) -> bool:
@@ -212,7 +217,8 @@ class MasterExecution:
         match message:
             case Probed():
                 part.ended = True
-                self._committer = child if message.commits else None
+                if message.commits:
+                    self._committers[child.index] = child
                 if self.failure is None and not self.cancelled:
                     self._planned(message)
                 else:
@@ -225,13 +231,15 @@ class MasterExecution:
                     self._site.detach(child)  # it may not have been able to map the arena
                 if self.phase is Phase.PROBING:
                     part.ended = True
-                self._committer = None
+                self._committers.clear()
                 self._fail(message.failure)
                 self._check_ended()
             case Ended():
                 if message.adopted == part.adopted:  # else a tasklet was on its way when it said so
                     part.ready = part.ended = True
                     part.finished = message.finished
+                    if message.commits:
+                        self._committers[child.index] = child
                     self._note_views(message.has_views)
                     self._check_ready()
                     self._check_ended()
@@ -240,7 +248,9 @@ class MasterExecution:
             case DoorOpened():
                 self.visitors.opened(message.door, child)
             case Committed():
-                self._committer = None
+                self._committers.pop(child.index, None)
+                if self._committers or self.failure is not None:
+                    return
                 if self.conductor is not None:
                     self.conductor.committed(self)
                 else:
@@ -259,9 +269,7 @@ class MasterExecution:
         part = self._parts.of(child)
         if part is None:
             return False
-        running = not part.ended or (self.phase in (Phase.COMMITTING, Phase.AWAITING) and child is self._committer)
-        if child is self._committer:
-            self._committer = None
+        running = not part.ended or self._committers.pop(child.index, None) is child
         if self._site is not None:
             self._site.detach(child)
         part.is_out()
@@ -357,13 +365,13 @@ class MasterExecution:
             self._stop_timers()
             self.conductor.ended(self)
             return
-        if self._committer is not None and self.failure is None and not self.cancelled:
+        if self._committers and self.failure is None and not self.cancelled:
             if self.phase is Phase.RUNNING:
                 self.phase = Phase.COMMITTING
                 self.status = JobStatus.COMPLETING
                 if self._overdue:
                     self.on_status(self)
-                self._committer.send(Commit(self.id))
+                self._tell_committers()
             return
         error = self.failure.text if self.failure is not None else "the job was cancelled" if self.cancelled else None
         self.finish(error)
@@ -374,12 +382,15 @@ class MasterExecution:
         self._stopping.end()
 
     def commit(self) -> None:
-        """Have the meta-suppliers commit: all members have ended well."""
-        if self._committer is None:
-            assert self.conductor is not None
+        """Have all commit that have something to: all members have ended well."""
+        if self._committers:
+            self._tell_committers()
+        elif self.conductor is not None and self.failure is None:
             self.conductor.committed(self)
-        else:
-            self._committer.send(Commit(self.id))
+
+    def _tell_committers(self) -> None:
+        for child in self._committers.values():
+            child.send(Commit(self.id))
 
     def finish(self, error: str | None) -> None:
         """Have all let go: no tasklet is left anywhere.

@@ -41,6 +41,12 @@ class CancelPart(msgspec.Struct, frozen=True, tag=True, array_like=True):
     execution: int
 
 
+class CommitPart(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Coordinator to member: all have ended well everywhere; commit what you have to."""
+
+    execution: int
+
+
 class FinishPart(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Coordinator to member: all have ended; close suppliers, with this error if there was one, and let go."""
 
@@ -62,7 +68,14 @@ class PartFailed(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class PartEnded(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Member to coordinator: no tasklet is left here."""
+    """Member to coordinator: no tasklet is left here; `commits`: something here waits for `CommitPart`."""
+
+    execution: int
+    commits: bool = False
+
+
+class PartCommitted(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to coordinator: what had to be committed here is committed."""
 
     execution: int
 
@@ -160,10 +173,12 @@ ExecutionMessage = (
     PreparePart
     | StartPart
     | CancelPart
+    | CommitPart
     | FinishPart
     | PartReady
     | PartFailed
     | PartEnded
+    | PartCommitted
     | PartFinished
     | AskMetrics
     | PartMetrics

@@ -14,7 +14,7 @@ class Phase(enum.Enum):
     """Processors are made and initialised."""
     RUNNING = enum.auto()
     COMMITTING = enum.auto()
-    """All tasklets have ended well, and the meta-suppliers commit."""
+    """All tasklets have ended well, and what has something to commit does so."""
     AWAITING = enum.auto()
     """No tasklet is left on this member; others may have some."""
     FINISHING = enum.auto()

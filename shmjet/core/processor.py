@@ -202,6 +202,17 @@ class ProcessorSupplier:
         """Release what `init` acquired; called also when that failed. `error` made the execution fail, or is None."""
 
 
+class CommittingSupplier(ProcessorSupplier):
+    """A supplier that has something to do in its own process when the whole job has succeeded."""
+
+    def commit(self) -> None:
+        """Make the results of the processors made here visible.
+
+        Called once when all processors of the job have ended well, on all members, before the job counts as completed;
+        what it raises fails the job. It is not called for an execution that failed or was cancelled.
+        """
+
+
 class FactorySupplier(ProcessorSupplier):
     """Calls a processor class, or another callable without arguments, once per processor."""
 

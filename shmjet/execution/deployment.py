@@ -9,7 +9,7 @@ import os
 import pickle
 import resource
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from shmjet.core import (
     SupplierContext,
     make_processors,
 )
-from shmjet.core.processor import StandIn
+from shmjet.core.processor import CommittingSupplier, StandIn
 from shmjet.execution.code import JobCode, load_code
 from shmjet.execution.doors import ExecutionDoors
 from shmjet.execution.handover import pack, unpack
@@ -83,7 +83,7 @@ class Deployment:
         self._deploy = deploy
         self._endpoint = endpoint
         self._grid = LazyGrid(grid)
-        self._suppliers: list[tuple[str, ProcessorSupplier]] = []
+        self._suppliers: list[tuple[str, int, ProcessorSupplier]] = []
         self._processors: dict[Place, Processor] = {}
         self._places: dict[int, Place] = {}
         self._blamed: tuple[str, int] | None = None
@@ -158,7 +158,7 @@ class Deployment:
         mine = [p for p, endpoint in enumerate(vertex.endpoints) if endpoint == self._endpoint]
         if isinstance(supplier, ProcessorSupplier):
             if getattr(supplier.close, "__func__", None) is not ProcessorSupplier.close:
-                self._suppliers.append((vertex.name, supplier))
+                self._suppliers.append((*self._named(v, mine[0]), supplier))
             if not made:
                 context = SupplierContext(**self._vertex_context(vertex.name, vertex.parallelism))
                 speaker.about = about(context)
@@ -354,10 +354,16 @@ class Deployment:
         self._processors.clear()
         self.doors.close()
 
+    def commits(self) -> Iterator[tuple[str, int, Callable[[], None]]]:
+        """Yield `commit` of the suppliers that have one, each with the vertex and the processor to blame."""
+        for name, index, supplier in self._suppliers:
+            if isinstance(supplier, CommittingSupplier):
+                yield name, index, supplier.commit
+
     def close_suppliers(self, error: str | None, interrupts: Interrupts) -> None:
         """Call `close` of the suppliers, with the execution's error if it failed; their errors are logged only."""
         cause = None if error is None else ProcessorError(error)
-        for name, supplier in self._suppliers:
+        for name, _, supplier in self._suppliers:
             with interrupts.closing(self.execution_id, f"the supplier of vertex {name!r}"):
                 supplier.close(cause)
         self._suppliers.clear()

@@ -205,7 +205,7 @@ class Cancel(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Commit(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Member to the worker that ran the meta-suppliers: all tasklets have ended well, call their `commit`."""
+    """Member to child: all tasklets everywhere have ended well, call `commit` of the (meta-)suppliers that have one."""
 
     execution_id: int
 
@@ -326,17 +326,18 @@ class Ended(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
     `adopted` counts the tasklets that it has adopted so far: with more under way to it, it has not ended. `finished`
     says that it has let go of the arena already, because nothing can come any more that it would be needed for;
-    `has_views` is then as in `Finished`.
+    `has_views` is then as in `Finished`. `commits` says that suppliers here have something to commit.
     """
 
     execution_id: int
     adopted: int
     finished: bool
     has_views: bool
+    commits: bool = False
 
 
 class Committed(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Worker to member: the meta-suppliers have committed."""
+    """Child to member: what it had to commit is committed."""
 
     execution_id: int
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -79,15 +79,14 @@ class Probing:
             if v in command.unknown and not self._is_cooperative(v, supplier, config, is_ours):
                 non_cooperative.append(v)
         self.vertex = None
-        commits = any(type(meta).commit is not ProcessorMetaSupplier.commit for _, meta in self._metas)
+        commits = any(True for _ in self.commits())
         return Probed(command.execution_id, suppliers[0], non_cooperative, commits, suppliers[1:])
 
-    def commit(self) -> None:
-        """Call `commit` of the meta-suppliers; what one raises comes through."""
+    def commits(self) -> Iterator[tuple[str, int, Callable[[], None]]]:
+        """Yield `commit` of the meta-suppliers that have one, each with its vertex and -1: no processor is to blame."""
         for vertex, meta in self._metas:
-            self.vertex = vertex
-            meta.commit()
-        self.vertex = None
+            if type(meta).commit is not ProcessorMetaSupplier.commit:
+                yield vertex, -1, meta.commit
 
     def _context(self, vertex: VertexShape, config: Any) -> dict[str, Any]:
         parallelism = effective_parallelism(vertex, self._command.default_parallelism)

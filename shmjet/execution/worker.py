@@ -11,7 +11,7 @@ The cyclic garbage collector does not run inside calls: it is off, and run betwe
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import perf_counter_ns
 from typing import Any
 
@@ -129,6 +129,7 @@ class Worker:
         finally:
             for deployment in list(self._deployments.values()):
                 deployment.close_processors(self._interrupts)
+                deployment.close_suppliers("its member has ended", self._interrupts)
             for grid in (self._grid, self._far_grid):
                 if grid is not None:
                     grid.close()
@@ -265,15 +266,25 @@ class Worker:
             self._channel.send(answer)
 
     def _commit(self, execution_id: int) -> None:
-        probing = self._probings[execution_id]
+        blamed: tuple[str | None, int] = None, -1
         try:
             with self._interrupts.around(execution_id):
-                probing.commit()
+                for vertex, processor, commit in self._commits_of(execution_id):
+                    blamed = vertex, processor
+                    commit()
         except BaseException as error:
-            failure = self._failure_of(execution_id, error, probing.vertex, -1)
+            failure = self._failure_of(execution_id, error, *blamed)
             self._channel.send(Failed(execution_id, failure))
         else:
             self._channel.send(Committed(execution_id))
+
+    def _commits_of(self, execution_id: int) -> Iterator[tuple[str, int, Callable[[], None]]]:
+        """Yield what is to be called, with the vertex and processor to blame for what it raises."""
+        deployment, probing = self._deployments.get(execution_id), self._probings.get(execution_id)
+        if deployment is not None:
+            yield from deployment.commits()
+        if probing is not None:
+            yield from probing.commits()
 
     def _deploy(self, command: Deploy, fds: list[int]) -> None:
         listeners.add(command.job_id, command.execution_id, command.logs)
@@ -403,7 +414,8 @@ class Worker:
             self._deployments.pop(deployment.execution_id, None)
             has_views = deployment.release()
             listeners.remove(deployment.execution_id)
-        self._channel.send(Ended(deployment.execution_id, deployment.adopted, finished, has_views))
+        commits = not deployment.dropped and any(True for _ in deployment.commits())
+        self._channel.send(Ended(deployment.execution_id, deployment.adopted, finished, has_views, commits))
 
     def _finish(self, command: Finish) -> None:
         deployment = self._deployments.pop(command.execution_id, None)

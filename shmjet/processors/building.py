@@ -7,11 +7,12 @@ After Jet's `SourceBuilder`, `SinkBuilder` and `ConvenientSourceP`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from shmjet.core.inbox import Inbox
-from shmjet.core.processor import ProcessorContext
+from shmjet.core.processor import CommittingSupplier, ProcessorContext
 from shmjet.processors.bulk import BulkProcessor
 
 T = TypeVar("T")
@@ -109,16 +110,27 @@ class SinkFunctions:
     receive: Callable[[Any, Any], Any]
     flush: Callable[[Any], Any] | None = None
     destroy: Callable[[Any], Any] | None = None
+    commit: Callable[[Any], Any] | None = None
+    abort: Callable[[Any], Any] | None = None
+
+    @property
+    def awaits_the_end(self) -> bool:
+        """Whether the object is kept until it is known how the whole job has ended."""
+        return self.commit is not None or self.abort is not None
 
 
 class BuiltSinkProcessor(BulkProcessor):
-    """Gives each item to `receive`, and calls `flush` behind each list of them."""
+    """Gives each item to `receive`, and calls `flush` behind each list of them.
+
+    Where the functions await the end of the job, `BuiltSinkSupplier` decides what becomes of the object.
+    """
 
     is_cooperative = False
 
     def __init__(self, functions: SinkFunctions) -> None:
         self._functions = functions
         self._created = False
+        self._committed = False
 
     def start(self, context: ProcessorContext) -> None:
         """Create the user's object."""
@@ -139,8 +151,52 @@ class BuiltSinkProcessor(BulkProcessor):
         return True
 
     def close(self) -> None:
-        """Destroy the user's object, if that has not happened."""
+        """Destroy the user's object, unless that has happened or it has to wait for the end of the job."""
+        if not self._functions.awaits_the_end:
+            self._destroy()
+
+    def commit(self) -> None:
+        """Publish: the whole job has succeeded."""
+        if self._created and self._functions.commit is not None:
+            self._functions.commit(self._object)
+        self._committed = True
+
+    def let_go(self) -> None:
+        """Abort what was not published, and destroy the user's object: the job has ended."""
+        try:
+            if self._created and not self._committed and self._functions.abort is not None:
+                self._functions.abort(self._object)
+        finally:
+            self._destroy()
+
+    def _destroy(self) -> None:
         if self._created:
             self._created = False
             if self._functions.destroy is not None:
                 self._functions.destroy(self._object)
+
+
+class BuiltSinkSupplier(CommittingSupplier):
+    """Makes the processors of a sink that awaits the end of the job, and tells them how it has ended."""
+
+    is_cooperative = False
+
+    def __init__(self, functions: SinkFunctions) -> None:
+        self._functions = functions
+        self._made: list[BuiltSinkProcessor] = []
+
+    def get(self, count: int) -> list[BuiltSinkProcessor]:
+        """Make them; those that run in another process are never started here."""
+        self._made = [BuiltSinkProcessor(self._functions) for _ in range(count)]
+        return self._made
+
+    def commit(self) -> None:
+        """Publish; what a function raises fails the job."""
+        for processor in self._made:
+            processor.commit()
+
+    def close(self, error: BaseException | None) -> None:
+        """Abort what was not published, and destroy all objects."""
+        with ExitStack() as releasing:
+            for processor in self._made:
+                releasing.callback(processor.let_go)

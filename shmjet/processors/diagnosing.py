@@ -11,6 +11,7 @@ from typing import Any
 from shmjet.core.inbox import Inbox
 from shmjet.core.outbox import Outbox
 from shmjet.core.processor import (
+    CommittingSupplier,
     MetaSupplierContext,
     Processor,
     ProcessorContext,
@@ -158,6 +159,12 @@ class _PeekSupplier(ProcessorSupplier):
         self._wrapped.close(error)
 
 
+class _CommittingPeekSupplier(_PeekSupplier, CommittingSupplier):
+    def commit(self) -> None:
+        assert isinstance(self._wrapped, CommittingSupplier)
+        self._wrapped.commit()
+
+
 class _PeekMetaSupplier(ProcessorMetaSupplier):
     def __init__(self, wrapped: ProcessorMetaSupplier, to_text: Callable[[Any], str], peeks_input: bool) -> None:
         self._wrapped = wrapped
@@ -173,7 +180,12 @@ class _PeekMetaSupplier(ProcessorMetaSupplier):
     def get(self, addresses: Sequence[str]) -> Mapping[str, ProcessorSupplier]:
         given = self._wrapped.get(addresses)
         supplier_at = given.__getitem__ if isinstance(given, Mapping) else given
-        return {address: _PeekSupplier(supplier_at(address), self._to_text, self._peeks_input) for address in addresses}
+        found = {address: supplier_at(address) for address in addresses}
+        kinds = {False: _PeekSupplier, True: _CommittingPeekSupplier}
+        return {
+            address: kinds[isinstance(supplier, CommittingSupplier)](supplier, self._to_text, self._peeks_input)
+            for address, supplier in found.items()
+        }
 
     def commit(self) -> None:
         self._wrapped.commit()

@@ -63,8 +63,9 @@ def write_files(
 ) -> Callable[[], Processor]:
     """Write each item as a line of text into `folder/<global index of the processor>`.
 
-    The folder is created when it is missing. A file of the same name is replaced, when all is written; other files in
-    the folder stay, so use a fresh folder for each run.
+    The folder is created when it is missing. A file of the same name is replaced, when its processor has written all;
+    other files in the folder stay, so use a fresh folder for each run. Where the job fails after that, the file stays:
+    `sinks.files` waits for the whole job.
 
     With `format="csv"` the items are batches, and the files `folder/<global index>.csv` have a record for each row.
     `read_files(folder, as_=Batch, format="csv", schema=..., ...)` gives back equal values.

@@ -107,7 +107,8 @@ def write_npy(folder: str | os.PathLike[str]) -> Callable[[], Processor]:
     """Write batches into `folder/<global index of the processor>.npy`, a structured array with a field for each column.
 
     `numpy.load` and `read_npy` read it. The folder is created when it is missing. A file of the same name is replaced,
-    when all is written; a processor that gets no batch writes none.
+    when its processor has written all, and stays where the job fails after that; a processor that gets no batch
+    writes none.
 
     Args:
         folder: where the files go; made absolute here.

@@ -10,7 +10,7 @@ from shmjet.core.checks import check_at_least
 from shmjet.core.errors import ShmjetError
 from shmjet.core.processor import ProcessorContext, ProcessorMetaSupplier
 from shmjet.pipeline.definitions import SinkDef
-from shmjet.processors.building import BuiltSinkProcessor, SinkFunctions
+from shmjet.processors.building import BuiltSinkProcessor, BuiltSinkSupplier, SinkFunctions
 from shmjet.processors.bulk import Supply
 
 C = TypeVar("C")
@@ -20,7 +20,8 @@ C = TypeVar("C")
 class SinkBuilder(Generic[C]):
     """Builds a sink; each method returns a new builder. Made by `sinks.builder`, which has an example.
 
-    The functions run in a process of their own and may block. What they raise fails the job.
+    The functions run in a process of their own and may block. What they raise fails the job, but for `abort_fn` and
+    what comes after the job has ended: that is logged.
     """
 
     name: str
@@ -29,17 +30,39 @@ class SinkBuilder(Generic[C]):
     _flush: Callable[[C], Any] | None = None
     _destroy: Callable[[C], Any] | None = None
     _parallelism: int = 1
+    _commit: Callable[[C], Any] | None = None
+    _abort: Callable[[C], Any] | None = None
 
     def receive_fn(self, fn: Callable[[C, Any], Any]) -> SinkBuilder[C]:
         """Set what takes an item: `fn(object, item)`. It may keep items until `flush_fn`. Needed."""
         return replace(self, _receive=_function("receive_fn", fn))
 
     def flush_fn(self, fn: Callable[[C], Any]) -> SinkBuilder[C]:
-        """Set what makes all items so far visible: `fn(object)`, called behind each group of items."""
+        """Set what writes out all items so far: `fn(object)`, called after each group of items."""
         return replace(self, _flush=_function("flush_fn", fn))
 
+    def commit_fn(self, fn: Callable[[C], Any]) -> SinkBuilder[C]:
+        """Set what publishes: `fn(object)`, called once when all processors of the job have ended well, on all members.
+
+        The job counts as completed after that, and what it raises fails the job. Other objects, and other sinks of the
+        job, may have been committed by then. A job that fails or is cancelled never calls it.
+        """
+        return replace(self, _commit=_function("commit_fn", fn))
+
+    def abort_fn(self, fn: Callable[[C], Any]) -> SinkBuilder[C]:
+        """Set what takes back: `fn(object)`, called once, when the job has failed or was cancelled.
+
+        Every object gets it whose `commit_fn` has not returned well. It has 5 s, and what it raises is logged. Where
+        the object's process was killed, or its member, it cannot be called: the next run has to find what was begun.
+        """
+        return replace(self, _abort=_function("abort_fn", fn))
+
     def destroy_fn(self, fn: Callable[[C], Any]) -> SinkBuilder[C]:
-        """Set what frees the object: `fn(object)`, called once at the end, also when the job failed."""
+        """Set what lets go of the object: `fn(object)`, called once at the end, however the job ends.
+
+        It is not told how: publish in `commit_fn`. With `commit_fn` or `abort_fn` it comes after them, and what it
+        raises is logged; without them it comes when the processor has all its items.
+        """
         return replace(self, _destroy=_function("destroy_fn", fn))
 
     def preferred_local_parallelism(self, parallelism: int) -> SinkBuilder[C]:
@@ -62,9 +85,9 @@ class SinkBuilder(Generic[C]):
         """
         if self._receive is None:
             raise ShmjetError(f"sink {self.name!r}: set receive_fn before build()")
-        functions = SinkFunctions(self.create_fn, self._receive, self._flush, self._destroy)
-        supplier = ProcessorMetaSupplier.of(Supply(BuiltSinkProcessor, functions), self._parallelism)
-        return SinkDef(self.name, supplier, self._parallelism)
+        functions = SinkFunctions(self.create_fn, self._receive, self._flush, self._destroy, self._commit, self._abort)
+        made = BuiltSinkSupplier(functions) if functions.awaits_the_end else Supply(BuiltSinkProcessor, functions)
+        return SinkDef(self.name, ProcessorMetaSupplier.of(made, self._parallelism), self._parallelism)
 
 
 def builder(name: str, create_fn: Callable[[ProcessorContext], C]) -> SinkBuilder[C]:
@@ -76,13 +99,15 @@ def builder(name: str, create_fn: Callable[[ProcessorContext], C]) -> SinkBuilde
             job runs; a connection, say.
 
     Example:
-        >>> sink = (builder("lines", lambda context: open(f"/tmp/out-{context.global_index}", "w"))
-        ...         .receive_fn(lambda file, item: file.write(f"{item}\\n"))
-        ...         .flush_fn(lambda file: file.flush())
-        ...         .destroy_fn(lambda file: file.close())
+        >>> import sqlite3
+        >>> sink = (builder("orders", lambda context: sqlite3.connect("orders.db"))
+        ...         .receive_fn(lambda database, row: database.execute("insert into orders values (?, ?)", row))
+        ...         .commit_fn(lambda database: database.commit())
+        ...         .abort_fn(lambda database: database.rollback())
+        ...         .destroy_fn(lambda database: database.close())
         ...         .build())
         >>> sink.name, sink.parallelism
-        ('lines', 1)
+        ('orders', 1)
     """
     if not isinstance(name, str) or not name:
         raise TypeError(f"sinks.builder: expected a name, got {name!r}")

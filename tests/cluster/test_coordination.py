@@ -20,8 +20,8 @@ def told(coordination: Coordination) -> list[tuple[str, str]]:
     return [(member, order.name) for member, order in coordination.take_orders()]
 
 
-def running(*members: str, commits: bool = False) -> Coordination:
-    coordination = Coordination(members, commits=commits)
+def running(*members: str) -> Coordination:
+    coordination = Coordination(members)
     for member in members:
         coordination.ready(member)
     assert told(coordination) == [(member, "START") for member in members]
@@ -39,17 +39,42 @@ def test_nobody_starts_before_all_are_ready() -> None:
 
 
 def test_the_results_are_committed_once_when_all_have_ended() -> None:
-    coordination = running("a", "b", commits=True)
-    coordination.ended("a")
+    coordination = running("a", "b")
+    coordination.ended("a", commits=True)
     assert told(coordination) == []
     coordination.ended("b")
     assert told(coordination) == [("a", "COMMIT")]
-    coordination.committed()
+    coordination.committed("a")
     assert told(coordination) == [("a", "FINISH"), ("b", "FINISH")]
     assert coordination.status is JobStatus.COMPLETED
     coordination.finished("a")
     coordination.finished("b")
     assert coordination.stage is Stage.OVER
+
+
+def test_all_that_commit_have_to_before_the_job_counts_as_completed() -> None:
+    coordination = running("a", "b", "c")
+    for member in "abc":
+        coordination.ended(member, commits=member != "b")
+    assert told(coordination) == [("a", "COMMIT"), ("c", "COMMIT")]
+    coordination.committed("c")
+    assert told(coordination) == []
+    assert coordination.status is JobStatus.COMPLETING
+    coordination.committed("a")
+    assert told(coordination) == [("a", "FINISH"), ("b", "FINISH"), ("c", "FINISH")]
+
+
+@pytest.mark.parametrize("when", ["before", "while", "after"])
+def test_a_member_that_is_lost_with_what_it_had_to_commit_fails_the_job(when: str) -> None:
+    coordination = running("a", "b")
+    coordination.ended("b", commits=True)
+    if when != "before":
+        coordination.ended("a")
+    if when == "after":
+        coordination.committed("b")
+    assert coordination.lost(["b"], failure("b is gone")) is (when != "after")
+    coordination.ended("a")
+    assert coordination.status is (JobStatus.COMPLETED if when == "after" else JobStatus.FAILED)
 
 
 def test_the_first_error_cancels_all_and_is_the_one_that_counts() -> None:
@@ -65,8 +90,8 @@ def test_the_first_error_cancels_all_and_is_the_one_that_counts() -> None:
 
 
 def test_an_error_while_committing_fails_the_job() -> None:
-    coordination = running("a", "b", commits=True)
-    coordination.ended("a")
+    coordination = running("a", "b")
+    coordination.ended("a", commits=True)
     coordination.ended("b")
     coordination.failed("a", failure("no room"))
     assert coordination.error == "no room"
@@ -137,7 +162,8 @@ def test_whatever_fails_whenever_it_ends_everywhere(first: int) -> None:
 def _story(seed: int) -> None:
     chance = random.Random(seed)
     names = [f"m{i}" for i in range(chance.randint(2, 5))]
-    coordination = Coordination(names, commits=chance.random() < 0.3)
+    coordination = Coordination(names)
+    commits = {name: chance.random() < 0.2 for name in names}
     parts = {name: _Part(chance) for name in names}
     reports: dict[str, deque[str]] = {name: deque(["ready"]) for name in names}
     orders: dict[str, deque[Order]] = {name: deque() for name in names}
@@ -147,6 +173,7 @@ def _story(seed: int) -> None:
         if name not in gone:
             order = orders[name].popleft() if orders[name] and chance.random() < 0.7 else None
             if order is Order.COMMIT:
+                assert commits[name]
                 assert all(part.ended for other, part in parts.items() if other not in gone)
                 reports[name].append("failed" if chance.random() < 0.1 else "committed")
             elif "ready" not in reports[name]:
@@ -166,11 +193,11 @@ def _story(seed: int) -> None:
                 case "failed":
                     coordination.failed(name, failure(name))
                 case "ended":
-                    coordination.ended(name)
+                    coordination.ended(name, commits[name])
                 case "finished":
                     coordination.finished(name)
                 case "committed":
-                    coordination.committed()
+                    coordination.committed(name)
         for receiver, told_order in coordination.take_orders():
             assert receiver not in gone
             orders[receiver].append(told_order)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shmjet.core.errors import PlanError
-from shmjet.core.processor import FactorySupplier, ProcessorMetaSupplier, supplier_for_all
+from shmjet.core.processor import CommittingSupplier, FactorySupplier, ProcessorMetaSupplier, supplier_for_all
 from shmjet.pipeline.definitions import SinkDef, SourceDef
 from shmjet.processors.asserting import AssertAnyOrderProcessor, AssertOrderedProcessor
 from shmjet.processors.bulk import Supply
@@ -116,6 +116,11 @@ def sink_end(stage: str, sink: SinkDef[Any]) -> End:
         raise PlanError(
             f"{stage}: {type(supplier).__name__} decides for the members of a cluster, which Spark has not; write "
             "files, collect() the results, or use shmjet.spark.sink()"
+        )
+    if isinstance(supplier_for_all(supplier), CommittingSupplier):
+        raise PlanError(
+            f"{stage}: a sink with commit_fn or abort_fn has to learn how the whole job has ended, and a task of Spark "
+            "ends before that; write files, collect() the results, or use shmjet.spark.sink()"
         )
     return End(Place.TASKS, "each task takes its share; one that Spark does again takes it again")
 
