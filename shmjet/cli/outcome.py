@@ -57,7 +57,7 @@ def guarded(command: Callable[[], int]) -> int:
         try:
             from shmjet import ConfigError, ShmjetError
         except ImportError as unusable:  # the C extension or a package is missing: its text says which
-            complain(str(unusable))
+            print(f"shmjet: {unusable}", file=sys.stderr)  # without `complain`, which needs it, too
             return Outcome.FAILED
         if not isinstance(error, ShmjetError):
             raise
