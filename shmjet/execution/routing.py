@@ -91,7 +91,11 @@ class UnicastRouter:
                 return True
             if self._started is not None:
                 return False
-        self._stuck = self._pos == before
+        if self._pos > before:
+            self._stuck = False
+        elif not self._stuck and self._far:
+            self._stuck = True
+            self.moved += 1  # counts as progress: nobody else would have the next round tried
         return False
 
     def settle(self) -> bool:

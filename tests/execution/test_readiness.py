@@ -157,7 +157,6 @@ def test_a_part_that_goes_on_says_a_little_later_that_it_was_ready() -> None:
     host = Host(dag_of(Endless, 1))
     host.order(0, host.deploy)
     worker = host.workers[0]
-    host.run(0, 1)
     worker._announce_at_ns += 10**12
     host.run(0)
     assert host.reports(0) == []

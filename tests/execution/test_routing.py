@@ -106,6 +106,41 @@ def test_one_source_feeds_all_workers() -> None:
     assert min(counts.values()) > PER_PRODUCER / 6
 
 
+class TakesSecond(Processor):
+    """The first of two takes nothing before the second has; both say what they have taken."""
+
+    def process(self, ordinal: int, inbox: Inbox) -> None:
+        taken = self.context.grid.get_list("out")
+        if self.context.local_index == 1 or any(index == 1 for index, _, _ in taken):
+            taken += [(self.context.local_index, ordinal, item) for item in inbox.take()]
+
+
+class Busy(Processor):
+    """Keeps the second worker awake until everything has been taken."""
+
+    def complete(self) -> bool:
+        self.outbox.offer("busy")
+        return self.context.local_index == 0 or len(self.context.grid.get_list("out")) == PER_PRODUCER
+
+
+@pytest.mark.parametrize("high_water_mark", [9, 12, 16, 40])
+def test_items_go_to_a_busy_worker_when_the_consumer_beside_the_producer_takes_no_more(high_water_mark: int) -> None:
+    dag = DAG()
+    source = dag.new_vertex("source", lambda: Emit(lambda i, n: range(0 if i else PER_PRODUCER)), 2)
+    sink = dag.new_vertex("sink", TakesSecond, 2)
+    dag.edge(between(source, sink).configure(EdgeConfig(queue_size=16, high_water_mark=high_water_mark)))
+    dag.edge(between(dag.new_vertex("busy", Busy, 2), dag.new_vertex("drop", Drop, 2)).isolated())
+    out = LocalRun(dag, 2).run(20_000).grid.get_list("out")
+    assert sorted(item for _, _, item in out) == list(range(PER_PRODUCER))
+
+
+class Drop(Processor):
+    """Forgets what it gets."""
+
+    def process(self, ordinal: int, inbox: Inbox) -> None:
+        inbox.clear()
+
+
 class GiveLists(Processor):
     """Gives lists away whole, and remembers them."""
 
