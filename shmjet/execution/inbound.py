@@ -59,6 +59,7 @@ class InboundEdge:
         self._ring_index = [i for i, lane in enumerate(lanes) if isinstance(lane, RingLaneReader)]
         self._plain_index = [i for i, lane in enumerate(lanes) if not isinstance(lane, RingLaneReader)]
         self.consumers = [lane.consumer for lane in lanes if isinstance(lane, RingLaneReader)]
+        self._consumer_of = dict(zip(self._ring_index, self.consumers, strict=True))
         self._poller = Poller(self.consumers, [])
         self.open(self._is_open)
 
@@ -71,7 +72,7 @@ class InboundEdge:
         """Let the ring lanes count as work for an idle worker, or not (their priority group is closed)."""
         self._is_open = is_open
         for i, consumer in zip(self._ring_index, self.consumers, strict=True):
-            consumer.enabled = (is_open or self.is_buffered) and self._live[i] and not self._at_barrier[i]
+            consumer.enabled = self._wants(i)
 
     def relink(self, lane: int, new: LaneReader) -> None:
         """Go on with another lane from the same producer, after what the old one still holds."""
@@ -207,10 +208,13 @@ class InboundEdge:
         return self._complete_barrier() or self._coalescer.input_done(lane)
 
     def _enable(self, lane: int) -> None:
-        if lane in self._ring_index:
-            consumer = self.consumers[self._ring_index.index(lane)]
-            open_now = self._is_open or self.is_buffered
-            consumer.enabled = open_now and self._live[lane] and not self._at_barrier[lane]
+        consumer = self._consumer_of.get(lane)
+        if consumer is not None:
+            consumer.enabled = self._wants(lane)
+
+    def _wants(self, lane: int) -> bool:
+        """Say whether what comes on a lane is work for this side now."""
+        return (self._is_open or self.is_buffered) and self._live[lane] and not self._at_barrier[lane]
 
     def _complete_barrier(self) -> Barrier | None:
         """Return the barrier when every live lane has brought it, and open the lanes again."""
@@ -234,12 +238,18 @@ class OrderedInboundEdge(InboundEdge):
     """
 
     def __init__(
-        self, ordinal: int, lanes: Sequence[LaneReader], key: Callable[[Any], Any] | None, *, priority: int = 0
+        self,
+        ordinal: int,
+        lanes: Sequence[LaneReader],
+        key: Callable[[Any], Any] | None,
+        *,
+        priority: int = 0,
+        buffered: bool = False,
     ) -> None:
-        super().__init__(ordinal, lanes, priority=priority)
+        self._heads: list[list[Any]] = [[] for _ in lanes]
+        super().__init__(ordinal, lanes, priority=priority, buffered=buffered)
         self._key = key
         self._numeric = True
-        self._heads: list[list[Any]] = [[] for _ in lanes]
         self._last: list[list[Any]] = [[] for _ in lanes]
 
     def packed(self) -> dict[str, Any]:
@@ -248,6 +258,10 @@ class OrderedInboundEdge(InboundEdge):
     def unpack(self, packed: dict[str, Any]) -> None:
         super().unpack(packed)
         self._heads, self._last = packed["heads"], packed["last"]
+
+    def _wants(self, lane: int) -> bool:
+        has_room = len(self._heads[lane]) < _HEAD_ITEMS  # what a lane brings ahead of the others need not wake anybody
+        return super()._wants(lane) and (has_room or self.is_buffered)
 
     def drain(self, limit: int) -> tuple[list[Any] | None, Mark | None, bool]:
         moved = False
@@ -271,6 +285,7 @@ class OrderedInboundEdge(InboundEdge):
                     raise ShmjetError(
                         f"an ordered edge (ordinal {self.ordinal}) carries items only, but {frame!r} came on it"
                     )
+            self._enable(i)
         waiting = any(self._live[i] and not head for i, head in enumerate(self._heads))
         if waiting or not any(self._heads):
             return None, None, moved

@@ -49,6 +49,14 @@ class Outbound:
         """The writing ends of its ring lanes, to be polled for room."""
         return [lane.producer for lane in self._lanes if isinstance(lane, RingLaneWriter)]
 
+    def packed(self) -> tuple[int, int]:
+        """Return what a twin on another worker needs to go on; only while nothing is left in here."""
+        return self.emitted, self._router.turn
+
+    def unpack(self, packed: tuple[int, int]) -> None:
+        """Go on where a twin on another worker stopped."""
+        self.emitted, self._router.turn = packed
+
     def replace(self, old: LaneWriter, new: LaneWriter) -> None:
         """Go on with another lane to the same consumer; what `old` has accepted is the consumer's."""
         self._lanes = replaced(self._lanes, old, new)

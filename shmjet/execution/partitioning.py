@@ -40,7 +40,7 @@ class PartitionedRouter:
         edge: how the edge is called in errors.
     """
 
-    __slots__ = ("_edge", "_key_fn", "_lanes", "_partitioner", "_rows", "_runs", "_shares", "_table")
+    __slots__ = ("_edge", "_key_fn", "_lanes", "_partitioner", "_rows", "_runs", "_shares", "_table", "turn")
 
     def __init__(
         self,
@@ -58,6 +58,7 @@ class PartitionedRouter:
         self._runs: deque[list[Any]] = deque()
         self._shares = Shares()
         self._rows: RowExchange | None = None
+        self.turn = 0
 
     @property
     def moved(self) -> int:

@@ -19,6 +19,9 @@ class Router(Protocol):
     def moved(self) -> int:
         """Items and slices accepted by lanes so far; grows with every bit of progress."""
 
+    turn: int
+    """Where dealing in turn goes on; moves to another worker with the producer. 0 for those that do not deal."""
+
     def start(self, items: list[Any]) -> None:
         """Take the next run; called only when `flush` has returned True for the one before."""
 
@@ -51,11 +54,12 @@ class UnicastRouter:
     ones.
     """
 
-    __slots__ = ("_always_deal", "_cursor", "_far", "_items", "_lanes", "_near", "_pos", "_started", "_stuck", "moved")
+    __slots__ = ("_always_deal", "_far", "_items", "_lanes", "_near", "_pos", "_started", "_stuck", "moved", "turn")
     gathering = False
 
     def __init__(self, lanes: Sequence[LaneWriter], *, deal: bool) -> None:
         self._always_deal = deal
+        self.turn = 0
         self._set_lanes(lanes)
         self._items: list[Any] = []
         self._pos = 0
@@ -69,7 +73,6 @@ class UnicastRouter:
         deal = self._always_deal or not near
         self._near = self._lanes if deal else near
         self._far = [] if deal else [lane for lane in lanes if not lane.is_local]
-        self._cursor = 0
 
     def replace(self, old: LaneWriter, new: LaneWriter) -> None:
         self._set_lanes(replaced(self._lanes, old, new))
@@ -107,8 +110,8 @@ class UnicastRouter:
         share = -(-(len(self._items) - self._pos) // count)
         full = 0
         while full < count:
-            lane = lanes[self._cursor]
-            self._cursor = (self._cursor + 1) % count
+            lane = lanes[self.turn % count]
+            self.turn += 1
             before = self._pos
             if self._push(lane, share):
                 return True
@@ -143,14 +146,14 @@ class UnicastRouter:
 class BroadcastRouter:
     """Each item to every consumer."""
 
-    __slots__ = ("_items", "_lanes", "_pending", "moved")
+    __slots__ = ("_items", "_lanes", "_pending", "moved", "turn")
     gathering = False
 
     def __init__(self, lanes: Sequence[LaneWriter]) -> None:
         self._lanes = list(lanes)
         self._items: list[Any] = []
         self._pending: list[tuple[LaneWriter, int]] = []
-        self.moved = 0
+        self.moved = self.turn = 0
 
     def replace(self, old: LaneWriter, new: LaneWriter) -> None:
         self._lanes = replaced(self._lanes, old, new)
@@ -219,13 +222,13 @@ class FanoutRouter:
         groups: the lanes, by member.
     """
 
-    __slots__ = ("_dealt", "_groups", "_shares")
+    __slots__ = ("_groups", "_shares", "turn")
     gathering = False
 
     def __init__(self, groups: Sequence[Sequence[LaneWriter]]) -> None:
         self._groups = [list(group) for group in groups]
         self._shares = Shares()
-        self._dealt = 0
+        self.turn = 0
 
     @property
     def moved(self) -> int:
@@ -238,10 +241,10 @@ class FanoutRouter:
     def start(self, items: list[Any]) -> None:
         for lanes in self._groups:
             count = len(lanes)
-            first = self._dealt % count
+            first = self.turn % count
             for k in range(min(count, len(items))):  # a list of its own for every lane, whoever reads the others
                 self._shares.put(lanes[(first + k) % count], items[k::count])
-        self._dealt += len(items)
+        self.turn += len(items)
 
     def flush(self) -> bool:
         return self._shares.flush()

@@ -206,7 +206,7 @@ class ProcessorTasklet:
         plain["_inbox"] = list(self._inbox)
         plain["intake"] = self._intake.packed()
         plain["meter"] = self._meter.packed()
-        plain["emitted"] = [out.emitted for out in self._outbound]
+        plain["outbound"] = [out.packed() for out in self._outbound]
         return plain
 
     def unpack(self, packed: dict[str, Any]) -> None:
@@ -214,8 +214,8 @@ class ProcessorTasklet:
         packed = dict(packed)
         self._intake.unpack(packed.pop("intake"))
         self._meter.unpack(packed.pop("meter"))
-        for out, emitted in zip(self._outbound, packed.pop("emitted"), strict=True):
-            out.emitted = emitted
+        for out, state in zip(self._outbound, packed.pop("outbound"), strict=True):
+            out.unpack(state)
         self._inbox.fill(packed.pop("_inbox"))
         for name, value in packed.items():
             setattr(self, name, value)

@@ -252,7 +252,8 @@ class Wiring:
 def _inbound_edge(plan: EdgePlan, edge: EdgeCode, lanes: Iterable[LaneReader]) -> InboundEdge:
     ordinal, readers = plan.destination_ordinal, list(lanes)
     if plan.ordered:
-        return OrderedInboundEdge(ordinal, readers, edge.order_key, priority=plan.priority)
+        key, priority = edge.order_key, plan.priority
+        return OrderedInboundEdge(ordinal, readers, key, priority=priority, buffered=plan.buffered)
     return InboundEdge(ordinal, readers, priority=plan.priority, buffered=plan.buffered)
 
 

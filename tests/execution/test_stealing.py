@@ -70,7 +70,7 @@ def test_nothing_is_lost_doubled_or_reordered(route: str, seed: int) -> None:
     assert Counter((p, i) for p, i, _ in items) == {(p, i): copies for p in range(3) for i in range(PER_PRODUCER)}
     counts = [item[1] for _, ordinal, item in out if ordinal == 0 and item[0] == "seen"]
     assert sum(counts) == copies * 3 * PER_PRODUCER
-    assert run.steals > 10
+    assert run.steals > 5
     assert run.barriers_passed
     for barriers in run.barriers_passed.values():
         assert barriers == sorted(set(barriers)), "a barrier was doubled or overtaken"
@@ -88,7 +88,7 @@ def test_order_within_a_lane_and_watermarks_survive(seed: int) -> None:
     run = LocalRun(dag, 3, seed=seed, stealing=0.6).run()
     out = [item for _, _, item in run.grid.get_list("out")]
     assert out == list(numbers(0, 1))
-    assert run.steals > 10
+    assert run.steals > 5
 
 
 @pytest.mark.parametrize("seed", SEEDS)
