@@ -13,6 +13,10 @@ PATIENCE_NS = 50_000_000
 """How long a callback may go on offering items beyond what fits `TARGET_NS`; then the outbox refuses."""
 MAX_BATCH = 1 << 12
 """Most items given to one `process` call."""
+WORKED_NS = 200_000
+"""A callback without a result that took longer has worked; a shorter one has only looked whether there is work."""
+_UNSEEN = 256
+"""Most items that a call is allowed while what they cost has not been seen."""
 
 
 class AdaptiveLimit:
@@ -36,3 +40,13 @@ class AdaptiveLimit:
             return
         affordable = items * TARGET_NS // (elapsed_ns or 1)
         self.value = max(1, min(affordable, self.value * 8, self.most))
+
+    def update_without_items(self, elapsed_ns: int) -> None:
+        """Learn from a call that emitted nothing; it may have read as many items as it was allowed, or none.
+
+        If it was short, it may as well have found nothing to read: then the limit grows to a few items only.
+        """
+        before = self.value
+        self.update(before, elapsed_ns)
+        if elapsed_ns < WORKED_NS:
+            self.value = max(before, min(self.value, _UNSEEN))

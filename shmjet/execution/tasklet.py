@@ -25,7 +25,7 @@ from shmjet.execution.intake import Intake
 from shmjet.execution.logs import about, speaker
 from shmjet.execution.metering import Meter
 from shmjet.execution.outbound import Outbound
-from shmjet.execution.pacing import MAX_BATCH, PATIENCE_NS, SLOW_NS, AdaptiveLimit
+from shmjet.execution.pacing import MAX_BATCH, PATIENCE_NS, SLOW_NS, WORKED_NS, AdaptiveLimit
 from shmjet.execution.state import State
 from shmjet.ring.lane import LaneReader, LaneWriter
 from shmjet.ring.marks import DONE, IDLE, Mark
@@ -79,6 +79,8 @@ class ProcessorTasklet:
         self.last_barrier = -1
         self._unflushed = False
         self._progress = False
+        self._worked = False
+        self._elapsed_ns = 0
         self._closed = False
         self._inbox_limit = AdaptiveLimit(MAX_BATCH)
         most = max(outbox.high_water_marks, default=MAX_BATCH)
@@ -145,10 +147,10 @@ class ProcessorTasklet:
         """Do one bounded step.
 
         Returns:
-            whether anything was moved or changed; False means that calling again is useless until a lane has new
-            items or room, or, with `polling` set, until something outside has changed.
+            whether anything was moved or changed, or the processor has worked; False means that calling again is
+            useless until a lane has new items or room, or, with `polling` set, until something outside has changed.
         """
-        self.dirty = self.polling = False
+        self.dirty = self.polling = self._worked = False
         speaker.about = self._about
         self._progress = bool(self._intake.buffered) and self._intake.soak()
         if not self._unflushed or self._flush():
@@ -165,7 +167,12 @@ class ProcessorTasklet:
             meter.is_stale = True
         elif (self._progress or self.polling or meter.is_stale) and COUNTS:
             self._count()
-        return self._progress
+        return self._progress or self._worked
+
+    def _look_again(self) -> None:
+        """Have the processor called again although nothing has moved: at once if it has worked, else after a while."""
+        self.polling = not self._progress
+        self._worked = self.polling and self._elapsed_ns >= WORKED_NS
 
     def _wants_input(self) -> bool:
         """Say whether new items in a lane would let the next call do something."""
@@ -295,11 +302,11 @@ class ProcessorTasklet:
             assert self._intake.coalescer is not None
             self._observe(self._intake.coalescer.pending())
         else:
-            self.polling = not self._progress
+            self._look_again()
 
     def _nullary_process(self) -> None:
         if self._has_nullary and not self._timed("try_process()", self.processor.try_process):
-            self.polling = not self._progress
+            self._look_again()
             return
         self._enter(State.PROCESS_INBOX)
 
@@ -339,13 +346,14 @@ class ProcessorTasklet:
         if not inbox and not intake.has_items and (intake.mark is not None or self._has_nullary):
             self._observe(intake.take_mark())
             self.state = State.PROCESS_WATERMARK
-        self.polling = not self._progress and not self._unflushed
+        if not self._unflushed:
+            self._look_again()
 
     def _complete_edge(self) -> None:
         edge = self._intake.edge
         assert edge is not None
         if not self._timed("complete_edge()", lambda: self.processor.complete_edge(edge.ordinal)):
-            self.polling = not self._progress
+            self._look_again()
             return
         self._outbox.require_finished("complete_edge()")
         self._progress = True
@@ -362,13 +370,16 @@ class ProcessorTasklet:
             forgot_answer(self.processor, "complete()")
         elapsed = self._clock() - start
         self._spent(elapsed)
-        self._emit_limit.update(outbox.accepted, elapsed)
+        if outbox.accepted:
+            self._emit_limit.update(outbox.accepted, elapsed)
+        else:
+            self._emit_limit.update_without_items(elapsed)
         if complete:
             outbox.require_finished("complete()")
             self._emit_mark(DONE)
             self.state = State.EMIT_DONE_ITEM
         elif not any(outbox.buckets):
-            self.polling = not self._progress
+            self._look_again()
         self._unflushed = True
 
     def _overdue(self) -> bool:
@@ -431,6 +442,7 @@ class ProcessorTasklet:
 
     def _spent(self, elapsed_ns: int) -> None:
         meter = self._meter
+        self._elapsed_ns = elapsed_ns
         meter.calls += 1
         meter.busy_ns += elapsed_ns
         if elapsed_ns > SLOW_NS:

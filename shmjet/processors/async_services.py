@@ -22,6 +22,7 @@ from shmjet.core.errors import ProcessorError
 from shmjet.core.inbox import Inbox
 from shmjet.core.processor import Processor, ProcessorContext, ProcessorSupplier
 from shmjet.processors.bulk import BulkProcessor
+from shmjet.processors.emission import CALL_NS
 from shmjet.processors.keying import KeyFn
 from shmjet.processors.service_use import ServiceCall, ServiceSupplier
 from shmjet.processors.services import ServiceFactory
@@ -138,9 +139,14 @@ class AsyncServiceProcessor(BulkProcessor):
         self._acquired = True
 
     def process(self, ordinal: int, inbox: Inbox) -> None:
-        """Start as many calls as may run at once, and emit what is ready."""
-        self._start(inbox)
-        self._advance()
+        """Start as many calls as may run at once and emit what is ready; again and again while calls end at once."""
+        deadline = monotonic_ns() + CALL_NS
+        while True:
+            self._start(inbox)
+            under_way = len(self._calls)
+            self._advance()
+            if not inbox or len(self._calls) == under_way or not self.emission.idle or monotonic_ns() >= deadline:
+                break
         self._start(inbox)
 
     def _start(self, inbox: Inbox) -> None:

@@ -25,7 +25,7 @@ LEAST_RATIO = 0.05
 """Results per item that are expected at least, or a rare result would let a call take a whole large inbox."""
 
 SPARE = 1.2
-"""By how much the results of the next items may exceed the usual before the outbox is full."""
+"""By how much the results of the next items may exceed the usual before the outbox is full; not those of the last."""
 
 
 class BulkProcessor(Processor):
@@ -130,7 +130,8 @@ class ExpandingProcessor(BulkProcessor):
         room = self.outbox.room()
         if not inbox or not room:
             return
-        items = inbox.take(max(1, int(room / self._ratio)))
+        fit = room / self._ratio
+        items = inbox.take(len(inbox) if len(inbox) <= SPARE * fit + 1 else max(1, int(fit)))
         last = items[-1]
         self._taken = len(items)
         emission.drawn = 0

@@ -7,18 +7,19 @@ from typing import Any
 
 import pytest
 
-from shmjet import Batch, processors
+from shmjet import Batch, column, processors
 from shmjet.aggregate_ops import AggregateOperation
 from shmjet.core import DAG, Inbox, Processor, between, from_
 from shmjet.core.edge import EdgeConfig
 from shmjet.execution import counters as words
-from shmjet.execution.pacing import MAX_BATCH, TARGET_NS, AdaptiveLimit
+from shmjet.execution.pacing import MAX_BATCH, TARGET_NS, WORKED_NS, AdaptiveLimit
 from shmjet.processors.fusing import Step, fused
 from shmjet.processors.service_use import using_service
 from shmjet.processors.services import ServiceFactory
 from shmjet.processors.stateful import filter_stateful, flat_map_stateful, rolling_aggregate
 from tests.execution.harness import LocalRun
 from tests.execution.vertices import Collect, Emit
+from tests.processors.driving import Driver, processors_of
 
 ITEMS = 20_000
 SHARES = (1.0, 0.5, 0.1, 0.01, 0.001, 0.0)
@@ -217,3 +218,105 @@ def test_a_processor_that_is_seldom_called_publishes_what_it_does_at_each_call(k
     lag = Stopwatch(dag).lag
     assert len(lag) > 40
     assert not any(lag)
+
+
+class Silent(Processor):
+    """Answers False some times, each after a while, before it says that it is through."""
+
+    def __init__(self, cost_ns: int) -> None:
+        self.cost_ns = cost_ns
+        self.left = 20
+        self.clock = 0
+
+    def _wait(self) -> bool:
+        self.clock += self.cost_ns
+        self.left -= 1
+        return self.left <= 0
+
+    def complete(self) -> bool:
+        return self._wait()
+
+
+class SilentAtTheEdge(Silent):
+    def process(self, ordinal: int, inbox: Inbox) -> None:
+        self.outbox.offer_all(inbox.take())
+
+    def complete_edge(self, ordinal: int) -> bool:
+        return self._wait()
+
+    def complete(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("kind", [Silent, SilentAtTheEdge])
+@pytest.mark.parametrize("works", [True, False])
+def test_a_worker_sleeps_between_looks_and_not_between_calls_that_work(kind: type[Silent], works: bool) -> None:
+    dag = DAG()
+    tested = dag.new_vertex("tested", lambda: kind(2 * WORKED_NS if works else WORKED_NS // 2), 1)
+    if kind is SilentAtTheEdge:
+        dag.edge(between(dag.new_vertex("source", lambda: Emit(lambda i, n: range(10)), 1), tested))
+    dag.edge(between(tested, dag.new_vertex("sink", Collect, 1)))
+    run = LocalRun(dag, 1)
+    (tasklet,) = [t for t in run.deployments[0].tasklets if t.context.vertex_name == "tested"]
+    tasklet._clock = lambda: tasklet.processor.clock if not tasklet.done else 0
+    call, answers = tasklet.call, []
+
+    def seen() -> bool:
+        before = tasklet.processor.left
+        progress = call()
+        if 0 < tasklet.processor.left < before:
+            answers.append((progress, tasklet.polling))
+        return progress
+
+    tasklet.call = seen  # type: ignore[method-assign]
+    run.run()
+    assert len(answers) == 19
+    assert set(answers) == {(works, True)}
+
+
+def test_rows_of_batches_go_on_while_the_processor_works_in_silence() -> None:
+    class Small(SilentAtTheEdge):
+        def complete_edge(self, ordinal: int) -> bool:
+            if self.left == 1:
+                self.arrived = sum(batch.num_rows for _, _, batch in self.context.grid.get_list("out"))
+            return super().complete_edge(ordinal)
+
+        def complete(self) -> bool:
+            self.context.grid.get_list("arrived").append(self.arrived)
+            return True
+
+    dag = DAG()
+    source = dag.new_vertex("source", lambda: Emit(lambda i, n: [Batch({"n": list(range(10))})]), 1)
+    tested = dag.new_vertex("tested", lambda: Small(2 * WORKED_NS), 1)
+    dag.edge(between(source, tested))
+    dag.edge(between(tested, dag.new_vertex("sink", Collect, 2)).partitioned(column("n")))
+    run = LocalRun(dag, 1)
+    (tasklet,) = [t for t in run.deployments[0].tasklets if t.context.vertex_name == "tested"]
+    tasklet._clock = lambda: tasklet.processor.clock if not tasklet.done else 0
+    assert run.run().grid.get_list("arrived") == [10]
+
+
+def test_a_source_that_reads_what_it_may_and_keeps_nothing_is_allowed_more() -> None:
+    limit = AdaptiveLimit(MAX_BATCH)
+    for _ in range(10):
+        limit.update_without_items(limit.value * 100)
+    assert limit.value == 256, "short calls may have found nothing: what items cost is not known"
+    for _ in range(10):
+        limit.update_without_items(limit.value * 1000)
+    assert limit.value == 1000, "calls that worked have read what they were allowed to"
+    limit.update_without_items(100 * TARGET_NS)
+    assert limit.value == 10
+    limit.update_without_items(100)
+    assert limit.value == 80
+
+
+def test_items_whose_results_just_fit_are_taken_in_one_call() -> None:
+    (processor,) = processors_of(fused([Step("flat_map", lambda n: [n], "e")]))
+    driver = Driver(processor, room=64)
+    for _ in range(30):
+        driver.feed(range(64))
+    before = driver.calls
+    for _ in range(100):
+        driver.feed(range(64))
+    assert driver.calls == before + 2 * 100, "try_process() and process(), once for each batch"
+    assert driver.complete() == [*range(64)] * 130

@@ -268,3 +268,36 @@ def test_a_watermark_behind_calls_that_are_under_way_goes_on_when_they_have_ende
     dag.edge(between(source, calls)).edge(between(calls, dag.new_vertex("sink", Collect, 1)))
     out = [item for _, _, item in LocalRun(dag, 1).run().grid.get_list("out")]
     assert out == [10, 20, Watermark(5), 30, Watermark(9)]
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_calls_that_end_at_once_are_followed_by_others_in_the_same_callback(
+    running: Any, monkeypatch: pytest.MonkeyPatch, in_order: bool
+) -> None:
+    monkeypatch.setattr("shmjet.processors.async_services.monotonic_ns", lambda: 0)
+
+    async def double(_: Any, item: int) -> int:
+        return item * 2
+
+    one_by_one = running(double, None, False, 1, in_order)
+    inbox = Inbox()
+    inbox.fill(list(range(100)))
+    one_by_one.call(one_by_one.processor.process, 0, inbox)
+    assert not inbox
+    assert one_by_one.run([]) == [2 * item for item in range(100)]
+
+
+def test_a_callback_with_calls_that_end_at_once_lasts_a_millisecond(
+    running: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = iter(range(0, 1 << 60, 100_000))
+    monkeypatch.setattr("shmjet.processors.async_services.monotonic_ns", lambda: next(now))
+
+    async def same(_: Any, item: int) -> int:
+        return item
+
+    one_by_one = running(same, None, False, 1)
+    inbox = Inbox()
+    inbox.fill(list(range(100)))
+    one_by_one.call(one_by_one.processor.process, 0, inbox)
+    assert 80 < len(inbox) < 99
