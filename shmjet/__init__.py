@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     )
     from shmjet.pool import PoolExecutor
     from shmjet.ring.batch import Batch
+    from shmjet.ring.nullable import Nullable
     from shmjet.ring.text import Text
 
 _PLACES = {
@@ -96,6 +97,7 @@ _PLACES = {
     "on_keys": "shmjet.pipeline",
     "PoolExecutor": "shmjet.pool",
     "Batch": "shmjet.ring.batch",
+    "Nullable": "shmjet.ring.nullable",
     "Text": "shmjet.ring.text",
 }
 _MODULES = ("aggregate_ops", "columns", "console", "pipeline", "processors", "sinks", "sources", "testing")
@@ -137,6 +139,7 @@ __all__ = [
     "Member",
     "MemberLostError",
     "Metrics",
+    "Nullable",
     "Outbox",
     "PartitionError",
     "Pipeline",

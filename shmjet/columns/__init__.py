@@ -18,10 +18,12 @@ from shmjet.core.column_key import ColumnKey, column, columns
 if TYPE_CHECKING:
     from shmjet.columns.aggregates import Aggregate, count, first, last, max_, mean, min_, sum_, var
     from shmjet.ring.batch import Batch
+    from shmjet.ring.nullable import Nullable
     from shmjet.ring.text import Text
 
 _PLACES = {
     "Batch": "shmjet.ring.batch",
+    "Nullable": "shmjet.ring.nullable",
     "Text": "shmjet.ring.text",
     **dict.fromkeys(
         ("Aggregate", "count", "first", "last", "max_", "mean", "min_", "sum_", "var"), "shmjet.columns.aggregates"
@@ -32,6 +34,7 @@ __all__ = [
     "Aggregate",
     "Batch",
     "ColumnKey",
+    "Nullable",
     "Text",
     "column",
     "columns",

@@ -8,7 +8,7 @@ Must not know of processors or jobs.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -18,18 +18,19 @@ from shmjet.columns.words import WordCounter, WordPiece
 from shmjet.ring.batch import Batch, stored_column
 from shmjet.ring.descriptors import descriptor
 from shmjet.ring.errors import BatchError
+from shmjet.ring.nullable import Nullable
 from shmjet.ring.text import Mask, Text
 
 ROWS_AT_ONCE: Final = 16384
 """Rows of a batch of `WordCounts`, unless the caller says otherwise."""
 
 
-def split(text: Text, validity: Mask | None = None) -> tuple[Text, npt.NDArray[np.int64]]:
+def split(text: Text | Nullable, validity: Mask | None = None) -> tuple[Text, npt.NDArray[np.int64]]:
     """Split every value on white space, as `str.split()` does.
 
     Args:
-        text: n values of text.
-        validity: False for nulls, which have no words.
+        text: n values of text; nulls have no words.
+        validity: False for further nulls.
 
     Returns:
         All words in order, and for each the row it comes from (so `Batch.take` of it repeats other columns).
@@ -42,7 +43,7 @@ def split(text: Text, validity: Mask | None = None) -> tuple[Text, npt.NDArray[n
         >>> words.tolist(), rows.tolist()
         (['to', 'be', 'or', 'not'], [0, 0, 2, 2])
     """
-    column = descriptor(_checked("split", text), validity)
+    column = descriptor(*_checked("split", text, validity))
     count, size = text_split_size(column)
     data = np.empty(size, np.uint8)
     offsets = np.zeros(count + 1, np.int64)
@@ -51,14 +52,18 @@ def split(text: Text, validity: Mask | None = None) -> tuple[Text, npt.NDArray[n
     return Text.trusted(offsets, data), rows
 
 
-def lower(text: Text) -> Text:
+@overload
+def lower(text: Text) -> Text: ...
+@overload
+def lower(text: Nullable) -> Nullable: ...
+def lower(text: Text | Nullable) -> Text | Nullable:
     """Return every value in lower case, as `str.lower()` gives it.
 
     Args:
         text: n values of text.
 
     Returns:
-        n values; some may be longer or shorter than they were.
+        n values; some may be longer or shorter than they were. Nulls stay.
 
     Raises:
         BatchError: the column holds bytes, or is no `Text`.
@@ -67,7 +72,13 @@ def lower(text: Text) -> Text:
         >>> lower(Text.of(["Rome", "ΟΔΟΣ", "İZMİR"])).tolist()
         ['rome', 'οδος', 'i̇zmi̇r']
     """
-    first = int(_checked("lower", text).offsets[0])
+    values, valid = _checked("lower", text)
+    lowered = _lower(values)
+    return lowered if valid is None else Nullable.trusted(lowered, valid)
+
+
+def _lower(text: Text) -> Text:
+    first = int(text.offsets[0])
     data = np.empty(int(text.offsets[-1]) - first, np.uint8)
     other = np.empty(len(text), np.bool_)
     offsets = text.offsets - first
@@ -95,12 +106,12 @@ def _replaced(text: Text, offsets: npt.NDArray[np.int64], data: npt.NDArray[np.u
     return Text.trusted(fresh, np.frombuffer(b"".join(pieces), np.uint8))
 
 
-def count_words(text: Text, validity: Mask | None = None, *, lower: bool = True) -> Batch:
+def count_words(text: Text | Nullable, validity: Mask | None = None, *, lower: bool = True) -> Batch:
     """Count the words of all values.
 
     Args:
-        text: any number of values.
-        validity: False for nulls, which have no words.
+        text: any number of values; nulls have no words.
+        validity: False for further nulls.
         lower: fold case before counting.
 
     Returns:
@@ -139,9 +150,9 @@ class WordCounts:
     def __init__(self, *, lower: bool = True, seed: int | None = None) -> None:
         self._counter = WordCounter(lower, hash("shmjet") & (2**63 - 1) if seed is None else seed)
 
-    def add(self, text: Text, validity: Mask | None = None) -> None:
+    def add(self, text: Text | Nullable, validity: Mask | None = None) -> None:
         """Count the words of each value; nulls have none. Takes about 2 ns a byte, so cut what is very long."""
-        self._counter.add(descriptor(_checked("add", text), validity))
+        self._counter.add(descriptor(*_checked("add", text, validity)))
 
     def merge(self, batch: Batch, word: str = "word", count: str = "count") -> None:
         """Add the counts of a batch that `batch` of such an object gave. Words are taken as they are, nulls left out.
@@ -205,9 +216,13 @@ def merge_batch(counter: WordCounter, batch: Batch, word: str = "word", count: s
     counter.merge(descriptor(words, named), np.ascontiguousarray(counts, np.int64))
 
 
-def _checked(function: str, text: Text) -> Text:
-    if not isinstance(text, Text):
-        raise BatchError(f"{function}: a column of text (Text) is needed, got {type(text).__name__}")
-    if text.is_bytes:
+def _checked(function: str, text: Text | Nullable, validity: Mask | None = None) -> tuple[Text, Mask | None]:
+    values: Any = text
+    if isinstance(text, Nullable):
+        values, valid = text.parts()
+        validity = valid if validity is None else valid & validity
+    if not isinstance(values, Text):
+        raise BatchError(f"{function}: a column of text (Text) is needed, got {type(values).__name__}")
+    if values.is_bytes:
         raise BatchError(f"{function}: the column holds bytes; Text(column.offsets, column.data) reads them as UTF-8")
-    return text
+    return values, validity

@@ -31,37 +31,31 @@ class MapBatchesProcessor(ExpandingProcessor):
         return self._results(items)
 
     def _results(self, items: list[Batch]) -> Iterator[Batch]:
-        from shmjet.columns.mapping import to_arrays
+        from shmjet.columns.mapping import to_batch, to_columns
 
         fn = self._fn
         for batch in items:
-            result = fn(to_arrays(batch) if self._takes_dict else batch)
+            result = fn(to_columns(batch) if self._takes_dict else batch)
             if result is None:
                 continue
             if isinstance(result, Columnar | Mapping):
-                yield self._checked(result, batch)
+                yield to_batch(result)
             elif isinstance(result, Iterator | list | tuple):
                 for each in result:
                     if each is not None:
-                        yield self._checked(each, batch)
+                        yield to_batch(each)
             else:
-                self._checked(result, batch)
-
-    def _checked(self, result: Any, batch: Batch) -> Batch:
-        from shmjet.columns.mapping import to_batch
-
-        return to_batch(result, batch)
+                to_batch(result)
 
 
 def map_batches(fn: Callable[[Any], Any], as_: type | None = None) -> Callable[[], Processor]:
     """Emit what `fn` makes of each `Batch`.
 
-    `fn` returns a `Batch`, a dict of columns (arrays, `Text`, sequences), None, or several of these as a list or a
-    generator, which is drawn only as far as there is room. Batches without rows are emitted like others.
+    `fn` returns a `Batch`, a dict of columns (arrays, `Text`, `Nullable`, sequences), None, or several of these as a
+    list or a generator, which is drawn only as far as there is room. Batches without rows are emitted like others.
 
-    With `as_=dict` it is given a dict of arrays: a column with nulls is a `numpy.ma.MaskedArray` then, with which numpy
-    computes on, or a `Text` in which nulls are empty. A column that it returns as it got it keeps its nulls, in
-    either form; one that it computes from the plain arrays of a `Batch` has none.
+    `batch["a"]` is a numpy array or a `Text`, and a `Nullable` where the column has nulls: it computes on, keeps the
+    nulls, and becomes no array while it has any. With `as_=dict` the function gets a dict of the same columns.
 
     Args:
         fn: function of one batch. The arrays that it gets are read-only.

@@ -195,7 +195,7 @@ class CountColumnProcessor(BulkProcessor):
         """Count the words of batches."""
         require_batches("count_words_of", items)
         for batch in items:
-            self._counts.add(batch[self._column], batch.validity(self._column))
+            self._counts.add(batch[self._column])
 
     def complete(self) -> bool:
         """Fold what is not ASCII, a part at a time, then emit."""

@@ -2,7 +2,8 @@
 
 A batch is immutable: its arrays are read-only views, and whoever offers one must not change the arrays it was made of.
 What crosses a ring arrives as views on shared memory. Columns are numpy arrays of fixed width in native byte order, or
-`Text`; a null is a 0 in the column's validity mask, and the value under it has no meaning. How a batch lies in memory
+`Text`; a null is a 0 in the column's validity mask, the value under it has no meaning, and nobody gets the one without
+the other: `batch["x"]` is a `Nullable` then. How a batch lies in memory
 between processes is the business of `shmjet.ring.batch_frames`.
 """
 
@@ -14,9 +15,11 @@ from typing import Any, Final, final, overload
 import numpy as np
 import numpy.typing as npt
 
-from shmjet.ring.column import Values, as_column
+from shmjet.ring.column import Values, checked_mask
 from shmjet.ring.columnar import Columnar
 from shmjet.ring.errors import BatchError
+from shmjet.ring.nullable import Nullable, column_parts
+from shmjet.ring.row_choice import checked_rows, true_rows
 from shmjet.ring.text import Indices, Mask, Text
 
 _SHOWN_ROWS: Final = 10
@@ -28,9 +31,9 @@ class Batch(Columnar):
     """Named one-dimensional columns of equal length.
 
     Args:
-        columns: name → numpy array of any fixed-width dtype, `numpy.ma` array (its mask becomes nulls), `Text`, or a
-            sequence of values of one kind (text becomes `Text`, None a null). Arrays that are not contiguous or not in
-            native byte order are copied.
+        columns: name → numpy array of any fixed-width dtype, `numpy.ma` array (its mask becomes nulls), `Text`,
+            `Nullable`, or a sequence of values of one kind (text becomes `Text`, None a null). Arrays that are not
+            contiguous or not in native byte order are copied.
         validity: name → bool array, False where the column is null; columns without nulls need none.
 
     Raises:
@@ -58,7 +61,7 @@ class Batch(Columnar):
         for name, given in columns.items():
             if not isinstance(name, str) or not name:
                 raise BatchError(f"a column's name must be a non-empty str, got {name!r}")
-            values[name], mask = as_column(name, given)
+            values[name], mask = column_parts(name, given)
             if mask is not None:
                 masks[name] = mask
         rows = len(next(iter(values.values()))) if values else 0
@@ -69,12 +72,7 @@ class Batch(Columnar):
             if name not in values:
                 raise BatchError(f"validity names the column {name!r}; there are {list(values)}")
             if given is not None:
-                mask = np.ascontiguousarray(given)
-                if mask.dtype != np.bool_ or mask.shape != (rows,):
-                    raise BatchError(
-                        f"the validity of column {name!r} must be a bool array of {rows} rows, "
-                        f"got {mask.dtype} of shape {mask.shape}"
-                    )
+                mask = checked_mask(name, given, rows)
                 masks[name] = masks[name] & mask if name in masks else mask
         self._set(values, {name: mask for name, mask in masks.items() if not mask.all()}, rows)
 
@@ -236,14 +234,19 @@ class Batch(Columnar):
     @overload
     def __getitem__(self, index: slice | Mask | list[str]) -> Batch: ...
     def __getitem__(self, index: Any) -> Any:
-        """A name gives the column, a list of names a batch of these, a slice or a bool mask a batch of these rows."""
+        """Return a column, or a batch of some columns or some rows.
+
+        A name gives the column: a numpy array, a `Text`, or a `Nullable` if it has nulls. A list of names gives a batch
+        of these columns; a slice, a bool mask or an array of numbers of rows gives a batch of these rows.
+        """
         if isinstance(index, str):
-            return self._column(index)
+            values, mask = self._column(index), self._nulls(index)
+            return values if mask is None else Nullable.trusted(values, mask)
         if isinstance(index, slice):
             return self._rows(index)
         if isinstance(index, list | tuple) and all(isinstance(name, str) for name in index):
             return self.select(*index)
-        if isinstance(index, np.ndarray):
+        if isinstance(index, np.ndarray | Nullable):
             return self.filter(index) if index.dtype == np.bool_ else self.take(index)
         raise BatchError(f"a Batch is indexed by a column's name, a slice, or a bool mask, got {index!r:.80}")
 
@@ -255,9 +258,9 @@ class Batch(Columnar):
         """Return the names, as a dict of columns would: so `{**batch}` is a dict of the columns."""
         return self.names
 
-    def items(self) -> Iterator[tuple[str, Values]]:
-        """Give each name with its column."""
-        return iter(self._columns.items())
+    def items(self) -> Iterator[tuple[str, Any]]:
+        """Give each name with its column, as `batch[name]` is."""
+        return ((name, self[name]) for name in self._columns)
 
     # -- other batches from it -----------------------------------------------------------------------------------------
 
@@ -265,9 +268,12 @@ class Batch(Columnar):
         """Return a batch of only these columns, in this order; also takes one sequence of names.
 
         Raises:
-            BatchError: there is no such column.
+            BatchError: there is no such column, or one is named twice.
         """
         chosen: Sequence[Any] = names[0] if len(names) == 1 and not isinstance(names[0], str) else names
+        twice = next((name for place, name in enumerate(chosen) if name in chosen[:place]), None)
+        if twice is not None:
+            raise BatchError(f"select() names the column {twice!r} twice")
         columns = {name: self._column(name) for name in chosen}
         validity = {name: self._validity[name] for name in columns if name in self._validity}
         return Batch.trusted(columns, validity, self._num_rows if columns else 0)
@@ -309,24 +315,37 @@ class Batch(Columnar):
         result._set(columns, {name: mask.copy() for name, mask in self._validity.items()}, self._num_rows)
         return result
 
-    def take(self, indices: Indices) -> Batch:
-        """Return the rows at `indices`, in that order. Raises IndexError when one is out of range."""
-        chosen = np.asarray(indices, np.intp) if len(indices) else np.zeros(0, np.intp)
-        result = object.__new__(Batch)
-        columns = {name: column.take(chosen) for name, column in self._columns.items()}
-        validity = {name: mask.take(chosen) for name, mask in self._validity.items()}
-        result._set(columns, validity, len(chosen) if columns else 0)
-        return result
+    def take(self, indices: Indices | Nullable) -> Batch:
+        """Return the rows at `indices`, in that order; negative ones count from the end.
 
-    def filter(self, mask: Mask) -> Batch:
-        """Return the rows where `mask` is true. Raises BatchError when it is no bool array of `num_rows` elements."""
-        chosen = np.asarray(mask)
-        if chosen.dtype != np.bool_ or chosen.shape != (self._num_rows,):
-            raise BatchError(
-                f"a mask for {self._num_rows} rows must be a bool array of that length, "
-                f"got {chosen.dtype} of shape {chosen.shape}"
-            )
-        return self.take(np.flatnonzero(chosen))
+        Raises:
+            BatchError: the indices are no integers, or some are null.
+            IndexError: one is out of range.
+        """
+        return self._taken(checked_rows(indices, self._num_rows))
+
+    def filter(self, mask: Any) -> Batch:
+        """Return the rows where `mask` is true, and neither null nor masked.
+
+        Args:
+            mask: array, masked array or `Nullable` of bools, or a list of bools and None; of `num_rows` elements.
+
+        Raises:
+            BatchError: it is none of these, or of another length.
+
+        Example:
+            >>> batch = Batch({"delay": [5, None, -3]})
+            >>> batch.filter(batch["delay"] <= 0).to_dict()
+            {'delay': [-3]}
+        """
+        return self._taken(true_rows(mask, self._num_rows))
+
+    def _taken(self, rows: npt.NDArray[np.intp]) -> Batch:
+        result = object.__new__(Batch)
+        columns = {name: column.take(rows) for name, column in self._columns.items()}
+        validity = {name: mask.take(rows) for name, mask in self._validity.items()}
+        result._set(columns, validity, len(rows) if columns else 0)
+        return result
 
     # -- rows ----------------------------------------------------------------------------------------------------------
 
@@ -365,6 +384,13 @@ class Batch(Columnar):
     def to_dict(self) -> dict[str, list[Any]]:
         """Return each column as a list of plain Python values, None for nulls."""
         return {name: self.values(name) for name in self._columns}
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        # Without this method numpy and pandas would take the names for the data.
+        raise TypeError(
+            "a Batch is a table and no array: use numpy.asarray(batch['name']) for a column, and batch.to_dict() for "
+            "a table in another library, such as pandas.DataFrame(batch.to_dict())"
+        )
 
     # -- as a value ----------------------------------------------------------------------------------------------------
 

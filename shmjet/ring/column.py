@@ -27,6 +27,8 @@ def as_column(name: str, given: Any) -> tuple[Values, Mask | None]:
     if isinstance(given, Text):
         return given, None
     if isinstance(given, np.ma.MaskedArray):
+        if given.dtype.hasobject and given.ndim == 1:
+            return _sequence_column(name, given.tolist())
         column, _ = as_column(name, np.ma.getdata(given))
         return column, ~np.ma.getmaskarray(given) if np.ma.is_masked(given) else None
     if isinstance(given, np.ndarray):
@@ -34,6 +36,17 @@ def as_column(name: str, given: Any) -> tuple[Values, Mask | None]:
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise BatchError(f"column {name!r} must be a one-dimensional array or sequence, got {type(given).__name__}")
     return _sequence_column(name, list(given))
+
+
+def checked_mask(name: str, given: Any, rows: int) -> Mask:
+    """Return a mask that a user gave. Raises BatchError when it is no bool array of so many rows."""
+    mask = np.ascontiguousarray(given).view()
+    if mask.dtype != np.bool_ or mask.shape != (rows,):
+        raise BatchError(
+            f"the validity of column {name!r} must be a bool array of {rows} rows, "
+            f"got {mask.dtype} of shape {mask.shape}"
+        )
+    return mask
 
 
 def _array_column(name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -54,12 +67,15 @@ def _array_column(name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def _sequence_column(name: str, values: list[Any]) -> tuple[Values, Mask | None]:
     mask = None
+    if any(value is np.ma.masked for value in values):
+        values = [None if value is np.ma.masked else value for value in values]
     if any(value is None for value in values):
         mask = np.array([value is not None for value in values], np.bool_)
     present = values if mask is None else [value for value in values if value is not None]
     if present and all(isinstance(value, str | bytes) for value in present):
+        blank = b"" if isinstance(present[0], bytes) else ""
         try:
-            return Text.of(values), mask
+            return Text.of([blank if value is None else value for value in values]), mask
         except BatchError as error:
             raise BatchError(f"column {name!r}: {error}") from None
     filled = values

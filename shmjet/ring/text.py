@@ -1,19 +1,21 @@
 """A column of variable-length text or bytes: one array of bytes, and where each value begins and ends in it.
 
 The layout is Arrow's large string. Values are not decoded until somebody asks for one. Nulls are the business of
-`Batch`, which keeps a mask beside the column; here a null is an empty value. Must not know of batches.
+`Nullable` and `Batch`, which keep a mask beside the column. Must not know of batches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise, repeat
 from typing import Any, Final, TypeAlias, final, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from shmjet.ring.errors import BatchError
+from shmjet.ring.row_choice import checked_rows, is_mask, true_rows
 
 Indices: TypeAlias = npt.NDArray[np.integer[Any]] | Sequence[int]
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -34,7 +36,8 @@ class Text:
     Raises:
         BatchError: offsets do not ascend or leave the data, or the arrays have another shape.
 
-    Comparing with a str (or bytes) gives a boolean array, one element a row, as for numpy columns.
+    Comparing (`== != < <= > >=`) with a str (or bytes), or with a Text of as many rows, gives a boolean array, one
+    element a row, as for numpy columns. Text is ordered by code points.
 
     Example:
         >>> cities = Text.of(["Rome", "Oslo", "Rome"])
@@ -79,20 +82,23 @@ class Text:
         return self
 
     @classmethod
-    def of(cls, values: Iterable[str | bytes | None]) -> Text:
-        """Make a Text of values: all str, or all bytes; None becomes an empty value.
+    def of(cls, values: Iterable[str | bytes]) -> Text:
+        """Make a Text of values: all str, or all bytes.
 
         Raises:
-            BatchError: str and bytes are mixed, a value is neither, or a str has lone surrogates.
+            BatchError: str and bytes are mixed, a value is neither (a Text has no nulls; `Nullable` has), or a str has
+                lone surrogates.
         """
         listed = list(values)
-        kinds = {type(value) for value in listed} - {type(None)}
+        kinds: set[type] = {type(value) for value in listed}
+        if type(None) in kinds:
+            raise BatchError("a Text has no place for None; use Nullable(values), or the list itself as a column")
         is_bytes = bool(kinds) and all(issubclass(kind, bytes) for kind in kinds)
         if not is_bytes and not all(issubclass(kind, str) for kind in kinds):
             found = ", ".join(sorted(kind.__name__ for kind in kinds))
             raise BatchError(f"a Text holds either str or bytes values, found {found}")
         try:
-            pieces: list[Any] = [value or b"" for value in listed] if is_bytes else [_utf8(value) for value in listed]  # type: ignore[arg-type]
+            pieces: list[Any] = listed if is_bytes else [value.encode() for value in listed]  # type: ignore[union-attr]
         except UnicodeEncodeError as error:
             raise BatchError(f"text that is no valid Unicode cannot be a column: {error}") from None
         offsets = np.zeros(len(pieces) + 1, np.int64)
@@ -144,26 +150,25 @@ class Text:
         """Return the values at `indices`, in that order; negative ones count from the end.
 
         Raises:
+            BatchError: the indices are no integers.
             IndexError: an index is out of range.
         """
         # Here, because a process without batches must not load the kernels, and one that only has some rarely takes.
         from shmjet._native import _columns
 
-        chosen = np.ascontiguousarray(indices, np.int64) if len(indices) else np.zeros(0, np.int64)
+        chosen = np.ascontiguousarray(checked_rows(indices, len(self)), np.int64)
         offsets = np.empty(len(chosen) + 1, np.int64)
         data = np.empty(_columns.take_text_ends(self.offsets, self.data, chosen, offsets), np.uint8)
         _columns.take_text(self.offsets, self.data, chosen, offsets, data)
         return Text.trusted(offsets, data, self.is_bytes)
 
-    def filter(self, mask: Mask) -> Text:
-        """Return the values where `mask` is true. Raises BatchError when the mask has another length or dtype."""
-        chosen = np.asarray(mask)
-        if chosen.dtype != np.bool_ or chosen.shape != (len(self),):
-            raise BatchError(
-                f"a mask for {len(self)} values must be a bool array of that length, "
-                f"got {chosen.dtype} of shape {chosen.shape}"
-            )
-        return self.take(np.flatnonzero(chosen))
+    def filter(self, mask: Any) -> Text:
+        """Return the values where `mask` is true, and neither null nor masked.
+
+        Raises:
+            BatchError: it is no bool array of that length.
+        """
+        return self.take(true_rows(mask, len(self)))
 
     def tolist(self) -> list[Any]:
         """Return the values as str (or bytes). Raises UnicodeDecodeError where text is not valid UTF-8."""
@@ -199,8 +204,7 @@ class Text:
                 raise IndexError(f"index {index} out of range in a Text of {len(self)} values")
             value = self.data[self.offsets[place] : self.offsets[place + 1]].tobytes()
             return value if self.is_bytes else value.decode()
-        chosen = np.asarray(index)
-        return self.filter(chosen) if chosen.dtype == np.bool_ else self.take(chosen)
+        return self.filter(index) if is_mask(index) else self.take(index)
 
     def __eq__(self, other: object) -> Any:
         if isinstance(other, Text):
@@ -213,8 +217,37 @@ class Text:
         equal = self.__eq__(other)
         return equal if equal is NotImplemented else ~equal
 
+    def __lt__(self, other: str | bytes | Text) -> Mask:
+        return self._ordered(operator.lt, other)
+
+    def __le__(self, other: str | bytes | Text) -> Mask:
+        return self._ordered(operator.le, other)
+
+    def __gt__(self, other: str | bytes | Text) -> Mask:
+        return self._ordered(operator.gt, other)
+
+    def __ge__(self, other: str | bytes | Text) -> Mask:
+        return self._ordered(operator.ge, other)
+
+    def _ordered(self, compare: Callable[[bytes, bytes], bool], other: Any) -> Mask:
+        """Compare by the bytes of UTF-8, whose order is that of code points."""
+        if isinstance(other, Text):
+            if len(self) != len(other):
+                raise BatchError(f"columns of {len(self)} and {len(other)} rows cannot be compared")
+            others: Iterable[bytes] = other._raw()
+        elif isinstance(other, str | bytes):
+            others = repeat(other if isinstance(other, bytes) else other.encode())
+        else:
+            return NotImplemented  # type: ignore[no-any-return]
+        if self.is_bytes != (other.is_bytes if isinstance(other, Text) else isinstance(other, bytes)):
+            raise BatchError("text and bytes cannot be compared; encode or decode one of them")
+        return np.fromiter(map(compare, self._raw(), others), np.bool_, len(self))
+
+    def _raw(self) -> list[bytes]:
+        return Text.trusted(self.offsets, self.data, is_bytes=True).tolist()
+
     def _equal_value(self, value: str | bytes) -> Mask:
-        wanted = value if isinstance(value, bytes) else _utf8(value)
+        wanted = value if isinstance(value, bytes) else value.encode()
         result: Mask = self.lengths == len(wanted)
         if isinstance(value, bytes) != self.is_bytes:
             return np.zeros(len(self), np.bool_)
@@ -264,10 +297,6 @@ class Text:
     def __repr__(self) -> str:
         shown = [*map(repr, self[:6]), *(["..."] if len(self) > 6 else [])]
         return f"Text([{', '.join(shown)}], {len(self)} {self.dtype} values)"
-
-
-def _utf8(value: str | None) -> bytes:
-    return value.encode() if value else b""
 
 
 def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

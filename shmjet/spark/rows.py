@@ -77,7 +77,7 @@ class RowChunks:
     def _column(self, field: Field, values: tuple[Any, ...]) -> Any:
         kind = field.kind
         if kind == "text":
-            return Text.of(values) if any(value is not None for value in values) else Text.of([""] * len(values))
+            return Text.of(["" if value is None else value for value in values])
         if kind == "bytes":
             return Text.of([b"" if value is None else bytes(value) for value in values])
         if kind == "null":

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from shmjet.columns.aggregates import Aggregate
-from shmjet.ring.batch import Batch
+from shmjet.ring.batch import Batch, stored_column
 from shmjet.ring.text import Text
 
 NAT = np.iinfo(np.int64).min
@@ -69,11 +69,10 @@ def batch_of(columns: Mapping[str, tuple[str, Sequence[Any]]]) -> Batch:
 
 def plain(batch: Batch, name: str) -> list[Any]:
     """Return a column as Python values, None for nulls, with dates as integers and one NaN."""
-    values = batch[name]
+    values, mask = stored_column(batch, name)
     if isinstance(values, np.ndarray) and values.dtype.kind in "mM":
         values = values.view(np.int64)
     listed = [_same_nan(value) for value in values.tolist()]
-    mask = batch.validity(name)
     return listed if mask is None else [value if ok else None for value, ok in zip(listed, mask.tolist(), strict=True)]
 
 

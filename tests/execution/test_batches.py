@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from shmjet.core import DAG, BatchError, Edge, EdgeConfig, PartitionError, Watermark, between, column, columns
 from shmjet.core.keys import partition_id
 from shmjet.ring.batch import Batch
+from shmjet.ring.nullable import Nullable
 from shmjet.ring.text import Text
 from tests.execution.harness import LocalRun
 from tests.execution.vertices import Collect, Emit, Pass
@@ -27,9 +28,8 @@ def numbered(index: int, total: int, sizes: tuple[int, ...] = (1, 700, 0, 3000, 
     first = 0
     for size in sizes:
         numbers = np.arange(first, first + size)
-        names = Text.of([f"n{number % 17}" if number % 5 else None for number in numbers.tolist()])
-        valid = {"name": numbers % 5 != 0}
-        yield Batch({"producer": np.full(size, index), "number": numbers, "name": names}, valid)
+        names = Nullable(Text.of([f"n{number % 17}" for number in numbers.tolist()]), numbers % 5 != 0)
+        yield Batch({"producer": np.full(size, index), "number": numbers, "name": names})
         first += size
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shmjet import Batch, BatchError, Text, processors
+from shmjet import Batch, BatchError, Nullable, processors
 from shmjet.core import Outbox, Watermark
 from shmjet.core.context import ProcessorContext
 from shmjet.processors import batching
@@ -83,12 +83,12 @@ def test_as_says_what_a_function_gets() -> None:
         processors.map_batches(5)  # type: ignore[arg-type]
 
 
-def test_nulls_stay_with_columns_that_are_passed_on_and_with_masked_arrays() -> None:
+def test_nulls_stay_with_columns_that_are_passed_on_and_computed() -> None:
     given_ = Batch({"v": [1, None, 3], "name": ["a", None, "c"], "n": [1, 2, 3]})
 
     def compute(columns: dict[str, Any]) -> dict[str, Any]:
-        assert isinstance(columns["v"], np.ma.MaskedArray)
-        assert isinstance(columns["name"], Text)
+        assert isinstance(columns["v"], Nullable)
+        assert isinstance(columns["name"], Nullable)
         assert type(columns["n"]) is np.ndarray
         return {"double": columns["v"] * 2, "same": columns["v"], "other": columns["name"], "n": columns["n"]}
 

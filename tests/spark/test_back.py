@@ -67,7 +67,7 @@ def test_maps_lists_and_batches_with_schemas_of_all_forms_and_none(spark: Any, j
     assert sorted(map(tuple, df.collect())) == [(1, "ada", dt.date(2020, 2, 29), 3), (2, "bob", dt.date(2021, 1, 1), 4)]
     assert df.columns == ["key", "user", "at", "n"]
     batch = Batch(
-        {"x": np.array([1.5, 2.5], np.float32), "word": Text.of(["a", None])}, {"word": np.array([True, False])}
+        {"x": np.array([1.5, 2.5], np.float32), "word": Text.of(["a", ""])}, {"word": np.array([True, False])}
     )
     df = shmjet.spark.to_dataframe(spark, [batch, batch])
     assert df.dtypes == [("x", "float"), ("word", "string")]
