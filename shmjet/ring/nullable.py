@@ -365,9 +365,9 @@ class Nullable:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         missing = len(self) - self.count()
         if missing:
+            found = f"{missing} nulls" if missing > 1 else "1 null"
             raise TypeError(
-                f"a column with {missing} nulls cannot become a numpy array; use fill_null(value), drop_null() or "
-                "to_masked()"
+                f"a column with {found} cannot become a numpy array; use fill_null(value), drop_null() or to_masked()"
             )
         return np.array(self._values, dtype) if copy else np.asarray(self._values, dtype)
 

@@ -78,8 +78,8 @@ def calculate(symbol: str, one: Any, two: Any, valid: Mask) -> tuple[Array, Mask
         raise _unfit(symbol, one, two)
     if "m" in kinds or "M" in kinds:
         return _calculate_times(symbol, _under(one, valid), _under(two, valid), valid)
-    if symbol == "**":
-        two = _exponents(one, two, valid)
+    if symbol == "**" and kinds[1] == "i":
+        two = _under(two, valid)  # numpy looks at all exponents
     result = _applied(symbol, one, two)
     if result.dtype.kind in "iu":
         a, b = np.asarray(one, result.dtype), np.asarray(two, result.dtype)
@@ -120,6 +120,10 @@ def _applied(symbol: str, one: Any, two: Any) -> Array:
     try:
         with np.errstate(all="ignore"):
             result: Array = _ARITHMETIC[symbol](one, two)
+    except ValueError:
+        if symbol != "**":
+            raise
+        raise BatchError("an integer to a negative power is no integer; cast the column to float first") from None
     except OverflowError as error:
         raise BatchError(f"{type_name(one)} {symbol} {type_name(two)}: {error}; cast the column first") from None
     except TypeError:
@@ -174,16 +178,6 @@ def _outside(size: Array, a: Array, b: Array, dtype: np.dtype[Any], exact: Calla
     for row in near.tolist():
         wrong[row] = not info.min <= exact(int(ones[row]), int(twos[row])) <= info.max
     return wrong
-
-
-def _exponents(one: Any, two: Any, valid: Mask) -> Any:
-    """Return the exponents of integers, 0 under nulls. Raises BatchError for negative ones."""
-    if kind_of(one) not in "biu" or kind_of(two) != "i":
-        return two
-    cleaned = _under(two, valid)
-    if (np.asarray(cleaned) < 0).any():
-        raise BatchError("an integer to a negative power is no integer; cast the column to float first")
-    return cleaned
 
 
 # -- dates and spans of time -------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from shmjet import Batch, ConfigError, Text
+from shmjet import Batch, ConfigError
 from shmjet.spark import reading
 from shmjet.spark import source as spark_source
 from tests.spark.conftest import Fed
@@ -84,7 +84,7 @@ def test_every_flat_type_is_a_column(spark: Any, rung: str, fed: Fed) -> None:
     ]
     assert found["ts"].tolist()[1] == datetime.datetime(2024, 7, 1, 10, 0, 1, 1)  # UTC of 12:00 in Rome
     assert found["tn"].tolist()[0] == datetime.datetime(2024, 7, 1, 12)
-    assert isinstance(found["x"], Text)
+    assert found.schema["x"] == "text"
     assert found.values("x") == ["naïve 0", "naïve 1", "naïve 2", None, "naïve 4", "naïve 5"]
     assert found.values("y")[:2] == [b"b0", b"b1"]
     assert found["iv"].tolist()[5] == datetime.timedelta(days=1, hours=2, minutes=3, seconds=5)
