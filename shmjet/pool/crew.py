@@ -21,6 +21,7 @@ from shmjet._native import Claims, Codec, Doorbell, Poller, RingConsumer, RingPr
 from shmjet.cluster.log_levels import levels
 from shmjet.execution.channel import Channel, ChannelClosed
 from shmjet.execution.messages import Exited, Fork, Forked
+from shmjet.execution.patience import is_stopped
 from shmjet.pool import layout as records
 from shmjet.pool.functions import Function, parts_of
 from shmjet.pool.future import TaskFuture
@@ -332,9 +333,20 @@ class Server:
         """
         return [message for message, _ in self._channel.poll()]
 
+    @property
+    def process_id(self) -> int:
+        """Its process."""
+        return self._process.pid
+
+    def kill(self) -> None:
+        """Kill the server, and with it all workers; `news` raises then."""
+        self._process.kill()
+
     def close(self) -> None:
         """End the server and what is left of its children."""
         self._channel.close()
+        if is_stopped(self._process.pid):
+            self._process.kill()
         try:
             self._process.wait(_END_S)
         except subprocess.TimeoutExpired:

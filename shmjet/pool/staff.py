@@ -7,6 +7,7 @@ Nothing in here is safe for two threads: the engine holds its lock around every 
 from __future__ import annotations
 
 import itertools
+import logging
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Final
 
 from shmjet._native import Codec, Doorbell
+from shmjet.execution.patience import Patience, has_ended, is_stopped
 from shmjet.pool.crew import ChannelClosed, Crewman, Exited, Forked, Server
 from shmjet.pool.dispatching import Dispatcher, Failed
 from shmjet.pool.layout import Layout
@@ -23,6 +25,14 @@ from shmjet.ring.arena import Arena
 LOOK_NS: Final = 10**9
 """How long the collector sleeps at most while tasks run: a worker that is killed while it rings could lose a bell."""
 _END_S: Final = 5.0
+_WARN_S: Final = 2.0
+"""Seconds for which the fork server may say nothing, though something has happened, before that is logged,"""
+_STOPPED_S: Final = 10.0
+"""before it is killed when it is stopped,"""
+_SILENT_S: Final = 120.0
+"""and when it is not: to start, it imports much, and the machine may be busy."""
+
+logger = logging.getLogger("shmjet.pool")
 
 
 class Staff:
@@ -69,6 +79,10 @@ class Staff:
         self.broken: str | None = None
         """Why no task can run any more."""
         self._server: Server | None = Server(arena, logs)
+        self._patience = Patience(LOOK_NS / 1e9)
+        self._server_lost = "the pool's fork server was killed"
+        self._has_warned = False
+        self._watch_at = 0.0
 
     def hire(self) -> Crewman | None:
         """Have one more worker forked; None when the fork server is dead, which the collector then finds."""
@@ -106,7 +120,8 @@ class Staff:
             self._server.close()
             self._server = None
             for man in list(crew.values()):
-                self._bury(man, "the pool's fork server was killed", done, failed)
+                self._bury(man, self._server_lost, done, failed)
+            self._server_lost = "the pool's fork server was killed"
             return
         for message in news:
             if isinstance(message, Forked):
@@ -120,6 +135,42 @@ class Staff:
         for man in list(crew.values()):
             if not man.pid and time.monotonic() > man.pid_deadline and _is_closed(man):
                 self._bury(man, "it could not be forked", done, failed)
+        self._watch(done, failed)
+
+    def _watch(self, done: Done, failed: Failed) -> None:
+        """See to what the fork server should have said: it may be stopped, and nobody must wait for it for ever.
+
+        A worker whose process has ended is buried without it. One that does not fork is killed, for workers of a server
+        that goes on later would meet those of the next in the same memory.
+        """
+        server, now = self._server, time.monotonic()
+        if now < self._watch_at:
+            return
+        self._watch_at = now + LOOK_NS / 2e9
+        assert server is not None
+        waited = 0.0
+        if any(not man.pid or has_ended(man.pid) for man in self._dispatcher.crew.values()):
+            waited = self._patience.waited(now)
+        else:
+            self._patience.reset()
+            self._has_warned = False
+        if waited < _WARN_S:
+            return
+        pid, stopped = server.process_id, is_stopped(server.process_id)
+        state = "is stopped (SIGSTOP)" if stopped else "does not answer"
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "the fork server (pid %d) of a pool %s; workers that have ended are not replaced", pid, state
+            )
+        for man in list(self._dispatcher.crew.values()):
+            if has_ended(man.pid):
+                self._bury(man, f"it has ended; the pool's fork server (pid {pid}) {state}", done, failed)
+        if waited >= (_STOPPED_S if stopped else _SILENT_S):
+            self._server_lost = f"the pool's fork server (pid {pid}) did not answer for {waited:.0f} s and was killed"
+            logger.error("%s; its workers go with it", self._server_lost)
+            server.kill()
+            self._patience.reset()
 
     def _bury(self, man: Crewman, how: str, done: Done, failed: Failed) -> None:
         """Settle what a dead worker leaves: results that it wrote count, tasks that it had not begun go to others."""

@@ -20,6 +20,7 @@ from shmjet import PoolExecutor
 from shmjet.pool.crew import Crewman
 from shmjet.pool.layout import Layout
 from tests.odd import ODD, ExitsOnArrival, ExitsOnDeparture, NamelessKind, SlowToArrive, raise_odd, raise_odd_at
+from tests.pool.functions import touch_and_wait, wait_for_file
 
 PATIENCE_S = 60.0
 
@@ -249,12 +250,39 @@ def overwrite_results(byte: int) -> None:
             time.sleep(3600)
 
 
-def test_a_worker_that_overwrites_its_results_is_replaced() -> None:
+def test_a_worker_that_overwrites_its_results_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shmjet.pool.engine._IDLE_NS", 2 * 10**8)
     with PoolExecutor(1) as own:
         assert own.submit(pow, 2, 3).result(PATIENCE_S) == 8
         future = own.submit(overwrite_results, 0x5A)
-        own.submit(pow, 2, 3)  # so that there is something to look after
         error = future.exception(PATIENCE_S)
         assert isinstance(error, BrokenProcessPool)
         assert "its results cannot be read" in str(error)
         assert own.submit(pow, 2, 3).result(PATIENCE_S) == 8
+
+
+def fork_server_of(pool: PoolExecutor) -> int:
+    return int(Path(f"/proc/{pool.worker_pids[0]}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_a_stopped_fork_server_is_waited_for_so_long(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("shmjet.pool.staff._WARN_S", 0.1)
+    monkeypatch.setattr("shmjet.pool.staff._STOPPED_S", 0.5)
+    monkeypatch.setattr("shmjet.pool.engine._IDLE_NS", 2 * 10**8)
+    with PoolExecutor(1) as own:
+        worker = own.submit(os.getpid).result(PATIENCE_S)
+        server = fork_server_of(own)
+        os.kill(server, signal.SIGSTOP)
+        lost = own.submit(touch_and_wait, str(tmp_path / "begun"), str(tmp_path / "never"))
+        wait_for_file(str(tmp_path / "begun"))
+        waiting = own.submit(pow, 2, 3)
+        os.kill(worker, signal.SIGKILL)
+        assert isinstance(lost.exception(PATIENCE_S), BrokenProcessPool)
+        assert waiting.result(PATIENCE_S) == 8
+        assert fork_server_of(own) != server
+        os.kill(fork_server_of(own), signal.SIGSTOP)
+    texts = [record.getMessage() for record in caplog.records if record.name == "shmjet.pool"]
+    assert f"(pid {server}) of a pool is stopped (SIGSTOP)" in texts[0]
+    assert f"(pid {server}) did not answer" in texts[1]
