@@ -26,6 +26,24 @@ def check_at_least(name: str, value: Any, least: int, error: type[ShmjetError] =
     return int(value)
 
 
+def not_yet(check: Callable[[str, Any], Any], default: Any, lack: str) -> Callable[[str, Any], Any]:
+    """Return a check of a setting that this version does not have: it takes the default value only.
+
+    Args:
+        check: as for any setting; it comes first, so that nonsense is called nonsense.
+        default: what is accepted.
+        lack: what this version does not do, for the message.
+    """
+
+    def refuse_others(where: str, value: Any) -> Any:
+        value = check(where, value)
+        if value != default:
+            raise ConfigError(f"{where} is {value!r}, but this version {lack}; leave it {default!r}")
+        return value
+
+    return refuse_others
+
+
 def check_callable(name: str, value: Any, error: type[ShmjetError] = DagError) -> Any:
     """Return `value` when it can be called, else raise `error`."""
     if not callable(value):

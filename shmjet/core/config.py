@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from shmjet.core.checks import check_at_least, unknown_setting, with_known_settings
+from shmjet.core.checks import check_at_least, not_yet, unknown_setting, with_known_settings
 from shmjet.core.errors import ConfigError
 from shmjet.core.secret import LONGEST, MEMBER_SECRET_FILE, SECRET_FILE, read_secret
 
@@ -51,13 +51,14 @@ class JetConfig:
         jobs: jobs that clients can run by name: for each a text "module:function", of a function without arguments that
             returns a DAG or a pipeline, or a pair of one and a `JobConfig`. Members import the module (default none).
         partition_count: number of partitions of maps and edges, 1 to 65535 (default 271).
-        backup_count: copies of each partition on other members, 0 to 6 (default 1).
-        storage: "memory", or a directory in which maps, job records and snapshots survive.
+        backup_count: copies of each partition on other members; this version keeps none, and takes only the default, 1.
+        storage: "memory"; a directory in which maps, job records and snapshots survive is not there in this version.
         flow_control_period: seconds between flow-control messages, above 0 (default 0.1).
         idle_min: seconds that an idle worker spins before it sleeps (default 50e-6).
         idle_max: seconds at most between two looks at something outside that cannot wake a worker (default 1e-3).
         work_stealing: whether a worker that runs dry takes over tasklets of others (default True).
-        scale_up_delay: seconds to wait for more members before jobs are restarted on them (default 10.0).
+        scale_up_delay: seconds to wait for more members before jobs are restarted on them; this version restarts none,
+            and takes only the default, 10.0.
         ring_memory: upper bound in bytes for all rings of one job, at least 1 MiB (default 256 MiB).
 
     Raises:
@@ -327,12 +328,12 @@ _FIELDS: dict[str, _Field] = {
     "allow_code": _Field(True, _read_bool, _flag),
     "jobs": _Field({}, _read_table, _jobs),
     "partition_count": _Field(271, int, _integer(1, MOST_PARTITIONS)),
-    "backup_count": _Field(1, int, _integer(0, 6)),
+    "backup_count": _Field(1, int, not_yet(_integer(0, 6), 1, "keeps no backups of maps")),
     "storage": _Field("memory", str, _storage),
     "flow_control_period": _Field(0.1, float, _seconds(zero=False)),
     "idle_min": _Field(50e-6, float, _seconds(zero=True)),
     "idle_max": _Field(1e-3, float, _seconds(zero=False)),
     "work_stealing": _Field(True, _read_bool, _flag),
-    "scale_up_delay": _Field(10.0, float, _seconds(zero=True)),
+    "scale_up_delay": _Field(10.0, float, not_yet(_seconds(zero=True), 10.0, "restarts no jobs on new members")),
     "ring_memory": _Field(256 << 20, int, _integer(1 << 20)),
 }

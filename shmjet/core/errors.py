@@ -94,6 +94,8 @@ class WatermarkError(ProcessorError):
 class RestartableError(ShmjetError):
     """Raised by a processor to have the whole job restarted instead of failed.
 
+    This version restarts no jobs: the job fails, and its error says so.
+
     Example:
         >>> raise RestartableError("lost the connection to the broker")
         Traceback (most recent call last):

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from shmjet.core.checks import check_at_least, with_known_settings
+from shmjet.core.checks import check_at_least, not_yet, with_known_settings
 from shmjet.core.config import MOST_PARTITIONS
 from shmjet.core.errors import ConfigError, PartitionCountError
 
@@ -77,11 +77,15 @@ class JobConfig:
 
     Args:
         name: what the job is called; no two jobs that have not ended may share a name.
-        processing_guarantee: see `ProcessingGuarantee`.
-        snapshot_interval: seconds from the end of one snapshot to the start of the next; above 0.
-        auto_scaling: restart the job on the new set of members when one joins or leaves.
+        processing_guarantee: see `ProcessingGuarantee`; a job with one is refused in this version, as it is with
+            `suspend_on_failure` and `initial_snapshot_name`.
+        snapshot_interval: seconds from the end of one snapshot to the start of the next; this version takes none, and
+            only the default, 10.0.
+        auto_scaling: restart the job on the new set of members when one joins or leaves; this version never does, and
+            takes only the default, True.
         suspend_on_failure: suspend the job instead of failing it.
-        split_brain_protection: run only where more than half of the members are.
+        split_brain_protection: run only where more than half of the members are; only the default, False, in this
+            version.
         initial_snapshot_name: an exported snapshot to start from.
         memory_limit: bytes that the items may take in memory which a stage that collects them, a sort, keeps on one
             member; the rest goes to files. None: half of what host and control group leave.
@@ -95,11 +99,11 @@ class JobConfig:
             `PlanError` too.
 
     Example:
-        >>> config = JobConfig(name="primes", snapshot_interval=5)
-        >>> config.snapshot_interval = 0
+        >>> config = JobConfig(name="primes")
+        >>> config.name = ""
         Traceback (most recent call last):
         ...
-        shmjet.core.errors.ConfigError: JobConfig.snapshot_interval must be a number of seconds above 0, got 0
+        shmjet.core.errors.ConfigError: JobConfig.name must be a non-empty text or None, got ''
     """
 
     name: str | None = None
@@ -186,7 +190,21 @@ _BOOLS = {"auto_scaling", "suspend_on_failure", "split_brain_protection"}
 _TEXTS = {"name", "initial_snapshot_name", "spill_folder"}
 
 
+_NOT_YET = {
+    "snapshot_interval": (10.0, "takes no snapshots"),
+    "auto_scaling": (True, "restarts no job when members join or leave"),
+    "split_brain_protection": (False, "restarts no job, so none runs on both sides"),
+}
+"""Settings of which this version takes the default only, and what it does not do."""
+
+
 def _checked(name: str, value: Any) -> Any:
+    if name in _NOT_YET:
+        return not_yet(lambda _, given: _of_its_kind(name, given), *_NOT_YET[name])(f"JobConfig.{name}", value)
+    return _of_its_kind(name, value)
+
+
+def _of_its_kind(name: str, value: Any) -> Any:
     where = f"JobConfig.{name}"
     if name == "spill_folder" and isinstance(value, os.PathLike):
         value = os.fspath(value)
