@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from shmjet.cluster.availability import check_instance
 from shmjet.cluster.log_levels import levels
-from shmjet.cluster.member_start import MemberStart, lack_text
+from shmjet.cluster.member_start import MemberStart
 from shmjet.cluster.placement import place
 from shmjet.cluster.topology import read_topology
 from shmjet.core import ConfigError, JetConfig, ShmjetError
+from shmjet.core.process_limits import lack_text
 from shmjet.execution.standard_descriptors import fill_standard_descriptors
 
 if TYPE_CHECKING:

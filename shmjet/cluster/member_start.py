@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
-import resource
 import select
 import signal
 import subprocess
@@ -133,18 +131,3 @@ def _state_of(pid: int) -> str:
     ticks = (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK")
     where = f", in {waits}" if waits.strip("0") else ""
     return f" (state {parts[0].decode()}{where}; it has had {ticks:.1f} s of CPU time)"
-
-
-def lack_text(error: Exception) -> str:
-    """Say which limit keeps a process or thread from being made, as far as that can be told from the error."""
-    if isinstance(error, RuntimeError) or getattr(error, "errno", None) == errno.EAGAIN:
-        most = resource.getrlimit(resource.RLIMIT_NPROC)[0]
-        limit = "" if most == resource.RLIM_INFINITY else f" ({most})"
-        return (
-            f"{error}; this user may have no more processes and threads: raise RLIMIT_NPROC{limit}, `ulimit -u`, or "
-            "the pids limit of the container"
-        )
-    if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE):
-        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        return f"{error}; this process may have {most} descriptors open: raise RLIMIT_NOFILE, `ulimit -n`"
-    return str(error)

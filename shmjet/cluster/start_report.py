@@ -51,7 +51,10 @@ class StartReport:
         if isinstance(error, ShmjetError):
             answer = StartFailed(str(error), type(error).__name__)
         else:
-            answer = StartFailed(f"{type(error).__name__}: {error}")
+            from shmjet.core.process_limits import lack_text
+
+            text = lack_text(error) if isinstance(error, Exception) else str(error)
+            answer = StartFailed(f"{type(error).__name__}: {text}")
         if self._ready < 0:
             from shmjet.core.terminal import clean
 

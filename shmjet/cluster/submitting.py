@@ -45,8 +45,16 @@ def submission_of(dag: DAG, config: JobConfig, job_id: str, attachments: dict[st
         code=_pickle_code(dag, shape, config),
         config=_PLAIN_CONFIG if config == JobConfig() else cloudpickle.dumps(config),
         attachments=attachments,
-        import_paths=[os.path.abspath(path) for path in sys.path],
+        import_paths=_import_paths(),
     )
+
+
+def _import_paths() -> list[str]:
+    """Return `sys.path` for processes elsewhere; what is relative to a current folder that is gone leads nowhere."""
+    try:
+        return [os.path.abspath(path) for path in sys.path]
+    except FileNotFoundError:
+        return [path for path in sys.path if os.path.isabs(path)]
 
 
 def listeners_of(dag: DAG) -> tuple[Callable[[Execution], None], ...]:

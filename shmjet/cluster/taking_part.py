@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from signal import SIGKILL
 
 from shmjet.cluster.workers import Child
 from shmjet.execution.failure import worker_lost
@@ -73,11 +74,13 @@ def loss_of(child: Child, vertices: list[str]) -> Failure:
         child: that has died.
         vertices: of which it ran processors.
     """
-    status = child.status if child.status is not None else -9
+    status = child.status
+    if status is None and child.killed_because is not None:
+        status = -SIGKILL
     return worker_lost(
         worker=child.index,
         pid=child.pid,
-        signal=-status if status < 0 else 0,
+        signal=-status if status is not None and status < 0 else 0,
         status=status,
         vertices=vertices,
         carrier=child.is_carrier,

@@ -11,6 +11,7 @@ import itertools
 import logging
 import os
 import resource
+import select
 import signal
 import socket
 from collections.abc import Callable, Sequence
@@ -25,6 +26,7 @@ from shmjet.net.loop_channel import LoopChannel
 from shmjet.ring.arena import Arena
 
 _STATUS_WAIT_S = 0.25
+_LATE_STATUS_S = 1.0
 _END_S = 1.0
 _AGAIN_S = 0.1
 
@@ -214,7 +216,14 @@ class Workers:
     async def _report_loss(self, child: Child) -> None:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(child.exited.wait(), _STATUS_WAIT_S)
-        if child.status is None and child.pid:  # it closed its channel, but lives
+        if child.status is None and child.pid:
+            if not _lives(child.pid):  # the fork server is late
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(child.exited.wait(), _LATE_STATUS_S)
+            elif child.killed_because is None:
+                child.killed_because = (
+                    "it has closed its socket to the member, as code that closes all descriptors does"
+                )
             self.kill(child)
         if not child.is_carrier and child.up:
             self._replace(child)
@@ -268,6 +277,20 @@ class Workers:
         for child in children:
             child.channel.close()
             child.block.release()
+
+
+def _lives(pid: int) -> bool:
+    """Whether a process has not ended, be it that nobody has waited for it."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    try:
+        poller = select.poll()
+        poller.register(fd, select.POLLIN)
+        return not poller.poll(0)
+    finally:
+        os.close(fd)
 
 
 def _no_descriptor(error: OSError, what: str) -> OSError:

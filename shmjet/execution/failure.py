@@ -22,6 +22,7 @@ import msgspec
 
 from shmjet.core import JobFailedError, MemberLostError, RestartableError, WorkerLostError
 from shmjet.core.errors import BatchError, locate
+from shmjet.core.process_limits import NO_PROCESS
 from shmjet.execution.foreign_errors import attempt, is_exception, name_of, notes_of, text_of
 from shmjet.execution.messages import Failure, Frame
 
@@ -131,7 +132,7 @@ def worker_lost(
     worker: int,
     pid: int,
     signal: int,
-    status: int,
+    status: int | None,
     vertices: list[str],
     carrier: bool,
     because: str | None = None,
@@ -140,13 +141,22 @@ def worker_lost(
     """Describe the death of a worker or carrier process.
 
     Args:
+        pid: 0 when it could not be forked.
         signal: number of the signal that killed it, 0 when it exited with `status`.
+        status: None where nobody could tell.
         vertices: of which it ran processors for this execution.
         because: why its member killed it, if it was the member.
         last_words: why it exited, if it could tell.
     """
-    how = f"was killed by {_signal_name(signal)}" if signal else f"exited with status {status}"
-    what = "carrier" if carrier else f"worker {worker}"
+    what = f"{'carrier' if carrier else f'worker {worker}'}{f' (pid {pid})' if pid > 0 else ''}"
+    if pid <= 0:
+        how = f"could not be forked; its fork server may be stopped, or see {NO_PROCESS}"
+    elif signal:
+        how = f"was killed by {_signal_name(signal)}"
+    elif status is None:
+        how = "has ended, and its fork server has not said how"
+    else:
+        how = f"exited with status {status}"
     ran = ", ".join(repr(name) for name in vertices) or "no vertex"
     hint = ""
     if because is not None:
@@ -155,7 +165,6 @@ def worker_lost(
         hint = f": {last_words}"
     elif signal == 9:
         hint = " (the kernel's out-of-memory killer does that too: see `dmesg`)"
-    who = f"{what} (pid {pid})" if pid > 0 else what
     return Failure(
         kind="worker_lost",
         vertex=vertices[0] if len(vertices) == 1 else None,
@@ -163,7 +172,7 @@ def worker_lost(
         worker=worker,
         pid=pid,
         type_name="WorkerLostError",
-        text=f"{who} {how}{hint}; it ran {ran}",
+        text=f"{what} {how}{hint}; {'it ran' if pid > 0 else 'it was to run'} {ran}",
         frames=[],
         exception=None,
         signal=signal,

@@ -21,6 +21,7 @@ import time
 import traceback
 from collections.abc import Callable
 
+from shmjet.core.process_limits import NO_PROCESS
 from shmjet.execution.channel import Channel, ChannelClosed
 from shmjet.execution.child import die_with_parent, flush_output, leave_terminal, name_process
 from shmjet.execution.messages import Exited, Fork, Forked
@@ -86,8 +87,7 @@ class ForkServer:
         try:
             pid = os.fork()
         except OSError as error:  # the member sees the end of the child's channel and fails who needs it
-            name = "RLIMIT_NPROC (`ulimit -u`) or the pids limit of the container"
-            print(f"shmjet: a process cannot be forked: {error}; see {name}", file=sys.stderr, flush=True)
+            print(f"shmjet: a process cannot be forked: {error}; see {NO_PROCESS}", file=sys.stderr, flush=True)
             pid = -1
         if pid == 0:
             status = 1

@@ -23,6 +23,7 @@ from typing import Any, Final
 from shmjet._native import Doorbell, clock_ns
 from shmjet.cluster.log_levels import levels
 from shmjet.cluster.logs import LogReceiver
+from shmjet.core.process_limits import lack_text
 from shmjet.execution.foreign_errors import name_of, text_of
 from shmjet.execution.standard_descriptors import fill_standard_descriptors
 from shmjet.pool.blocks import blocks
@@ -96,31 +97,36 @@ class Engine:
         """Tasks under way for which it has to look; one task without a limit of time can keep nobody waiting."""
         dispatcher = self._dispatcher = Dispatcher(len(cores), self._hire, self.function_of)
         self._results = Results(dispatcher, self._not_up)
-        ours, self._logs_of_workers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._logs = LogReceiver(ours, levels()[0])
         self._logs_seen = 0
         self._thread = threading.Thread(target=self._collect_forever, name="shmjet-pool")
         most = _MOST_STILLBORN if initializer is None else 1
-        try:
-            self._staff = Staff(
-                cores,
-                self._arena,
-                layout,
-                self._bell,
-                settings,
-                most,
-                dispatcher,
-                self._results,
-                self._ring,
-                self._logs_of_workers,
-            )
-            self._thread.start()
-        except BaseException:
-            if hasattr(self, "_staff"):
-                self._staff.dismiss()
-            self._close_logs()
-            self._arena.close()
-            raise
+        with contextlib.ExitStack() as undoing:
+            undoing.callback(self._arena.close)
+            try:
+                ours, self._logs_of_workers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                undoing.callback(self._logs_of_workers.close)
+                undoing.callback(ours.close)
+                self._logs = LogReceiver(ours, levels()[0])
+                undoing.callback(self._logs.close)
+                self._staff = Staff(
+                    cores,
+                    self._arena,
+                    layout,
+                    self._bell,
+                    settings,
+                    most,
+                    dispatcher,
+                    self._results,
+                    self._ring,
+                    self._logs_of_workers,
+                )
+                undoing.callback(self._staff.dismiss)
+                self._thread.start()
+            except OSError as error:
+                raise OSError(error.errno, f"no pool can be started: {lack_text(error)}") from error
+            except RuntimeError as error:
+                raise RuntimeError(f"no pool can be started: {lack_text(error)}") from error
+            undoing.pop_all()
 
     @property
     def broken(self) -> str | None:

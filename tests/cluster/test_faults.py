@@ -137,6 +137,18 @@ def test_a_worker_that_exits_by_itself_is_a_lost_worker(jet: JetInstance, mappin
     jet.new_job(mapping(lambda x: x)).run(30)
 
 
+def test_code_that_closes_all_descriptors_is_named_as_the_reason(jet: JetInstance, mapping: Callable[..., DAG]) -> None:
+    def close_all(x: int) -> int:
+        os.closerange(3, 256)
+        return x
+
+    with pytest.raises(WorkerLostError, match="by its member, because it has closed its socket to the member") as lost:
+        jet.new_job(mapping(close_all)).run(60)
+    assert "out-of-memory" not in str(lost.value)
+    assert lost.value.signal == signal.SIGKILL
+    jet.new_job(mapping(lambda x: x)).run(60)
+
+
 def test_a_killed_carrier_fails_its_job(jet: JetInstance, eventually: Callable[..., None]) -> None:
     class Blocking(Processor):
         is_cooperative = False

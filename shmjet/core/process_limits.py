@@ -1,0 +1,27 @@
+"""Which limit keeps a process, a thread or a descriptor from being made, in words."""
+
+from __future__ import annotations
+
+import errno
+import resource
+
+NO_PROCESS = "RLIMIT_NPROC (`ulimit -u`) or the pids limit of the container"
+"""What bounds the processes and threads of a user."""
+
+
+def lack_text(error: Exception) -> str:
+    """Return an error's text with the limit that is the reason for it, as far as that can be told.
+
+    Args:
+        error: from making a process, a thread or a descriptor.
+    """
+    number = getattr(error, "errno", None)
+    is_thread = isinstance(error, RuntimeError) and "thread" in str(error)
+    if is_thread or number == errno.EAGAIN:
+        most = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+        allowed = "no limit of its own" if most == resource.RLIM_INFINITY else f"RLIMIT_NPROC {most}"
+        return f"{error}; this user has as many processes and threads as it may ({allowed}): raise {NO_PROCESS}"
+    if number in (errno.EMFILE, errno.ENFILE):
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return f"{error}; this process may have {most} descriptors open: raise RLIMIT_NOFILE (`ulimit -n`)"
+    return str(error)
