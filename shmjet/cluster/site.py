@@ -141,7 +141,7 @@ class Site:
             offset=first_worker,
             force_rings=services.force_rings,
             stealing=services.stealing,
-            seat=seat,
+            seat=Seat(addresses=[services.address]) if seat is None else seat,
         )
         self._layout: ArenaLayout = lay_out(self.plan)
         self._pooled: PooledArena | None = None

@@ -161,7 +161,7 @@ class Processor:
         return True
 
     def close(self) -> None:
-        """Release what `init` acquired; called exactly once, also after a failure and when `init` failed."""
+        """Release what `init` acquired: called exactly once after `init`, also when that failed, and not without it."""
 
 
 ProcessorFactory = Callable[[], Processor]
@@ -176,7 +176,8 @@ class ProcessorSupplier:
     on it and forgets the others, so a constructor must acquire nothing. `close` is called there at the end.
 
     `is_cooperative` may say for all processors whether they are. With None the processors are asked: one copy on the
-    coordinator is initialised before the job is planned, and only if they are not cooperative made and closed for that.
+    coordinator is initialised before the job is planned. If they are not cooperative it is closed again, and the
+    processors that it has made are forgotten: they were never initialised, so nothing of theirs is called.
 
     Example:
         >>> class Numbered(ProcessorSupplier):

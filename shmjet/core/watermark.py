@@ -87,7 +87,12 @@ class WatermarkCoalescer:
 
         Returns:
             the watermark to pass on, or None; always None when this was the last input.
+
+        Raises:
+            WatermarkError: the input had ended before.
         """
+        if self._values[index] == _DONE:
+            raise WatermarkError(f"input {index} has ended, yet its end came once more")
         self._values[index] = _DONE
         self._idle[index] = False
         return self._check()

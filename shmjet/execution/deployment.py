@@ -86,6 +86,7 @@ class Deployment:
         self._suppliers: list[tuple[str, int, ProcessorSupplier]] = []
         self._processors: dict[Place, Processor] = {}
         self._places: dict[int, Place] = {}
+        self._arrived: set[Place] = set()
         self._blamed: tuple[str, int] | None = None
         self._wiring: Wiring
         self._readiness: Readiness | None = None
@@ -297,6 +298,7 @@ class Deployment:
         state = unpack(data, here, tables)
         self._blamed = None
         processor = self._processors[place] = state["processor"]
+        self._arrived.add(place)
         self._add(place, processor, context, outbox, moved=True)
         tasklet = self.tasklets[-1]
         tasklet.unpack(state["tasklet"])
@@ -341,14 +343,17 @@ class Deployment:
     # -- ending -------------------------------------------------------------------------------------------------
 
     def close_processors(self, interrupts: Interrupts) -> None:
-        """Close every processor made here that is not closed yet; one that does not return may be interrupted."""
+        """Close every processor that has been initialised and not closed yet; one that does not return is interrupted.
+
+        A processor whose `init` was not called has acquired nothing, and is forgotten.
+        """
         known = {id(tasklet.processor) for tasklet in self.tasklets}
         for tasklet in self.tasklets:
             with interrupts.closing(self.execution_id, f"a processor of vertex {tasklet.context.vertex_name!r}"):
                 tasklet.close()
-        for (v, _), processor in self._processors.items():
-            if id(processor) not in known:
-                name = self._deploy.plan.vertices[v].name
+        for place, processor in self._processors.items():
+            if place in self._arrived and id(processor) not in known:
+                name = self._deploy.plan.vertices[place[0]].name
                 with interrupts.closing(self.execution_id, f"a processor of vertex {name!r}"):
                     processor.close()
         self._processors.clear()

@@ -47,6 +47,7 @@ class InboundEdge:
         self._live_count = len(lanes)
         self._at_barrier = [False] * len(lanes)
         self._barrier: Barrier | None = None
+        self._behind_barrier: Watermark | None = None
         self._cursor = 0
         self._is_open = True
         self._early: list[deque[list[Any] | Mark]] = [deque() for _ in lanes]
@@ -97,6 +98,7 @@ class InboundEdge:
             "live": self._live,
             "at_barrier": self._at_barrier,
             "barrier": self._barrier,
+            "behind_barrier": self._behind_barrier,
             "coalescer": self._coalescer,
             "cursor": self._cursor,
             "received": self.received,
@@ -112,6 +114,7 @@ class InboundEdge:
         self._live_count = sum(self._live)
         self._at_barrier = packed["at_barrier"]
         self._barrier = packed["barrier"]
+        self._behind_barrier = packed["behind_barrier"]
         self._coalescer = packed["coalescer"]
         self._cursor = packed["cursor"]
         self.received = packed["received"]
@@ -145,7 +148,10 @@ class InboundEdge:
         items: list[Any] | None = None
         batches = 0
         moved = full = False
-        mark: Mark | None = self._coalescer.pending()
+        mark: Mark | None = self._behind_barrier
+        self._behind_barrier = None
+        if mark is None:
+            mark = self._coalescer.pending()
         if mark is not None:
             return None, mark, True
         for i in self._ready_lanes():
@@ -205,7 +211,11 @@ class InboundEdge:
         self._enable(lane)
         if self._live_count == 0:
             return None
-        return self._complete_barrier() or self._coalescer.input_done(lane)
+        barrier, watermark = self._complete_barrier(), self._coalescer.input_done(lane)
+        if barrier is None:
+            return watermark
+        self._behind_barrier = watermark
+        return barrier
 
     def _enable(self, lane: int) -> None:
         consumer = self._consumer_of.get(lane)

@@ -120,7 +120,7 @@ def make_plan(
         seat: this member's place among several; None for a member alone.
 
     Raises:
-        PlanError: an edge says `distribute_to` an address that is no member's.
+        PlanError: an edge says `distribute_to` an address that is no member's; also when there is one member only.
     """
     seat = Seat() if seat is None else seat
     if seat.count > 1:
@@ -153,12 +153,14 @@ def make_plan(
 
 def _aimed(edge: EdgePlan, shape: JobShape, seat: Seat) -> EdgePlan:
     """Return an edge with the member's place that its `distribute_to` names."""
-    if edge.target_address is None or seat.count == 1:
+    if edge.target_address is None:
         return edge
     if edge.target_address not in seat.addresses:
         label = f"{shape.vertices[edge.source].name!r} -> {shape.vertices[edge.destination].name!r}"
         raise PlanError(
             f"edge {label}: distribute_to({edge.target_address!r}) names no member; "
-            f"there are {', '.join(seat.addresses)}"
+            f"the members are {', '.join(seat.addresses)}"
         )
+    if seat.count == 1:
+        return edge
     return msgspec.structs.replace(edge, target=seat.addresses.index(edge.target_address))

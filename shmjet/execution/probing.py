@@ -142,20 +142,22 @@ class Probing:
             prepared.processors[v] = [checked_processor(supplier(), vertex.name)]
         cooperative = all(processor.is_cooperative for processor in prepared.processors[v])
         if not (cooperative and is_ours):  # they run in a process of their own, or on another member
-            for processor in prepared.processors.pop(v):
-                processor.close()
+            prepared.processors.pop(v)  # forgotten, not closed: they were never initialised
             if v in prepared.suppliers:
-                prepared.suppliers.pop(v).close(None)
+                self._discard(prepared.suppliers.pop(v), vertex.name)
         return cooperative
 
+    def _discard(self, supplier: ProcessorSupplier, vertex: str) -> None:
+        """Close a supplier that was made to be asked only; its error is logged only."""
+        try:
+            supplier.close(None)
+        except (Exception, SystemExit):
+            logging.getLogger(f"shmjet.job.{vertex}").exception("close() of the supplier of vertex %r failed", vertex)
+
     def close(self, error: str | None, interrupts: Interrupts) -> None:
-        """Call `close` of the meta-suppliers, and of what was made and not used; their errors are logged only."""
+        """Call `close` of the meta-suppliers, and of suppliers that were not used; their errors are logged only."""
         cause = None if error is None else ProcessorError(error)
         closing, prepared = partial(interrupts.closing, self._command.execution_id), self.prepared
-        for v, processors in prepared.processors.items():
-            for processor in processors:
-                with closing(f"a processor of vertex {self._name_of(v)!r}"):
-                    processor.close()
         for v, supplier in prepared.suppliers.items():
             with closing(f"the supplier of vertex {self._name_of(v)!r}"):
                 supplier.close(cause)

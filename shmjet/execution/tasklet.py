@@ -82,6 +82,7 @@ class ProcessorTasklet:
         self._worked = False
         self._elapsed_ns = 0
         self._closed = False
+        self._initialised = False
         self._inbox_limit = AdaptiveLimit(MAX_BATCH)
         most = max(outbox.high_water_marks, default=MAX_BATCH)
         self._emit_limit = AdaptiveLimit(most)
@@ -110,6 +111,7 @@ class ProcessorTasklet:
     def init(self) -> None:
         """Call the processor's `init`; what it emits there is flushed by the first call."""
         speaker.about = self._about
+        self._initialised = True
         self._outbox.begin_callback()
         self.processor.init(self._outbox, self.context)
         self.counters.words[words.WORK_UNIT] = words.WORK_UNITS.index(self.processor.work_unit)
@@ -125,14 +127,17 @@ class ProcessorTasklet:
         self.dirty = True
 
     def close(self) -> None:
-        """Call the processor's `close`, once, however often this is called; its errors are logged only."""
-        if self._closed:
+        """Call the processor's `close`, once, however often this is called; its errors are logged only.
+
+        It is not called where `init` was not, neither here nor on the worker that the processor has come from.
+        """
+        if self._closed or not self._initialised:
             return
         self._closed = True
         speaker.about = self._about
         try:
             self.processor.close()
-        except Exception:
+        except (Exception, SystemExit):
             self.context.logger.exception("close() of vertex %r failed", self.context.vertex_name)
 
     def release(self) -> None:
@@ -218,6 +223,7 @@ class ProcessorTasklet:
 
     def unpack(self, packed: dict[str, Any]) -> None:
         """Go on where a twin on another worker stopped; instead of `init`."""
+        self._initialised = True
         packed = dict(packed)
         self._intake.unpack(packed.pop("intake"))
         self._meter.unpack(packed.pop("meter"))

@@ -23,6 +23,7 @@ from shmjet import (
     JobConfig,
     JobFailedError,
     JobStatus,
+    PlanError,
     Processor,
     ProcessorMetaSupplier,
     ProcessorSupplier,
@@ -465,3 +466,18 @@ def test_an_instance_that_is_shut_down_says_so(mapping: Callable[..., DAG]) -> N
             late()
         assert not isinstance(raised.value, shmjet.MemberLostError)
     assert ran.cancel() is False
+
+
+def test_an_edge_to_an_address_where_no_member_is_fails_the_job_on_one_member_too(jet: JetInstance) -> None:
+    def dag_to(address: str) -> DAG:
+        dag = DAG()
+        source = dag.new_vertex("source", processors.read_items([1, 2, 3]), 1)
+        sink = dag.new_vertex("sink", processors.noop(), 1)
+        return dag.edge(between(source, sink).all_to_one().distribute_to(address))
+
+    (member,) = jet.cluster.members
+    jet.new_job(dag_to(member.address)).run(30)
+    with pytest.raises(JobFailedError, match=r"distribute_to\('10\.9\.9\.9:5701'\) names no member") as failed:
+        jet.new_job(dag_to("10.9.9.9:5701")).run(30)
+    assert isinstance(failed.value.cause, PlanError)
+    assert f"the members are {member.address}" in str(failed.value)

@@ -94,6 +94,87 @@ def test_a_processor_that_was_asked_whether_it_is_cooperative_is_one_of_the_jobs
     assert journal.lines(8) == {"complete": 4, "close": 4}
 
 
+class Opening(Processor):
+    """Blocks, as only an instance can tell; its `close` needs what its `init` has opened."""
+
+    def __init__(self, journal: Journal, fails: bool = False) -> None:
+        self.journal = journal
+        self.fails = fails
+
+    @property
+    def is_cooperative(self) -> bool:  # type: ignore[override]
+        return False
+
+    def init(self, outbox: Any, context: Any) -> None:
+        super().init(outbox, context)
+        self.opened = "closed"
+        if self.fails:
+            raise ValueError("init fails")
+
+    def close(self) -> None:
+        self.journal.note(self.opened)
+
+
+class OpeningSupplier(ProcessorSupplier):
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+
+    def get(self, count: int) -> list[Processor]:
+        return [Opening(self.journal) for _ in range(count)]
+
+    def close(self, error: BaseException | None) -> None:
+        self.journal.note("s.close")
+        raise ValueError("close fails")
+
+
+def test_a_blocking_processor_that_was_only_asked_is_not_closed(jet: JetInstance, journal: Journal) -> None:
+    dag = DAG()
+    dag.new_vertex("factory", lambda: Opening(journal), 3)
+    jet.new_job(dag).run(30)
+    assert journal.lines(3) == {"closed": 3}
+
+
+def test_a_supplier_that_was_only_asked_and_fails_to_close_does_not_fail_the_job(
+    jet: JetInstance, journal: Journal
+) -> None:
+    dag = DAG()
+    dag.new_vertex("supplier", OpeningSupplier(journal), 2)
+    jet.new_job(dag).run(30)
+    assert journal.lines(5) == {"closed": 2, "s.close": 3}
+
+
+def test_processors_are_closed_if_and_only_if_they_were_initialised(jet: JetInstance, journal: Journal) -> None:
+    class Missing(ProcessorSupplier):
+        is_cooperative = True
+
+        def get(self, count: int) -> list[Processor]:
+            raise ValueError("get fails")
+
+    dag = DAG()
+    first = dag.new_vertex("first", processors.map(str), 2)
+    dag.edge(between(dag.new_vertex("noted", lambda: Unbegun(journal), 2), first))
+    dag.edge(between(first, dag.new_vertex("missing", Missing(), 2)))
+    with pytest.raises(JobFailedError, match="get fails"):
+        jet.new_job(dag).run(30)
+    dag = DAG()
+    dag.new_vertex("fails", lambda: Opening(journal, fails=True), 2)
+    with pytest.raises(JobFailedError, match="init fails"):
+        jet.new_job(dag).run(30)
+    assert set(journal.lines(1)) == {"closed"}
+
+
+class Unbegun(Processor):
+    """Notes that it was closed, which it should not be without `init`."""
+
+    is_cooperative = True
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+
+    def close(self) -> None:
+        self.journal.note("closed without init")
+
+
 def test_a_supplier_is_initialised_once_in_each_worker(jet: JetInstance, journal: Journal) -> None:
     dag = DAG()
     dag.new_vertex("v", Supplying(journal), 4)

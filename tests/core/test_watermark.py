@@ -79,6 +79,13 @@ def test_the_last_active_input_ending_among_idle_ones_means_idle():
     assert coalescer.input_done(1) == IDLE
 
 
+def test_an_input_ends_once():
+    coalescer = WatermarkCoalescer(2)
+    coalescer.input_done(1)
+    with pytest.raises(WatermarkError, match="input 1 has ended, yet its end came once more"):
+        coalescer.input_done(1)
+
+
 def test_watermarks_of_an_input_must_rise():
     coalescer = WatermarkCoalescer(2)
     coalescer.observe_watermark(1, Watermark(5))

@@ -229,7 +229,12 @@ class LocalRun:
 
     def _steal(self, rng: random.Random) -> None:
         """Let a random worker take a random tasklet from another one."""
-        victim, thief = rng.sample(self.deployments[: self.plan.worker_count], 2)
+        workers = self.deployments[: self.plan.worker_count]
+        victims = [d for d in workers if any(not t.done and t._edges and t._outbound for t in d.tasklets)]
+        if not victims:
+            return
+        victim = rng.choice(victims)
+        thief = rng.choice([deployment for deployment in workers if deployment is not victim])
         for deployment in (victim, thief):  # it is given in a round, and taken upon a command
             self._sleepers[self.deployments.index(deployment)].wake()
         candidates = [tasklet for tasklet in victim.tasklets if not tasklet.done]

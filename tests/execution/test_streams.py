@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from shmjet.core import DAG, AbstractProcessor, EdgeConfig, ShmjetError, Watermark, between, from_
+from shmjet.execution.inbound import InboundEdge
+from shmjet.ring.local import LocalLane
+from shmjet.ring.marks import DONE, Barrier
 from tests.execution.harness import LocalRun
 from tests.execution.vertices import Collect, Emit, Pass
 
@@ -122,3 +125,16 @@ def test_a_source_without_items_and_64_processors_end(force_rings: bool) -> None
     middle = dag.new_vertex("middle", Pass, 64)
     dag.edge(between(source, middle)).edge(between(middle, dag.new_vertex("sink", Collect, 3)))
     assert LocalRun(dag, 2, force_rings=force_rings).run().grid.get_list("out") == []
+
+
+def test_a_lane_that_ends_while_others_wait_at_a_barrier_holds_no_watermark_back() -> None:
+    lanes = [LocalLane(8), LocalLane(8)]
+    edge = InboundEdge(0, lanes)
+    lanes[0].push_mark(Watermark(5))
+    lanes[1].push_mark(Watermark(3))
+    assert edge.drain(10)[1] == Watermark(3)
+    lanes[0].push_mark(Barrier(1))
+    lanes[1].push_mark(DONE)
+    assert edge.drain(10) == (None, Barrier(1), True)
+    assert edge.drain(10) == (None, Watermark(5), True)
+    assert edge.drain(10) == (None, None, False)
