@@ -43,7 +43,7 @@ class Batch(Columnar):
     Example:
         >>> batch = Batch({"user": [1, 2, 1], "city": ["Rome", "Oslo", None]})
         >>> batch["user"].sum(), batch.num_rows, list(batch.rows())[2]
-        (4, 3, {'user': 1, 'city': None})
+        (np.int64(4), 3, {'user': 1, 'city': None})
     """
 
     __slots__ = ("__weakref__", "_columns", "_num_rows", "_validity")

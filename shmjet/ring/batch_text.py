@@ -3,34 +3,43 @@
 from __future__ import annotations
 
 import html
-from typing import TYPE_CHECKING, Any
 
-from shmjet.ring.errors import BatchError
+from shmjet.ring.batch import Batch, stored_column
+from shmjet.ring.column import Values
+from shmjet.ring.text import Text
+from shmjet.ring.value_text import value_text
 
-if TYPE_CHECKING:
-    from shmjet.ring.batch import Batch
-
-_CELL = 24
+_CELL = 29
 _HTML_COLUMNS = 50
 
 
-def _cell(value: Any) -> str:
-    text = "null" if value is None else value if isinstance(value, str) else repr(value)
-    text = "".join(character if character.isprintable() else "·" for character in text[: _CELL + 1])
-    return text if len(text) <= _CELL else text[: _CELL - 1] + "…"
+def _cell(text: str) -> str:
+    """Return a text without control characters, cut to a width."""
+    clean = "".join(character if character.isprintable() else "·" for character in text[: _CELL + 1])
+    return clean if len(clean) <= _CELL else clean[: _CELL - 1] + "…"
 
 
-def _head(batch: Batch, rows: int, names: tuple[str, ...]) -> list[list[str]]:
-    """Return, for each column, name, dtype and the first values, cut to a width."""
-    first = batch[:rows]
-    return [[_cell(name), _cell(str(batch.schema[name])), *map(_cell, _values(first, name))] for name in names]
+def _head(batch: Batch, rows: int, name: str) -> list[str]:
+    """Return name, dtype and the first values of a column."""
+    values, mask = stored_column(batch, name)
+    shown = _shown(values[:rows])
+    if mask is not None:
+        shown = [text if there else "null" for text, there in zip(shown, mask[:rows].tolist(), strict=True)]
+    return [_cell(name), _cell(str(values.dtype)), *map(_cell, shown)]
 
 
-def _values(first: Batch, name: str) -> list[Any]:
-    try:
-        return first.values(name)
-    except BatchError:
-        return ["(not UTF-8)"] * first.num_rows
+def _shown(values: Values) -> list[str]:
+    """Return values as a person reads them; the text "null" in quotes, to tell it from a null."""
+    if isinstance(values, Text) and not values.is_bytes:
+        try:
+            return ["'null'" if value == "null" else value for value in values]
+        except UnicodeDecodeError:
+            return ["(not UTF-8)"] * len(values)
+    if isinstance(values, Text) or values.dtype.kind == "S":
+        return [repr(value) for value in values.tolist()]
+    if values.dtype.kind == "U":
+        return ["'null'" if value == "null" else value for value in values.tolist()]
+    return [value_text(value) for value in values]
 
 
 def as_text(batch: Batch, rows: int, width: int) -> str:
@@ -38,7 +47,7 @@ def as_text(batch: Batch, rows: int, width: int) -> str:
     columns: list[list[str]] = []
     used = 0
     for name in batch.names:
-        column = _head(batch, rows, (name,))[0]
+        column = _head(batch, rows, name)
         wide = max(map(len, column)) + 2
         if columns and used + wide > width:
             break
@@ -60,7 +69,7 @@ def as_text(batch: Batch, rows: int, width: int) -> str:
 
 def as_html(batch: Batch, rows: int) -> str:
     """Return the same as an HTML table."""
-    columns = _head(batch, rows, batch.names[:_HTML_COLUMNS])
+    columns = [_head(batch, rows, name) for name in batch.names[:_HTML_COLUMNS]]
     lines = [f"<p>Batch: {batch.num_rows:,} rows, {batch.num_columns:,} columns</p><table>"]
     for place, line in enumerate(zip(*columns, strict=True)):
         tag = "th" if place < 2 else "td"

@@ -19,6 +19,7 @@ from shmjet.ring.column import Values, as_column, checked_mask
 from shmjet.ring.errors import BatchError
 from shmjet.ring.row_choice import checked_rows, is_mask, true_rows
 from shmjet.ring.text import Indices, Mask, Text
+from shmjet.ring.value_text import value_text
 
 _SHOWN: Final = 6
 
@@ -396,7 +397,10 @@ class Nullable:
         return Nullable.trusted, (self._values, self._valid)
 
     def __repr__(self) -> str:
-        shown = [*map(repr, self[:_SHOWN]), *(["..."] if len(self) > _SHOWN else [])]
+        first, there = self._values[:_SHOWN], self._valid[:_SHOWN].tolist()
+        texts = map(repr, first) if isinstance(first, Text) else map(value_text, first)
+        shown = [text if known else "None" for text, known in zip(texts, there, strict=True)]
+        shown += ["..."] if len(self) > _SHOWN else []
         return f"Nullable([{', '.join(shown)}], {len(self)} {self.dtype} values, {len(self) - self.count()} null)"
 
 

@@ -58,17 +58,35 @@ def checked_rows(indices: Any, rows: int) -> npt.NDArray[np.intp]:
         if np.ma.is_masked(indices):
             raise BatchError("numbers of rows must not be null; use drop_null() on them first")
         indices = np.ma.getdata(indices)
-    numbers = indices if isinstance(indices, np.ndarray) else np.array(list(indices))
+    numbers = indices if isinstance(indices, np.ndarray) else _numbers(indices, rows)
     if numbers.ndim == 1 and not len(numbers):
         return np.zeros(0, np.intp)
-    mixed = isinstance(indices, list | tuple) and any(isinstance(number, bool | np.bool_) for number in indices)
-    if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or mixed:
-        hint = "; filter() takes a mask" if numbers.dtype.kind == "b" or mixed else ""
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
+        hint = "; filter() takes a mask" if numbers.dtype.kind == "b" else ""
         raise BatchError(
             f"numbers of rows must be a one-dimensional array of integers, got {numbers.dtype} of shape "
             f"{numbers.shape}{hint}"
         )
-    least, most = int(numbers.min()), int(numbers.max())
+    _check_range(int(numbers.min()), int(numbers.max()), rows)
+    return np.ascontiguousarray(numbers, np.intp)
+
+
+def _numbers(indices: Any, rows: int) -> npt.NDArray[Any]:
+    """Return a sequence as an array; integers never become floats."""
+    if isinstance(indices, range):
+        return np.arange(indices.start, indices.stop, indices.step)
+    listed = list(indices)
+    if any(isinstance(value, bool | np.bool_) for value in listed):  # numpy would take True for 1 among integers
+        return np.ones(len(listed), np.bool_)
+    if listed and all(isinstance(value, int | np.integer) for value in listed):
+        _check_range(min(listed), max(listed), rows)
+        return np.array(listed, np.intp)
+    try:
+        return np.array(listed)
+    except ValueError:  # sequences of different lengths
+        return np.array([listed], object)
+
+
+def _check_range(least: int, most: int, rows: int) -> None:
     if most >= rows or least < -rows:
         raise IndexError(f"row {most if most >= rows else least} is out of range: there are {rows}")
-    return np.ascontiguousarray(numbers, np.intp)

@@ -12,6 +12,7 @@ import shmjet.columns
 
 MODULES = [
     *(f"shmjet.columns.{module.name}" for module in pkgutil.iter_modules(shmjet.columns.__path__)),
+    *(f"shmjet.ring.{name}" for name in ("batch", "nullable", "text", "value_text")),
     *(f"shmjet.processors.{name}" for name in ("batching", "grouping_columns", "mapping_batches")),
 ]
 

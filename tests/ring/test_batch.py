@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import pickle
+import re
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from shmjet.ring.batch import Batch
 from shmjet.ring.errors import BatchError
+from shmjet.ring.nullable import Nullable
 from shmjet.ring.text import Text
 from tests.ring.batches import batches
 
@@ -214,6 +216,37 @@ def test_every_batch_has_a_picture(batch: Batch) -> None:
     assert "<table>" in batch._repr_html_()
 
 
+def test_a_picture_shows_dates_text_and_nulls_as_a_person_reads_them() -> None:
+    batch = Batch(
+        {
+            "day": np.array(["2013-01-01", "NaT"], "M8[D]"),
+            "at": np.array(["2013-01-01T05:15:00.25", "NaT"], "M8[us]"),
+            "took": np.array([90, 5], "m8[m]"),
+            "x": np.array([0.1, np.nan], np.float32),
+            "word": Nullable(["null", None]),
+        }
+    )
+    assert repr(batch).splitlines() == [
+        "Batch(2 rows, 5 columns)",
+        "day            at                      took            x        word",
+        "datetime64[D]  datetime64[us]          timedelta64[m]  float32  text",
+        "2013-01-01     2013-01-01 05:15:00.25  1:30:00         0.1      'null'",
+        "NaT            NaT                     0:05:00         nan      null",
+    ]
+    other = {"ns": np.array([1], "M8[ns]"), "b": [b"\xff"], "s": np.array([(1, "2000-01-01")], "i4, M8[D]")}
+    last = repr(Batch({**other, "m\n": np.array([3], "m8[M]"), "e": ["\x1b[2J"]})).splitlines()
+    assert last[1].split()[3:] == ["m·", "e"]
+    assert last[3].split("  ")[0] == "1970-01-01 00:00:00.000000001"
+    assert re.split(" {2,}", last[3])[1:] == ["b'\\xff'", "(1, 2000-01-01)", "3 M", "·[2J"]
+    html = batch.with_columns({"<": ["<b>", "&"]})._repr_html_()
+    assert "<td>2013-01-01</td><td>2013-01-01 05:15:00.25</td><td>1:30:00</td>" in html
+    assert "<th>&lt;</th>" in html
+    assert "<td>&lt;b&gt;</td>" in html
+    assert repr(batch["word"][1:]) == "Nullable([None], 1 text values, 1 null)"
+    days = Nullable(batch["day"], [True, False])
+    assert repr(days) == "Nullable([2013-01-01, None], 2 datetime64[D] values, 1 null)"
+
+
 def test_the_picture_of_a_wide_and_long_batch_fits_a_terminal() -> None:
     wide = Batch({f"column_{i}": np.arange(1000) for i in range(1000)})
     assert "990 more rows" in repr(wide)
@@ -266,3 +299,112 @@ class TestText:
         places = list(range(len(one + two)))[::-1]
         assert joined.take(places).tolist() == (one + two)[::-1]
         assert joined.equals(Text.of(one + two))
+
+
+# -- what is no choice of rows or columns ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "indices",
+    [
+        [0.5],
+        [None],
+        ["id"],
+        [True, False, True],
+        [1, True],
+        [[0, 1]],
+        [[0], [0, 1]],
+        np.array([0.0, 1.0]),
+        np.array([True, False, True]),
+        np.ma.masked_array([0, 1], [False, True]),
+        Nullable([0, None]),
+    ],
+)
+def test_only_integers_are_numbers_of_rows(indices: Any) -> None:
+    for table in (PEOPLE, Text.of(["a", "b", "c"]), Nullable([1, None, 3])):
+        with pytest.raises(BatchError, match="numbers of rows must"):
+            table.take(indices)
+
+
+@pytest.mark.parametrize("index", [3, -4, 2**63, -(2**63), np.uint64(2**64 - 1)])
+def test_a_row_that_does_not_exist_is_an_index_error(index: Any) -> None:
+    for table in (PEOPLE, Text.of(["a", "b", "c"]), Nullable([1, None, 3]), Batch({"n": [1, 2, 3]})):
+        with pytest.raises(IndexError, match="out of range: there are 3"):
+            table.take(np.array([index]) if isinstance(index, np.uint64) else [0, index])
+    with pytest.raises(IndexError):
+        Batch({}).take([0])
+
+
+def test_rows_may_be_numbered_by_any_integers() -> None:
+    for dtype in ("i1", "i8", "u1", "u8", ">i4"):
+        assert PEOPLE.take(np.array([2, 0], dtype)).to_dict()["id"] == [3, 1]
+    assert PEOPLE.take(range(2, -1, -1)).to_dict()["id"] == PEOPLE.take([-1, -2, -3]).to_dict()["id"] == [3, 2, 1]
+    assert PEOPLE.take(Nullable([1, 1])).to_dict()["name"] == [None, None]
+    for nothing in ([], (), np.zeros(0), np.zeros(0, np.int64)):
+        assert PEOPLE.take(nothing).num_rows == len(Text.of(["a"]).take(nothing)) == 0
+
+
+def test_a_mask_leaves_out_what_is_null_or_masked() -> None:
+    masked = np.ma.masked_array([True, True, False], [True, False, False])
+    for mask in (masked, [None, True, False], Nullable([None, True, False]), (False, True, None)):
+        assert PEOPLE.filter(mask).to_dict()["id"] == [2]
+        assert Text.of(["a", "b", "c"]).filter(mask).tolist() == ["b"]
+    assert PEOPLE[masked].to_dict()["id"] == PEOPLE[Nullable([None, True, False])].to_dict()["id"] == [2]
+    assert Text.of(["a", "b", "c"])[masked].tolist() == ["b"]
+    assert Batch({"n": np.zeros(0, np.int64)}).filter([]).num_rows == 0
+    assert PEOPLE.filter(PEOPLE["size"] == 1.5).to_dict()["id"] == [1]
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        [True],
+        [True, False, 1],
+        [1, 0, 1],
+        np.ones(3),
+        np.ones((3, 1), np.bool_),
+        "yes",
+        None,
+        True,
+        Nullable([1, 0, None]),
+        np.ma.masked_array([1, 0, 1], [False, True, False]),
+        ["id", "name", "size"],
+    ],
+)
+def test_what_is_no_mask_is_refused(mask: Any) -> None:
+    with pytest.raises(BatchError, match="a mask for 3 rows must be a bool array"):
+        PEOPLE.filter(mask)
+
+
+def test_a_selection_names_every_column_once() -> None:
+    with pytest.raises(BatchError, match=r"select\(\) names the column 'id' twice"):
+        PEOPLE.select("id", "name", "id")
+    with pytest.raises(BatchError, match="there is no column 1"):
+        PEOPLE.select([1])
+    assert PEOPLE[("name", "id")].names == ("name", "id")
+
+
+def test_batches_of_other_columns_are_not_joined() -> None:
+    one = Batch({"a": [1], "b": ["x"]})
+    for other in ({"a": [1]}, {"a": [1.0], "b": ["x"]}, {"a": [1], "b": [b"x"]}, {"a": [1], "c": ["x"]}):
+        with pytest.raises(BatchError, match="batches of different columns"):
+            Batch.concat([one, Batch(other)])
+    assert Batch.concat([one, Batch({"b": [None, "y"], "a": [2, None]})]).to_dict() == {
+        "a": [1, 2, None],
+        "b": ["x", None, "y"],
+    }
+
+
+def test_text_is_ordered_by_code_points() -> None:
+    words = ["b", "", "a\U0001f600", "a\uffff", "é"]
+    text = Text.of(words)
+    for other in ("a\uffff", "", "é"):
+        assert (text < other).tolist() == [word < other for word in words]
+        assert (text >= other).tolist() == [word >= other for word in words]
+    assert (text <= Text.of(words[::-1])).tolist() == [a <= b for a, b in zip(words, words[::-1], strict=True)]
+    assert (Text.of([b"a", b"c"]) > b"b").tolist() == [False, True]
+    for wrong in (lambda: text < b"a", lambda: text < Text.of(["a"])):
+        with pytest.raises(BatchError, match="cannot be compared"):
+            wrong()
+    with pytest.raises(TypeError):
+        text < 1  # type: ignore[operator]  # noqa: B015

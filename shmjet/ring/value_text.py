@@ -1,0 +1,37 @@
+"""Single values as a person reads them: dates and spans of time, not what Python writes to make another."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import numpy as np
+
+
+def value_text(value: Any) -> str:
+    """Return a value of a numpy array as a person reads it.
+
+    Example:
+        >>> value_text(np.datetime64("2013-01-01T05:15", "us")), value_text(np.timedelta64(90, "s"))
+        ('2013-01-01 05:15:00', '0:01:30')
+    """
+    if isinstance(value, np.void) and value.dtype.names is not None:
+        return f"({', '.join(value_text(value[name]) for name in value.dtype.names)})"
+    if isinstance(value, np.timedelta64) and value.dtype != "m8" and not np.isnat(value):
+        return _span(value)
+    text = str(value)
+    if not isinstance(value, np.datetime64) or np.isnat(value):
+        return text
+    day, _, time = text.partition("T")
+    if "." in time:
+        time = time.rstrip("0").rstrip(".")
+    return f"{day} {time}" if time else day
+
+
+def _span(value: np.timedelta64) -> str:
+    """Return a span of time, `1 day, 2:00:05`; where a `timedelta` cannot express it, the number and its unit."""
+    plain = value.item()
+    if isinstance(plain, datetime.timedelta):
+        return str(plain)
+    unit, count = np.datetime_data(value.dtype)
+    return f"{value.astype(np.int64) * count} {unit}"
