@@ -32,11 +32,14 @@ class WatermarkCoalescer:
         Watermark(timestamp=5)
     """
 
-    __slots__ = ("_all_idle", "_idle", "_idle_pending", "_last", "_top", "_values")
+    __slots__ = ("_active", "_all_idle", "_holding", "_idle", "_idle_pending", "_last", "_live", "_top", "_values")
 
     def __init__(self, input_count: int) -> None:
         self._values = [_LOWEST] * input_count
         self._idle = [False] * input_count
+        self._live = self._active = self._holding = input_count
+        """Inputs that have not ended; those of them that are not idle; and those of these that hold the others back, as
+        their watermark is not above the last one given out."""
         self._last = _LOWEST
         self._top = _LOWEST
         self._all_idle = False
@@ -55,12 +58,12 @@ class WatermarkCoalescer:
     def observe_event(self, index: int) -> None:
         """Note that an item came on input `index`, which is thereby active. O(1)."""
         if self._all_idle or self._idle[index]:
-            self._idle[index] = False
+            self._set(index, self._values[index], idle=False)
             self._all_idle = False
             self._idle_pending = False
 
     def observe_watermark(self, index: int, watermark: Watermark) -> Watermark | None:
-        """Note a watermark that came on input `index`. O(inputs).
+        """Note a watermark that came on input `index`. O(1), and O(inputs) when one is returned.
 
         Returns:
             the watermark to pass on, or None.
@@ -73,17 +76,17 @@ class WatermarkCoalescer:
         if previous == _DONE:
             raise WatermarkError(f"input {index} has ended, yet {watermark!r} came on it")
         if timestamp == IDLE.timestamp:
-            self._idle[index] = True
+            self._set(index, previous, idle=True)
         else:
             if timestamp <= previous:
                 raise WatermarkError(f"watermarks must rise: input {index} brought {timestamp} after {previous}")
             self.observe_event(index)
-            self._values[index] = timestamp
+            self._set(index, timestamp, idle=False)
             self._top = max(self._top, timestamp)
         return self._check()
 
     def input_done(self, index: int) -> Watermark | None:
-        """Note that input `index` has ended; it holds nobody back from now on. O(inputs).
+        """Note that input `index` has ended; it holds nobody back from now on. O(1), and O(inputs) as above.
 
         Returns:
             the watermark to pass on, or None; always None when this was the last input.
@@ -93,8 +96,7 @@ class WatermarkCoalescer:
         """
         if self._values[index] == _DONE:
             raise WatermarkError(f"input {index} has ended, yet its end came once more")
-        self._values[index] = _DONE
-        self._idle[index] = False
+        self._set(index, _DONE, idle=False)
         return self._check()
 
     def pending(self) -> Watermark | None:
@@ -105,26 +107,27 @@ class WatermarkCoalescer:
         self._all_idle = True
         return IDLE
 
+    def _set(self, index: int, value: int, *, idle: bool) -> None:
+        """Change what is known of an input, and how many there are of each kind."""
+        before, was_idle = self._values[index], self._idle[index]
+        self._values[index], self._idle[index] = value, idle
+        self._live += (value != _DONE) - (before != _DONE)
+        self._active += (value != _DONE and not idle) - (before != _DONE and not was_idle)
+        self._holding += (value <= self._last and not idle) - (before <= self._last and not was_idle)
+
     def _check(self) -> Watermark | None:
-        if self._all_idle or self._idle_pending:
+        if self._all_idle or self._idle_pending or self._live == 0:
             return None
-        lowest = _DONE
-        live = 0
-        for value, idle in zip(self._values, self._idle, strict=True):
-            if value != _DONE:
-                live += 1
-                if not idle and value < lowest:
-                    lowest = value
-        if live == 0:
-            return None
-        if lowest == _DONE:
+        if self._active == 0:
             if self._top > self._last:
                 self._last = self._top
                 self._idle_pending = True
                 return Watermark(self._top)
             self._all_idle = True
             return IDLE
-        if lowest > self._last:
-            self._last = lowest
-            return Watermark(lowest)
-        return None
+        if self._holding:
+            return None
+        active = [value for value, idle in zip(self._values, self._idle, strict=True) if not idle]
+        lowest = self._last = min(active)  # that of an input that has ended is above all
+        self._holding = active.count(lowest)
+        return Watermark(lowest)

@@ -79,6 +79,28 @@ def test_the_last_active_input_ending_among_idle_ones_means_idle():
     assert coalescer.input_done(1) == IDLE
 
 
+class Looked(list):
+    """Counts how often somebody goes through it."""
+
+    times = 0
+
+    def __iter__(self):
+        self.times += 1
+        return super().__iter__()
+
+
+def test_thousands_of_inputs_are_gone_through_only_when_the_watermark_rises():
+    count = 3000
+    coalescer = WatermarkCoalescer(count)
+    values = coalescer._values = Looked(coalescer._values)
+    for i in range(count):
+        assert (coalescer.observe_watermark(i, Watermark(7)) is not None) == (i == count - 1)
+    for i in range(count):
+        coalescer.observe_event(i)
+        assert coalescer.input_done(i) is None
+    assert values.times <= 2
+
+
 def test_an_input_ends_once():
     coalescer = WatermarkCoalescer(2)
     coalescer.input_done(1)

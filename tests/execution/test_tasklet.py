@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shmjet.core import DAG, AbstractProcessor, Inbox, OutboxError, Processor, ProcessorError, Watermark, between
+from shmjet.core import DAG, AbstractProcessor, Inbox, OutboxError, Processor, ProcessorError, Watermark, between, from_
 from shmjet.execution.collect import Reading
 from shmjet.execution.pacing import TARGET_NS, AdaptiveLimit
 from shmjet.execution.tasklet import State
@@ -172,6 +172,33 @@ def test_a_watermark_is_offered_again_until_it_is_taken() -> None:
 
     run = LocalRun(two_vertices(lambda: Emit(lambda i, n: [1, Watermark(5), 2, Watermark(9)]), Reluctant), 1).run()
     assert [item for _, _, item in run.grid.get_list("out")] == [1, Watermark(5), 2, Watermark(9)]
+
+
+def test_a_processor_with_hundreds_of_edges_publishes_its_numbers_rarely() -> None:
+    edges, clock, published = 400, Clock(), []
+    dag = DAG()
+    source = dag.new_vertex("source", lambda: Emit(lambda i, n: [1]), 1)
+    sink = dag.new_vertex("sink", Collect, 1)
+    for i in range(edges):
+        dag.edge(from_(source, i).to(sink, i))
+    run = LocalRun(dag, 1)
+    tasklet = run.deployments[0].tasklets[1]
+    publish = tasklet._meter.publish
+
+    def spy(*arguments: Any) -> None:
+        published.append(clock.now)
+        publish(*arguments)
+
+    def ticks() -> int:
+        clock.now += 100_000
+        return clock.now
+
+    tasklet._clock, tasklet._meter.publish = ticks, spy
+    run.run()
+    assert len(run.grid.get_list("out")) == edges
+    calls = tasklet._meter.calls
+    assert calls >= 2 * edges
+    assert len(published) < calls / 20, "each costs something for every edge"
 
 
 class Hesitant(AbstractProcessor):
