@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import os
 import re
 import shutil
@@ -131,3 +132,40 @@ def test_ci_runs_in_a_folder_with_the_name_of_the_package(tmp_path: Path) -> Non
     text = told(["bash", named / ".ci" / "run"], tmp_path, 2, TMPDIR=str(scratch))
     assert f"made in {named} with Makefile\n" in text
     assert "a copy of" not in text
+
+
+SETUP = configparser.ConfigParser()
+SETUP.read(ROOT / "setup.cfg")
+
+
+def packages_of(extra: str) -> set[str]:
+    return set(re.findall(r"^[\w-]+", SETUP["options.extras_require"][extra], re.M))
+
+
+TEXTS = [
+    *(ROOT / "shmjet").rglob("*.py"),
+    *(ROOT / "examples").glob("*.py"),
+    *(path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts),
+    *ROOT.glob("*.md"),
+]
+
+
+def test_what_is_to_be_installed_is_what_an_index_has() -> None:
+    """shmjet itself is on no index, so no text may send anybody there for one of its extras."""
+    known = {name for extra in SETUP["options.extras_require"] for name in packages_of(extra)}
+    found: set[str] = set()
+    for path in TEXTS:
+        text = path.read_text()
+        assert "shmjet[" not in text, path
+        for command in re.findall(r"pip install ((?:[\w.{}-]+|'[^']*')(?: [\w-]+)*)", text):
+            for word in command.split():
+                if not word.startswith(("-", ".", "{")):
+                    assert word.strip("'.,").split(">")[0] in known, f"{path}: pip install {command}"
+                    found.add(word)
+    assert {"pyspark", "uvicorn", "lz4", "zeroconf", "fsspec", "zstandard"} <= found
+
+
+def test_commands_that_install_for_a_part_name_all_that_it_needs() -> None:
+    for path, extra in (("docs/console.md", "console"), ("docs/guides/embedding.md", "pool")):
+        (line,) = re.findall(r"pip install ([\w -]+)", (ROOT / path).read_text())
+        assert set(line.split()) == packages_of(extra)

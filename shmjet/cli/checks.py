@@ -261,10 +261,10 @@ def check_java(found: tuple[str, int] | None) -> Finding:
     """Java for the Spark extra."""
     remedy = f"install Java {JAVA_NEEDED} or later (apt-get install default-jre-headless)"
     if found is None:
-        return Finding("java", State.WARNING, "not found: only needed for the extra `spark`", remedy)
+        return Finding("java", State.WARNING, "not found: only needed for Spark", remedy)
     version, major = found
     if major < JAVA_NEEDED:
-        text = f"{version}: too old for Spark 4, only needed for the extra `spark`"
+        text = f"{version}: too old for Spark 4, only needed for Spark"
         return Finding("java", State.WARNING, text, remedy)
     return Finding("java", State.OK, version)
 
@@ -272,8 +272,8 @@ def check_java(found: tuple[str, int] | None) -> Finding:
 def check_spark(version: str | None) -> Finding:
     """PySpark for the Spark extra."""
     if version is None:
-        text = "pyspark not found: only needed for the extra `spark`"
-        return Finding("spark", State.WARNING, text, "pip install 'shmjet[spark]'")
+        text = "pyspark not found: only needed for Spark"
+        return Finding("spark", State.WARNING, text, "pip install pyspark")
     return Finding("spark", State.OK, f"pyspark {version}")
 
 

@@ -43,7 +43,7 @@ def console(
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ModuleNotFoundError as error:
-        raise CommandError(f"the console needs {error.name}: pip install 'shmjet[console]'") from None
+        raise CommandError(f"the console needs {error.name}: pip install prometheus-client starlette uvicorn") from None
     from shmjet.console.access import make_access, read_token
     from shmjet.console.finding import Found, afar, here
     from shmjet.console.serving import ConsoleServer

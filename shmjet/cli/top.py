@@ -11,7 +11,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +155,7 @@ def _picture(shown: Sequence[Seen]) -> RenderableType:
 
 def _without_workers(flow: Flow) -> Flow:
     """Return a job's flow without the workers, which are shown once for all jobs."""
-    return Flow(flow.seconds, flow.vertices, flow.edges, (), flow.bottleneck)
+    return replace(flow, workers=())
 
 
 def _plain(seen: Seen) -> dict[str, Any]:

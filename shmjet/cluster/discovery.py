@@ -1,7 +1,7 @@
 """How members find each other beyond the addresses that they are given: by DNS, by multicast, by plug-ins.
 
 A setting names the way: `dns:HOST:PORT` takes all addresses of a name, as a Kubernetes headless service has them;
-`multicast` (extra `shmjet[multicast]`) announces members on the local network and looks for others; any other word is
+`multicast` (needs zeroconf) announces members on the local network and looks for others; any other word is
 the name of an entry point of the group `shmjet.discovery`, and what follows its colon is handed to it.
 
 What is found is only where to ask: who answers has to prove that it knows the secret.
@@ -181,9 +181,7 @@ def make_discovery(setting: str | None, cluster_name: str) -> Discovery:
         try:
             from shmjet.cluster.multicast import MulticastDiscovery
         except ImportError as error:
-            raise ConfigError(
-                "JetConfig.discovery: 'multicast' needs zeroconf; install it with: pip install 'shmjet[multicast]'"
-            ) from error
+            raise ConfigError("JetConfig.discovery: 'multicast' needs zeroconf; pip install zeroconf") from error
         return MulticastDiscovery(cluster_name)
     from importlib.metadata import entry_points  # takes 10 ms, which every start would pay
 

@@ -1,6 +1,6 @@
 """Members that announce themselves on the local network and look for others: DNS service discovery over multicast.
 
-Needs the extra `shmjet[multicast]` (zeroconf). The announcement holds a digest of the cluster's name and an address, no
+Needs the package zeroconf. The announcement holds a digest of the cluster's name and an address, no
 secret.
 """
 

@@ -23,7 +23,8 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is not None and error.name.partition(".")[0] in ("starlette", "uvicorn", "prometheus_client"):
             raise ModuleNotFoundError(
-                f"the console needs the package {error.name!r}: pip install 'shmjet[console]'", name=error.name
+                f"the console needs the package {error.name!r}: pip install prometheus-client starlette uvicorn",
+                name=error.name,
             ) from None
         raise
     return getattr(serving, name)

@@ -44,7 +44,7 @@ class MemberCard(msgspec.Struct, frozen=True):
 
 
 class JobCard(msgspec.Struct, frozen=True):
-    """One job in the list; `rate`: items that its sources emit in a second.
+    """One job in the list; `rate`: items that its sources emit in a second; later its busiest edge.
 
     `status` is one of Jet's, or "cancelling", "cancelled", "lost"; `execution` counts those of its member.
     """
@@ -97,7 +97,8 @@ class JobDetail(msgspec.Struct, frozen=True):
     """The job that is looked at.
 
     `averaged`: rates and shares are those of the whole execution, which has ended; `members`: how many take part;
-    `bottleneck`: the vertex that the others wait for; `share` and `eta`: how much of the sources' work is done, 0 to 1,
+    `bottleneck`: the vertex that the others wait for, or that fills its workers; `is_read`: the sources have emitted
+    all that they have, and the job goes on; `share` and `eta`: how much of the sources' work is done, 0 to 1,
     and the seconds left, if known.
     """
 
@@ -111,6 +112,7 @@ class JobDetail(msgspec.Struct, frozen=True):
     bottleneck: str | None
     averaged: bool
     members: int
+    is_read: bool
     share: float | None
     eta: float | None
     failure: FailureCard | None

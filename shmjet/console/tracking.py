@@ -134,7 +134,7 @@ class JobTrack:
             self._executions,
             row.started_at,
             row.completed_at if self._lost_at is None else self._lost_at,
-            self._ends()[0] if self.is_running else 0.0,
+            self._flow.rate if self.is_running else 0.0,
         )
 
     def detail(self) -> JobDetail:
@@ -161,9 +161,10 @@ class JobTrack:
             arrangement.breadth,
             source_rate,
             sink_rate,
-            None if flow.bottleneck is None or self._is_final else flow.bottleneck.destination,
+            None if self._is_final else flow.slowest,
             self._is_final,
             self._member_count,
+            flow.is_read,
             flow.share,
             flow.eta,
             self._failure_card(),

@@ -62,7 +62,7 @@ class EdgeConfig:
         packet_size_limit: bytes after which a network packet is sent, one item over at most; at least 1.
         receive_window_multiplier: how many flow-control periods' worth a sender may run ahead; at least 1.
         compression: "lz4" makes what goes to other members smaller where the network is slower than a core compresses
-            (some 5 Gbit/s); it needs `pip install 'shmjet[lz4]'` on all of them. None: not at all.
+            (some 5 Gbit/s); it needs `pip install lz4` on all of them. None: not at all.
 
     Raises:
         ConfigError: an unknown field, a number that is no integer or below 1, or an unknown compression.

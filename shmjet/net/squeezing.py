@@ -48,7 +48,7 @@ def check_installed(edges: Iterable[EdgePlan], names: Sequence[str], where: str)
         if edge.distributed and edge.compression is not None and not is_installed():
             raise ConfigError(
                 f"the edge from {names[edge.source]!r} to {names[edge.destination]!r} is to be compressed, but "
-                f"{where} lacks the package {edge.compression}: pip install 'shmjet[{edge.compression}]'"
+                f"{where} lacks the package {edge.compression}: pip install {edge.compression}"
             )
 
 

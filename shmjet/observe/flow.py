@@ -23,6 +23,9 @@ FULL_WAITING = 0.2
 FULL_FILL = 0.9
 """One whose queues hold more than this share of what they may, too."""
 
+FULL_WORKER = 0.95
+"""A worker that sleeps less than the rest of its time has none left to give."""
+
 
 @dataclass(frozen=True)
 class Work:
@@ -114,28 +117,66 @@ class WorkerFlow:
 
 @dataclass(frozen=True)
 class Flow:
-    """A job at one moment. `bottleneck` is the edge that holds it up, if one does; `seconds` since it was started."""
+    """A job at one moment. `bottleneck` is the edge that holds it up, if one does; `seconds` since it was started.
+
+    `is_crowded`: what this edge leads to is not slow but lacks time, because its workers are full with something else,
+    which is the vertex `crowded_by`, or other jobs where that is None.
+    """
 
     seconds: float
     vertices: tuple[VertexFlow, ...]
     edges: tuple[EdgeFlow, ...]
     workers: tuple[WorkerFlow, ...]
     bottleneck: EdgeFlow | None
+    is_crowded: bool = False
+    crowded_by: str | None = None
 
     @property
     def share(self) -> float | None:
-        """How much of all sources' work is done, 0 to 1, by the slowest; None when one of them does not know."""
-        return min((work.share for work in self._works()), default=None)
+        """How much of all sources' work is done, 0 to 1, by the slowest.
+
+        None when one of them does not know; and when all is read and the job goes on, as nobody knows how much its
+        other vertices make of that.
+        """
+        return None if self.is_read else min((work.share for work in self._works()), default=None)
 
     @property
     def eta(self) -> float | None:
-        """Seconds until the last source ends, if all goes on like this; None when nobody can say."""
+        """Seconds until the last source ends, if all goes on like this; None when nobody can say, or it has ended."""
         etas = [work.eta for work in self._works()]
-        return None if None in etas else max((eta for eta in etas if eta is not None), default=None)
+        return None if self.is_read or None in etas else max((eta for eta in etas if eta is not None), default=None)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether all sources have ended, or emitted all they have, and the job has not ended."""
+        done = [vertex.has_ended or (vertex.work is not None and vertex.work.share >= 1) for vertex in self._sources()]
+        return bool(done) and all(done) and not all(vertex.has_ended for vertex in self.vertices)
+
+    @property
+    def rate(self) -> float:
+        """Items a second: what the sources emit, and when all is read what the busiest edge moves."""
+        if self.is_read:
+            return max((edge.rate for edge in self.edges), default=0.0)
+        return sum(vertex.emitted_rate for vertex in self._sources())
+
+    @property
+    def slowest(self) -> str | None:
+        """The vertex to look at: the one that others wait for, or that takes the time of those; None if none is."""
+        if self.bottleneck is None:
+            return None
+        return self.crowded_by if self.is_crowded else self.bottleneck.destination
+
+    @property
+    def crowding(self) -> str:
+        """What goes on from the sentence on the bottleneck: what takes its time; empty where it is too slow itself."""
+        return f", whose workers are full, mostly with {self.crowded_by or 'other jobs'}" if self.is_crowded else ""
+
+    def _sources(self) -> list[VertexFlow]:
+        fed = {edge.destination for edge in self.edges}
+        return [vertex for vertex in self.vertices if vertex.name not in fed]
 
     def _works(self) -> list[Work]:
-        fed = {edge.destination for edge in self.edges}
-        works = [vertex.work for vertex in self.vertices if vertex.name not in fed]
+        works = [vertex.work for vertex in self._sources()]
         return [] if None in works else [work for work in works if work is not None]
 
     def to_dict(self) -> dict[str, Any]:
@@ -177,6 +218,9 @@ class FlowMeter:
             _edge(metrics, edge, base.edges[i] if base is not None and base.edges else None, span)
             for i, edge in enumerate(metrics.edges)
         )
+        workers = tuple(_workers(metrics.workers, [] if base is None else base.workers))
+        bottleneck = None if metrics.execution_completion_time is not None else _bottleneck(edges)
+        is_crowded, crowded_by = _crowding(bottleneck, metrics, base, span, workers)
         return Flow(
             seconds=max(end - start, 0.0),
             vertices=tuple(
@@ -184,8 +228,10 @@ class FlowMeter:
                 for name, vertex in metrics.vertices.items()
             ),
             edges=edges,
-            workers=tuple(_workers(metrics.workers, [] if base is None else base.workers)),
-            bottleneck=None if metrics.execution_completion_time is not None else _bottleneck(edges),
+            workers=workers,
+            bottleneck=bottleneck,
+            is_crowded=is_crowded,
+            crowded_by=crowded_by,
         )
 
 
@@ -204,10 +250,15 @@ def _share(now: int, before: int, span: float, among: int) -> float:
     return min(max((now - before) / (span * 1e9 * among), 0.0), 1.0) if span and among else 0.0
 
 
+def _shares(now: VertexMetrics, before: VertexMetrics | None, span: float) -> list[float]:
+    """Return the share of time that each processor is busy."""
+    past = {} if before is None else {p.index: p.busy_ns for p in before.processors}  # members may have been late
+    return [_share(p.busy_ns, past.get(p.index, 0), span, 1) for p in now.processors]
+
+
 def _vertex(now: VertexMetrics, before: VertexMetrics | None, span: float, elapsed: float) -> VertexFlow:
     count = len(now.processors)
-    past = {} if before is None else {p.index: p.busy_ns for p in before.processors}  # members may have been late
-    shares = [_share(p.busy_ns, past.get(p.index, 0), span, 1) for p in now.processors]
+    shares = _shares(now, before, span)
     return VertexFlow(
         name=now.name,
         processors=count,
@@ -268,3 +319,26 @@ def _bottleneck(edges: Sequence[EdgeFlow]) -> EdgeFlow | None:
     sources = {edge.source for edge in full}
     last = [edge for edge in full if edge.destination not in sources]
     return max(last or full, key=lambda edge: (edge.waiting, edge.fill), default=None)
+
+
+def _crowding(
+    edge: EdgeFlow | None, now: Metrics, before: Metrics | None, span: float, workers: Sequence[WorkerFlow]
+) -> tuple[bool, str | None]:
+    """Tell whether what a full edge leads to lacks time on its workers, and which vertex of the job takes most of that.
+
+    It does not where it takes most itself, and where its workers are not full, as those of a processor that blocks.
+    """
+    if edge is None:
+        return False, None
+    full = {(worker.member, worker.index) for worker in workers if worker.busy >= FULL_WORKER}
+    full &= {(p.member, p.worker) for p in now.vertices[edge.destination].processors}
+    if not full:
+        return False, None
+    taken: dict[str | None, float] = {}
+    for name, vertex in now.vertices.items():
+        shares = _shares(vertex, None if before is None else before.vertices.get(name), span)
+        pairs = zip(vertex.processors, shares, strict=True)
+        taken[name] = sum(share for p, share in pairs if (p.member, p.worker) in full)
+    taken[None] = len(full) - sum(taken.values())  # by other jobs
+    most = max(taken, key=lambda name: taken[name])
+    return most != edge.destination, None if most == edge.destination else most

@@ -21,7 +21,7 @@ def flow_html(flow: Flow, title: str) -> str:
     if (edge := flow.bottleneck) is not None:
         held = (
             f'<div><span style="{_RED}">full:</span> <b>{escape(edge.text)}</b>; {escape(edge.source)} waits '
-            f"{share_text(edge.waiting)} of its time for {escape(edge.destination)}</div>"
+            f"{share_text(edge.waiting)} of its time for {escape(edge.destination)}{escape(flow.crowding)}</div>"
         )
     return (
         f'<div class="shmjet-flow" style="font-size:90%">{_headline(flow, title)}'
@@ -38,6 +38,8 @@ def _headline(flow: Flow, title: str) -> str:
                 f"{escape(vertex.name)}: {amount_text(work.done, work.unit)} of {amount_text(work.total, work.unit)} "
                 f"({share_text(work.share)})"
             )
+    if flow.is_read:
+        parts.append("all read")
     if flow.eta is not None and (flow.share or 0.0) < 1:
         parts.append(f"{time_text(flow.eta)} to go")
     line = f"<div>{' &nbsp; '.join(parts)}</div>"

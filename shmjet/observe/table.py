@@ -29,7 +29,7 @@ def flow_view(flow: Flow, title: str) -> RenderableType:
         parts.append(line)
     parts.append(vertex_table(flow))
     if flow.bottleneck is not None:
-        parts.append(bottleneck_line(flow.bottleneck))
+        parts.append(bottleneck_line(flow.bottleneck).append(clean_line(flow.crowding)))
     return Group(*parts)
 
 
@@ -41,6 +41,8 @@ def headline(flow: Flow, title: str) -> Text:
         if (work := vertex.work) is not None:
             amounts = f"{amount_text(work.done, work.unit)} of {amount_text(work.total, work.unit)}"
             line.append(f"  {clean_line(vertex.name)}: {amounts} ({share_text(work.share)})")
+    if flow.is_read:
+        line.append("  all read", style="cyan")
     if flow.eta is not None and (flow.share or 0.0) < 1:
         line.append(f"  {time_text(flow.eta)} to go", style="cyan")
     if flow.workers:

@@ -167,5 +167,5 @@ def _zstd() -> tuple[Any, bool]:
         except ModuleNotFoundError:
             continue
     raise ModuleNotFoundError(
-        "files packed with zstd need Python 3.14 or the package zstandard: pip install 'shmjet[zstd]'", name="zstandard"
+        "files packed with zstd need Python 3.14 or the package zstandard: pip install zstandard", name="zstandard"
     )

@@ -1,7 +1,7 @@
 """Where files are: folders of this host, or whatever fsspec reaches by a URL such as `s3://bucket/logs/*.gz`.
 
-Looks for files, opens, renames and removes them. Must not know: what is in them, and who reads them. fsspec is the
-package of the extra `fs`; nothing imports it before a URL is used.
+Looks for files, opens, renames and removes them. Must not know: what is in them, and who reads them. fsspec need
+not be installed; nothing imports it before a URL is used.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def import_fsspec(url: str) -> Any:
         if error.name != "fsspec":
             raise
         raise ModuleNotFoundError(
-            f"{url!r} needs the package fsspec (and the one for its protocol): pip install 'shmjet[fs]'", name="fsspec"
+            f"{url!r} needs the package fsspec (and the one for its protocol): pip install fsspec", name="fsspec"
         ) from None
 
 

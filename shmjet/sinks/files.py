@@ -37,7 +37,7 @@ def files(
     those of the second one are called `0-1`, `1-1`, ..., and so on.
 
     Args:
-        folder: made absolute here; or a URL for fsspec, such as `s3://bucket/out` (extra `fs`).
+        folder: made absolute here; or a URL for fsspec, such as `s3://bucket/out` (package fsspec).
         to_string_fn: text of an item, without the newline; for format "lines" only.
         format: "lines" of text; "json": a line of JSON for each item; "csv": a record for each dict, tuple, dataclass
             or row of a `Batch`; "raw": items are bytes, written one behind the other.

@@ -41,12 +41,12 @@ def files(
     """Read files: lines of text, JSON lines, CSV or raw bytes; packed ones too.
 
     Large plain files are read by all processors at once, packed and remote ones by one each. Names that end in `.gz`,
-    `.bz2`, `.xz` or `.zst` (extra `zstd`) are unpacked on the way. The order of items is kept only within a piece of a
-    file. Packed or remote files that become CSV or batches are first unpacked into temporary files without names.
+    `.bz2`, `.xz` or `.zst` (package zstandard) are unpacked on the way. The order of items is kept only within a piece
+    of a file. Packed or remote files that become CSV or batches are first unpacked into temporary files without names.
 
     Args:
         paths: a file, folder (read recursively) or glob (`**` included), a URL for fsspec such as `s3://bucket/*.gz`
-            (extra `fs`), or several. Paths are made absolute here; all are looked for when the job starts.
+            (package fsspec), or several. Paths are made absolute here; all are looked for when the job starts.
         format: "lines": `str` without line ends; "json": the value of each line, by default dicts and the like;
             "csv": a dict for each record; "raw": the `bytes` of each whole file.
         as_: `Batch`: batches of columns, for "lines" and "csv". For "json" and "csv" also a type that each item is

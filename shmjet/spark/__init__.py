@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 if find_spec("pyspark") is None:
     raise ModuleNotFoundError(
-        "shmjet.spark needs PySpark and Java 17 or later: pip install 'shmjet[spark]' (see `shmjet doctor`)",
+        "shmjet.spark needs PySpark and Java 17 or later: pip install pyspark (see `shmjet doctor`)",
         name="pyspark",
     )
 

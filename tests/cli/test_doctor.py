@@ -103,9 +103,9 @@ POOR = [
     (checks.check_process_limit(Limits(2, processes=100), 8), State.WARNING, "100 processes", "--pids-limit 1024"),
     (checks.check_process_limit(Limits(1, processes=100), 64), State.ERROR, "version 1", "--pids-limit"),
     (checks.check_clock("hpet"), State.WARNING, "hpet: each look", "tsc"),
-    (checks.check_java(None), State.WARNING, "not found: only needed for the extra `spark`", "install Java"),
+    (checks.check_java(None), State.WARNING, "not found: only needed for Spark", "install Java"),
     (checks.check_java(("1.8.0_401", 1)), State.WARNING, "1.8.0_401", "Java 17"),
-    (checks.check_spark(None), State.WARNING, "not found: only needed for", "shmjet[spark]"),
+    (checks.check_spark(None), State.WARNING, "not found: only needed for", "pip install pyspark"),
     (checks.check_threads({"SHMJET_BLAS_THREADS": "4"}, 8, 8), State.WARNING, "32 threads on 8 cores", "unset"),
     (checks.check_threads({"SHMJET_BLAS_THREADS": "many"}, 8, 8), State.ERROR, "many", "number"),
 ]

@@ -112,7 +112,7 @@ def test_a_name_needs_a_port(setting: str) -> None:
 
 @pytest.mark.slow
 def test_members_on_the_same_network_find_each_other() -> None:
-    pytest.importorskip("zeroconf", reason="zeroconf is not installed (shmjet[multicast])")
+    pytest.importorskip("zeroconf", reason="zeroconf is not installed (pip install zeroconf)")
 
     async def meet() -> list[list[str]]:
         addresses = ["127.0.0.1:5791", "127.0.0.1:5792"]

@@ -92,6 +92,68 @@ def test_one_source_that_does_not_know_how_much_there_is_spoils_the_forecast() -
     assert (flow.share, flow.eta) == (None, None)
 
 
+def expanding(*, at: int, sink_busy: int = 0, full: float = 1.0) -> Metrics:
+    """items -> flat_map -> sink, `at` seconds after the start: all is read, flat_map makes 1000 items a second."""
+    made = 1000 * at
+    return metrics(
+        vertex("items", 1, emitted=5, work_done=5, work_total=5, state="end"),
+        vertex("flat_map", at * SECOND * 8 // 10, received=5, emitted=made, state="process_inbox"),
+        vertex("sink", sink_busy * at, received=made, state="process_inbox"),
+        edge("items", "flat_map", 5),
+        edge("flat_map", "sink", made, 95, at * SECOND // 2),
+        WorkerMetrics(0, 11, 0, full, int(at * full * SECOND), int(at * (1 - full) * SECOND), 3),
+    )
+
+
+def test_a_job_that_goes_on_when_all_is_read_is_not_done() -> None:
+    meter = FlowMeter()
+    for at in (1, 2):
+        flow = meter.take(expanding(at=at), 100.0 + at)
+        assert (flow.is_read, flow.share, flow.eta, flow.rate) == (True, None, None, 1000)
+    shown = io.StringIO()
+    Console(file=shown, width=200).print(flow_view(flow, "expanding"))
+    assert "all read" in shown.getvalue()
+    assert "to go" not in shown.getvalue()
+    assert "all read" in flow_html(flow, "expanding")
+    assert "<progress" not in flow_html(flow, "expanding")
+    over = metrics(vertex("items", 1, emitted=5, work_done=5, work_total=5, state="end"), end=105.0)
+    assert FlowMeter().take(over, 110.0).share == 1.0
+
+
+def test_a_job_that_reads_has_the_rate_of_its_sources() -> None:
+    meter = FlowMeter()
+    meter.take(chain(received=100), 110.0)
+    flow = meter.take(chain(received=400, now=True), 111.0)
+    assert (flow.is_read, flow.rate) == (False, 300)
+
+
+def test_a_vertex_that_lacks_time_on_full_workers_is_not_to_blame() -> None:
+    flow = FlowMeter().take(expanding(at=1), 101.0)
+    assert flow.bottleneck is not None
+    assert (flow.bottleneck.destination, flow.slowest, flow.is_crowded) == ("sink", "flat_map", True)
+    shown = io.StringIO()
+    Console(file=shown, width=200).print(flow_view(flow, "expanding"))
+    assert "for sink, whose workers are full, mostly with flat_map" in shown.getvalue()
+    assert "for sink, whose workers are full, mostly with flat_map" in flow_html(flow, "expanding")
+
+
+def test_a_vertex_that_takes_most_of_its_full_worker_is_to_blame() -> None:
+    flow = FlowMeter().take(expanding(at=1, sink_busy=9 * SECOND // 10), 101.0)
+    assert (flow.slowest, flow.is_crowded, flow.crowding) == ("sink", False, "")
+
+
+def test_a_vertex_whose_worker_sleeps_is_to_blame() -> None:
+    assert FlowMeter().take(expanding(at=1, full=0.8), 101.0).slowest == "sink"
+
+
+def test_other_jobs_may_fill_the_workers() -> None:
+    numbers = expanding(at=1)
+    lazy = {**numbers.vertices, "flat_map": vertex("flat_map", SECOND // 10, received=5, emitted=1000)}
+    flow = FlowMeter().take(msgspec.structs.replace(numbers, vertices=lazy), 101.0)
+    assert (flow.slowest, flow.is_crowded) == (None, True)
+    assert flow.crowding.endswith("mostly with other jobs")
+
+
 def test_a_vertex_has_ended_when_all_its_processors_have() -> None:
     flow = FlowMeter().take(metrics(vertex("a", 0, 0, state="end"), vertex("b", 0, 0, state="complete")), 110.0)
     assert [each.has_ended for each in flow.vertices] == [True, False]

@@ -34,7 +34,7 @@ class _Refuser:
 def why_not() -> str:
     """Return why Spark cannot be tested here, "" if it can."""
     if find_spec("pyspark") is None:
-        return "pyspark is not installed (pip install 'shmjet[spark]')"
+        return "pyspark is not installed (pip install pyspark)"
     if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
         return "no java, which Spark needs (17 or later)"
     return ""

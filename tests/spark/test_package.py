@@ -32,7 +32,7 @@ def test_without_pyspark_one_line_says_what_to_install() -> None:
         "u.find_spec = lambda name, *rest: None if name == 'pyspark' else find(name, *rest)\n"
     )
     found = run(hidden + "import shmjet.spark")
-    says = "ModuleNotFoundError: shmjet.spark needs PySpark and Java 17 or later: pip install 'shmjet[spark]'"
+    says = "ModuleNotFoundError: shmjet.spark needs PySpark and Java 17 or later: pip install pyspark"
     assert found.stderr.splitlines()[-1].startswith(says)
     assert run(hidden + "import shmjet, shmjet.sources, shmjet.sinks").returncode == 0
 

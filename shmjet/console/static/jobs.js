@@ -101,7 +101,7 @@ export class JobView {
     const fullest = Math.max(0, ...detail.edges.map((edge) => edge.fill));
     const held = detail.bottleneck === null ? busiest : detail.vertices.find((v) => v.flow.name === detail.bottleneck);
     const tiles = [
-      { name: "Sources emit", value: rate(detail.source_rate), note: detail.averaged || detail.share === null ? averaged : progress(detail) },
+      { name: "Sources emit", value: rate(detail.source_rate), note: detail.averaged ? averaged : progress(detail) ?? averaged },
       { name: "Sinks receive", value: rate(detail.sink_rate), note: averaged },
       {
         name: detail.bottleneck === null ? "Busiest vertex" : "Bottleneck",
@@ -154,6 +154,8 @@ export class JobView {
 }
 
 function progress(detail) {
+  if (detail.is_read) return "all read";
+  if (detail.share === null) return null;
   const left = detail.eta === null ? "" : `, ${duration(detail.eta)} left`;
   return `${percent(detail.share)} done${left}`;
 }
