@@ -15,7 +15,7 @@ from typing import Any, Final, final, overload
 import numpy as np
 import numpy.typing as npt
 
-from shmjet.ring.column import Values, checked_mask
+from shmjet.ring.column import Values, checked_mask, equal_columns
 from shmjet.ring.columnar import Columnar
 from shmjet.ring.errors import BatchError
 from shmjet.ring.nullable import Nullable, column_parts
@@ -403,22 +403,10 @@ class Batch(Columnar):
             return False
         if list(self.schema.items()) != list(other.schema.items()):
             return False
-        return all(self._column_equals(other, name) for name in self._columns)
-
-    def _column_equals(self, other: Batch, name: str) -> bool:
-        mine, theirs = self._columns[name], other._columns[name]
-        valid, others = self._validity.get(name), other._validity.get(name)
-        if valid is not None or others is not None:
-            every = np.ones(self._num_rows, np.bool_)
-            valid = every if valid is None else valid
-            if not np.array_equal(valid, every if others is None else others):
-                return False
-            rows = np.flatnonzero(valid)
-            mine, theirs = mine.take(rows), theirs.take(rows)
-        if isinstance(mine, Text):
-            return mine.equals(theirs)
-        assert isinstance(theirs, np.ndarray)
-        return _arrays_equal(mine, theirs)
+        return all(
+            equal_columns(column, self._validity.get(name), other._columns[name], other._validity.get(name))
+            for name, column in self._columns.items()
+        )
 
     def __eq__(self, other: object) -> Any:
         return self.equals(other) if isinstance(other, Batch) else NotImplemented
@@ -452,13 +440,6 @@ def stored_column(batch: Batch, name: str) -> tuple[Values, Mask | None]:
         BatchError: there is no such column.
     """
     return batch._column(name), batch._validity.get(name)
-
-
-def _arrays_equal(one: npt.NDArray[Any], two: npt.NDArray[Any]) -> bool:
-    """Whether all values are equal, NaN and NaT to themselves, in fields of structured ones too."""
-    if one.dtype.names is not None:
-        return all(_arrays_equal(one[name], two[name]) for name in one.dtype.names)
-    return np.array_equal(one, two, equal_nan=one.dtype.kind in "fcmM")
 
 
 # The way around __setattr__: what a slot's descriptor does.

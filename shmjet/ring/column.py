@@ -154,3 +154,30 @@ def _of_dates(array: npt.NDArray[Any], present: list[Any]) -> npt.NDArray[Any]:
     if kinds == {datetime.timedelta}:
         return array.astype("timedelta64[us]")
     return array
+
+
+def equal_columns(one: Values, valid: Mask | None, two: Values, others: Mask | None) -> bool:
+    """Whether two columns of one dtype and length have the same nulls and values; NaN equals NaN.
+
+    Args:
+        one, two: the columns; what lies under their nulls does not count.
+        valid, others: their masks.
+    """
+    if valid is not None or others is not None:
+        every = np.ones(len(one), np.bool_)
+        valid = every if valid is None else valid
+        if not np.array_equal(valid, every if others is None else others):
+            return False
+        rows = np.flatnonzero(valid)
+        one, two = one.take(rows), two.take(rows)
+    if isinstance(one, Text):
+        return one.equals(two)
+    assert isinstance(two, np.ndarray)
+    return _equal_arrays(one, two)
+
+
+def _equal_arrays(one: npt.NDArray[Any], two: npt.NDArray[Any]) -> bool:
+    """Whether all values are equal, NaN and NaT to themselves, in fields of structured ones too."""
+    if one.dtype.names is not None:
+        return all(_equal_arrays(one[name], two[name]) for name in one.dtype.names)
+    return np.array_equal(one, two, equal_nan=one.dtype.kind in "fcmM")
