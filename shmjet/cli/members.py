@@ -198,7 +198,7 @@ def _member(member: AttachedMember) -> dict[str, Any]:
         "version": about.version,
         "workers": about.workers,
         "cores": member.cores,
-        "client_pid": about.client_pid,
+        "client_pid": about.client_pid or None,
         "up_s": round(time.time() - about.started_at, 1),
         "running_jobs": len(member.running()),
         "folder": str(member.folder),

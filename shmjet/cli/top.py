@@ -172,7 +172,7 @@ def _plain(seen: Seen) -> dict[str, Any]:
                 "core": worker.core,
                 "busy": worker.busy,
                 "tasklets": worker.tasklets,
-                "rss": seen.memory.get(worker.pid),
+                "rss": None if worker.pid is None else seen.memory.get(worker.pid),
             }
             for worker in seen.workers
         ],

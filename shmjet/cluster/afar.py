@@ -128,7 +128,7 @@ class FarMember:
             survey.client_pid,
             survey.started_at,
             survey.settings,
-            [worker.pid for worker in survey.workers],
+            [worker.pid for worker in survey.workers if worker.pid is not None],
             0,
             survey.address,
         )

@@ -12,11 +12,13 @@ import logging
 import os
 import select
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -26,6 +28,7 @@ from shmjet.cluster.repeating import may_repeat, repeated
 from shmjet.core import errors
 from shmjet.core.errors import MemberLostError, ShmjetError
 from shmjet.execution.channel import Channel, ChannelClosed
+from shmjet.execution.patience import Patience
 from shmjet.grid import errors as grid_errors
 
 logger = logging.getLogger("shmjet.client")
@@ -33,6 +36,12 @@ logger = logging.getLogger("shmjet.client")
 CLOSED = "this instance has been shut down; start a new one with shmjet.new_instance() or shmjet.new_client()"
 RECONNECT_WAIT_S = 20.0
 """How long a request waits for a connection that is being made again."""
+MOST_SILENCE_S = 60.0
+"""How long a request is waited for when the member gives no sign of life."""
+WARN_SILENCE_S = 5.0
+"""After how long that is logged."""
+_SIGN_S = 2.0
+_STEP_S = 1.0
 _SIGNS = 4
 """How often a silent member is asked for a sign of life before it counts as lost."""
 
@@ -53,6 +62,15 @@ class Way(Protocol):
     @property
     def gone(self) -> str:
         """What to say when there is no connection and will be none."""
+
+    @property
+    def trouble(self) -> str:
+        """What keeps a member from answering, as far as it can be seen, after ": "; else nothing."""
+
+
+def _pass_on(take: Callable[[Any], None], late: Future[Any]) -> None:
+    if late.exception() is None:
+        take(late.result())
 
 
 @dataclass(frozen=True)
@@ -108,6 +126,7 @@ class Connection:
         self._reader.start()
 
     def _use(self, sock: socket.socket, leftover: bytes, close: Callable[[], None]) -> None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(MOST_SILENCE_S), 0))
         channel = Channel(sock, Reply)
         if leftover:
             channel.feed(leftover)
@@ -116,24 +135,55 @@ class Connection:
             self._connected = True
             self._changed.notify_all()
 
-    def ask(self, make: Callable[[int], Any], timeout: float | None = None, fds: Sequence[int] = ()) -> Any:
+    def ask(
+        self,
+        make: Callable[[int], Any],
+        timeout: float | None = None,
+        fds: Sequence[int] = (),
+        on_late: Callable[[Any], None] | None = None,
+    ) -> Any:
         """Send a request and return its reply.
 
         Args:
             make: makes the request from its number.
             timeout: seconds.
             fds: descriptors that go with it; they may be closed afterwards.
+            on_late: called in the reader's thread with a reply that comes after `timeout`.
 
         Raises:
-            MemberLostError: the member is gone.
+            MemberLostError: the member is gone, or has not answered anything for `MOST_SILENCE_S`.
             ShmjetError: it refused, and the class is the one that it named; or this connection has been closed.
             TimeoutError: no reply within `timeout`.
         """
-        reply = self.post(make, fds).result(timeout)
+        reply = self._await(self.post(make, fds), timeout, on_late)
         if isinstance(reply, Refused):
             kind: Any = getattr(errors, reply.error, getattr(grid_errors, reply.error, ShmjetError))
             raise kind(reply.text)
         return reply
+
+    def _await(self, future: Future[Any], timeout: float | None, on_late: Callable[[Any], None] | None) -> Any:
+        """Wait for a reply as long as the member gives signs of life, or `timeout` seconds."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        patience, sign, has_warned = Patience(_STEP_S), None, False
+        while True:
+            left = _STEP_S if deadline is None else deadline - time.monotonic()
+            with contextlib.suppress(TimeoutError):
+                return future.result(max(0.0, min(left, _STEP_S)))
+            if deadline is not None and time.monotonic() >= deadline:
+                if on_late is not None:
+                    future.add_done_callback(partial(_pass_on, on_late))
+                raise TimeoutError(f"the member has not answered within {timeout:g} s{self._way.trouble}")
+            waited = patience.waited(time.monotonic())
+            if sign is not None and sign.done():  # it is busy with what we have asked for
+                patience.reset()
+                sign = None
+            elif sign is None and waited >= _SIGN_S:
+                sign = self.post(Ping)
+            elif waited >= WARN_SILENCE_S and not has_warned:
+                has_warned = True
+                logger.warning("the member has not answered for %.0f s%s", waited, self._way.trouble)
+            if waited >= MOST_SILENCE_S:
+                raise MemberLostError(f"the member has not answered for {waited:.0f} s{self._way.trouble}")
 
     def post(self, make: Callable[[int], Any], fds: Sequence[int] = ()) -> Future[Any]:
         """Send a request with descriptors; the future brings its reply."""
@@ -159,6 +209,12 @@ class Connection:
                 self._channel.send(request, fds)
             except (ChannelClosed, OSError) as error:
                 self._waiting.pop(number, None)
+                if isinstance(error, BlockingIOError):  # part of it may have left, so nothing can follow
+                    with contextlib.suppress(OSError):
+                        self._sock.shutdown(socket.SHUT_RDWR)
+                    raise MemberLostError(
+                        f"the member has not read for {MOST_SILENCE_S:g} s{self._way.trouble}"
+                    ) from None
                 raise MemberLostError(self._way.gone) from error
         return future
 

@@ -49,6 +49,11 @@ class FarWay:
         """Of the member that it leads to now."""
 
     @property
+    def trouble(self) -> str:
+        """Nothing can be seen from here."""
+        return ""
+
+    @property
     def gone(self) -> str:
         """What to say when no member can be reached."""
         return f"no member can be reached at {', '.join(self._addresses)}"

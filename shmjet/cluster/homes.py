@@ -17,6 +17,7 @@ from shmjet.cluster.protocol import Shutdown
 from shmjet.cluster.settings import LARGE_CODE, SOCKET_NAME
 from shmjet.core.errors import MemberLostError
 from shmjet.execution import unix_sockets
+from shmjet.execution.patience import is_stopped
 
 if TYPE_CHECKING:
     from shmjet.cluster.far_way import FarWay
@@ -43,6 +44,13 @@ class LocalWay:
     def gone(self) -> str:
         """What to say when the member is gone."""
         return f"the member of this instance (pid {self._pid}) is gone; start a new one with shmjet.new_instance()"
+
+    @property
+    def trouble(self) -> str:
+        """Whether the member's process is stopped."""
+        if not is_stopped(self._pid):
+            return ""
+        return f": it is stopped (SIGSTOP); `kill -CONT {self._pid}` lets it go on"
 
     def connect(self) -> tuple[socket.socket, bytes, Callable[[], None]]:
         """Connect. Raises MemberLostError when the member has ended since it said that it was up."""

@@ -54,7 +54,9 @@ def inspect(member: AttachedMember) -> dict[str, Any]:
         MemberLostError: it is gone.
     """
     about = member.about
-    processes = [("member", about.pid), *((f"worker {i}", pid) for i, pid in enumerate(about.workers))]
+    workers = [_worker(member, index) for index in range(len(member.cores))]
+    processes = [("member", about.pid)]
+    processes += [(f"worker {worker['index']}", worker["pid"]) for worker in workers if worker["pid"]]
     known = {pid for _, pid in processes}
     processes += [(name, pid) for name, pid in _carriers(about.pid) if pid not in known]
     return {
@@ -62,12 +64,12 @@ def inspect(member: AttachedMember) -> dict[str, Any]:
         "address": about.address,
         "uuid": about.uuid,
         "version": about.version,
-        "client_pid": about.client_pid,
+        "client_pid": about.client_pid or None,
         "up_s": round(time.time() - about.started_at, 1),
         "folder": str(member.folder),
         "settings": without_secrets(about.settings),
         "environment": _environment(about.pid),
-        "workers": [_worker(member, index) for index in range(len(member.cores))],
+        "workers": workers,
         "executions": [_execution(member, row) for row in member.executions()],
         "processes": [_process(name, pid, member.folder) for name, pid in processes],
     }
@@ -108,7 +110,7 @@ def _worker(member: AttachedMember, index: int) -> dict[str, Any]:
         heartbeat = words[control.HEARTBEAT_NS]
         return {
             "index": index,
-            "pid": words[control.PID],
+            "pid": words[control.PID] or None,
             "core": member.cores[index],
             "heartbeat_age_s": round((time.perf_counter_ns() - heartbeat) / 1e9, 3) if heartbeat else None,
             "busy_s": round(words[control.BUSY_NS] / 1e9, 3),

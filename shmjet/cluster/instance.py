@@ -233,12 +233,13 @@ class JetInstance:
             job.attach(execution)
         return job
 
-    def execute(self, job: Job, *, patient: bool) -> Execution:
+    def execute(self, job: Job, *, patient: bool, timeout: float | None = None) -> Execution:
         """Run a job once more; what `Job.execute` calls.
 
         Args:
             job: made by this instance.
             patient: the caller will wait for the end; so this may take a millisecond, and spares small jobs a message.
+            timeout: seconds that the member may take to answer; what it starts after that is cancelled.
         """
         if self._closed:
             raise ShmjetError(CLOSED)
@@ -249,7 +250,7 @@ class JetInstance:
                 tell(execution)
             submission = job.take_submission()
             try:
-                reply = self._ask_to_run(job, submission, patient)
+                reply = self._ask_to_run(job, submission, patient, timeout)
             except JobAlreadyExistsError:
                 job.give_back(submission)  # nobody has kept it
                 raise
@@ -268,7 +269,7 @@ class JetInstance:
             self._asking.some([reply.execution_id])
         return execution
 
-    def _ask_to_run(self, job: Job, submission: Submission | None, patient: bool) -> Any:
+    def _ask_to_run(self, job: Job, submission: Submission | None, patient: bool, timeout: float | None) -> Any:
         token = os.urandom(8).hex()
         logs = LogWish(*levels()) if self._home.is_networked else None
         code = Large(b"") if submission is None else Large.of(submission.code, self._home.most_inline)
@@ -276,7 +277,10 @@ class JetInstance:
             if submission is not None and code.fds:
                 submission = msgspec.structs.replace(submission, code=code.inline, code_size=code.size)
             return self._connection.ask(
-                lambda number: Execute(number, job.id, submission, patient, logs, job.named, token), fds=code.fds
+                lambda number: Execute(number, job.id, submission, patient, logs, job.named, token),
+                timeout,
+                code.fds,
+                self._started_late,
             )
         except JobNotFoundError:  # the coordinator that knew it has been lost
             if submission is not None or (submission := job.kept_submission) is None:
@@ -284,7 +288,13 @@ class JetInstance:
         finally:
             code.close()
         self._attach(job.id, job.config)
-        return self._ask_to_run(job, submission, patient)
+        return self._ask_to_run(job, submission, patient, timeout)
+
+    def _started_late(self, reply: Any) -> None:
+        """Cancel what nobody waits for any more."""
+        if isinstance(reply, Executing):
+            self._known.drop(reply.execution_id)
+            self._connection.post(lambda number: CancelExecution(number, reply.execution_id))
 
     @property
     def member_socket(self) -> str:

@@ -35,7 +35,7 @@ class JobRunner(Protocol):
     @property
     def member_socket(self) -> str: ...
 
-    def execute(self, job: Job, *, patient: bool) -> Execution: ...
+    def execute(self, job: Job, *, patient: bool, timeout: float | None = None) -> Execution: ...
 
     def cancel_execution(self, execution_id: int) -> None: ...
 
@@ -321,9 +321,9 @@ class Job:
         """
         return self._execute(patient=False)
 
-    def _execute(self, *, patient: bool) -> Execution:
+    def _execute(self, *, patient: bool, timeout: float | None = None) -> Execution:
         with self._lock:
-            self._latest = self._runner.execute(self, patient=patient)
+            self._latest = self._runner.execute(self, patient=patient, timeout=timeout)
             return self._latest
 
     def attach(self, execution: Execution) -> None:
@@ -345,8 +345,8 @@ class Job:
             concurrent.futures.CancelledError: it was cancelled.
         """
         progress = progress or _always_shows()
-        execution = self._execute(patient=not progress)
         deadline = None if timeout is None else time.monotonic() + timeout
+        execution = self._execute(patient=not progress, timeout=timeout)
         try:
             if progress:
                 from shmjet.observe.live import follow

@@ -18,13 +18,17 @@ from shmjet.cluster.settings import KEPT_RESULTS
 Known = tuple[Execution, Job]
 
 
+def _nobody() -> None:
+    return None
+
+
 class KnownExecutions:
     """Executions by their numbers."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._running: dict[int, Known] = {}
-        self._ended: OrderedDict[int, weakref.ref[Execution]] = OrderedDict()
+        self._ended: OrderedDict[int, Callable[[], Execution | None]] = OrderedDict()
         self._unclaimed: dict[int, list[ExecutionChanged]] = {}
         """News that came before the answer which gave the number."""
 
@@ -60,6 +64,12 @@ class KnownExecutions:
             if known is None and news.execution_id not in self._ended:  # else its end was on the way when we asked
                 self._unclaimed.setdefault(news.execution_id, []).append(news)
             return known
+
+    def drop(self, number: int) -> None:
+        """Take that nobody wants to hear of an execution."""
+        with self._lock:
+            self._unclaimed.pop(number, None)
+            self._ended[number] = _nobody
 
     def forget(self, number: int) -> None:
         """Take that an execution ends. From now on those who use it keep it."""

@@ -273,8 +273,7 @@ class Site:
             with contextlib.suppress(OSError):  # it is gone, and its mapping with it
                 await self._link.close_execution(self._id)
         for child in carriers:
-            if child.pid:
-                await child.exited.wait()
+            await self._services.workers.ended(child)
         self._give_back(pooled)
 
     def _give_back(self, pooled: PooledArena) -> None:

@@ -86,4 +86,5 @@ def loss_of(child: Child, vertices: list[str]) -> Failure:
         carrier=child.is_carrier,
         because=child.killed_because,
         last_words=child.last_words,
+        end=child.end,
     )

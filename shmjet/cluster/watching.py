@@ -108,7 +108,7 @@ class Watching:
         """Return what this member does, for those who look from elsewhere."""
         cores = self._settings.cores
         workers = [worker_metrics(i, core, self._segment.memory) for i, core in enumerate(cores)]
-        pids = [os.getpid(), *(worker.pid for worker in workers)]
+        pids = [os.getpid(), *(worker.pid for worker in workers if worker.pid is not None)]
         return MemberSurvey(
             uuid,
             address,

@@ -20,8 +20,10 @@ from typing import Any
 
 import msgspec
 
+from shmjet.cluster.server_silence import ServerSilence
 from shmjet.execution.control import BLOCK_SIZE, WorkerControl, control_size
 from shmjet.execution.messages import Broken, Exited, Fork, Forked, Hello, Report, Stop, WorkerSettings
+from shmjet.execution.patience import has_ended, is_stopped
 from shmjet.net.loop_channel import LoopChannel
 from shmjet.ring.arena import Arena
 
@@ -29,6 +31,8 @@ _STATUS_WAIT_S = 0.25
 _LATE_STATUS_S = 1.0
 _END_S = 1.0
 _AGAIN_S = 0.1
+_PIDS_S = 2.0
+_LOOK_S = 1.0
 
 logger = logging.getLogger("shmjet.member")
 
@@ -38,7 +42,7 @@ class Child:
     """A worker or carrier process.
 
     `index` is its endpoint in plans. `killed_because` says why the member killed it, if it did, and
-    `last_words` why it has exited, if it could tell.
+    `last_words` why it has exited, if it could tell. `end` says what became of it where no status does.
     """
 
     index: int
@@ -53,6 +57,7 @@ class Child:
     stopping: bool = False
     killed_because: str | None = None
     last_words: str | None = None
+    end: str | None = None
     forked: asyncio.Event = field(default_factory=asyncio.Event)
     exited: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -78,7 +83,7 @@ class ForkServerProcess:
         try:
             loop.add_reader(fd, ended.set)
             await asyncio.wait_for(ended.wait(), grace_s)
-        except TimeoutError:
+        except TimeoutError:  # it does not come back from something, or is stopped
             os.kill(self.pid, signal.SIGKILL)
         finally:
             loop.remove_reader(fd)
@@ -121,6 +126,7 @@ class Workers:
         self.control = Arena.create(control_size(len(cores)), label="control")
         self._server = server
         self._server_channel = LoopChannel(server.socket, Forked | Exited, self._on_server, self._on_server_closed)
+        self._silence = ServerSilence(server.pid, lambda: len(self._by_token), self._not_forked)
         self.workers: list[Child] = []
 
     def start(self) -> None:
@@ -173,6 +179,7 @@ class Workers:
         self._server_channel.send(request, [theirs.fileno(), self.control.fd, *own, *self._network_fds])
         self._server_channel.when_flushed([theirs.detach(), *own])
         child.channel.open()
+        self._silence.watch()
         return child
 
     # -- what the fork server says ------------------------------------------------------------------------------
@@ -183,6 +190,7 @@ class Workers:
             child.pid = message.pid
             self._by_pid[message.pid] = child
             child.forked.set()
+            self._silence.reset()
         elif isinstance(message, Exited):
             gone = self._by_pid.pop(message.pid, None)
             if gone is not None:
@@ -195,10 +203,17 @@ class Workers:
             os._exit(1)
 
     async def pids(self) -> list[int]:
-        """Return the pids of all workers, once the fork server has told those of new ones."""
-        for child in self.workers:
-            await child.forked.wait()
-        return [child.pid for child in self.workers]
+        """Return the pids of all workers; of new ones those that the fork server tells within `_PIDS_S`."""
+        forked = asyncio.gather(*(child.forked.wait() for child in self.workers))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(forked, _PIDS_S)
+        return [child.pid for child in self.workers if child.pid > 0]
+
+    async def ended(self, child: Child) -> None:
+        """Wait for the end of a process, whoever tells of it."""
+        while child.pid and not child.exited.is_set() and not has_ended(child.pid):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(child.exited.wait(), _LOOK_S)
 
     # -- deaths -------------------------------------------------------------------------------------------------
 
@@ -225,12 +240,15 @@ class Workers:
                     "it has closed its socket to the member, as code that closes all descriptors does"
                 )
             self.kill(child)
+        if child.status is None and not (child.end or child.killed_because) and is_stopped(self._server.pid):
+            child.end = f"has ended; its fork server (pid {self._server.pid}) is stopped (SIGSTOP) and cannot tell how"
         if not child.is_carrier and child.up:
             self._replace(child)
         self._on_lost(child)
         while not child.is_carrier and self.workers[child.index] is child and not self._closing:
             await asyncio.sleep(_AGAIN_S)  # one that died as it started, or cannot be forked, is not tried all the time
-            self._replace(child)
+            if not self._silence.is_long:
+                self._replace(child)
             self._on_lost(child)  # for the jobs that were given it meanwhile
 
     def _replace(self, child: Child) -> None:
@@ -243,6 +261,12 @@ class Workers:
         self._losses.discard(loss)
         if not loss.cancelled() and loss.exception() is not None:
             logger.error("the loss of a worker could not be dealt with", exc_info=loss.exception())
+
+    def _not_forked(self, why: str) -> None:
+        """Take that the fork server has not done for long what it was asked for: nobody waits for those any more."""
+        for child in list(self._by_token.values()):
+            child.end = f"could not be started: {why}"
+            self._channel_closed(child)
 
     def kill(self, child: Child) -> None:
         """Kill a child for good."""
@@ -264,6 +288,7 @@ class Workers:
     async def close(self, grace_s: float) -> None:
         """Stop all children, kill those that are still there after `grace_s`, and end the fork server."""
         self._closing = True
+        self._silence.end()
         children = [*self._by_pid.values(), *self._by_token.values()]
         for child in children:
             child.stopping = True

@@ -284,7 +284,7 @@ class WatchedMember:
         )
 
     def _worker_card(self, worker: WorkerMetrics) -> WorkerCard:
-        usage = self.usage.get(worker.pid, Usage(0.0, 0.0, 0))
+        usage = Usage(0.0, 0.0, 0) if worker.pid is None else self.usage.get(worker.pid, Usage(0.0, 0.0, 0))
         busy = round(self._busy.get(worker.index, 0.0), 4)
         return WorkerCard(worker.index, worker.pid, worker.core, busy, usage.cpu, usage.resident, worker.tasklets)
 

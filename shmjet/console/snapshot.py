@@ -13,7 +13,7 @@ class WorkerCard(msgspec.Struct, frozen=True):
     """One worker: `busy` is the share of the last second that it did not sleep, `cpu` that of a core that it used."""
 
     index: int
-    pid: int
+    pid: int | None
     core: int | None
     busy: float
     cpu: float

@@ -188,7 +188,7 @@ def worker_metrics(index: int, core: int | None, memory: bytes | memoryview) -> 
     busy, idle = at[control.BUSY_NS], at[control.IDLE_NS]
     return WorkerMetrics(
         index=index,
-        pid=at[control.PID],
+        pid=at[control.PID] or None,
         core=core,
         busy=busy / (busy + idle) if busy + idle else 0.0,
         busy_ns=busy,

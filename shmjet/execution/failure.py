@@ -137,6 +137,7 @@ def worker_lost(
     carrier: bool,
     because: str | None = None,
     last_words: str | None = None,
+    end: str | None = None,
 ) -> Failure:
     """Describe the death of a worker or carrier process.
 
@@ -147,6 +148,7 @@ def worker_lost(
         vertices: of which it ran processors for this execution.
         because: why its member killed it, if it was the member.
         last_words: why it exited, if it could tell.
+        end: what became of it where nobody knows its status; `signal` and `status` mean nothing then.
     """
     what = f"{'carrier' if carrier else f'worker {worker}'}{f' (pid {pid})' if pid > 0 else ''}"
     if pid <= 0:
@@ -165,6 +167,8 @@ def worker_lost(
         hint = f": {last_words}"
     elif signal == 9:
         hint = " (the kernel's out-of-memory killer does that too: see `dmesg`)"
+    if end is not None:
+        how, hint, signal = end, "", 0
     return Failure(
         kind="worker_lost",
         vertex=vertices[0] if len(vertices) == 1 else None,

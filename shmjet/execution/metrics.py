@@ -156,12 +156,13 @@ class EdgeMetrics(msgspec.Struct, frozen=True):
 class WorkerMetrics(msgspec.Struct, frozen=True):
     """One worker of the member, since it started: `busy` is the share of its time that it did not sleep, 0 to 1.
 
-    `rounds` and `sleeps` of its loop; `stolen`: tasklets that other workers have taken from it; `slab_bytes`: bytes of
-    large batches that it put into shared memory for others, which is added up when its part of a job ends.
+    `pid` is None before its process runs. `rounds` and `sleeps` of its loop; `stolen`: tasklets that other workers have
+    taken from it; `slab_bytes`: bytes of large batches that it put into shared memory for others, which is added up
+    when its part of a job ends.
     """
 
     index: int
-    pid: int
+    pid: int | None
     core: int | None
     busy: float
     busy_ns: int

@@ -108,7 +108,7 @@ class WorkerFlow:
     """
 
     index: int
-    pid: int
+    pid: int | None
     core: int | None
     busy: float
     tasklets: int

@@ -101,10 +101,10 @@ def worker_table(workers: Sequence[WorkerFlow], memory: dict[int, int] | None = 
     for name in ("worker", "pid", "core", "busy", "tasklets", "memory"):
         table.add_column(name, justify="right", no_wrap=True)
     for worker in workers:
-        held = (memory or {}).get(worker.pid)
+        held = None if worker.pid is None else (memory or {}).get(worker.pid)
         table.add_row(
             str(worker.index),
-            str(worker.pid),
+            "" if worker.pid is None else str(worker.pid),
             "any" if worker.core is None else str(worker.core),
             share_text(worker.busy),
             str(worker.tasklets),

@@ -268,12 +268,12 @@ def fork_server_of(pool: PoolExecutor) -> int:
 def test_a_stopped_fork_server_is_waited_for_so_long(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("shmjet.pool.staff._WARN_S", 0.1)
-    monkeypatch.setattr("shmjet.pool.staff._STOPPED_S", 0.5)
     monkeypatch.setattr("shmjet.pool.engine._IDLE_NS", 2 * 10**8)
     with PoolExecutor(1) as own:
         worker = own.submit(os.getpid).result(PATIENCE_S)
         server = fork_server_of(own)
+        monkeypatch.setattr("shmjet.pool.staff._WARN_S", 0.1)
+        monkeypatch.setattr("shmjet.pool.staff._STOPPED_S", 0.5)
         os.kill(server, signal.SIGSTOP)
         lost = own.submit(touch_and_wait, str(tmp_path / "begun"), str(tmp_path / "never"))
         wait_for_file(str(tmp_path / "begun"))
@@ -284,5 +284,5 @@ def test_a_stopped_fork_server_is_waited_for_so_long(
         assert fork_server_of(own) != server
         os.kill(fork_server_of(own), signal.SIGSTOP)
     texts = [record.getMessage() for record in caplog.records if record.name == "shmjet.pool"]
-    assert f"(pid {server}) of a pool is stopped (SIGSTOP)" in texts[0]
-    assert f"(pid {server}) did not answer" in texts[1]
+    assert any(f"(pid {server}) of a pool is stopped (SIGSTOP)" in text for text in texts)
+    assert any(f"(pid {server}) did not answer" in text for text in texts)
