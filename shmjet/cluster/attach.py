@@ -18,8 +18,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import msgspec
-
 from shmjet._native import RING_HEADER
 from shmjet.cluster.folder import running_folders
 from shmjet.cluster.process_usage import used_by
@@ -41,6 +39,7 @@ from shmjet.cluster.protocol import (
 )
 from shmjet.cluster.settings import SOCKET_NAME
 from shmjet.core import JobStatus, MemberLostError, ShmjetError
+from shmjet.core.decoding import UNREADABLE
 from shmjet.execution import control, unix_sockets
 from shmjet.execution.channel import Channel, ChannelClosed
 from shmjet.execution.collect import Reading, worker_metrics
@@ -333,7 +332,7 @@ class AttachedMember:
                 reply, fds = self._channel.receive()
         except (ChannelClosed, OSError) as error:
             raise MemberLostError(f"the member in {self.folder} is gone or does not answer: {error}") from error
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise MemberLostError(f"the member in {self.folder} is of another version: {error}") from error
         if isinstance(reply, Refused):
             raise ShmjetError(reply.text)

@@ -20,6 +20,7 @@ import msgspec
 from shmjet.cluster.conducting import Post
 from shmjet.cluster.peer_messages import Backward, Bounced, ClientGone, Forward
 from shmjet.cluster.protocol import Execute, GridCall, Request, Watch
+from shmjet.core.decoding import UNREADABLE
 from shmjet.execution import unix_sockets
 from shmjet.execution.channel import LONGEST
 from shmjet.net.admission import Admission, source_of
@@ -317,7 +318,7 @@ class Clients:
             client = self._forwarded[key] = ForwardedClient(self._post, sender, message.client, is_here=message.is_here)
         try:
             request = self._decode(message.body)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             logger.error("a request that %s passed on cannot be read: %s", sender, error)
             return
         self._serve(client, request, [])

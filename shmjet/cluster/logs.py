@@ -19,6 +19,7 @@ from functools import partial
 
 import msgspec
 
+from shmjet.core.decoding import UNREADABLE
 from shmjet.core.terminal import clean
 from shmjet.execution.foreign_errors import attempt, traceback_text
 from shmjet.execution.logs import MEMBER, SentRecord, is_own
@@ -53,7 +54,7 @@ class LogSink:
         for data in records:
             try:
                 sent = self._decoder.decode(data)
-            except msgspec.DecodeError:
+            except UNREADABLE:
                 continue
             attempt(partial(self._deliver, sent, member), _report)
 

@@ -26,6 +26,7 @@ from shmjet.cluster.membership_events import HasLeft, JoinFailed, State, ViewIns
 from shmjet.cluster.network_user import NetworkSettings, NetworkUser
 from shmjet.cluster.peer_messages import PeerMessage
 from shmjet.cluster.views import MembershipMessage, Peer, View
+from shmjet.core.decoding import UNREADABLE
 from shmjet.core.errors import AuthenticationError, ConfigError, ShmjetError
 from shmjet.net.addresses import join_address, split_address
 from shmjet.net.client import LinkClient, LinkLost
@@ -386,7 +387,7 @@ class Network:
     def _received(self, sender: str, payload: bytes, now: float) -> None:
         try:
             message = self._decode(payload)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             logger.error("a message of %s cannot be read: %s", self._contacts.address_of(sender) or sender, error)
             if self._link is not None:
                 self._link.disconnect(sender)

@@ -32,6 +32,7 @@ from shmjet.cluster.protocol import (
     SurveyReply,
 )
 from shmjet.cluster.views import Peer
+from shmjet.core.decoding import UNREADABLE
 
 WORKERS_S = SURVEY_S = 1.0
 DUMP_S = 30.0
@@ -166,7 +167,7 @@ def _decoded(body: bytes | None, kind: type[T]) -> T | None:
         return None
     try:
         return msgspec.msgpack.decode(body, type=kind)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return None
 
 

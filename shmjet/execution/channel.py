@@ -20,6 +20,8 @@ from typing import Any
 
 import msgspec
 
+from shmjet.core.decoding import UNREADABLE
+
 _LENGTH = struct.Struct("<I")
 _MAX_FDS = 16
 _ANCILLARY = socket.CMSG_LEN(_MAX_FDS * 4)
@@ -30,6 +32,8 @@ _ROOM = 1 << 14
 reading it."""
 
 
+_UNREACHABLE = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENETUNREACH, errno.ENETDOWN)
+"""What a network says when the other end is gone without a word."""
 LONGEST = (1 << 32) - 1
 """Bytes of a message that its length can tell."""
 
@@ -106,7 +110,9 @@ class Channel:
         ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         try:
             sent = self._sock.sendmsg([data], ancillary, flags)
-        except (BrokenPipeError, ConnectionResetError) as error:
+        except OSError as error:
+            if not isinstance(error, ConnectionError) and error.errno not in _UNREACHABLE:
+                raise
             raise ChannelClosed("the other end of the channel is gone") from error
         if sent == len(data):
             self._outgoing.popleft()
@@ -209,8 +215,12 @@ class Channel:
             if count > len(self._fds):  # over a network none come, whatever the head says
                 raise msgspec.DecodeError(f"a message with {count} descriptors, of which {len(self._fds)} have come")
             body = memoryview(buffer)[start + head : start + head + length]
-            message = self._decoder.decode(body)
-            body.release()
+            try:
+                message = self._decoder.decode(body)
+            except UNREADABLE as error:
+                raise msgspec.DecodeError(str(error)) from error
+            finally:
+                body.release()
             self._messages.append((message, [self._fds.popleft() for _ in range(count)]))
             start += head + length
         if start:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from shmjet.core.decoding import UNREADABLE
 from shmjet.grid.entries import BLOCK_HEAD, COLUMNS_BLOCK
 from shmjet.grid.layout import LIST_RECORD, MAP_RECORD
 from shmjet.grid.operations import (
@@ -68,7 +69,7 @@ def brings_pickles(body: bytes) -> bool:
     """
     try:
         operation = _decode(body)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return True
     match operation:
         case Write() if operation.record.startswith(MAP_RECORD):
@@ -83,6 +84,6 @@ def brings_pickles(body: bytes) -> bool:
 def _is_plain(stored: bytes) -> bool:
     try:
         _plain(stored)
-    except (_Extension, msgspec.DecodeError, RecursionError):
+    except (_Extension, *UNREADABLE):
         return False
     return True

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from shmjet.core.decoding import UNREADABLE
 from shmjet.grid.blobs import BlobVanishedError
 from shmjet.grid.checks import check_operation
 from shmjet.grid.errors import GridError
@@ -63,7 +64,7 @@ class GridService:
         """
         try:
             operation = _decode(body)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise GridError(f"this is no operation on maps and lists: {error}") from error
         return _encode(self._perform(self._grid.opened, operation))
 

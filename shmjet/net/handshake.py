@@ -23,6 +23,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from shmjet.core import ShmjetError
+from shmjet.core.decoding import UNREADABLE
 
 MAGIC: Final = b"SHMJET"
 VERSION: Final = 2
@@ -169,7 +170,7 @@ class _Conversation:
         data = bytes(self._buffer[:end])
         try:
             message: _Message = msgspec.msgpack.decode(data[LENGTH.size :], type=kind)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise HandshakeError("protocol", f"a message of the handshake cannot be read: {error}") from None
         if remember:
             self._said.update(data)
@@ -266,7 +267,7 @@ class Dialing(_Conversation):
             return False
         try:
             refused = msgspec.msgpack.decode(bytes(self._buffer[LENGTH.size : LENGTH.size + length]), type=Refused)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except UNREADABLE:
             return False
         raise HandshakeError(_known(refused.kind), f"refused: {refused.reason[:200]}")
 

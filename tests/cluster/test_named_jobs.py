@@ -277,6 +277,7 @@ NESTED = msgspec.msgpack.encode(("key", [msgspec.msgpack.Ext(PICKLE, b"cos\n")])
         (Replace(0, LIST, b"k", PLAIN, False), True),
         (Add(0, MAP, b"k", b"\xc1 no msgpack", False), True),
         (Add(0, MAP, b"k", b"\x91" * 100_000, False), True),
+        (Add(0, MAP, b"k", b"\x92\xa1\x94\x01", False), True),
         (Append(0, LIST, [(1, BLOCK_HEAD.pack(COLUMNS_BLOCK, 1) + b"x")], False), False),
         (Append(0, LIST, [(1, BLOCK_HEAD.pack(PICKLE_BLOCK, 1) + b"x")], False), True),
         (Append(0, LIST, [(1, BLOCK_HEAD.pack(0x92, 1) + b"x")], False), True),

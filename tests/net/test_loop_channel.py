@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import socket
 from typing import Any
 
@@ -116,6 +117,8 @@ def test_one_that_does_not_read_is_not_listened_to_until_it_does() -> None:
         ((1 << 20).to_bytes(4, "little") + b"\0", 1 << 16),
         (b"\xff\xff\xff\xff\0", 1 << 30),
         (b"\x03\0\0\0\0\xc1\xc1\xc1", LONGEST),
+        (encoded(["\x00"]).replace(b"\xa1\x00", b"\xa1\x94"), LONGEST),
+        ((50_000).to_bytes(4, "little") + b"\0" + b"\x92\xa5Start" + b"\x91" * 49_993, LONGEST),
     ],
 )
 def test_what_cannot_be_a_message_ends_the_connection(
@@ -146,3 +149,26 @@ def test_a_hostile_leftover_ends_the_connection(caplog: pytest.LogCaptureFixture
 
     asyncio.run(run())
     assert "what nobody here understands" in caplog.text
+
+
+def test_one_that_has_gone_without_a_word_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A send to a host that does not answer ends in an error of its own kind, and must not be tried again and again."""
+
+    class Unreachable:
+        def __init__(self, sock: socket.socket) -> None:
+            self._sock = sock
+
+        def sendmsg(self, *_: Any) -> int:
+            raise TimeoutError(errno.ETIMEDOUT, "Connection timed out")
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._sock, name)
+
+    async def run() -> None:
+        ends = Ends()
+        monkeypatch.setattr(ends.channel._channel, "_sock", Unreachable(ends.channel._channel._sock))
+        ends.channel.send(Start(1))
+        await asyncio.wait_for(ends.closed.wait(), 10)
+        ends.close()
+
+    asyncio.run(run())
