@@ -26,6 +26,7 @@ from shmjet.execution.channel import LONGEST
 from shmjet.net.admission import Admission, source_of
 from shmjet.net.loop_channel import LoopChannel
 from shmjet.net.messages import RefuseClients
+from shmjet.net.turns import Turns
 
 logger = logging.getLogger("shmjet.member")
 
@@ -38,6 +39,8 @@ LONGEST_PLAIN_REQUEST = 1 << 26
 """The same where clients bring no code: what they write comes in pages of a megabyte."""
 MOST_CLIENTS = 1024
 """Clients from afar that a member takes at most, where it may open enough files."""
+MOST_UNANSWERED, ALL_UNANSWERED = 64, 512
+"""Requests without an answer of one client, and of all from afar, before no more are taken."""
 _SHARE = 4
 """Part of the files that a member may open that clients from afar may take."""
 _PAUSE_S = 0.1
@@ -58,6 +61,8 @@ class LocalClient:
         is_here: whether it is a process of this host and user. The socket does not tell: with TLS that of a client from
             afar leads to the link.
         longest: bytes of a request at most.
+        turns: in which it is served.
+        most: says how many of its requests may be unanswered before no more are taken.
     """
 
     def __init__(
@@ -70,7 +75,11 @@ class LocalClient:
         *,
         is_here: bool,
         longest: int = LONGEST,
+        turns: Turns | None = None,
+        most: Callable[[], int] = lambda: MOST_UNANSWERED,
     ) -> None:
+        self._unanswered = 0
+        self._most = most
         self.number = number
         self.is_here = is_here
         self.is_closed = False
@@ -80,6 +89,9 @@ class LocalClient:
 
         def message(request: Any, fds: list[int]) -> None:
             self.listens = self.listens or isinstance(request, Execute | Watch | GridCall)
+            self._unanswered += 1
+            if self._unanswered >= self._most():
+                self._channel.hold(True)
             received(self, request, fds)
             for fd in fds:
                 os.close(fd)
@@ -88,16 +100,28 @@ class LocalClient:
             self.is_closed = True
             closed(self)
 
-        self._channel = LoopChannel(sock, Request, message, gone, longest=longest, fair=True)
+        self._channel = LoopChannel(sock, Request, message, gone, longest=longest, turns=turns or Turns())
         self._channel.open(leftover)
 
     def queue(self, message: object) -> None:
         """Have a message sent with the next one."""
         self._channel.queue(message)
+        self._note(message)
 
     def send(self, message: object) -> None:
         """Send a message and all that is queued."""
         self._channel.send(message)
+        self._note(message)
+
+    def _note(self, message: object) -> None:
+        if getattr(message, "request", 0):
+            self.answered()
+
+    def answered(self) -> None:
+        """Take that one of its requests has been answered."""
+        self._unanswered = max(0, self._unanswered - 1)
+        if self._unanswered < self._most():
+            self._channel.hold(False)
 
     def send_if_read(self, message: object) -> None:
         """Send a message unless the client has too much unread: then it is lost."""
@@ -108,6 +132,7 @@ class LocalClient:
         """Send a message with descriptors, which are closed then. Only to a client on this host."""
         self._channel.send(message, fds)
         self._channel.when_flushed(fds)
+        self._note(message)
 
     def flush(self) -> None:
         """Send all that is queued."""
@@ -196,6 +221,7 @@ class Clients:
         self._most = most_clients() if most is None else most
         self._far: Admission[LocalClient] = Admission()
         self._refused = RefuseClients(False)
+        self._turns = Turns()
         self._post = post
         self._serve = serve
         self._gone = gone
@@ -259,6 +285,8 @@ class Clients:
             leftover,
             is_here=is_here,
             longest=LONGEST if is_here else self._longest,
+            turns=self._turns,
+            most=self._most_unanswered,
         )
         self._local[self._count] = client
         if not is_here:
@@ -272,6 +300,10 @@ class Clients:
             self._far.discard(client)
             self._look_at_room()
         self._gone(client)
+
+    def _most_unanswered(self) -> int:
+        """Return how many requests of one client may be unanswered: fewer where there are many clients."""
+        return max(1, min(MOST_UNANSWERED, ALL_UNANSWERED // max(1, len(self._far))))
 
     def _look_at_room(self) -> None:
         """Say when there is no room for further clients from afar, or none for those of some addresses, or again."""
@@ -308,6 +340,8 @@ class Clients:
         client = self._local.get(message.client)
         if client is not None:
             (client.send_if_read if message.may_drop else client.send)(msgspec.Raw(message.body))
+            if message.request:
+                client.answered()
 
     def take(self, sender: str, message: Forward) -> None:
         """Take a request that another member passes on."""
@@ -316,10 +350,15 @@ class Clients:
         client = self._forwarded.get(key)
         if client is None:
             client = self._forwarded[key] = ForwardedClient(self._post, sender, message.client, is_here=message.is_here)
+        self._turns.add(lambda: self._serve_forwarded(key, client, message.body))
+
+    def _serve_forwarded(self, key: tuple[str, int], client: ForwardedClient, body: bytes) -> None:
+        if self._forwarded.get(key) is not client:  # it has gone meanwhile
+            return
         try:
-            request = self._decode(message.body)
+            request = self._decode(body)
         except UNREADABLE as error:
-            logger.error("a request that %s passed on cannot be read: %s", sender, error)
+            logger.error("a request that %s passed on cannot be read: %s", key[0], error)
             return
         self._serve(client, request, [])
 

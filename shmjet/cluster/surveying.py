@@ -79,6 +79,8 @@ class Surveying:
         self._numbers = itertools.count(1)
         self._asked: dict[int, asyncio.Future[bytes]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._dumping: asyncio.Future[bytes] | None = None
+        """The dump that is being made: a process makes it, so all who ask meanwhile get the same."""
 
     def serve(self, client: Client, request: Any) -> bool:
         """Answer a client; False when it asks for something else."""
@@ -157,7 +159,9 @@ class Surveying:
             case "survey":
                 return msgspec.msgpack.encode(self._look())
             case "dump":
-                return await asyncio.to_thread(dump_of, self._folder)
+                if self._dumping is None or self._dumping.done():
+                    self._dumping = asyncio.ensure_future(asyncio.to_thread(dump_of, self._folder))
+                return await asyncio.shield(self._dumping)
         return b""  # of a newer version
 
 

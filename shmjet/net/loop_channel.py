@@ -14,11 +14,12 @@ from typing import Any
 import msgspec
 
 from shmjet.execution.channel import LONGEST, Channel, ChannelClosed, DescriptorsDropped
+from shmjet.net.turns import Turns
 
-_MOST_IN_TURN = 64
-"""Messages of a fair channel that are passed on before others have their turn."""
+_MOST_IN_TURN = 16
+"""Messages that are passed on in one turn."""
 _MOST_UNREAD = 64
-"""Messages that wait for the other end of a fair channel before it is asked to read."""
+"""Messages that may wait for the other end to read; with turns nothing more is taken from it then."""
 
 logger = logging.getLogger("shmjet.member")
 
@@ -33,8 +34,8 @@ class LoopChannel:
         on_closed: called once when the other end is gone.
         on_delayed: called when something was written that an earlier `send` had to leave.
         longest: bytes of a message at most.
-        fair: whether others must not suffer from what the other end does: of what it sends a little is taken at a
-            time, and nothing while it does not read what it was sent.
+        turns: where others must not suffer from what the other end does. Then of what it sends a little is taken when
+            it has its turn, and nothing while it does not read what it was sent.
     """
 
     def __init__(
@@ -46,15 +47,16 @@ class LoopChannel:
         on_delayed: Callable[[], None] | None = None,
         *,
         longest: int = LONGEST,
-        fair: bool = False,
+        turns: Turns | None = None,
     ) -> None:
         self._channel = Channel(sock, receives, longest)
-        self._fair = fair
+        self._turns = turns
+        self._held = False
         self._reading = False
         self._later: deque[tuple[Any, list[int]]] = deque()
         """What has come and has not been passed on yet."""
         self._stalled = False
-        """Whether nothing is taken before the other end has read."""
+        """Whether nothing is taken before the other end has read, or its owner lets go."""
         self._on_message = on_message
         self._on_closed = on_closed
         self._on_delayed = on_delayed
@@ -79,6 +81,11 @@ class LoopChannel:
             with self._understanding():
                 self._channel.feed(leftover)
             self._readable()
+
+    def hold(self, held: bool) -> None:
+        """Take no more of what the other end sends, or go on; only with turns."""
+        self._held = held
+        self._go_on_if_stalled()
 
     def queue(self, message: object) -> None:
         """Add a message to what the next `send` or `flush` sends."""
@@ -121,9 +128,7 @@ class LoopChannel:
             self._loop.add_writer(self._channel.fileno(), self._writable)
             self._writing = True
         self._close_sent()
-        if flushed and self._stalled:
-            self._stalled = False
-            self._loop.call_soon(self._deliver)
+        self._go_on_if_stalled()
 
     def _writable(self) -> None:
         self.flush()
@@ -139,9 +144,45 @@ class LoopChannel:
     def _readable(self) -> None:
         if self._closed:
             return
-        with self._understanding():
-            self._later += self._channel.poll(once=self._fair)
-        self._deliver()
+        if self._turns is None:
+            self._take()
+        else:
+            self._pause()
+            self._turns.add(self._take)
+
+    def _take(self) -> None:
+        """Read, and pass on what has come: with turns a little, and the rest when others have had theirs."""
+        if self._closed:
+            return
+        if self._turns is None or not self._later:
+            with self._understanding():
+                self._later += self._channel.poll(once=self._turns is not None)
+        most = len(self._later) if self._turns is None else _MOST_IN_TURN
+        try:
+            while self._later and most > 0 and not self._closed and not self._must_wait:
+                message, fds = self._later.popleft()
+                most -= 1
+                self._on_message(message, fds)
+        finally:
+            if not self._closed:
+                self._go_on()
+
+    def _go_on(self) -> None:
+        """Read on, or when there is time, or when the other end has read."""
+        if self._must_wait:
+            self._pause()
+            self._stalled = True
+        elif not self._later:
+            self._read_on()
+        elif self._turns is not None:
+            self._turns.add(self._take)
+        elif self._loop is not None:
+            self._loop.call_soon(self._take)
+
+    def _go_on_if_stalled(self) -> None:
+        if self._stalled and not self._must_wait and self._turns is not None:
+            self._stalled = False
+            self._turns.add(self._take)
 
     @contextlib.contextmanager
     def _understanding(self) -> Iterator[None]:
@@ -157,34 +198,10 @@ class LoopChannel:
             logger.error("a connection is closed: %s", error)
             self._gone()
 
-    def _deliver(self) -> None:
-        """Pass on what has come: of a fair channel a little, and the rest when others have had their turn."""
-        most = _MOST_IN_TURN if self._fair else len(self._later)
-        try:
-            while self._later and most > 0 and not self._closed and not self._must_read:
-                message, fds = self._later.popleft()
-                most -= 1
-                self._on_message(message, fds)
-        finally:
-            if not self._closed:
-                self._go_on()
-
-    def _go_on(self) -> None:
-        """Read on, or when there is time, or when the other end has read."""
-        assert self._loop is not None
-        if self._must_read:
-            self._pause()
-            self._stalled = True
-        elif self._later:
-            self._pause()
-            self._loop.call_soon(self._deliver)
-        else:
-            self._read_on()
-
     @property
-    def _must_read(self) -> bool:
-        """Whether the other end has to read first."""
-        return self._fair and self._writing and self.backlog >= _MOST_UNREAD
+    def _must_wait(self) -> bool:
+        """Whether the other end has to read first, or the owner to let go."""
+        return self._turns is not None and (self._held or (self._writing and self.backlog >= _MOST_UNREAD))
 
     def _read_on(self) -> None:
         assert self._loop is not None

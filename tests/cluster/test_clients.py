@@ -8,10 +8,13 @@ import socket
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from shmjet.cluster import clients as module
-from shmjet.cluster.clients import Clients
+from shmjet.cluster.clients import MOST_UNANSWERED, Clients
+from shmjet.cluster.peer_messages import Backward
+from shmjet.cluster.protocol import Done, Logged, Ping
 from shmjet.net.messages import RefuseClients
 
 
@@ -83,3 +86,50 @@ def test_without_descriptors_a_member_waits_and_goes_on(
 
     assert asyncio.run(asyncio.wait_for(run(), 30)) > len(tries) == 3
     assert caplog.text.count("Too many open files") == 2
+
+
+def test_one_with_many_unanswered_requests_waits_for_answers() -> None:
+    async def run() -> None:
+        asked: list[tuple[Any, Any]] = []
+        clients = Clients(None, lambda client, request, fds: asked.append((client, request)), lambda _: None)
+        ours, theirs = socket.socketpair()
+        client = clients.add(ours, b"", "10.0.0.1:4000", is_here=False)
+        body = msgspec.msgpack.encode(Ping(7))  # always the same number: that must not hide how many there are
+        theirs.sendall((len(body).to_bytes(4, "little") + b"\0" + body) * 100)
+
+        async def settled() -> int:
+            for _ in range(50):
+                await asyncio.sleep(0)
+            return len(asked)
+
+        assert await settled() == MOST_UNANSWERED
+        client.send(Logged(1, "", []))  # news are no answers
+        assert await settled() == MOST_UNANSWERED
+        client.send(Done(7))
+        clients.backward(Backward(client.number, msgspec.msgpack.encode(Done(7)), 7))
+        assert await settled() == MOST_UNANSWERED + 2
+        for _ in range(70):
+            client.queue(Done(7))
+        assert await settled() == 100
+        clients.close()
+        theirs.close()
+
+    asyncio.run(run())
+
+
+def test_where_there_are_many_clients_each_may_ask_less_at_once() -> None:
+    async def run() -> list[int]:
+        clients = Clients(None, lambda *_: None, lambda _: None, most=1000)
+        ends, found = [], []
+        for number in range(600):
+            ours, theirs = socket.socketpair()
+            ends.append(theirs)
+            clients.add(ours, b"", f"10.0.0.1:{number}", is_here=False)
+            if number in (0, 7, 63, 599):
+                found.append(clients._most_unanswered())
+        clients.close()
+        for end in ends:
+            end.close()
+        return found
+
+    assert asyncio.run(run()) == [64, 64, 8, 1]

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import itertools
 import socket
+import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -15,6 +18,7 @@ from shmjet.cluster.peer_messages import PartLogs
 from shmjet.execution.channel import LONGEST, Channel
 from shmjet.execution.messages import Finish, Start
 from shmjet.net.loop_channel import LoopChannel
+from shmjet.net.turns import Turns
 
 
 def test_who_sends_what_is_no_message_loses_the_connection() -> None:
@@ -39,14 +43,16 @@ def test_who_sends_what_is_no_message_loses_the_connection() -> None:
 class Ends:
     """A fair channel, what it has passed on, and the other end's socket."""
 
-    def __init__(self, answer: bytes = b"", longest: int = LONGEST) -> None:
+    def __init__(
+        self, answer: bytes = b"", longest: int = LONGEST, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         ours, self.theirs = socket.socketpair()
         self.theirs.setblocking(False)
         self.events: list[Any] = []
         self.closed = asyncio.Event()
         self.most_between_turns = self._since_turn = 0
         self._answer = answer
-        self.channel = LoopChannel(ours, Start, self._take, self.closed.set, longest=longest, fair=True)
+        self.channel = LoopChannel(ours, Start, self._take, self.closed.set, longest=longest, turns=Turns(clock))
         self.channel.open()
 
     def _take(self, message: Any, fds: list[int]) -> None:
@@ -74,11 +80,11 @@ def encoded(message: object, fds: int = 0) -> bytes:
 
 def test_one_that_sends_without_end_leaves_others_their_turn() -> None:
     async def run() -> tuple[Ends, int]:
-        ends = Ends()
-        flood, sent = encoded(Start(1)) * 100_000, 0
-        for _ in range(200):
+        ends = Ends(clock=itertools.count().__next__)  # each step takes all the time that there is
+        flood, sent = memoryview(encoded(Start(1)) * 100_000), 0
+        for _ in range(500):
             with contextlib.suppress(BlockingIOError):
-                sent += ends.theirs.send(flood)
+                sent += ends.theirs.send(flood[sent:])
             await ends.turn()
         ends.close()
         return ends, sent
@@ -86,7 +92,25 @@ def test_one_that_sends_without_end_leaves_others_their_turn() -> None:
     ends, sent = asyncio.run(run())
     assert sent > 100_000
     assert len(ends.events) > 1_000
-    assert ends.most_between_turns <= 128  # twice 64: what was ready, and what was put off
+    assert ends.most_between_turns == 16
+
+
+def test_one_that_is_held_is_not_listened_to() -> None:
+    async def run() -> list[int]:
+        ends = Ends()
+        seen = []
+        ends.channel.hold(True)
+        ends.theirs.sendall(encoded(Start(1)) * 40)
+        for held in (True, False, True, False):
+            ends.channel.hold(held)
+            for _ in range(20):
+                await ends.turn()
+            seen.append(len(ends.events))
+            ends.theirs.sendall(encoded(Start(1)))
+        ends.close()
+        return seen
+
+    assert asyncio.run(run()) == [0, 41, 41, 43]
 
 
 def test_one_that_does_not_read_is_not_listened_to_until_it_does() -> None:
@@ -142,7 +166,7 @@ def test_a_hostile_leftover_ends_the_connection(caplog: pytest.LogCaptureFixture
     async def run() -> None:
         ours, theirs = socket.socketpair()
         closed = asyncio.Event()
-        channel = LoopChannel(ours, Start, lambda message, fds: None, closed.set, fair=True)
+        channel = LoopChannel(ours, Start, lambda message, fds: None, closed.set, turns=Turns())
         channel.open(b"\x03\0\0\0\0\xc1\xc1\xc1")
         await asyncio.wait_for(closed.wait(), 10)
         theirs.close()

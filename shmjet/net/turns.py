@@ -1,0 +1,48 @@
+"""Shares the time of an event loop among those whom it should serve, but who may ask for more than it can give.
+
+Steps are done in the order in which they were asked for, for a few milliseconds at a time. Then all else that the loop
+has to do comes first: its timers, its other sockets. So a member that clients keep busy still says in time that it is
+there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+
+SHARE_S = 0.01
+"""Seconds of steps between two looks at everything else; the last step may take longer."""
+
+
+class Turns:
+    """The steps that wait, of one event loop.
+
+    Args:
+        clock: seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._steps: deque[Callable[[], None]] = deque()
+        self._scheduled = False
+
+    def add(self, step: Callable[[], None]) -> None:
+        """Have a step done, behind those that wait already; needs the running loop."""
+        self._steps.append(step)
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._run)
+
+    def _run(self) -> None:
+        until = self._clock() + SHARE_S
+        try:
+            while self._steps:
+                self._steps.popleft()()
+                if self._clock() >= until:
+                    break
+        finally:
+            self._scheduled = bool(self._steps)
+            if self._scheduled:
+                asyncio.get_running_loop().call_soon(self._run)
