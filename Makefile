@@ -91,7 +91,7 @@ scaling: install ## speed-up and its costs with 1, 2, 4 ... workers (WORKERS=N: 
 	$(BIN)/python bench/scaling.py $(if $(QUICK),--quick) $(if $(WORKERS),--workers $(WORKERS))
 
 stress: setup ## kill, limit and race the engine (LONG=1 for the long forms, an hour)
-	for script in ring_races checksum hostile_bytes simulate_cluster hosts slow_hosts kill_workers kill_members stealing limits \
+	for script in ring_races checksum hostile_bytes hostile_client simulate_cluster hosts slow_hosts kill_workers kill_members stealing limits \
 			random_dags random_pipelines \
 			pool_soak spark_faults spark_pipelines spark_hosts; do \
 		$(BIN)/python stress/$$script.py $(if $(LONG),,--ci); done

@@ -249,7 +249,7 @@ def requests(count: int, rng: random.Random, tally: Tally, cluster: Cluster, mes
         watch(HANG_S)
         for _ in range(4):
             with dial(rng.choice(cluster.addresses)) as sock:
-                sock.settimeout(0.05)
+                sock.settimeout(0.01)
                 with contextlib.suppress(OSError):
                     for _ in range(ROUND // 4):
                         for piece in pieces(messages.framed(), rng):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,8 +18,6 @@ from shmjet.grid.errors import GridError
 from shmjet.grid.service import GridService
 
 _THREADS = 2
-MOST_AT_ONCE = 256
-"""Operations of one client: each answer may have a megabyte, and lies in memory until the client reads it."""
 
 logger = logging.getLogger("shmjet.member")
 
@@ -37,28 +34,14 @@ class GridServing:
         self._service: GridService | None = None
         self._threads: ThreadPoolExecutor | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._under_way: Counter[Client] = Counter()
 
     def serve(self, client: Client, request: GridCall) -> None:
-        """Perform an operation and answer. Of one client only so many may be under way."""
-        if self._under_way[client] >= MOST_AT_ONCE:
-            text = f"{MOST_AT_ONCE} operations of this client are under way; nothing was done, ask again"
-            client.send(Refused(request.request, "GridError", text))
-            return
-        self._under_way[client] += 1
+        """Perform an operation and answer."""
         task = asyncio.ensure_future(self._perform(client, request))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _perform(self, client: Client, request: GridCall) -> None:
-        try:
-            await self._answer(client, request)
-        finally:
-            self._under_way[client] -= 1
-            if not self._under_way[client]:
-                del self._under_way[client]
-
-    async def _answer(self, client: Client, request: GridCall) -> None:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="shmjet-grid")
         loop = asyncio.get_running_loop()
