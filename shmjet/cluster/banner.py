@@ -30,7 +30,7 @@ def banner(settings: MemberSettings, folder: Path, uuid: str, address: str) -> l
     else:
         cover = "TLS"
     lines.append(f"  listens on tcp {settings.bind}, and is reached at {address}; {cover}")
-    if settings.has_member_secret:
+    if settings.tells_members_apart:
         lines.append("  open to clients that prove the secret, and to members that prove the member secret as well")
     else:
         lines.append("  open to members and clients that prove that they know the secret, to nobody else")

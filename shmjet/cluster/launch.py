@@ -68,7 +68,7 @@ def _network_settings(config: JetConfig) -> dict[str, Any]:
         "discovery": config.discovery,
         "tls": None if config.tls is None else _tls(config.tls),
         "flow_period_ns": int(config.flow_control_period * 1e9),
-        "has_member_secret": config.member_secret is not None,
+        "tells_members_apart": config.member_secret is not None,
     }
 
 

@@ -28,6 +28,7 @@ class MemberSettings(msgspec.Struct, frozen=True):
     0 for none. `log_levels`: from which on records of shmjet's loggers, and of others, are sent to it. `stop_signals`
     end the member, too. `jobs` are its own, "module:function" by name. With `bind` it has a network, to which the
     fields behind belong; the secrets are not among them, because settings are seen in the list of processes.
+    `tells_members_apart`: members prove a secret that clients do not know.
     """
 
     cluster_name: str
@@ -52,7 +53,7 @@ class MemberSettings(msgspec.Struct, frozen=True):
     discovery: str | None = None
     tls: dict[str, Any] | None = None
     flow_period_ns: int = 100_000_000
-    has_member_secret: bool = False
+    tells_members_apart: bool = False
 
 
 class Starting(msgspec.Struct, frozen=True, tag=True):
