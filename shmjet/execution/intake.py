@@ -114,7 +114,12 @@ class Intake:
         edge, self.edge = self.edge, None
         assert edge is not None
         assert self.coalescer is not None
-        self.group.remove(edge)
+        at = self._cursor - 1  # where it was drained, unless it has moved from elsewhere
+        if self.group[at] is not edge:
+            at = self.group.index(edge)
+        del self.group[at]
+        if 0 <= at < self._cursor:
+            self._cursor -= 1
         if not self.group:
             self._open_next_group()
         self._align()

@@ -58,6 +58,16 @@ class PeekProcessor(Processor):
         self._known = 0  # items at the end of the inbox that were logged already
         self.is_cooperative = wrapped.is_cooperative
 
+    @property
+    def polls(self) -> bool:  # type: ignore[override]
+        """What the other processor says now."""
+        return self._wrapped.polls
+
+    @property
+    def movable(self) -> bool | None:  # type: ignore[override]
+        """What the other processor says now."""
+        return self._wrapped.movable
+
     def init(self, outbox: Outbox, context: ProcessorContext) -> None:
         """Pass on."""
         super().init(outbox, context)

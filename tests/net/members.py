@@ -25,6 +25,7 @@ from shmjet.execution.messages import Adopt, Deploy, JobShape, Seat
 from shmjet.execution.plan import describe, make_plan
 from shmjet.execution.shared_memory import SharedMemory
 from shmjet.execution.tasklet import State
+from shmjet.execution.turns import due
 from shmjet.net.link import Link
 from shmjet.net.messages import (
     CloseExecution,
@@ -241,10 +242,11 @@ class ClusterRun:
             assert opened.error is None, opened.error
 
     def step(self) -> bool:
-        """Call every tasklet once and turn every link; True when any tasklet moved something."""
+        """Call every tasklet that has a reason, and turn every link; True when any tasklet moved something."""
         if self._random is not None:
             self._disturb(self._random)
-        progress = [self._call(t) for run in self.runs for t in run.tasklets if not self._paused(t)]
+        hosted = [(tasklet, run) for run in self.runs for tasklet in run.tasklets if not self._paused(tasklet)]
+        progress = [self._call(tasklet) for tasklet, _ in due(hosted)]
         for member in self.members:
             member.turn(0 if any(progress) else 1_000_000)
         return any(progress)
@@ -264,6 +266,7 @@ class ClusterRun:
                 self._barrier += 1
                 for tasklet in sources:
                     tasklet._emit_mark(Barrier(self._barrier))
+                    tasklet.dirty = True
         for run in self.runs:
             victim, thief = rng.sample(run.deployments, 2)
             candidates = [t for t in victim.tasklets if not t.done and t._edges and t._outbound]

@@ -66,3 +66,21 @@ def test_suppliers_of_every_level_can_be_peeked_at() -> None:
     assert processors.peek_input(processors.read_items("ab")).preferred_local_parallelism == 1
     assert processors.peek_input(processors.noop()).is_cooperative
     assert processors.peek_input(processors.write_socket("h", 1)).is_cooperative is False
+
+
+def test_a_processor_that_is_peeked_at_says_itself_whether_it_polls_and_moves() -> None:
+    class Resting(Processor):
+        polls = False
+        movable = False
+
+        def try_process(self) -> bool:
+            return True
+
+        def process(self, ordinal, inbox):  # type: ignore[no-untyped-def]
+            inbox.clear()
+            self.polls = True
+
+    driver = Driver(processors_of(processors.peek_input(Resting))[0])
+    assert (driver.processor.polls, driver.processor.movable) == (False, False)
+    driver.feed([1])
+    assert driver.processor.polls
