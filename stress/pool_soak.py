@@ -2,6 +2,8 @@
 
 Tasks of a few kinds arrive as from a clock, so many that the workers are busy 70 % of the time: arithmetic, arrays that
 come back changed, big arrays that travel in files, exceptions, and now and then a `map`. Every result is compared.
+Among them are hostile ones: exceptions and values that exit when they are shown, pickled or unpickled, callbacks that
+raise anything, futures that their owner ends. They may cost their own task, and nothing else.
 Every 20 s a random worker is killed: what it ran raises `BrokenProcessPool` and is submitted again, everything else
 must come. Client and workers may grow by less than 0.5 MB a minute once they are warm (`_growth.py` says how that is
 judged). Runs of less than five minutes are too short for a slope; there the client may grow by 60 MB in all. Nothing
@@ -10,7 +12,9 @@ may be left behind, no descriptor either.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import logging
 import os
 import random
 import signal
@@ -19,7 +23,7 @@ import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future, InvalidStateError
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,6 +71,49 @@ def failing(seconds: float, value: int) -> None:
     """Work, then raise."""
     spin(seconds, None)
     raise LookupError(value)
+
+
+def leave(*_: object) -> None:
+    """Exit, wherever this is called."""
+    raise SystemExit("called")
+
+
+class Hostile(Exception):
+    """Exits at what `where` names: its text, its pickling, its unpickling; or unpickles to a number."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(where)
+        self.where = where
+
+    def __str__(self) -> str:
+        if self.where == "text":
+            leave()
+        return self.where
+
+    def __reduce__(self) -> Any:
+        if self.where == "pickle":
+            leave()
+        return {"load": (leave, ()), "number": (int, (7,))}.get(self.where, (Hostile, (self.where,)))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "__cause__":
+            leave()
+        super().__setattr__(name, value)
+
+
+HOSTILE = ("text", "pickle", "load", "number", "no place")
+BASES = (SystemExit, KeyboardInterrupt, GeneratorExit, MemoryError, RecursionError)
+
+
+def attack(seconds: float, where: str) -> Any:
+    """Work, then return or raise something hostile."""
+    spin(seconds, None)
+    if where.startswith("value "):
+        return Hostile(where.removeprefix("value "))
+    for kind in BASES:
+        if kind.__name__ == where:
+            raise kind("raised")
+    raise Hostile(where)
 
 
 @dataclass
@@ -142,11 +189,35 @@ class Soak:
             )
         if draw < 0.88:
             return Job("map", lambda: mapped(pool, number), lambda f: f.result() == [number + i for i in range(50)])
+        if draw < 0.94:
+            return self.attack(seconds)
         return Job(
             "exception",
             lambda: pool.submit(failing, seconds, number),
             lambda f: isinstance(f.exception(), LookupError) and f.exception().args == (number,),  # type: ignore[union-attr]
         )
+
+    def attack(self, seconds: float) -> Job:
+        """Submit a hostile task, or treat an honest one badly; its end has to come, whatever that is."""
+        pool, rng = self.pool, self.rng
+        values = [f"value {where}" for where in HOSTILE]
+        where = rng.choice([*HOSTILE, *values, *(kind.__name__ for kind in BASES)])
+        treatment = rng.choice(["none", "callback", "result", "run", "cancel"])
+
+        def submit() -> Future[Any]:
+            future = pool.submit(attack, seconds, where)
+            with contextlib.suppress(InvalidStateError, RuntimeError):
+                if treatment == "callback":
+                    future.add_done_callback(leave)
+                elif treatment == "result":
+                    future.set_result("its owner's")
+                elif treatment == "run":
+                    future.set_running_or_notify_cancel()
+                elif treatment == "cancel":
+                    future.cancel()
+            return future
+
+        return Job("attack", submit, lambda future: future.done())
 
     def judge(self, job: Job) -> None:
         """Wait for a task and compare its result; one whose worker was killed is tried again."""
@@ -155,14 +226,16 @@ class Soak:
         except TimeoutError:
             self.tally.complain(f"HANG: {job.kind} has no result after {HANG_S} s")
             return
-        if isinstance(error, BrokenProcessPool):
+        except CancelledError:
+            error = None
+        if isinstance(error, BrokenProcessPool) and job.kind != "attack":
             self.again += 1
             self.tally.check(job.tries <= 3, f"{job.kind} was lost {job.tries} times")
             job.future = job.submit()
             job.tries += 1
             self.under_way.append(job)
             return
-        self.tally.check(job.judge(job.future), f"{job.kind}: wrong result ({error!r})")
+        self.tally.check(job.judge(job.future), f"{job.kind}: wrong result ({type(error).__name__})")
         self.kinds[job.kind] += 1
         self.tally.done += 1
 
@@ -213,6 +286,7 @@ def main() -> int:
     alone = private_shm()
     mark = mark_processes()
     tally = Tally("pool_soak", options)
+    logging.getLogger("concurrent.futures").setLevel(logging.CRITICAL)  # what callbacks raise, and there are many
     soak = Soak(options, tally)
     soak.run(options.count)
     soak.pool.shutdown()

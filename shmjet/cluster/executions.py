@@ -11,6 +11,7 @@ ended, see `shmjet.cluster.conducting`.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -51,8 +52,12 @@ from shmjet.execution.messages import (
 from shmjet.execution.metrics import NO_METRICS, Metrics
 from shmjet.execution.readiness import PREPARING, READY
 
+logger = logging.getLogger("shmjet.member")
+
 ANNOUNCE_S = 0.001
 """How long after its start an execution's client is told how far it is, if it has not ended by then."""
+_NONSENSE = (ValueError, LookupError, OverflowError)
+"""What comes of reading numbers that mean nothing."""
 LONGEST_LOOK_S = 0.1
 """How long, at most, the member does not look whether all processes of an execution are ready."""
 
@@ -452,7 +457,19 @@ class MasterExecution:
     def metrics(self) -> Metrics:
         """Return the metrics as they are now, or as they were at the end."""
         reading = self._final or self._reading()
-        return NO_METRICS if reading is None else reading.metrics(self.started_at, self.completed_at)
+        try:
+            return NO_METRICS if reading is None else reading.metrics(self.started_at, self.completed_at)
+        except _NONSENSE as error:
+            self._cannot_be_read(error)
+            return NO_METRICS
 
     def _reading(self) -> Reading | None:
-        return None if self._site is None else self._site.reading()
+        """Read the counters, which user code may have overwritten: they must not keep the execution from its end."""
+        try:
+            return None if self._site is None else self._site.reading()
+        except _NONSENSE as error:
+            self._cannot_be_read(error)
+            return None
+
+    def _cannot_be_read(self, error: Exception) -> None:
+        logger.error("job %s has no metrics: its shared memory was overwritten, by its own code (%s)", self.name, error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import threading
@@ -13,8 +14,10 @@ from typing import Any
 
 import pytest
 
+import shmjet
 from shmjet import (
     DAG,
+    JetConfig,
     JetInstance,
     Job,
     JobConfig,
@@ -22,6 +25,7 @@ from shmjet import (
     JobStatus,
     Pipeline,
     Processor,
+    WorkerLostError,
     between,
     processors,
     sinks,
@@ -331,3 +335,25 @@ def test_a_member_remembers_exceptions_of_so_many_bytes(monkeypatch: pytest.Monk
     kept = [record.failure.exception is not None for record in records if record.failure is not None]
     assert kept == [False, False, True, True]
     assert [record.failure.text for record in records if record.failure] == [f"text {i}" for i in range(4)]
+
+
+def overwrite(item: int) -> int:
+    """Overwrite all shared memory that this process may write to, but the first page: the doorbells are there."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        first, last = (int(part, 16) for part in line.split()[0].split("-"))
+        if "/dev/shm/shmjet-" in line and "rw-s" in line and last - first > 4096:
+            ctypes.memset(first + 4096, 0x5A, last - first - 4096)
+    raise ValueError("overwritten")
+
+
+def test_a_job_that_overwrites_its_memory_ends_and_its_member_works_on(
+    mapping: Callable[..., DAG], caplog: pytest.LogCaptureFixture
+) -> None:
+    with shmjet.new_instance(JetConfig(cores=2)) as own:
+        job = own.new_job(mapping(overwrite))
+        with pytest.raises((JobFailedError, WorkerLostError)):
+            job.run(PATIENCE_S)
+        assert job.metrics().vertices == {}
+        own.new_job(mapping(abs)).run(PATIENCE_S)
+    assert any("has no metrics: its shared memory was overwritten" in record.getMessage() for record in caplog.records)
+    assert [record for record in caplog.records if record.name == "asyncio"] == []
