@@ -30,8 +30,10 @@ def as_column(name: str, given: Any) -> tuple[Values, Mask | None]:
         if given.dtype.hasobject and given.ndim == 1:
             return _sequence_column(name, given.tolist())
         column, _ = as_column(name, np.ma.getdata(given))
-        if given.dtype.names is not None and np.ma.is_masked(given):
-            raise BatchError(f"column {name!r} is masked field by field; make a column of each field")
+        if given.dtype.names is not None:
+            if np.ma.getmaskarray(given).view(np.bool_).any():
+                raise BatchError(f"column {name!r} is masked field by field; make a column of each field")
+            return column, None
         return column, ~np.ma.getmaskarray(given) if np.ma.is_masked(given) else None
     if isinstance(given, np.ndarray):
         return _array_column(name, given), None

@@ -231,7 +231,7 @@ class Nullable:
     def __getitem__(self, index: slice | Mask | Indices | Nullable) -> Nullable: ...
     def __getitem__(self, index: Any) -> Any:
         """A number gives the value, None for a null; a slice, a mask or numbers of rows a column."""
-        if isinstance(index, int | np.integer):
+        if isinstance(index, int | np.integer) and not isinstance(index, bool):
             if not -len(self) <= index < len(self):
                 raise IndexError(f"index {index} out of range in a column of {len(self)} rows")
             return self._values[int(index)] if self._valid[index] else None

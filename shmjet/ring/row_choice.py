@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,8 @@ def _numbers(indices: Any, rows: int) -> npt.NDArray[Any]:
     """Return a sequence as an array; integers never become floats."""
     if isinstance(indices, range):
         return np.arange(indices.start, indices.stop, indices.step)
+    if isinstance(indices, str | bytes) or not isinstance(indices, Iterable):
+        return np.array(indices)
     listed = list(indices)
     if any(isinstance(value, bool | np.bool_) for value in listed):  # numpy would take True for 1 among integers
         return np.ones(len(listed), np.bool_)

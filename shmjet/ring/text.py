@@ -198,7 +198,7 @@ class Text:
             if step != 1:
                 return self.take(range(start, stop, step))
             return Text.trusted(self.offsets[start : max(start, stop) + 1], self.data, self.is_bytes)
-        if isinstance(index, int | np.integer):
+        if isinstance(index, int | np.integer) and not isinstance(index, bool):
             place = int(index) + (len(self) if index < 0 else 0)
             if not 0 <= place < len(self):
                 raise IndexError(f"index {index} out of range in a Text of {len(self)} values")

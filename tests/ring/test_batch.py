@@ -324,6 +324,10 @@ def test_only_integers_are_numbers_of_rows(indices: Any) -> None:
     for table in (PEOPLE, Text.of(["a", "b", "c"]), Nullable([1, None, 3])):
         with pytest.raises(BatchError, match="numbers of rows must"):
             table.take(indices)
+    for column in (Text.of(["a", "b", "c"]), Nullable([1, None, 3])):
+        for index in (True, None, 0.5, "a"):
+            with pytest.raises(BatchError, match="numbers of rows must"):
+                column[index]  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("index", [3, -4, 2**63, -(2**63), np.uint64(2**64 - 1)])

@@ -470,5 +470,10 @@ def test_a_column_is_made_of_whatever_has_nulls() -> None:
     assert Nullable(Text.of(["a", "b"]), [True, False]).to_list() == ["a", None]
     assert Nullable(Nullable([1, None, 3]), [False, True, True]).to_list() == [None, None, 3]
     assert Nullable([1, 2]).fill_null(0).tolist() == [1, 2]
+    pairs = np.ma.masked_array([(1, 2.0)], [(False, False)], "i4, f8")
+    assert Batch({"x": pairs}).to_dict() == {"x": [(1, 2.0)]}
+    pairs = np.ma.masked_array([(1, 2.0)], [(False, True)], "i4, f8")
+    with pytest.raises(BatchError, match="column 'x' is masked field by field"):
+        Batch({"x": pairs})
     with pytest.raises(BatchError, match=r"no place for None; use Nullable\(values\)"):
         Text.of(["a", None])  # type: ignore[list-item]
