@@ -20,7 +20,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 
 PROGRAM = """
-    import os, sys, traceback
+    import os, sys
 
     def main():
         import subprocess
@@ -45,6 +45,11 @@ PROGRAM = """
         for number in {closed}:
             # /dev/null has taken the place of what was closed, and nothing of shmjet's.
             assert os.readlink(f"/proc/self/fd/{number}") == "/dev/null"
+
+"""
+
+ANSWER = """
+    import os, sys, traceback
 
     if __name__ == "__main__":
         try:
@@ -77,11 +82,13 @@ class Setting:
     """Only root can make it."""
 
 
-def run(settings: Sequence[Setting], *, python: str = sys.executable, timeout: float = 120) -> tuple[str, str]:
-    """Return what the program says in an environment, and the end of what it has written elsewhere."""
+def run(
+    settings: Sequence[Setting], *, python: str = sys.executable, program: str = PROGRAM, timeout: float = 120
+) -> tuple[str, str]:
+    """Return what the program, a `main()`, says in an environment ("fine" if it returns), and what it has written."""
     reader, writer = os.pipe()
     closed = tuple(number for setting in settings for number in setting.closed)
-    text = textwrap.dedent(PROGRAM).replace("{closed}", repr(closed))
+    text = textwrap.dedent(program).replace("{closed}", repr(closed)) + textwrap.dedent(ANSWER)
     environment = {**os.environ, "PYTHONUNBUFFERED": ""}
     flags: list[str] = []
     wrapper: list[str] = []
@@ -100,11 +107,11 @@ def run(settings: Sequence[Setting], *, python: str = sys.executable, timeout: f
         for number in closed:
             os.close(number)
 
-    program = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{text}"
+    text = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{text}"
     with os.fdopen(reader, encoding="utf-8") as answer, open(os.memfd_create("said"), "w+b") as other:
         try:
             process = subprocess.Popen(
-                [*wrapper, python, *flags, "-c", program, str(writer)],
+                [*wrapper, python, *flags, "-c", text, str(writer)],
                 stdin=subprocess.DEVNULL,
                 stdout=other,
                 stderr=other,

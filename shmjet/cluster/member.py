@@ -323,7 +323,11 @@ class Member:
                 self._network.send(view.coordinator.uuid, ClientGone(client.number))
 
     async def _attach(self, client: LocalClient, request: int) -> None:
-        self._watching.attach(client, request, self.uuid, await self.workers.pids(), self.address)
+        pids = await self.workers.pids()
+        try:
+            self._watching.attach(client, request, self.uuid, pids, self.address)
+        except OSError as error:  # there is no /proc, say, or no descriptor
+            client.send(Refused(request, "ShmjetError", f"the member (pid {os.getpid()}) cannot be watched: {error}"))
 
     def _led(self) -> list[Any]:
         return list(self._jobs.executions)

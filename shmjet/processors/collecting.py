@@ -61,7 +61,7 @@ class CollectProcessor(BulkProcessor):
 
     def start(self, context: ProcessorContext) -> None:
         """Make the file and hand it to the client."""
-        self._folder = spill_folder(None, context.job_config)
+        self._folder = spill_folder(context.job_config.spill_folder)
         self._file = spill_file(self._folder, "collect()")
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:

@@ -46,7 +46,7 @@ class SortBatchesProcessor(BulkProcessor):
         self._waiting_rows = 0
         self._memory = 0.0
         self._in_memory = 0
-        self._folder = ""
+        self._folder: str | None = None
         self._spilled: SpilledBatches | None = None
 
     def init(self, outbox: Outbox, context: ProcessorContext) -> None:
@@ -55,7 +55,7 @@ class SortBatchesProcessor(BulkProcessor):
 
         self._order = SortOrder(*self._arguments)
         self._memory = SPILL_SHARE * memory_share(context.job_config, context.local_parallelism)
-        self._folder = spill_folder(None, context.job_config)
+        self._folder = context.job_config.spill_folder
         super().init(outbox, context)
 
     def process(self, ordinal: int, inbox: Inbox) -> None:
@@ -108,7 +108,7 @@ class SortBatchesProcessor(BulkProcessor):
             self._runs.append(run)
             self._in_memory += run.nbytes
         else:
-            self._spilled = self._spilled or SpilledBatches(self._folder, "sort_batches")
+            self._spilled = self._spilled or SpilledBatches(spill_folder(self._folder), "sort_batches")
             self._spilled.add(run)
         self._waiting = []
         self._waiting_rows = 0

@@ -97,8 +97,7 @@ class SortProcessor(BulkProcessor):
     ) -> None:
         self._order = Order(key_fn, reverse)
         self._limit: float = 0 if memory_limit is None else memory_limit
-        self._given_folder = folder
-        self._folder = ""
+        self._folder = folder
         self._adapts = False
         self._next_look = _LOOK
         self._numbers: NumberSorter | None = None  # what came first, while there is nothing but numbers
@@ -115,7 +114,7 @@ class SortProcessor(BulkProcessor):
 
     def start(self, context: ProcessorContext) -> None:
         """Find out how much memory there is, unless it was said, and where files go."""
-        self._folder = spill_folder(self._given_folder, context.job_config)
+        self._folder = self._folder or context.job_config.spill_folder
         if self._limit:
             return
         self._adapts = context.job_config.memory_limit is None
@@ -193,7 +192,7 @@ class SortProcessor(BulkProcessor):
     def _writing(self, runs: list[Run], level: int) -> _Writing:
         self._codec = self._codec or Codec()
         # A block of each file that is merged is in memory, decoded: all together a quarter of it.
-        target = FileRun(self._folder, self._codec, self._items_in(self._limit / (4 * FAN_IN)), level)
+        target = FileRun(spill_folder(self._folder), self._codec, self._items_in(self._limit / (4 * FAN_IN)), level)
         return _Writing(runs, self._order, self._items_in(self._limit / 16), target)
 
     def _items_in(self, size: float, most: int | None = None) -> int:

@@ -29,18 +29,21 @@ _ALIGNMENT = 64
 """A batch in a file begins at a multiple of these bytes, as its columns want to."""
 
 
-def spill_folder(given: str | None, config: JobConfig) -> str:
-    """Return where files go: the processor's own folder, that of the job, or that of `tempfile`, which heeds TMPDIR.
+def spill_folder(given: str | None) -> str:
+    """Return where files go: the folder that processor or job name, or that of `tempfile`, which heeds TMPDIR.
 
     Raises:
         OSError: none of the folders in which `tempfile` looks can be written to; the text names them.
     """
-    folder = config.spill_folder if given is None else given
-    if folder is not None:
-        return folder
+    if given is not None:
+        return given
     import tempfile  # with what it needs a fifth of the time that importing all processors takes
 
-    return tempfile.gettempdir()
+    try:
+        return tempfile.gettempdir()
+    except OSError as error:
+        remedy = "set TMPDIR or JobConfig.spill_folder to a folder on a disk"
+        raise OSError(error.errno, f"{error.strerror}; {remedy}") from error
 
 
 def memory_share(config: JobConfig, processors: int) -> float:

@@ -127,6 +127,6 @@ def _number(path: str) -> int | None:
 
 def _text(path: str) -> str:
     try:
-        return Path(path).read_text(errors="replace")
+        return Path(path).read_text("utf-8", "replace")
     except OSError:
         return ""
