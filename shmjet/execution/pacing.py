@@ -13,6 +13,8 @@ PATIENCE_NS = 50_000_000
 """How long a callback may go on offering items beyond what fits `TARGET_NS`; then the outbox refuses."""
 MAX_BATCH = 1 << 12
 """Most items given to one `process` call."""
+CALL_OVERHEAD_NS = 10_000
+"""What a callback takes whatever it is given: left out, or a call with one item would make all items look dear."""
 WORKED_NS = 200_000
 """A callback without a result that took longer has worked; a shorter one has only looked whether there is work."""
 _UNSEEN = 256
@@ -38,7 +40,7 @@ class AdaptiveLimit:
         """Learn from a call that handled `items` items in `elapsed_ns` nanoseconds; nothing, if it handled none."""
         if items <= 0:
             return
-        affordable = items * TARGET_NS // (elapsed_ns or 1)
+        affordable = items * TARGET_NS // max(elapsed_ns - CALL_OVERHEAD_NS, 1)
         self.value = max(1, min(affordable, self.value * 8, self.most))
 
     def update_without_items(self, elapsed_ns: int) -> None:

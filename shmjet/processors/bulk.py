@@ -25,7 +25,10 @@ LEAST_RATIO = 0.05
 """Results per item that are expected at least, or a rare result would let a call take a whole large inbox."""
 
 SPARE = 1.2
-"""By how much the results of the next items may exceed the usual before the outbox is full; not those of the last."""
+"""By how much the results of the next items may exceed the usual before the outbox is full."""
+
+LAZY_FILL = 0.98
+"""How full the last items of an inbox may make the outbox: whether a lazy sequence has ended shows only below that."""
 
 
 class BulkProcessor(Processor):
@@ -110,6 +113,9 @@ class ExpandingProcessor(BulkProcessor):
     what it takes, and the engine's measure of the time per item is right.
     """
 
+    fill = LAZY_FILL
+    """How full the last items of an inbox may make the outbox, by what is expected of them."""
+
     def init(self, outbox: Outbox, context: ProcessorContext) -> None:
         """As `BulkProcessor.init`."""
         self._ratio = FIRST_RATIO
@@ -131,7 +137,7 @@ class ExpandingProcessor(BulkProcessor):
         if not inbox or not room:
             return
         fit = room / self._ratio
-        items = inbox.take(len(inbox) if len(inbox) <= SPARE * fit + 1 else max(1, int(fit)))
+        items = inbox.take(len(inbox) if len(inbox) <= self.fill * SPARE * fit + 1 else max(1, int(fit)))
         last = items[-1]
         self._taken = len(items)
         emission.drawn = 0

@@ -128,19 +128,22 @@ class Emission:
                 return False
             if self._sequence is None:
                 piece = list(islice(flow, pull))
+                ended = len(piece) < pull
             else:  # twice as fast
                 piece = list(self._sequence[self._at : self._at + pull])
                 self._at += pull
+                ended = self._at >= len(self._sequence)
             self.drawn += len(piece)
             before, now = now, monotonic_ns()
             if now - before > PULL_NS:
                 self._pull = max(1, self._pull // 2)
             elif pull == self._pull < LARGEST_PULL and (now - before) * 2 < PULL_NS:
                 self._pull *= 2
+            if ended:
+                self._flow = self._sequence = None
             if not self._offer(piece):
                 return False
-            if len(piece) < pull:
-                self._flow = None
+            if ended:
                 self.idle = True
                 return True
         return False

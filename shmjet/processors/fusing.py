@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from shmjet.core.inbox import Inbox
 from shmjet.core.processor import Processor, ProcessorContext
-from shmjet.processors.bulk import ExpandingProcessor, Supply, TransformingProcessor
+from shmjet.processors.bulk import LAZY_FILL, ExpandingProcessor, Supply, TransformingProcessor
 
 Kind = Literal["map", "filter", "flat_map", "peek"]
 
@@ -235,6 +235,7 @@ class FusedExpandingProcessor(ExpandingProcessor):
     def begin(self, ordinal: int, items: list[Any]) -> None:
         """Do the chain in loops, and lazily what is behind a long result, and for a while after one."""
         emission = self.emission
+        self.fill = LAZY_FILL if self._lazy_calls > 1 else 1.0
         if self._lazy_calls:
             self._lazy_calls -= 1
             emission.start(self._chain.run_lazily(items))
@@ -245,6 +246,7 @@ class FusedExpandingProcessor(ExpandingProcessor):
         emission.put(out)
         if rest is not None:
             self._lazy_calls = _LAZY_CALLS
+            self.fill = LAZY_FILL
             emission.start(rest)
 
 

@@ -133,7 +133,7 @@ def test_a_call_takes_about_a_millisecond_whatever_share_is_kept(share: float, c
     items = min(ITEMS, 200 * TARGET_NS // cost_ns)
     calls = calls_of(DROPPING["filter"](keeping(share)), cost_ns, items)
     affordable = max(1, TARGET_NS // cost_ns)
-    assert max(calls.taken) <= affordable
+    assert max(calls.taken) <= 1.1 * affordable
     assert len(calls.taken) <= 6 + 1.2 * items / min(affordable, 2048)
 
 
@@ -175,6 +175,16 @@ def test_map_batches_needs_no_more_calls_when_it_drops_every_batch() -> None:
     assert needed[1] <= 1.2 * needed[0]
 
 
+def test_a_short_call_with_one_item_does_not_make_the_next_ones_small() -> None:
+    limit = AdaptiveLimit(MAX_BATCH)
+    for _ in range(6):
+        limit.update(limit.value, limit.value * 100)
+    limit.update(1, 9_000)
+    assert limit.value == MAX_BATCH
+    limit.update(1, 35_000)
+    assert limit.value == 40, "a dear item does"
+
+
 def test_items_that_become_dear_are_given_in_small_numbers_at_once() -> None:
     limit = AdaptiveLimit(MAX_BATCH)
     for _ in range(6):
@@ -182,6 +192,8 @@ def test_items_that_become_dear_are_given_in_small_numbers_at_once() -> None:
     assert limit.value == MAX_BATCH
     limit.update(MAX_BATCH, MAX_BATCH * TARGET_NS // 4)
     assert limit.value == 4
+    limit.update(1, 50 * TARGET_NS)
+    assert limit.value == 1
 
 
 class Stopwatch:
@@ -302,12 +314,12 @@ def test_a_source_that_reads_what_it_may_and_keeps_nothing_is_allowed_more() -> 
         limit.update_without_items(limit.value * 100)
     assert limit.value == 256, "short calls may have found nothing: what items cost is not known"
     for _ in range(10):
-        limit.update_without_items(limit.value * 1000)
-    assert limit.value == 1000, "calls that worked have read what they were allowed to"
+        limit.update_without_items(limit.value * 2000)
+    assert 500 <= limit.value <= 510, "calls that worked have read what they were allowed to"
     limit.update_without_items(100 * TARGET_NS)
-    assert limit.value == 10
+    assert limit.value == 5
     limit.update_without_items(100)
-    assert limit.value == 80
+    assert limit.value == 40
 
 
 def test_items_whose_results_just_fit_are_taken_in_one_call() -> None:

@@ -125,9 +125,9 @@ def test_ordered_edges_survive(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_library_counts_words_while_it_is_moved_about(seed: int) -> None:
-    words = [f"w{i % 97}" for i in range(20_000)]
+    words = [f"w{i % 97}" for i in range(60_000)]
     dag = DAG()
-    lines = [" ".join(words[i : i + 20]) for i in range(0, 20_000, 20)]
+    lines = [" ".join(words[i : i + 20]) for i in range(0, 60_000, 20)]
     source = dag.new_vertex("source", lambda: Emit(lambda i, n: lines[i::n]), 2)
     split = dag.new_vertex("split", processors.flat_map(str.split), 3)
     count = dag.new_vertex("count", processors.accumulate_by_key(None, processors.counting()), 3)

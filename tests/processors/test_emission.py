@@ -21,21 +21,23 @@ def drain(outbox: Outbox) -> list[int]:
 
 @given(
     room=st.integers(1, 5),
-    steps=st.lists(st.tuples(st.booleans(), st.lists(st.integers(), max_size=20)), max_size=8),
+    steps=st.lists(
+        st.tuples(st.sampled_from(["put", "iterator", "list"]), st.lists(st.integers(), max_size=20)), max_size=8
+    ),
 )
 def test_everything_arrives_once_and_in_order_however_narrow_the_outbox(
-    room: int, steps: list[tuple[bool, list[int]]]
+    room: int, steps: list[tuple[str, list[int]]]
 ) -> None:
     outbox = Outbox([room])
     outbox.begin_callback()
     emission = Emission(outbox)
     output: list[int] = []
-    for lazy, items in steps:
+    for how, items in steps:
         while not emission.flush():
             output += drain(outbox)
         output += drain(outbox)
-        if lazy:
-            emission.start(iter(items))
+        if how != "put":
+            emission.start(iter(items) if how == "iterator" else items)
         else:
             emission.put(list(items))
             output += drain(outbox)
@@ -44,6 +46,16 @@ def test_everything_arrives_once_and_in_order_however_narrow_the_outbox(
     output += drain(outbox)
     assert output == list(itertools.chain.from_iterable(items for _, items in steps))
     assert emission.idle
+
+
+def test_a_list_that_just_fits_is_through_in_one_call() -> None:
+    outbox = Outbox([8])
+    outbox.begin_callback()
+    emission = Emission(outbox)
+    emission.start(range(8))
+    assert emission.flush()
+    assert emission.idle
+    assert drain(outbox) == [*range(8)]
 
 
 def test_an_endless_sequence_is_suspended_when_the_outbox_is_full() -> None:
