@@ -99,12 +99,14 @@ class ProcessorTasklet:
             State.EMIT_DONE_ITEM: self._emit_done_item,
         }
         self.state = State.NULLARY_PROCESS
-        self.poller = self._new_poller()
+        self._make_pollers()
 
-    def _new_poller(self) -> Poller:
+    def _make_pollers(self) -> None:
         consumers = [consumer for edge in self._edges for consumer in edge.consumers]
         producers = [producer for out in self._outbound for producer in out.producers]
-        return Poller(consumers, producers)
+        soaked = [consumer for edge in self._intake.buffered for consumer in edge.consumers]
+        self.poller = self._all_inputs = Poller(consumers, producers)
+        self._soaked_inputs = Poller(soaked, producers) if soaked else None
 
     # -- life ---------------------------------------------------------------------------------------------------
 
@@ -166,7 +168,11 @@ class ProcessorTasklet:
             self.settle()
         if self._progress:
             self.dirty = True
-        self.poller.inputs = bool(self._intake.buffered) or self._wants_input()
+        wants_input = self._wants_input()
+        if self._soaked_inputs is None:
+            self.poller.inputs = wants_input
+        else:  # buffered edges are emptied all the time, others when there is a use for it
+            self.poller = self._all_inputs if wants_input else self._soaked_inputs
         meter = self._meter
         if self._progress and self.state is not State.END and not meter.is_due(self._begun_ns):
             meter.is_stale = True
@@ -237,13 +243,13 @@ class ProcessorTasklet:
     def relink_output(self, ordinal: int, old: LaneWriter, new: LaneWriter) -> None:
         """Go on with another lane to a consumer that moves away."""
         self._outbound[ordinal].replace(old, new)
-        self.poller = self._new_poller()
+        self._make_pollers()
         self.dirty = True
 
     def relink_input(self, ordinal: int, lane: int, new: LaneReader) -> None:
         """Go on with another lane from a producer that moves away, after what the old one holds."""
         self._edges[ordinal].relink(lane, new)
-        self.poller = self._new_poller()
+        self._make_pollers()
         self.dirty = True
 
     # -- output -------------------------------------------------------------------------------------------------

@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from shmjet.core import DAG, AbstractProcessor, Inbox, OutboxError, Processor, ProcessorError, Watermark, between, from_
+from shmjet.core import (
+    DAG,
+    AbstractProcessor,
+    EdgeConfig,
+    Inbox,
+    OutboxError,
+    Processor,
+    ProcessorError,
+    Watermark,
+    between,
+    from_,
+)
 from shmjet.execution.collect import Reading
 from shmjet.execution.pacing import TARGET_NS, AdaptiveLimit
 from shmjet.execution.tasklet import State
@@ -199,6 +210,26 @@ def test_a_processor_with_hundreds_of_edges_publishes_its_numbers_rarely() -> No
     calls = tasklet._meter.calls
     assert calls >= 2 * edges
     assert len(published) < calls / 20, "each costs something for every edge"
+
+
+def test_what_waits_on_a_plain_edge_does_not_wake_a_processor_that_waits_for_room() -> None:
+    dag = DAG()
+    narrow = EdgeConfig(queue_size=1, high_water_mark=1)
+    left = dag.new_vertex("left", lambda: Emit(lambda i, n: range(100)), 1)
+    right = dag.new_vertex("right", lambda: Emit(lambda i, n: range(100)), 1)
+    join, sink = dag.new_vertex("join", Pass, 1), dag.new_vertex("sink", Collect, 1)
+    dag.edge(from_(left).to(join, 0).configure(narrow)).edge(from_(right).to(join, 1).buffered().configure(narrow))
+    dag.edge(between(join, sink).configure(narrow))
+    run = LocalRun(dag, 1, force_rings=True)
+    tasklets = {tasklet.context.vertex_name: tasklet for tasklet in run.deployments[0].tasklets}
+    for _ in range(20):
+        tasklets["left"].call()
+        tasklets["join"].call()
+    assert not tasklets["join"].call()
+    assert not tasklets["join"].poller.ready(), "its worker would not sleep"
+    tasklets["right"].call()
+    assert tasklets["join"].poller.ready(), "a buffered edge is emptied at any time"
+    assert len(run.run().grid.get_list("out")) == 200
 
 
 class Hesitant(AbstractProcessor):
