@@ -199,13 +199,13 @@ class Execution(Future[None]):
         if is_cancelled:
             self.cancel()
 
-    def changed(self, status: JobStatus, cancelled: bool, make_error: Callable[[], BaseException] | None) -> None:
+    def changed(self, status: JobStatus, cancelled: bool, error: Callable[[], BaseException] | None) -> None:
         """Take a new status; a terminal one ends the future, and no other follows it: two threads may bring news.
 
         Args:
             status: the new one.
             cancelled: it has ended because somebody wanted it to.
-            make_error: makes what it has failed with, for the threads that ask; None: it has not failed.
+            error: makes what it has failed with, for the threads that ask; None: it has not failed.
         """
         with self._changing:
             if self._status.is_terminal:
@@ -214,9 +214,9 @@ class Execution(Future[None]):
         if not status.is_terminal:
             return
         self._numbered.set()
-        self._make_error = make_error
+        self._make_error = error
         with contextlib.suppress(InvalidStateError, RuntimeError):  # somebody has ended it by methods of the base class
-            if make_error is not None:
+            if error is not None:
                 super().set_exception(_UNMADE)
             elif cancelled:
                 super().cancel()
