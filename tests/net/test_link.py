@@ -570,6 +570,25 @@ def test_a_tls_client_is_relayed(members: Any, certificates: Path) -> None:
         assert answer.result() == b"answer"
 
 
+@pytest.mark.parametrize("says", [b"", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"])
+def test_tls_handshakes_that_never_end_keep_nobody_out(members: Any, certificates: Path, says: bytes) -> None:
+    member = members(tls=files(certificates))
+    strangers = []
+    try:
+        for _ in range(200):
+            strangers.append(connect_raw(member))
+            strangers[-1].send(says)
+            member.turn()
+        await_([member], lambda: len(member.link._gate._strangers) == Limits().unproved)
+        tls = TlsFiles(authority=str(certificates / "ca.pem"))
+        dialled = in_thread(lambda: dial(member.address, cluster="test", secret=SECRET, tls=tls, timeout=20))
+        await_([member], lambda: member.take(Accepted))
+        dialled.result(20).close()
+    finally:
+        for sock in strangers:
+            sock.close()
+
+
 def test_plain_text_at_a_tls_port_is_closed(members: Any, certificates: Path, caplog: Any) -> None:
     member = members(tls=files(certificates))
     sock = connect_raw(member)
