@@ -146,7 +146,7 @@ class LoopChannel:
             return
         if self._turns is None:
             self._take()
-        else:
+        elif not self._turns.now(self._take):
             self._pause()
             self._turns.add(self._take)
 
@@ -175,6 +175,7 @@ class LoopChannel:
         elif not self._later:
             self._read_on()
         elif self._turns is not None:
+            self._pause()
             self._turns.add(self._take)
         elif self._loop is not None:
             self._loop.call_soon(self._take)

@@ -53,3 +53,26 @@ def test_a_step_that_fails_does_not_end_the_others(caplog: pytest.LogCaptureFixt
 
     assert asyncio.run(run()) == [1, 2, 3]
     assert "this one" in caplog.text
+
+
+def test_a_step_is_done_at_once_as_long_as_there_is_time_and_nobody_waits() -> None:
+    async def run() -> None:
+        now, done = 1.0, list[str]()
+        turns = Turns(lambda: now)
+
+        def step() -> None:
+            nonlocal now
+            now += 0.6 * SHARE_S
+            done.append("step")
+
+        assert turns.now(step)
+        assert turns.now(step)
+        assert not turns.now(step), "the time is up"
+        now += 2 * SHARE_S
+        assert turns.now(step)
+        turns.add(lambda: done.append("first"))
+        assert not turns.now(step), "another one waits"
+        await asyncio.sleep(0)
+        assert done == ["step", "step", "step", "first"]
+
+    asyncio.run(run())
