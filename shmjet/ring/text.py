@@ -156,7 +156,10 @@ class Text:
         # Here, because a process without batches must not load the kernels, and one that only has some rarely takes.
         from shmjet._native import _columns
 
-        chosen = np.ascontiguousarray(checked_rows(indices, len(self)), np.int64)
+        if type(indices) is np.ndarray and indices.dtype == np.int64 and indices.ndim == 1:
+            chosen: npt.NDArray[np.int64] = np.ascontiguousarray(indices)  # the kernel checks the range
+        else:
+            chosen = np.ascontiguousarray(checked_rows(indices, len(self)), np.int64)
         offsets = np.empty(len(chosen) + 1, np.int64)
         data = np.empty(_columns.take_text_ends(self.offsets, self.data, chosen, offsets), np.uint8)
         _columns.take_text(self.offsets, self.data, chosen, offsets, data)
