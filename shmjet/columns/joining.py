@@ -14,10 +14,13 @@ import numpy as np
 from shmjet._native import _columns
 from shmjet.columns.join_keys import Kinds, On, check_families, key_columns, key_names
 from shmjet.columns.piling import Pile
-from shmjet.columns.schemas import nulls, schema_of
+from shmjet.columns.promotion import check_same_names
+from shmjet.columns.schemas import Kind, fitted, nulls, schema_of
+from shmjet.columns.stream_kinds import StreamKinds
 from shmjet.columns.taking import Rows, take_rows, take_rows_or_nulls
 from shmjet.ring.batch import Batch, stored_column
 from shmjet.ring.errors import BatchError
+from shmjet.ring.schema_heads import known_columns
 from shmjet.ring.text import Mask
 
 ADDED_ROWS: Final = 8192
@@ -35,7 +38,7 @@ class HashJoin:
     nothing. The results have the probe side's columns and then those of the build side that are no keys.
 
     Args:
-        build: a batch or several of the same columns. More may be added with `add` before the first join.
+        build: a batch or several of the same columns, in any order. More may be added with `add` before the first join.
         on: the key columns: a name, several names, or a dict from names of the probe side to names of the build side.
         suffix: is put behind the name of a build column that the probe side has too; without one that is an error.
         schema: name → type of the build side's columns, as for `schema_of`; needed only if there may be no batch at
@@ -64,19 +67,22 @@ class HashJoin:
         self._suffix = suffix
         self._table = _columns.JoinTable()
         self._pile = Pile()
-        self._settled = False
-        self._schema: Kinds | None = None
-        self._checked: tuple[Kinds, dict[str, str]] | None = None
+        self._parts: list[Batch] = []
+        self._row_count = 0
+        self._begun = self._settled = False
+        self._kinds = StreamKinds(self._build_names)
+        self._given = None if schema is None else schema_of(schema)
+        self._checked: tuple[Kinds, frozenset[str], dict[str, str]] | None = None
         self._out: tuple[Rows, Rows] | None = None
-        if schema is not None:
-            self.add(_empty(schema))
+        if self._given is not None:
+            self.add(_empty(self._given))
         for batch in (build,) if isinstance(build, Batch) else build:
             self.add(batch)
 
     @property
     def num_rows(self) -> int:
         """Rows of the build side."""
-        return len(self._table)
+        return self._row_count
 
     @property
     def nbytes(self) -> int:
@@ -84,28 +90,39 @@ class HashJoin:
         return self._table.nbytes
 
     def add(self, batch: Batch) -> None:
-        """Add rows to the build side.
+        """Add rows to the build side. Dtypes may differ from batch to batch; results have those that hold all values.
 
         Raises:
-            BatchError: its columns differ from those before, or a join has begun.
+            BatchError: it has other columns than those before or than the schema, or a join has begun.
         """
-        if self._settled:
+        if self._begun:
             raise BatchError("a HashJoin takes no more rows once a join has begun; add all of the build side before")
-        if self._schema is None:
-            self._schema = batch.schema
-        elif list(self._schema.items()) != list(batch.schema.items()):
-            raise BatchError(f"the build side's batches differ in their columns: {self._schema} and {batch.schema}")
-        for at in range(0, batch.num_rows, ADDED_ROWS):
-            piece = batch[at : at + ADDED_ROWS]
-            self._table.add(key_columns(piece, self._build_names))
-        if not batch.num_rows:
-            key_columns(batch, self._build_names)  # checks the names
-        self._pile.add(batch.select(*(name for name in batch.names if name not in self._build_names)))
+        if self._given is not None:
+            check_same_names(self._given, batch.schema)
+            columns, masks = batch.parts()
+            made = {name: fitted(name, columns[name], masks.get(name), kind) for name, kind in self._given.items()}
+            known = {name: masks[name] for name in made if name in masks} if batch.num_rows else _all_known(made)
+            batch = Batch.trusted(made, known, batch.num_rows)
+        key_columns(batch[:0], self._build_names)  # checks names and dtypes
+        self._kinds.add(batch)
+        self._row_count += batch.num_rows
+        # A null equals nothing: of rows whose key is null all through, nothing but the columns is of interest.
+        unknown = set(self._build_names) - known_columns(batch)
+        self._parts.append(batch[:0] if unknown else batch)
 
     def settle(self, nbytes: int) -> bool:
         """Get ready for joins, doing about `nbytes` bytes of the work; True when ready. A join does it all at once."""
-        self._settled = True
-        return self._pile.join(nbytes)
+        if not self._begun:
+            self._begun = True
+            self._parts.reverse()
+        while self._parts and nbytes > 0:
+            batch = self._kinds.of(self._parts.pop())
+            nbytes -= max(batch.nbytes, 1)
+            for at in range(0, batch.num_rows, ADDED_ROWS):
+                self._table.add(key_columns(batch[at : at + ADDED_ROWS], self._build_names))
+            self._pile.add(batch.select(*(name for name in batch.names if name not in self._build_names)))
+        self._settled = not self._parts and nbytes > 0 and self._pile.join(nbytes)
+        return self._settled
 
     def inner(self, batch: Batch, rows: int = STEP_ROWS) -> Iterator[Batch]:
         """Give the rows of `batch` with each row of the build side that has the same key.
@@ -141,28 +158,44 @@ class HashJoin:
             BatchError: a key column does not exist or is of another kind than the build side's.
         """
         mask = np.zeros(batch.num_rows, np.bool_)
+        self._settle_all()
         self._check(batch)
-        if self._schema is not None:
+        if self._kinds.kinds:
             self._table.contains(self._keys(batch), mask)
         return mask
 
+    def _settle_all(self) -> None:
+        while not self._settled:
+            self.settle(1 << 30)
+
     def _keys(self, batch: Batch) -> list[_columns.Column]:
-        assert self._schema is not None
-        return key_columns(batch, self._probe_names, [self._schema[name] for name in self._build_names])
+        kinds = [self._kinds.kinds[name] for name in self._build_names]
+        known = known_columns(batch)
+        if not known.issuperset(self._probe_names):  # columns of nulls may be of any kind
+            columns, masks = batch.parts()
+            empty = {
+                name: nulls(kind, batch.num_rows)
+                for name, kind in zip(self._probe_names, kinds, strict=True)
+                if name not in known
+            }
+            batch = Batch.trusted({**columns, **empty}, masks, batch.num_rows)
+        return key_columns(batch, self._probe_names, kinds)
 
     def _check(self, batch: Batch) -> dict[str, str]:
         """Return the names that the build side's columns get beside those of `batch`."""
-        if self._checked is not None and self._checked[0] == batch.schema:
-            return self._checked[1]
+        known = known_columns(batch)
+        if self._checked is not None and self._checked[0] == batch.schema and self._checked[1] == known:
+            return self._checked[2]
         for name in self._probe_names:
             stored_column(batch, name)
         names: dict[str, str] = {}
-        if self._schema is not None:
-            check_families(batch.schema, self._probe_names, self._schema, self._build_names)
-            for name in self._schema:
-                if name not in self._build_names:
-                    names[name] = self._name(name, {*batch.names, *names.values()})
-        self._checked = batch.schema, names
+        pairs = zip(self._probe_names, self._build_names, strict=True)
+        comparable = [(one, two) for one, two in pairs if one in known and two in self._kinds.known]
+        check_families(batch.schema, [one for one, _ in comparable], self._kinds.kinds, [two for _, two in comparable])
+        for name in self._kinds.kinds:
+            if name not in self._build_names:
+                names[name] = self._name(name, {*batch.names, *names.values()})
+        self._checked = batch.schema, known, names
         return names
 
     def _name(self, name: str, taken: set[str]) -> str:
@@ -178,13 +211,11 @@ class HashJoin:
         return name + self._suffix
 
     def _joined(self, batch: Batch, outer: bool, rows: int) -> Iterator[Batch]:
-        if not self._settled or self._pile.parts:
-            while not self.settle(1 << 30):
-                pass
+        self._settle_all()
         for at in range(0, batch.num_rows, STEP_ROWS):
             piece = batch[at : at + STEP_ROWS] if batch.num_rows > STEP_ROWS else batch
             names = self._check(piece)
-            if self._schema is None:
+            if not self._kinds.kinds:
                 if outer:
                     yield from (piece[start : start + rows] for start in range(0, piece.num_rows, rows))
                 continue
@@ -222,5 +253,9 @@ class HashJoin:
         return self._out
 
 
-def _empty(schema: Mapping[str, Any]) -> Batch:
-    return Batch({name: nulls(kind, 0) for name, kind in schema_of(schema).items()})
+def _empty(schema: Mapping[str, Kind]) -> Batch:
+    return Batch({name: nulls(kind, 0) for name, kind in schema.items()})
+
+
+def _all_known(columns: Mapping[str, Any]) -> dict[str, Mask]:
+    return {name: np.zeros(0, np.bool_) for name in columns}

@@ -13,16 +13,22 @@ from shmjet.execution.messages import JobShape
 
 
 class EdgeCode:
-    """The functions of one edge, as `Edge` has them; `text` is how messages call it."""
+    """The functions of one edge, as `Edge` has them; `text` is how messages call it.
 
-    __slots__ = ("key_fn", "order_key", "partitioner", "text", "to_one_key")
+    `tells_schemas` says that its destination wants to know the columns of batches of which it gets no row.
+    """
 
-    def __init__(self, text: str, key_fn: Any, partitioner: Any, to_one_key: Any, order_key: Any) -> None:
+    __slots__ = ("key_fn", "order_key", "partitioner", "tells_schemas", "text", "to_one_key")
+
+    def __init__(
+        self, text: str, key_fn: Any, partitioner: Any, to_one_key: Any, order_key: Any, tells_schemas: bool
+    ) -> None:
         self.text = text
         self.key_fn = key_fn
         self.partitioner = partitioner
         self.to_one_key = to_one_key
         self.order_key = order_key
+        self.tells_schemas = tells_schemas
 
 
 class JobCode:
@@ -47,7 +53,14 @@ def code_of(dag: DAG, shape: JobShape) -> tuple[Any, ...]:
     given = [(vertex.supplier, supplier_for_all(vertex.supplier)) for vertex in vertices]
     suppliers = [meta if supplier is None else supplier for meta, supplier in given]
     edges = [
-        (repr(edge), edge.key_fn, edge.partitioner, edge.to_one_key, edge.order_key)
+        (
+            repr(edge),
+            edge.key_fn,
+            edge.partitioner,
+            edge.to_one_key,
+            edge.order_key,
+            getattr(edge.destination.supplier, "takes_schemas", None) is True,
+        )
         for vertex in vertices
         for edge in dag.outbound_edges(vertex)
     ]

@@ -133,6 +133,7 @@ def make_router(
     edge: str,
     spreads: bool = False,
     members: Sequence[int] = (),
+    tells_schemas: bool = False,
 ) -> Router:
     """Make the router of an edge for one producer.
 
@@ -144,12 +145,13 @@ def make_router(
         target_partition: where `all_to_one` sends everything.
         spreads: a unicast edge deals to all consumers in turn, the one on the same worker like the others, as one that
             reaches other members has to.
+        tells_schemas: the consumers of a `partitioned` edge want to know the columns of all batches.
         members: of each lane, the member on which it ends; `fanout` alone looks at it.
     """
     if routing == "broadcast":
         return BroadcastRouter(lanes)
     if routing == "partitioned":
-        return PartitionedRouter(lanes, key_fn, partitioner, table, edge)
+        return PartitionedRouter(lanes, key_fn, partitioner, table, edge, tells_schemas)
     if routing == "all_to_one":
         return UnicastRouter([lanes[table[target_partition]]], deal=True)
     if routing == "fanout":

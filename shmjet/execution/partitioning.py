@@ -24,6 +24,7 @@ from shmjet.ring.lane import LaneWriter
 if TYPE_CHECKING:
     from shmjet.ring.batch import Batch
     from shmjet.ring.scatter import BatchScatter
+    from shmjet.ring.schema_heads import SchemaHeads
 
 _PATIENCE_NS = 20_000_000
 """Rows are kept back no longer than this while more come."""
@@ -38,9 +39,23 @@ class PartitionedRouter:
         partitioner: a custom `(key, partition_count) -> partition`, or None for murmur3 of the canonical bytes.
         table: partition -> consumer, as 16-bit integers.
         edge: how the edge is called in errors.
+        tells_schemas: every consumer is told which columns the batches have, by batches without rows.
     """
 
-    __slots__ = ("_edge", "_key_fn", "_lanes", "_partitioner", "_rows", "_runs", "_shares", "_table", "turn")
+    __slots__ = (
+        "_edge",
+        "_head",
+        "_heads",
+        "_key_fn",
+        "_lanes",
+        "_partitioner",
+        "_rows",
+        "_runs",
+        "_shares",
+        "_table",
+        "_tells_schemas",
+        "turn",
+    )
 
     def __init__(
         self,
@@ -49,7 +64,11 @@ class PartitionedRouter:
         partitioner: Callable[[Any, int], int] | None,
         table: array[int],
         edge: str,
+        tells_schemas: bool = False,
     ) -> None:
+        self._heads: SchemaHeads | None = None
+        self._head: Batch | None = None
+        self._tells_schemas = tells_schemas
         self._lanes = list(lanes)
         self._key_fn = key_fn
         self._partitioner = partitioner
@@ -104,6 +123,8 @@ class PartitionedRouter:
                 return True
             run = self._runs[0]
             by_row = isinstance(run[0], Columnar) and isinstance(self._key_fn, ColumnKey)
+            if by_row and self._tells_schemas and not self._tell_schema(run[0]):
+                return False
             if by_row and self._partitioner is None:
                 self._row_exchange(self._key_fn).start(run[0])
             elif self._rows is not None and not self._rows.settle():
@@ -116,6 +137,23 @@ class PartitionedRouter:
 
     def settle(self) -> bool:
         return self._rows is None or self._rows.settle()
+
+    def _tell_schema(self, batch: Batch) -> bool:
+        """Tell all consumers of the columns of a batch, if they are new; True when that is done."""
+        if self._heads is None:
+            from shmjet.ring.schema_heads import SchemaHeads  # only here, as it needs numpy
+
+            self._heads = SchemaHeads()
+        if self._head is None:
+            self._head = self._heads.before(batch)
+        if self._head is None:
+            return True
+        if not self.settle():
+            return False  # a lane may have a part of a batch
+        for lane in self._lanes:
+            self._shares.put(lane, [self._head])
+        self._head = None
+        return self._shares.flush()
 
     def _row_exchange(self, key: Any) -> RowExchange:
         if self._rows is None:

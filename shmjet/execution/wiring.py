@@ -237,6 +237,7 @@ class Wiring:
             table=self._table(plan, count) if plan.routing in ("partitioned", "all_to_one") else _NO_TABLE,
             target_partition=target,
             edge=edge.text,
+            tells_schemas=edge.tells_schemas,
             members=[member_of(self._plan, plan, plan.destination, consumer) for consumer in consumers],
         )
 

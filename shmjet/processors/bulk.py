@@ -184,14 +184,15 @@ def check_batch_rows(processor: str, rows: Any) -> None:
 class Supply:
     """A picklable supplier without arguments: makes `processor(*args, **kwargs)`.
 
-    The attribute `is_cooperative` spares the engine a probe.
+    The attribute `is_cooperative` spares the engine a probe. `takes_schemas` says that the processors want to know the
+    columns of all batches on partitioned edges, those too of which they get no row (`shmjet.ring.schema_heads`).
 
     Example:
         >>> Supply(dict, a=1)()
         {'a': 1}
     """
 
-    __slots__ = ("args", "is_cooperative", "kwargs", "processor")
+    __slots__ = ("args", "is_cooperative", "kwargs", "processor", "takes_schemas")
 
     processor: Callable[..., Any]
 
@@ -200,6 +201,7 @@ class Supply:
         self.args = args
         self.kwargs = kwargs
         self.is_cooperative: bool = getattr(processor, "is_cooperative", True)
+        self.takes_schemas: bool = getattr(processor, "takes_schemas", False) is True
 
     @property
     def __name__(self) -> str:

@@ -37,6 +37,9 @@ class HashJoinBatchesProcessor(ExpandingProcessor):
     movable = False
     """The table lies in memory that only its process knows."""
 
+    takes_schemas = True
+    """A left join has the columns of edge 1 also where none of its rows come."""
+
     def __init__(
         self, on: Any, how: str, suffix: str | None, build_schema: Mapping[str, Any] | None, rows: int
     ) -> None:
@@ -120,7 +123,7 @@ def hash_join_batches(
             `"semi"`: rows of edge 0 with a match, once; `"anti"`: those without.
         suffix: is put behind the name of a column of edge 1 that edge 0 has too; without one that is an error.
         build_schema: name → type of the columns of edge 1, as `schema` of `to_batches`; a left join needs it where
-            there may be no batch on that edge at all.
+            there may be no batch on that edge at all, for any processor.
         batch_rows: rows of an emitted batch, at most.
 
     Give edge 1 `.broadcast()` and `.priority(-1)`; or partition both edges by their key columns, edge 1 with

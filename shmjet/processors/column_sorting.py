@@ -52,8 +52,10 @@ class SortBatchesProcessor(BulkProcessor):
     def init(self, outbox: Outbox, context: ProcessorContext) -> None:
         """As `BulkProcessor.init`."""
         from shmjet.columns.sorting import SortOrder
+        from shmjet.columns.stream_kinds import StreamKinds
 
         self._order = SortOrder(*self._arguments)
+        self._kinds = StreamKinds()
         self._memory = SPILL_SHARE * memory_share(context.job_config, context.local_parallelism)
         self._folder = context.job_config.spill_folder
         super().init(outbox, context)
@@ -81,12 +83,11 @@ class SortBatchesProcessor(BulkProcessor):
 
         if runs:
             assert self._order is not None
+            runs = [self._kinds.of(run) for run in runs]
             yield from (batch for batch in merge_sorted(runs, self._order, self._rows) if batch.num_rows)
 
     def _take(self, batch: Batch) -> None:
-        first = self._waiting[0] if self._waiting else self._runs[0] if self._runs else None
-        if first is not None and list(batch.schema.items()) != list(first.schema.items()):
-            raise BatchError(f"batches of different columns cannot be sorted: {first.schema} and {batch.schema}")
+        self._kinds.add(batch)
         for at in range(0, max(batch.num_rows, 1), RUN_ROWS):
             piece = batch[at : at + RUN_ROWS] if batch.num_rows > RUN_ROWS else batch
             self._waiting.append(piece)
@@ -101,7 +102,8 @@ class SortBatchesProcessor(BulkProcessor):
 
         assert self._order is not None
         kept = self._runs if self._limit is not None else []
-        run = self._order.sort(Batch.concat([*kept, *self._waiting]), self._limit)
+        # Batches of other dtypes become those that hold all; what is so widened keeps its order.
+        run = self._order.sort(Batch.concat(map(self._kinds.of, [*kept, *self._waiting])), self._limit)
         if self._limit is not None:
             self._runs = [run]
         elif self._spilled is None and self._in_memory + run.nbytes <= self._memory:

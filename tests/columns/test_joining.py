@@ -231,7 +231,7 @@ def test_wrong_joins_are_refused_with_the_names() -> None:
         HashJoin(build, on=[])
     with pytest.raises(BatchError, match="twice"):
         HashJoin(build, on=["k", "k"])
-    with pytest.raises(BatchError, match="differ in their columns"):
+    with pytest.raises(BatchError, match="batches of different columns cannot go together"):
         HashJoin([build, probe.select("k")], on="k")
     with pytest.raises(BatchError, match="cannot be a key; make it float64"):
         HashJoin(Batch({"k": np.zeros(1, np.longdouble)}), on="k")

@@ -1,0 +1,60 @@
+"""The kinds of the columns of a stream of batches, noted batch by batch: those that hold the values of all.
+
+Must not know what the batches are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from shmjet.columns.group_schema import promoted_key
+from shmjet.columns.promotion import as_kinds, check_same_names, differing, is_known, promoted
+from shmjet.columns.schemas import Kind
+from shmjet.ring.batch import Batch
+
+
+class StreamKinds:
+    """Kinds by name, in the order of the first batch.
+
+    Args:
+        keys: columns of which dates and times stay apart, because they are never equal.
+
+    Example:
+        >>> kinds = StreamKinds()
+        >>> for batch in (Batch({"a": [1], "b": [None]}), Batch({"a": [0.5], "b": ["x"]})): kinds.add(batch)
+        >>> kinds.kinds
+        {'a': dtype('float64'), 'b': 'text'}
+    """
+
+    def __init__(self, keys: Collection[str] = ()) -> None:
+        self.kinds: dict[str, Kind] = {}
+        """Of what has come; empty before the first batch. Of a column of nulls alone that of the first batch."""
+        self.known: set[str] = set()
+        """Columns that have had a value."""
+        self._keys = frozenset(keys)
+
+    def add(self, batch: Batch) -> None:
+        """Note the columns of a batch.
+
+        Raises:
+            BatchError: there are other columns than before, or one has no kind in common with what came before.
+        """
+        columns, masks = batch.parts()
+        if not self.kinds:
+            self.kinds = batch.schema
+        check_same_names(self.kinds, batch.schema)
+        for name, values in columns.items():
+            if not is_known(values, masks.get(name)):
+                continue
+            have: Kind = self.kinds[name]
+            kind: Kind | None = values.dtype
+            if name in self.known:
+                kind = (promoted_key if name in self._keys else promoted)(have, values.dtype)
+            if kind is None:
+                raise differing(name, [have, values.dtype])
+            self.kinds[name] = kind
+            self.known.add(name)
+
+    def of(self, batch: Batch) -> Batch:
+        """Return a batch that was added with the columns' kinds. Raises BatchError for a value that is lost by it."""
+        return as_kinds(batch, self.kinds)
