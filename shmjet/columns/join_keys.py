@@ -102,7 +102,7 @@ def _columns_of(name: str, values: Values, valid: Mask | None, like: np.dtype[An
         for field in values.dtype.names:
             part = values[field]
             other = like[field].base if isinstance(like, np.dtype) and like.names is not None else None
-            flat = part.reshape(len(part), -1) if part.ndim > 1 else part[:, None]
+            flat = part.reshape(len(part), int(np.prod(part.shape[1:]))) if part.ndim > 1 else part[:, None]
             for place in range(flat.shape[1]):
                 found += _columns_of(f"{name}.{field}", np.ascontiguousarray(flat[:, place]), valid, other)
         return found

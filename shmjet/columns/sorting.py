@@ -107,8 +107,9 @@ def _fields(values: Values, valid: Mask | None) -> Iterator[Column]:
     for name in values.dtype.names:
         field: Any = values[name]
         if field.ndim > 1:
-            for place in range(int(np.prod(field.shape[1:]))):
-                yield from _fields(np.ascontiguousarray(field.reshape(len(field), -1)[:, place]), valid)
+            flat = field.reshape(len(field), int(np.prod(field.shape[1:])))
+            for place in range(flat.shape[1]):
+                yield from _fields(np.ascontiguousarray(flat[:, place]), valid)
         else:
             yield from _fields(np.ascontiguousarray(field), valid)
 

@@ -33,7 +33,7 @@ class SourceDef(Generic[T_co]):
         partitions: how many partitions its items are in, None when that is not known. Then the items of partition
             `p` are emitted by processor `p // members % local_parallelism` of member `p % members`, and by nobody else.
         partition_key: function of an item that gives the key by which the partitions are made, with `partitions`.
-        columnar: its items are batches of columns.
+        columnar: its items are batches of columns; None: some may be, which shows when they come.
         expand: adds more vertices than one and returns the one whose output counts; then `supplier` is not used.
 
     Example:
@@ -46,7 +46,7 @@ class SourceDef(Generic[T_co]):
     parallelism: int = -1
     partitions: int | None = None
     partition_key: Callable[[Any], Any] | None = None
-    columnar: bool = False
+    columnar: bool | None = False
     expand: Expansion | None = None
 
     def __repr__(self) -> str:

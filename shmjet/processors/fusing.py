@@ -18,9 +18,11 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal
 
+from shmjet._native import index_of_special
 from shmjet.core.inbox import Inbox
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.processors.bulk import LAZY_FILL, ExpandingProcessor, Supply, TransformingProcessor
+from shmjet.ring.columnar import Columnar
 
 Kind = Literal["map", "filter", "flat_map", "peek"]
 
@@ -250,6 +252,31 @@ class FusedExpandingProcessor(ExpandingProcessor):
             emission.start(rest)
 
 
+class FusedRowsProcessor(FusedExpandingProcessor):
+    """Does a chain for items and, as dicts, for the rows of batches among them."""
+
+    def begin(self, ordinal: int, items: list[Any]) -> None:
+        """Do the chain for a list, lazily where there are batches in it."""
+        chain, emission = self._chain, self.emission
+        if index_of_special(items, 0, Columnar) >= 0:
+            rows = _rows_among(items)
+            emission.start(chain.run_lazily(rows) if chain.steps else rows)
+        elif "flat_map" in chain.kinds:
+            super().begin(ordinal, items)
+        else:
+            made = chain.run_list(items) if chain.steps else items
+            emission.drawn = len(made)
+            emission.put(made)
+
+
+def _rows_among(items: list[Any]) -> Iterator[Any]:
+    for item in items:
+        if issubclass(type(item), Columnar):
+            yield from item.rows()
+        else:
+            yield item
+
+
 class PassingProcessor(TransformingProcessor):
     """Hands every item on."""
 
@@ -258,7 +285,7 @@ class PassingProcessor(TransformingProcessor):
         return items
 
 
-def fused(steps: Sequence[Step]) -> Callable[[], Processor]:
+def fused(steps: Sequence[Step], *, takes_batches: bool = False) -> Callable[[], Processor]:
     """Do several steps, one after the other, for each item.
 
     The result is that of a vertex for each step, joined by unicast edges: a map's None is left out, and flat_map's
@@ -266,6 +293,7 @@ def fused(steps: Sequence[Step]) -> Callable[[], Processor]:
 
     Args:
         steps: in order; none: items are passed on.
+        takes_batches: among the items may be batches, whose rows come as dicts, one by one.
 
     Raises:
         TypeError: a step's function cannot be called. ValueError: an unknown kind.
@@ -280,6 +308,8 @@ def fused(steps: Sequence[Step]) -> Callable[[], Processor]:
             raise TypeError(f"stage {step.name!r}: expected a function, got {type(step.fn).__name__}: {step.fn!r}")
         if step.kind not in ("map", "filter", "flat_map", "peek"):
             raise ValueError(f"stage {step.name!r}: unknown kind of step {step.kind!r}")
+    if takes_batches:
+        return Supply(FusedRowsProcessor, tuple(steps))
     if not steps:
         return Supply(PassingProcessor)
     expands = any(step.kind == "flat_map" for step in steps)

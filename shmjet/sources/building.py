@@ -79,8 +79,9 @@ class SourceBuilder(Generic[C]):
         )
         supply = Supply(BuiltSourceProcessor, functions)
         if not self._parallelism:
-            return SourceDef(self.name, ProcessorMetaSupplier.force_total_parallelism_one(supply), 1)
-        return SourceDef(self.name, ProcessorMetaSupplier.of(supply, self._parallelism), self._parallelism)
+            return SourceDef(self.name, ProcessorMetaSupplier.force_total_parallelism_one(supply), 1, columnar=None)
+        supplier = ProcessorMetaSupplier.of(supply, self._parallelism)
+        return SourceDef(self.name, supplier, self._parallelism, columnar=None)
 
 
 def builder(name: str, create_fn: Callable[[ProcessorContext], C]) -> SourceBuilder[C]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from shmjet import processors
@@ -13,6 +13,7 @@ from shmjet.pipeline.definitions import SourceDef
 from shmjet.processors.bulk import Supply
 from shmjet.processors.generating import ItemsProcessor
 from shmjet.processors.partitioned_items import PartitionedItemsProcessor, partitioned
+from shmjet.ring.columnar import Columnar
 
 T = TypeVar("T")
 
@@ -56,9 +57,17 @@ def items(iterable: Iterable[T], partitions: int | None = None, key: Callable[[T
 def _plain(iterable: Iterable[T]) -> SourceDef[T]:
     given: Any = iterable if type(iterable) is range else _checked(iterable)
     if len(given) < MANY:
-        return SourceDef("items", processors.read_items(given), 1)
+        return SourceDef("items", processors.read_items(given), 1, columnar=_columnar(given))
     supply: Callable[[], Processor] = Supply(ItemsProcessor, given)
-    return SourceDef("items", supply)
+    return SourceDef("items", supply, columnar=_columnar(given))
+
+
+def _columnar(given: Sequence[Any]) -> bool | None:
+    """Tell whether items are batches: all, none, or (None) some."""
+    if type(given) is range:
+        return False
+    count = sum(isinstance(item, Columnar) for item in given)
+    return None if 0 < count < len(given) else count > 0
 
 
 def _checked(iterable: Iterable[T]) -> tuple[T, ...]:

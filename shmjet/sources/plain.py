@@ -50,7 +50,7 @@ def list_(name: str) -> SourceDef[Any]:
         >>> list_("primes").name
         'list(primes)'
     """
-    return SourceDef(f"list({name})", processors.read_list(name), 1)
+    return SourceDef(f"list({name})", processors.read_list(name), 1, columnar=None)
 
 
 def socket(host: str, port: int, *, charset: str = "utf-8", errors: str = "replace") -> SourceDef[str]:

@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shmjet import JobConfig, columns, processors
+from shmjet import DAG, JobConfig, between, column, columns, from_, processors
+from shmjet.columns.joining import HashJoin
 from shmjet.core.errors import BatchError, ProcessorError
 from shmjet.processors import column_sorting
 from shmjet.ring.batch import Batch
 from shmjet.testing import verify_processor
+from tests.execution.harness import LocalRun
 
 from .driving import Driver, processors_of
 
@@ -197,3 +199,66 @@ def test_keys_are_named_as_for_edges_too() -> None:
     verify_processor(joined).inputs([Batch({"city": ["Oslo"]})], []).priorities(0, -1).expect(expected)
     sorted_ = processors.sort_batches(columns("a", "b"))
     verify_processor(sorted_).inputs([Batch({"a": [2, 1], "b": [1, 2]})]).expect([Batch({"a": [1, 2], "b": [2, 1]})])
+
+
+def joined_by_key(how: str, probe: list[Batch], build: list[Batch], workers: int, parallelism: int) -> list[Batch]:
+    dag = DAG()
+    one = dag.new_vertex("probe", processors.read_items(probe), 1)
+    other = dag.new_vertex("build", processors.read_items(build), 1)
+    join = dag.new_vertex("join", processors.hash_join_batches("k", how=how), parallelism)
+    sink = dag.new_vertex("sink", processors.write_list("out"), 1)
+    dag.edge(from_(one).to(join, 0).partitioned(column("k")))
+    dag.edge(from_(other).to(join, 1).partitioned(column("k")).priority(-1)).edge(between(join, sink))
+    return LocalRun(dag, workers).run().grid.lists.get("out", [])
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        [Batch({"k": [1], "b": ["x"]})],
+        [Batch({"k": [1], "b": [None]}), Batch({"k": [2.0], "b": ["x"]}), Batch({"k": [None], "b": [None]})],
+        [Batch({"k": [1], "b": [1]}), Batch({"k": [2], "b": [0.5]}), Batch({"k": [2], "b": [True]})],
+        [Batch({"k": np.zeros(0, np.int64), "b": np.zeros(0, np.int8)})],
+        [],
+    ],
+)
+@pytest.mark.parametrize("how", ["left", "inner", "semi", "anti"])
+def test_a_join_by_key_gives_batches_of_one_schema(how: str, build: list[Batch]) -> None:
+    probe = [Batch({"k": [1, 2, 3], "a": [1, 2, 3]}), Batch({"k": [4, 5, None], "a": [4, 5, 6]})]
+    outcomes = set()
+    for workers, parallelism in ((1, 1), (2, 2), (4, 8)):
+        found = joined_by_key(how, probe, build, workers, parallelism)
+        assert len({str(batch.schema) for batch in found}) <= 1
+        rows = sorted(map(repr, Batch.concat(found).tuples())) if found else []
+        outcomes.add((str(found[0].schema) if found else "", str(rows)))
+    assert len(outcomes) == 1, outcomes
+
+
+def test_a_build_side_of_several_dtypes_has_those_that_hold_all() -> None:
+    days = np.array(["1969-12-31", "2024-02-29"], "M8[D]")
+    build = [
+        Batch({"k": [1], "d": days[:1], "n": np.array([1], np.int8)}),
+        Batch({"k": [2], "d": days[1:].astype("M8[s]"), "n": [None]}),
+        Batch({"k": [2**63], "d": days[:1], "n": np.array([2.5])}),
+    ]
+    join = HashJoin(build, on="k")
+    (found,) = join.left(Batch({"k": np.array([2**63, 2, 1, 0], np.uint64)}))
+    assert found.schema == {"k": np.dtype("u8"), "d": np.dtype("M8[s]"), "n": np.dtype(float)}
+    assert found.to_dict()["n"] == [2.5, None, 1.0, None]
+    with pytest.raises(BatchError, match=r"column 'd' has values of numbers and of text, which no column holds"):
+        HashJoin([Batch({"k": [1], "d": [1]}), Batch({"k": [1], "d": ["x"]})], on="k")
+
+
+@pytest.mark.parametrize("cuts", [[2], [1, 1], [1]])
+def test_sorted_batches_have_the_dtypes_that_hold_all(cuts: list[int]) -> None:
+    columns: list[list[Any]] = [[3, 1], [2.5, None], [True, 2], [None, None]]
+    driver = Driver(processors_of(processors.sort_batches("v"))[0])
+    for values in columns:
+        at = 0
+        for cut in (*cuts, 2):
+            if values[at : at + cut]:
+                driver.feed([Batch({"v": values[at : at + cut]})])
+            at += cut
+    found = Batch.concat(driver.complete())
+    assert found.schema == {"v": np.dtype(float)}
+    assert found.to_dict() == {"v": [1.0, 1.0, 2.0, 2.5, 3.0, None, None, None]}

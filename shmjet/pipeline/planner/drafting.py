@@ -92,13 +92,14 @@ class Draft:
 
     def rows(self, output: Output, node: t.Node) -> Output:
         """Return an output of items: batches become dicts, row by row."""
-        if not any(feed.columnar for feed in output.feeds):
+        if not output.has_batches:
             return output
         feeds = []
         for feed in output.feeds:
-            if feed.columnar:
+            if feed.columnar is not False:
                 why = f"{node.name} works on items: rows of batches become dicts"
-                vertex = self.vertex(f"{node.name}-rows", fused([ROWS]), feed.vertex.parallelism, node, why)
+                supplier = fused([ROWS]) if feed.columnar else fused([], takes_batches=True)
+                vertex = self.vertex(f"{node.name}-rows", supplier, feed.vertex.parallelism, node, why)
                 feeds.append(Feed(vertex, self.passed(Output((feed,)), vertex, node)))
             else:
                 feeds.append(feed)

@@ -52,7 +52,7 @@ def plan_sink(draft: Draft, node: t.Node, transform: t.Sink) -> None:
             parallelism = sink.parallelism
         elif parallelism == 1:
             why = "one processor, which keeps the order"
-    inputs = [draft.rows(output, node) if sink.by_row else output for output in draft.inputs(node)]
+    inputs = [draft.rows(output, node) if sink.by_row or _is_mixed(output) else output for output in draft.inputs(node)]
     vertex = draft.vertex(node.name, sink.supplier, parallelism, node, why)
     vertex.expand = sink.expand
     ordinal = 0
@@ -64,6 +64,11 @@ def plan_sink(draft: Draft, node: t.Node, transform: t.Sink) -> None:
         ordinal += len(output.feeds)
 
 
+def _is_mixed(output: Output) -> bool:
+    """Tell whether a merge has brought batches and items together."""
+    return not output.columnar and any(feed.columnar for feed in output.feeds)
+
+
 # -- item by item ------------------------------------------------------------------------------------------------------
 
 
@@ -73,19 +78,19 @@ def plan_chain(draft: Draft, chain: list[t.Node]) -> Output:
     steps = [_step(node) for node in chain]
     output = draft.only_input(first)
     why = []
-    if any(feed.columnar for feed in output.feeds):
-        if output.columnar:
-            steps.insert(0, ROWS)
-            why.append("rows of batches become dicts on the way in")
-        else:
-            output = draft.rows(output, first)
+    takes_batches = output.has_batches and not output.columnar
+    if output.columnar:
+        steps.insert(0, ROWS)
+        why.append("rows of batches become dicts on the way in")
+    elif takes_batches:
+        why.append("where batches come, their rows become dicts on the way in")
     if len(chain) > 1:
         why.append(f"{len(chain)} stateless stages of equal parallelism in one processor: no queue between them")
     parallelism = draft.graph.parallelism(first)
     if parallelism == 1 and first.parallelism == -1:
         why.append("one processor, which keeps the order")
     name = first.name if len(chain) == 1 else f"fused({', '.join(node.name for node in chain)})"
-    vertex = draft.vertex(name, fused(steps), parallelism, first, *why)
+    vertex = draft.vertex(name, fused(steps, takes_batches=takes_batches), parallelism, first, *why)
     vertex.stages = tuple(node.name for node in chain)
     passes = all(isinstance(node.transform, PASSING) for node in chain)
     if passes and last.id in draft.graph.placed and draft.lies_alike(output, vertex):
@@ -110,7 +115,7 @@ def plan_map_batches(draft: Draft, node: t.Node, transform: t.MapBatches) -> Out
     if not output.columnar:
         why = f"{node.name} works on batches of columns: items are gathered into such"
         gathering = draft.vertex(f"{node.name}-batches", to_batches(), parallelism, node, why)
-        draft.wires.any_way(draft.rows(output, node), gathering)
+        draft.wires.any_way(output, gathering)
         output = Output((Feed(gathering, columnar=True),))
     vertex = draft.vertex(node.name, map_batches(transform.fn, transform.as_), parallelism, node)
     draft.wires.any_way(output, vertex)
@@ -194,11 +199,10 @@ def plan_merge(draft: Draft, node: t.Node, transform: t.Merge) -> Output:
     outputs = draft.inputs(node)
     merged = Output(tuple(feed for output in outputs for feed in output.feeds))
     if node.parallelism == -1 and not node.is_named:
-        return merged if merged.columnar else draft.rows(merged, node)
+        return merged
     vertex = draft.vertex(node.name, fused([]), node.parallelism, node, "a vertex of its own, as it was given a name")
-    columnar = merged.columnar
-    draft.wires.any_way(merged if columnar else draft.rows(merged, node), vertex)
-    return Output((Feed(vertex, columnar=columnar),))
+    draft.wires.any_way(merged, vertex)
+    return Output((Feed(vertex, columnar=True if merged.columnar else None if merged.has_batches else False),))
 
 
 def plan_rebalance(draft: Draft, node: t.Node, transform: t.Rebalance) -> Output:

@@ -41,13 +41,13 @@ class Feed:
     Args:
         vertex: which.
         partitioning: how its items lie on its processors, if that is known.
-        columnar: its items are batches.
+        columnar: its items are batches; None: some may be.
         spread: what the next edge has to do.
     """
 
     vertex: PlannedVertex
     partitioning: Partitioning | None = None
-    columnar: bool = False
+    columnar: bool | None = False
     spread: Spread | None = None
 
 
@@ -67,8 +67,13 @@ class Output:
 
     @property
     def columnar(self) -> bool:
-        """Whether all of it is batches."""
+        """Whether all of it is batches, for certain."""
         return all(feed.columnar for feed in self.feeds)
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether some of it may be batches."""
+        return any(feed.columnar is not False for feed in self.feeds)
 
     def lies_as(self, wanted: Partitioning) -> bool:
         """Tell whether all items lie as wanted already, all on as many processors."""
