@@ -35,6 +35,7 @@ from tests.environments import (
     in_mounts,
     limit,
     run,
+    works_nowhere,
 )
 
 LIMIT = r"RLIMIT|ulimit|memory|/dev/shm|descriptor|No space|limit"
@@ -257,6 +258,9 @@ def main() -> int:
         scratch = Path(temporary)
         groups = list(of_groups()) if os.geteuid() == 0 else []
         plain = [*of_descriptors(), *of_signals(), *of_folders(scratch), *of_variables(), *of_python()]
+        if not works_nowhere(given.python):
+            print("environments: skipped: a folder that is gone (this interpreter cannot import its own modules there)")
+            plain = [setting for setting in plain if setting.prepare is not gone_folder]
         singles = [*plain, *of_limits(), *of_users(scratch), *groups]
         if not can_unshare() or shutil.which("setpriv") is None:
             print("environments: skipped: other users, other mounts, limits of processes (they need root and unshare)")

@@ -87,7 +87,7 @@ def run(
 ) -> tuple[str, str]:
     """Return what the program, a `main()`, says in an environment ("fine" if it returns), and what it has written."""
     reader, writer = os.pipe()
-    closed = tuple(number for setting in settings for number in setting.closed)
+    closed = sorted({number for setting in settings for number in setting.closed})
     text = textwrap.dedent(program).replace("{closed}", repr(closed)) + textwrap.dedent(ANSWER)
     environment = {**os.environ, "PYTHONUNBUFFERED": ""}
     flags: list[str] = []
@@ -163,6 +163,11 @@ def ignore_signals() -> None:
     """Ignore what can be ignored, which children inherit."""
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGSEGV}:
         signal.signal(number, signal.SIG_IGN)
+
+
+def works_nowhere(python: str = sys.executable) -> bool:
+    """Whether an interpreter can import its own modules in a folder that is gone; CPython 3.13.0 cannot."""
+    return subprocess.run([python, "-c", "import socket"], preexec_fn=gone_folder, capture_output=True).returncode == 0
 
 
 def gone_folder() -> None:

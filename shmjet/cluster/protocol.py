@@ -27,7 +27,7 @@ class Submission(msgspec.Struct, frozen=True, array_like=True):
     code: bytes
     config: bytes
     attachments: dict[str, str]
-    import_paths: list[str]
+    import_paths: list[bytes]
     code_size: int = 0
     named: str | None = None
     """How the member's own configuration calls it; set by the coordinator, never believed of a client."""

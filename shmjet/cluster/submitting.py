@@ -49,12 +49,15 @@ def submission_of(dag: DAG, config: JobConfig, job_id: str, attachments: dict[st
     )
 
 
-def _import_paths() -> list[str]:
-    """Return `sys.path` for processes elsewhere; what is relative to a current folder that is gone leads nowhere."""
+def _import_paths() -> list[bytes]:
+    """Return `sys.path` for processes elsewhere, as the system spells it: not every path is Unicode.
+
+    What is relative to a current folder that is gone leads nowhere.
+    """
     try:
-        return [os.path.abspath(path) for path in sys.path]
+        return [os.fsencode(os.path.abspath(path)) for path in sys.path]
     except FileNotFoundError:
-        return [path for path in sys.path if os.path.isabs(path)]
+        return [os.fsencode(path) for path in sys.path if os.path.isabs(path)]
 
 
 def listeners_of(dag: DAG) -> tuple[Callable[[Execution], None], ...]:

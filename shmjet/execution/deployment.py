@@ -40,9 +40,9 @@ from shmjet.execution.wiring import Place, Wiring
 from shmjet.ring.pickling import ItemEncodingError
 
 
-def extend_import_path(paths: Iterable[str]) -> None:
+def extend_import_path(paths: Iterable[bytes]) -> None:
     """Add the client's import paths behind our own, so that modules beside the user's script are found."""
-    for path in paths:
+    for path in map(os.fsdecode, paths):
         if path not in sys.path:
             sys.path.append(path)
 

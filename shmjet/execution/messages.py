@@ -162,7 +162,7 @@ class Deploy(msgspec.Struct, frozen=True, tag=True, array_like=True):
     config: bytes
     suppliers: dict[int, bytes]
     attachments: dict[str, str]
-    import_paths: list[str]
+    import_paths: list[bytes]
     code_size: int = 0
     logs: LogWish | None = None
 
@@ -185,7 +185,7 @@ class Probe(msgspec.Struct, frozen=True, tag=True, array_like=True):
     member_address: str
     meta: list[int]
     unknown: list[int]
-    import_paths: list[str]
+    import_paths: list[bytes]
     code_size: int = 0
     other_addresses: list[str] = []
     logs: LogWish | None = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -210,19 +210,18 @@ class WriteCsvProcessor(BulkProcessor):
         self._folder = Path(folder)
         self._writer = CsvWriter(style)
         self._new: NewFile | None = None
-        self._file: IO[bytes] | None = None
 
     def start(self, context: ProcessorContext) -> None:
         """Create the folder and this processor's file."""
         self._new = NewFile(self._folder, f"{context.global_index}.csv")
-        self._file = self._new.open()
+        self._new.open()
 
     def absorb(self, ordinal: int, items: list[Any]) -> None:
         """Write a list of batches."""
-        assert self._file is not None
+        assert self._new is not None
         require_batches('write_files(format="csv")', items)
         for batch in items:
-            self._file.write(self._writer.encode(batch))
+            self._new.write(self._writer.encode(batch))
 
     def finish(self) -> bool:
         """Give the file its name."""

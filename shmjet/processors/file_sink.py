@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.processors.bulk import BulkProcessor, Supply
@@ -26,17 +26,16 @@ class WriteFileProcessor(BulkProcessor):
         self._to_line = to_line
         self._encoding = encoding
         self._new: NewFile | None = None
-        self._file: IO[str] | None = None
 
     def start(self, context: ProcessorContext) -> None:
         """Create the folder and this processor's file."""
         self._new = NewFile(self._folder, str(context.global_index))
-        self._file = self._new.open("w", encoding=self._encoding, newline="\n")
+        self._new.open("w", encoding=self._encoding, newline="\n")
 
     def absorb(self, ordinal: int, items: list[Any]) -> None:
         """Write a list."""
-        assert self._file is not None
-        self._file.write("\n".join(mapped(self._to_line, items)) + "\n")
+        assert self._new is not None
+        self._new.write("\n".join(mapped(self._to_line, items)) + "\n")
 
     def finish(self) -> bool:
         """Give the file its name."""

@@ -7,10 +7,22 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
 from shmjet.processors.places import UNFINISHED
+
+
+@contextlib.contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Name a file in an `OSError` from within that names none: that of a full disk, for example."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None or error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
 
 
 class NewFile:
@@ -35,10 +47,22 @@ class NewFile:
         self._file = open(self._hidden, mode, encoding=encoding, newline=newline)  # noqa: SIM115
         return self._file
 
+    def write(self, data: Any) -> None:
+        """Write text or bytes. Raises OSError, which names the file, when there is no room."""
+        assert self._file is not None
+        with naming(self._path):
+            self._file.write(data)
+
     def keep(self) -> None:
-        """Close the file and give it its name, unless that is done or nothing was begun."""
+        """Close the file and give it its name, unless that is done or nothing was begun.
+
+        Raises:
+            OSError: what was left to write cannot be written; it names the file.
+        """
         if self._file is not None:
-            self._file.close()
+            with naming(self._path):
+                self._file.flush()
+                self._file.close()
             self._file = None
             os.replace(self._hidden, self._path)
 
@@ -47,5 +71,6 @@ class NewFile:
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._hidden.unlink()
-            self._file.close()
+            with contextlib.suppress(OSError):  # what it has not written is not wanted
+                self._file.close()
             self._file = None

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.processors.bulk import BulkProcessor, Supply, require_batches
-from shmjet.processors.new_file import NewFile
+from shmjet.processors.new_file import NewFile, naming
 from shmjet.ring.errors import BatchError
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ class WriteNpyProcessor(BulkProcessor):
             records = np.empty(len(batch), self._record_type(batch))
             for name, column in batch.parts()[0].items():
                 records[name] = column
-            assert self._file is not None
-            self._file.write(records.view(np.uint8).data)
+            assert self._new is not None
+            self._new.write(records.view(np.uint8).data)
             self._rows += len(records)
 
     def finish(self) -> bool:
@@ -59,8 +59,9 @@ class WriteNpyProcessor(BulkProcessor):
         if self._file is not None:
             assert self._new is not None
             assert self._dtype is not None
-            self._file.seek(0)
-            self._file.write(make_header(self._dtype, self._rows))
+            with naming(self._folder):
+                self._file.seek(0)
+            self._new.write(make_header(self._dtype, self._rows))
             self._file = None
             self._new.keep()
         return True
@@ -79,7 +80,7 @@ class WriteNpyProcessor(BulkProcessor):
             self._dtype = dtype
             assert self._new is not None
             self._file = self._new.open()
-            self._file.write(make_header(dtype, 0))
+            self._new.write(make_header(dtype, 0))
         elif dtype != self._dtype:
             raise BatchError(f"write_npy: a file has the columns of its first batch, {self._dtype}; then came {dtype}")
         return dtype

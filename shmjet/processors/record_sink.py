@@ -22,6 +22,7 @@ from shmjet.processors.asserting import rows_of
 from shmjet.processors.bulk import BulkProcessor, Supply
 from shmjet.processors.compression import packing, suffix_of
 from shmjet.processors.keying import mapped
+from shmjet.processors.new_file import naming
 from shmjet.processors.places import UNFINISHED, Folder
 from shmjet.processors.row_text import RowEncoder
 from shmjet.ring.columnar import Columnar
@@ -155,6 +156,7 @@ class RecordSinkProcessor(BulkProcessor):
         self._folder = folder
         self._writing = writing
         self._name = ""
+        self._place = ""
         self._file: IO[bytes] | None = None
         self._target: IO[bytes] | None = None
 
@@ -162,6 +164,7 @@ class RecordSinkProcessor(BulkProcessor):
         """Create the file."""
         self._encoder = self._writing.encoder()
         self._name = temporary(self._writing.name_of(context.global_index), context.job_id)
+        self._place = f"{self._folder.path}/{self._writing.name_of(context.global_index)}"
         self._file = self._target = self._folder.open_new(self._name)
         if self._writing.compression is not None:
             self._target = packing(self._file, self._writing.compression)
@@ -169,15 +172,18 @@ class RecordSinkProcessor(BulkProcessor):
     def absorb(self, ordinal: int, items: list[Any]) -> None:
         """Write a list."""
         assert self._target is not None
-        self._target.write(self._encoder.encode(items))
+        data = self._encoder.encode(items)
+        with naming(self._place):
+            self._target.write(data)
 
     def finish(self) -> bool:
         """Close the file; it keeps its temporary name."""
         target, file = self._target, self._file
         if file is not None and target is not None:
-            if target is not file:
-                target.close()
-            file.close()  # may fail on a full disk: then the file counts as unfinished
+            with naming(self._place):
+                if target is not file:
+                    target.close()
+                file.close()  # may fail on a full disk: then the file counts as unfinished
             self._file = self._target = None
         return True
 
