@@ -230,6 +230,11 @@ def sort_beyond_a_group(options: Options, tally: Tally) -> None:
     tally.check(said == "fine" and killed == "0", f"sort in 300 MiB: {killed} killed: {said} {written}")
 
 
+def _remove_groups() -> None:
+    for folder in GROUPS.glob(f"*/shmjet-stress-{os.getpid()}-*"):
+        _remove_group(folder)
+
+
 def judge(mix: list[Setting], python: str, options: Options, tally: Tally) -> None:
     """Run the program in a mix of settings and judge what it says."""
     names = " + ".join(setting.name for setting in mix)
@@ -253,7 +258,9 @@ def main() -> int:
     mark = mark_processes()
     before = set(os.listdir(SHM))
     rng = random.Random(options.seed)
-    with tempfile.TemporaryDirectory() as temporary:
+    with contextlib.ExitStack() as stack:
+        stack.callback(_remove_groups)
+        temporary = stack.enter_context(tempfile.TemporaryDirectory())
         os.chmod(temporary, 0o755)
         scratch = Path(temporary)
         groups = list(of_groups()) if os.geteuid() == 0 else []
@@ -280,8 +287,6 @@ def main() -> int:
                 tally.complain(f"{' + '.join(s.name for s in mix)}: processes left behind: {list(marked(mark))}")
                 for pid in list(marked(mark)):
                     os.kill(pid, signal.SIGKILL)
-    for folder in GROUPS.glob(f"*/shmjet-stress-{os.getpid()}-*"):
-        _remove_group(folder)
     left = {name for name in set(os.listdir(SHM)) - before if name.startswith(f"shmjet-{os.getuid()}-")}
     tally.notes.append(f"{len(left)} folders of others seen" if left else "nothing left")
     return tally.finish()
