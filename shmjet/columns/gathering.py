@@ -9,6 +9,7 @@ its kind, and what does not fit is an error. Must not know processors.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -58,6 +59,7 @@ class RowGatherer:
         self._only = only
         self._names = tuple(columns) if columns is not None else tuple(schema) if schema else None
         self._schema: dict[str, Kind] = dict(schema or {})
+        self._are_all = False  # the names are those of the first row, so no row may have others
         self._kinds: dict[str, Kind] = {}  # of the batch before
         self._rows: list[Any] = []  # fewer than are worth converting
         self._pieces: list[dict[str, Column]] = []
@@ -135,6 +137,9 @@ class RowGatherer:
         """Make columns of some rows; where they do not fit those before, these are a batch."""
         if self._names is None:
             self._names = _names_of(rows[0])
+            self._are_all = self._only is None
+        if self._are_all:
+            check_no_more_columns(rows, self._names)
         while rows:
             piece, taken = self._piece(rows)
             if self._pieces and not self._fits(piece):
@@ -275,6 +280,24 @@ def _concatenated(parts: list[Values]) -> Values:
     if len(parts) == 1:
         return parts[0]
     return Text.concat(parts) if isinstance(parts[0], Text) else np.concatenate(parts)  # type: ignore[arg-type]
+
+
+def check_no_more_columns(rows: Sequence[Any], names: Collection[str]) -> None:
+    """Check that dicts have none but the columns of the first: which row comes first must not decide what is lost.
+
+    Raises:
+        BatchError: one has; the text names the column.
+    """
+    with suppress(TypeError):  # what has no length is no row, which is an error of its own, as a missing column is
+        if max(map(len, rows), default=0) <= len(names):
+            return
+    for row in rows:
+        more = [name for name in row if name not in names] if isinstance(row, Mapping) else ()
+        if more:
+            raise BatchError(
+                f"a row has a value for column {more[0]!r}, which the first row lacks: {row!r:.80}; "
+                "give all rows the same columns (None is a null), or name the columns that are wanted"
+            )
 
 
 def _names_of(row: Any) -> tuple[str, ...]:

@@ -107,12 +107,14 @@ class Batch(Columnar):
 
         Args:
             rows: each has a value for each column; None is a null.
-            columns: the names; may be left out for dicts, whose first gives them.
+            columns: the names; may be left out for dicts of equal keys.
 
         Raises:
-            BatchError: a row lacks a column or has another length, or a column's values are of no common kind.
+            BatchError: a row lacks a column or has another length, or a column's values are of no common kind; without
+                `columns`, a row has a column that the first one lacks.
         """
         listed = list(rows)
+        every_column = columns is None
         if columns is None:
             if not listed:
                 return cls({})
@@ -127,6 +129,11 @@ class Batch(Columnar):
                 missing = [name for name in names if name not in row]
                 if missing:
                     raise BatchError(f"row {place} has no value for column {missing[0]!r}: {row!r:.80}")
+                if every_column and len(row) > len(names):
+                    (more, *_) = [name for name in row if name not in names]
+                    raise BatchError(
+                        f"row {place} has a value for column {more!r}, which row 0 lacks; name the columns"
+                    )
             elif len(row) != len(names):
                 raise BatchError(f"row {place} has {len(row)} values for {len(names)} columns: {row!r:.80}")
         if listed and isinstance(listed[0], Mapping):

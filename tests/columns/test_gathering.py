@@ -103,10 +103,10 @@ def test_no_value_changes_whatever_others_come_with_it(rows: list[Any], piece: i
         assert all(str(kind) in ("text", "bytes") or kind.kind in "biufM" for kind in batch.schema.values())
 
 
-def test_dicts_need_no_names_and_may_have_more_than_is_taken() -> None:
-    assert batches_of(RowGatherer(8), [{"a": 1, "b": "x"}, {"b": "y", "a": 2, "c": 0}], []) == [
-        Batch({"a": [1, 2], "b": ["x", "y"]})
-    ]
+def test_dicts_need_no_names_and_may_have_more_than_is_wanted() -> None:
+    both = [Batch({"a": [1, 2], "b": ["x", "y"]})]
+    assert batches_of(RowGatherer(8), [{"a": 1, "b": "x"}, {"b": "y", "a": 2}], []) == both
+    assert batches_of(RowGatherer(8, ["a", "b"]), [{"a": 1, "b": "x"}, {"b": "y", "a": 2, "c": 0}], []) == both
     assert batches_of(RowGatherer(8, ["b"]), [{"a": 1, "b": "x"}], []) == [Batch({"b": ["x"]})]
     assert batches_of(RowGatherer(8, ["a", "b"], only=["b"]), [(object(), "x")], []) == [Batch({"b": ["x"]})]
 
@@ -257,3 +257,18 @@ def test_text_of_every_length_and_script() -> None:
     assert isinstance(column, Text)
     assert column.tolist() == values
     assert mask is None
+
+
+def test_a_column_that_only_later_rows_have_is_no_silent_loss() -> None:
+    rows = [{"a": 1}, {"b": 3, "a": 2}]
+    for order in (rows, rows[::-1]):  # whichever comes first
+        gatherer = RowGatherer(10)
+        gatherer.add(list(order))
+        with pytest.raises(BatchError, match=r"a row has (a|no) value for column 'b'"):
+            gatherer.rest()
+        with pytest.raises(BatchError, match=r"row 1 has (a|no) value for column 'b'"):
+            Batch.from_rows(order)
+    wanted = RowGatherer(10, ["a"])
+    wanted.add(list(rows))
+    assert [batch.to_dict() for batch in wanted.rest()] == [{"a": [1, 2]}]
+    assert Batch.from_rows(rows, ["a"]).to_dict() == {"a": [1, 2]}

@@ -146,7 +146,7 @@ def test_take_of_bytes_and_of_nothing() -> None:
 
 @pytest.mark.parametrize("index", [3, -4, 2**62, -(2**63)])
 def test_an_index_out_of_range_is_named(index: int) -> None:
-    with pytest.raises(IndexError, match=f"index {index} is out of range in a Text of 3 values"):
+    with pytest.raises(IndexError, match=f"row {index} is out of range: there are 3"):
         Text.of(["a", "b", "c"]).take([0, index])
 
 
