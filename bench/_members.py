@@ -234,7 +234,7 @@ class BenchCluster:
                 config,
                 {},
                 {},
-                [BENCH],
+                [os.fsencode(BENCH)],
             )
             member.tell(index, deploy, [arena.fd])
         return arena
