@@ -15,7 +15,7 @@ from typing import Any, Final, final, overload
 import numpy as np
 import numpy.typing as npt
 
-from shmjet.ring.column import Values, checked_mask, equal_columns
+from shmjet.ring.column import Values, checked_mask, equal_columns, plain_values
 from shmjet.ring.columnar import Columnar
 from shmjet.ring.errors import BatchError
 from shmjet.ring.nullable import Nullable, column_parts
@@ -376,7 +376,7 @@ class Batch(Columnar):
             BatchError: there is no such column, or its text is not valid UTF-8.
         """
         try:
-            listed: list[Any] = self._column(name).tolist()
+            listed = plain_values(self._column(name))
         except UnicodeDecodeError as error:
             raise BatchError(
                 f"column {name!r} has text that is not valid UTF-8: {error}; if it is no text, make it bytes: "

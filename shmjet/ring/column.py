@@ -42,6 +42,27 @@ def as_column(name: str, given: Any) -> tuple[Values, Mask | None]:
     return _sequence_column(name, list(given))
 
 
+def plain_values(column: Values) -> list[Any]:
+    """Return the values as Python's own; a date or span of time that Python has none for as the integer behind it.
+
+    Raises:
+        UnicodeDecodeError: text is not valid UTF-8.
+    """
+    try:
+        return column.tolist()
+    except OverflowError:  # numpy 2.5 and later, where a date lies beyond what its calendar can count
+        return [_plain_value(value) for value in column]
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, np.void) and value.dtype.names is not None:
+        return tuple(_plain_value(value[name]) for name in value.dtype.names)
+    try:
+        return value.item()
+    except OverflowError:
+        return int(value.view(np.int64))
+
+
 def checked_mask(name: str, given: Any, rows: int) -> Mask:
     """Return a mask that a user gave. Raises BatchError when it is no bool array of so many rows."""
     mask = np.ascontiguousarray(given).view()
@@ -182,4 +203,5 @@ def _equal_arrays(one: npt.NDArray[Any], two: npt.NDArray[Any]) -> bool:
     """Whether all values are equal, NaN and NaT to themselves, in fields of structured ones too."""
     if one.dtype.names is not None:
         return all(_equal_arrays(one[name], two[name]) for name in one.dtype.names)
-    return np.array_equal(one, two, equal_nan=one.dtype.kind in "fcmM")
+    with np.errstate(invalid="ignore"):  # numpy 2.5 and later warn of a signaling NaN
+        return np.array_equal(one, two, equal_nan=one.dtype.kind in "fcmM")

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shmjet.ring import operators, reductions
-from shmjet.ring.column import Values, as_column, checked_mask
+from shmjet.ring.column import Values, as_column, checked_mask, plain_values
 from shmjet.ring.errors import BatchError
 from shmjet.ring.row_choice import checked_rows, is_mask, true_rows
 from shmjet.ring.text import Indices, Mask, Text
@@ -142,7 +142,7 @@ class Nullable:
         Raises:
             UnicodeDecodeError: text is not valid UTF-8.
         """
-        listed: list[Any] = self._values.tolist()
+        listed = plain_values(self._values)
         for row in np.flatnonzero(~self._valid).tolist():
             listed[row] = None
         return listed

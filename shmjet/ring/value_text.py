@@ -19,7 +19,10 @@ def value_text(value: Any) -> str:
         return f"({', '.join(value_text(value[name]) for name in value.dtype.names)})"
     if isinstance(value, np.timedelta64) and value.dtype != "m8" and not np.isnat(value):
         return _span(value)
-    text = str(value)
+    try:
+        text = str(value)
+    except OverflowError:  # numpy 2.5 and later say so where a date lies beyond what a calendar can count
+        return _number(value)
     if not isinstance(value, np.datetime64) or np.isnat(value):
         return text
     day, _, time = text.partition("T")
@@ -33,5 +36,9 @@ def _span(value: np.timedelta64) -> str:
     plain = value.item()
     if isinstance(plain, datetime.timedelta):
         return str(plain)
+    return _number(value)
+
+
+def _number(value: np.datetime64 | np.timedelta64) -> str:
     unit, count = np.datetime_data(value.dtype)
-    return f"{value.astype(np.int64) * count} {unit}"
+    return f"{int(value.view(np.int64)) * count} {unit}"

@@ -7,13 +7,14 @@ from typing import Any
 import mmh3
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from shmjet.core.keys import canonical_bytes
 from shmjet.ring.batch import Batch
 from shmjet.ring.column_keys import hash_rows
 from shmjet.ring.errors import BatchError
+from shmjet.ring.nullable import Nullable
 from shmjet.ring.text import Text
 
 INTEGERS = [f"{sign}{size}" for sign in "iu" for size in (1, 2, 4, 8)]
@@ -37,6 +38,16 @@ def reference(batch: Batch, names: list[str]) -> list[int]:
     values = [batch.values(name) for name in names]
     keys = values[0] if len(names) == 1 else list(zip(*values, strict=True))
     return [mmh3.hash(canonical_bytes(key), signed=False) for key in keys]
+
+
+def is_counted_by_numpy(column: Any) -> bool:
+    """Whether numpy knows the dates of a column; 2.5 refuses those that versions before it wrapped."""
+    if isinstance(column, np.ndarray | Nullable):
+        try:
+            (column.parts()[0] if isinstance(column, Nullable) else column).tolist()
+        except OverflowError:
+            return False
+    return True
 
 
 def check(batch: Batch, *names: str) -> None:
@@ -85,6 +96,7 @@ def keyed(draw: st.DrawFn) -> Batch:
 @given(keyed())
 @settings(max_examples=400, deadline=None)
 def test_a_column_hashes_as_its_values_do(batch: Batch) -> None:
+    assume(all(is_counted_by_numpy(column) for _, column in batch.items()))
     for name in batch.names:
         check(batch, name)
     check(batch, *batch.names)

@@ -275,7 +275,7 @@ def test_dates_and_spans_compute_within_their_range() -> None:
     assert (spans_.sum(), spans_.mean()) == (np.timedelta64(90, "s"),) * 2
     largest = Nullable(np.array([2**63 - 1, 5], "m8[ns]"), [True, False])
     for wrong in (lambda: largest + np.timedelta64(1, "ns"), lambda: largest * 2, lambda: largest * 2.0):
-        with pytest.raises(BatchError, match="is not a value of timedelta64"):
+        with pytest.raises(BatchError, match=r"timedelta64"):
             wrong()
     far = Nullable(np.array(["9999-12-31", "1970-01-01"], "M8[D]"), [True, True])
     with pytest.raises(BatchError, match=r"out of the range of datetime64\[ns\]"):
