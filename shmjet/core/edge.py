@@ -48,7 +48,7 @@ class Routing(enum.Enum):
     """All items to the one processor that owns the partition of the edge's key."""
 
     FANOUT = "fanout"
-    """To one processor of each member, item by item in turn among its processors."""
+    """To one processor of each member, item by item in turn among those of its processors that have room."""
 
 
 @with_known_settings
@@ -197,7 +197,7 @@ class Edge:
         return self
 
     def fanout(self) -> Edge:
-        """Send each item to one processor on every member."""
+        """Send each item to one processor on every member, in turn among those of its processors that have room."""
         return self._route(Routing.FANOUT)
 
     def local(self) -> Edge:

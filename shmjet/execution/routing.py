@@ -30,7 +30,7 @@ class Router(Protocol):
 
     @property
     def gathering(self) -> bool:
-        """Whether it keeps rows of batches back until there are enough for a batch of their own."""
+        """Whether it keeps something back: rows until there are enough for a batch, items that one lane refuses."""
 
     def settle(self) -> bool:
         """Push what is kept back; True when nothing is. Called only when `flush` has returned True."""
@@ -192,23 +192,41 @@ class Shares:
         self.moved = 0
         """Items accepted by lanes so far."""
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a lane has not taken all of its list yet."""
+        return bool(self._pending)
+
+    def waits_for(self, lane: LaneWriter) -> bool:
+        """Say whether a lane has not taken all of its list yet."""
+        return any(other is lane for other, _, _ in self._pending)
+
     def put(self, lane: LaneWriter, items: list[Any]) -> None:
-        """Add a list that nobody else reads or changes; called only when `flush` has returned True."""
+        """Add a list that nobody else reads or changes, for a lane for which none waits."""
         self._pending.append((lane, items, 0))
+
+    def offer(self, lane: LaneWriter, items: list[Any]) -> None:
+        """As `put`, and push what the lane takes now."""
+        self._push(lane, items, 0, self._pending)
 
     def flush(self) -> bool:
         """Push what the lanes take now; True when nothing is left."""
         if not self._pending:
             return True
-        left = []
+        left: list[tuple[LaneWriter, list[Any], int]] = []
         for lane, items, pos in self._pending:
-            size = len(items)  # before it is given away
-            accepted = lane.push(items, pos) if pos else lane.give(items)
-            self.moved += accepted
-            if pos + accepted < size:
-                left.append((lane, items, pos + accepted))
+            self._push(lane, items, pos, left)
         self._pending = left
         return not left
+
+    def _push(
+        self, lane: LaneWriter, items: list[Any], pos: int, left: list[tuple[LaneWriter, list[Any], int]]
+    ) -> None:
+        size = len(items)  # before it is given away
+        accepted = lane.push(items, pos) if pos else lane.give(items)
+        self.moved += accepted
+        if pos + accepted < size:
+            left.append((lane, items, pos + accepted))
 
     def replace(self, old: LaneWriter, new: LaneWriter) -> None:
         """Go on with another lane to the same consumer."""
@@ -216,38 +234,63 @@ class Shares:
 
 
 class FanoutRouter:
-    """Each item to one consumer of every member, item by item in turn among those of the member.
+    """Each item to one consumer of every member, item by item in turn among those of the member that have room.
+
+    A lane that refuses a part of its share keeps that part waiting here, as the order on a lane must not change; until
+    the lane has taken it, items are dealt among the others. The edge waits only when all lanes of a member are full.
 
     Args:
         groups: the lanes, by member.
     """
 
-    __slots__ = ("_groups", "_shares", "turn")
-    gathering = False
+    __slots__ = ("_first", "_groups", "_items", "_shares", "_undealt", "turn")
 
     def __init__(self, groups: Sequence[Sequence[LaneWriter]]) -> None:
         self._groups = [list(group) for group in groups]
         self._shares = Shares()
-        self.turn = 0
+        self._items: list[Any] = []
+        self._undealt: list[int] = []
+        self._first = self.turn = 0
 
     @property
     def moved(self) -> int:
         return self._shares.moved
+
+    @property
+    def gathering(self) -> bool:
+        return self._shares.is_waiting
 
     def replace(self, old: LaneWriter, new: LaneWriter) -> None:
         self._groups = [replaced(group, old, new) for group in self._groups]
         self._shares.replace(old, new)
 
     def start(self, items: list[Any]) -> None:
-        for lanes in self._groups:
-            count = len(lanes)
-            first = self.turn % count
-            for k in range(min(count, len(items))):  # a list of its own for every lane, whoever reads the others
-                self._shares.put(lanes[(first + k) % count], items[k::count])
+        self._items = items
+        self._first = self.turn
+        self._undealt = list(range(len(self._groups)))
         self.turn += len(items)
 
     def flush(self) -> bool:
-        return self._shares.flush()
+        self._shares.flush()
+        if not self._undealt:
+            return True
+        self._undealt = [at for at in self._undealt if not self._deal(self._groups[at])]
+        if self._undealt:
+            return False
+        self._items = []
+        return True
 
     def settle(self) -> bool:
-        return True
+        return self._shares.flush()
+
+    def _deal(self, lanes: list[LaneWriter]) -> bool:
+        """Deal the run among those lanes of a member for which nothing waits; False when there is none."""
+        first = self._first % len(lanes)
+        free = lanes[first:] + lanes[:first]
+        if self._shares.is_waiting:
+            free = [lane for lane in free if not self._shares.waits_for(lane)]
+        for k, lane in enumerate(
+            free[: len(self._items)]
+        ):  # a list of its own for every lane, whoever reads the others
+            self._shares.offer(lane, self._items[k :: len(free)])
+        return bool(free)

@@ -235,13 +235,121 @@ def test_no_router_reads_a_list_that_it_has_given_away(route: str, members: int)
             router.start(run)
             while not router.flush():
                 pass
+        while not router.settle():
+            pass
         copies = {"broadcast": len(lanes), "fanout": members}.get(route, 1)
         assert Counter(item for lane in lanes for item in lane.got) == dict.fromkeys(sent, copies)
         assert all(lane.got == sorted(lane.got) for lane in lanes)
-        if route == "fanout":
-            for member in range(members):
-                for k, lane in enumerate(lanes[member * each : (member + 1) * each]):
-                    assert lane.got == sent[k::each], "not item by item in turn"
+
+
+class Choosy:
+    """A lane that takes so many items, and no more until it is given more room."""
+
+    is_local = True
+    hungry = in_fragments = False
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.got: list[Any] = []
+
+    def push(self, items: list[Any], start: int = 0) -> int:
+        count = min(self.room, len(items) - start)
+        self.room -= count
+        self.got += items[start : start + count]
+        return count
+
+    give = push
+
+
+def fanout_over(lanes: list[Choosy], each: int) -> Any:
+    return make_router(
+        "fanout",
+        lanes,  # type: ignore[arg-type]
+        producers=1,
+        workers=2,
+        key_fn=None,
+        partitioner=None,
+        table=array("H"),
+        target_partition=0,
+        edge="edge",
+        members=[lane // each for lane in range(len(lanes))],
+    )
+
+
+@pytest.mark.parametrize("members", [1, 2])
+def test_a_fanout_edge_deals_in_turn_over_several_runs_while_all_have_room(members: int) -> None:
+    lanes = [Choosy(1000) for _ in range(3 * members)]
+    router = fanout_over(lanes, 3)
+    for run in ([0], [1, 2, 3, 4], [5], list(range(6, 20))):
+        router.start(run)
+        assert router.flush()
+        assert not router.gathering
+    assert [lane.got for lane in lanes] == [list(range(k, 20, 3)) for k in range(3)] * members
+
+
+@pytest.mark.parametrize("members", [1, 2])
+def test_a_fanout_edge_skips_the_consumers_that_are_full(members: int) -> None:
+    lanes = [Choosy(1000) for _ in range(3 * members)]
+    full = lanes[3 * (members - 1) + 1]  # one of the last member
+    full.room = 5
+    router = fanout_over(lanes, 3)
+    for run in range(10):
+        router.start(list(range(run * 30, run * 30 + 30)))
+        assert router.flush(), "one full consumer stops the edge"
+        assert router.gathering
+        assert not router.settle()
+    assert full.got == [1, 4, 7, 10, 13]
+    others = [lane for lane in lanes[-3:] if lane is not full]
+    assert [len(lane.got) for lane in others] == [145, 145]
+    full.room = 1000
+    router.start(list(range(300, 330)))
+    assert router.flush()
+    assert router.settle()
+    assert full.got[5:10] == [16, 19, 22, 25, 28], "what waited for it comes first"
+    for member in range(members):
+        mine = lanes[3 * member : 3 * member + 3]
+        assert sorted(item for lane in mine for item in lane.got) == list(range(330))
+        assert all(lane.got == sorted(lane.got) for lane in mine)
+
+
+def test_a_fanout_edge_waits_when_all_consumers_of_a_member_are_full() -> None:
+    lanes = [Choosy(1000), Choosy(1000), Choosy(1), Choosy(1)]
+    router = fanout_over(lanes, 2)
+    router.start(list(range(10)))
+    assert router.flush()
+    router.start(list(range(10, 20)))
+    assert not router.flush()
+    assert [len(lane.got) for lane in lanes] == [10, 10, 1, 1], "the other member has got the second run"
+    assert not router.flush()
+    assert [len(lane.got) for lane in lanes] == [10, 10, 1, 1], "and gets it once"
+    lanes[3].room = 50
+    assert router.flush()
+    assert [len(lane.got) for lane in lanes] == [10, 10, 1, 15]
+    assert lanes[3].got == [1, 3, 5, 7, 9, *range(10, 20)]
+    assert router.gathering
+
+
+class WaitsForOther(Processor):
+    """The first takes nothing before the other has taken half of all items."""
+
+    def process(self, ordinal: int, inbox: Inbox) -> None:
+        taken = self.context.grid.get_list("out")
+        if self.context.local_index == 1 or len(taken) >= PER_PRODUCER:
+            taken += [(self.context.local_index, ordinal, item) for item in inbox.take()]
+
+
+@pytest.mark.parametrize("force_rings", [False, True], ids=["lanes", "rings"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_consumer_that_takes_nothing_for_long_does_not_stop_a_fanout_edge(workers: int, force_rings: bool) -> None:
+    dag = DAG()
+    source = dag.new_vertex("source", lambda: Emit(lambda i, n: range(2 * PER_PRODUCER)), 1)
+    sink = dag.new_vertex("sink", WaitsForOther, 2)
+    dag.edge(between(source, sink).fanout().configure(EdgeConfig(queue_size=16, high_water_mark=40)))
+    out = LocalRun(dag, workers, force_rings=force_rings).run(20_000).grid.get_list("out")
+    for consumer in range(2):
+        got = [item for index, _, item in out if index == consumer]
+        assert got == sorted(got)
+    assert sorted(item for _, _, item in out) == list(range(2 * PER_PRODUCER))
 
 
 @pytest.mark.parametrize("force_rings", [False, True], ids=["lanes", "rings"])
