@@ -56,7 +56,13 @@ class WatermarkCoalescer:
         return None if self._top == _LOWEST else Watermark(self._top)
 
     def observe_event(self, index: int) -> None:
-        """Note that an item came on input `index`, which is thereby active. O(1)."""
+        """Note that an item came on input `index`, which is thereby active. O(1).
+
+        Raises:
+            WatermarkError: the input has ended.
+        """
+        if self._values[index] == _DONE:
+            raise WatermarkError(f"input {index} has ended, yet an item came on it")
         if self._all_idle or self._idle[index]:
             self._set(index, self._values[index], idle=False)
             self._all_idle = False

@@ -33,10 +33,20 @@ class InboundEdge:
         lanes: one per producer, local and ring.
         priority: the group in which the edge is consumed.
         buffered: soak the lanes even while the group is closed.
+        text: what errors call the edge.
     """
 
-    def __init__(self, ordinal: int, lanes: Sequence[LaneReader], *, priority: int = 0, buffered: bool = False) -> None:
+    def __init__(
+        self,
+        ordinal: int,
+        lanes: Sequence[LaneReader],
+        *,
+        priority: int = 0,
+        buffered: bool = False,
+        text: str | None = None,
+    ) -> None:
         self.ordinal = ordinal
+        self._text = f"edge {text}" if text else f"the edge of ordinal {ordinal}"
         self.priority = priority
         self.received = 0
         self.batches = 0
@@ -205,10 +215,7 @@ class InboundEdge:
             self._enable(lane)
             return self._complete_barrier()
         assert mark is DONE
-        self._live[lane] = False
-        self._live_count -= 1
-        self._at_barrier[lane] = False
-        self._enable(lane)
+        self._end_lane(lane)
         if self._live_count == 0:
             return None
         barrier, watermark = self._complete_barrier(), self._coalescer.input_done(lane)
@@ -216,6 +223,32 @@ class InboundEdge:
             return watermark
         self._behind_barrier = watermark
         return barrier
+
+    def _end_lane(self, lane: int) -> None:
+        """Take nothing more from a lane that has brought its DONE."""
+        self._live[lane] = False
+        self._live_count -= 1
+        self._at_barrier[lane] = False
+        self._enable(lane)
+        self._refuse_late(lane)
+
+    def refuse_late(self) -> None:
+        """Check that lanes that have ended have brought nothing since: it would be lost without a word.
+
+        Raises:
+            ShmjetError: one of them has.
+        """
+        for lane, is_live in enumerate(self._live):
+            if not is_live:
+                self._refuse_late(lane)
+
+    def _refuse_late(self, lane: int) -> None:
+        if not (self._early[lane] or self._lanes[lane].has_data):
+            return
+        frame = self._pull(lane)
+        if frame is not None:
+            what = f"{len(frame)} items, the first a {type(frame[0]).__name__}" if isinstance(frame, list) else frame
+            raise ShmjetError(f"{self._text}: producer {lane} has ended, yet it sent more after its DONE: {what}")
 
     def _enable(self, lane: int) -> None:
         consumer = self._consumer_of.get(lane)
@@ -255,9 +288,10 @@ class OrderedInboundEdge(InboundEdge):
         *,
         priority: int = 0,
         buffered: bool = False,
+        text: str | None = None,
     ) -> None:
         self._heads: list[list[Any]] = [[] for _ in lanes]
-        super().__init__(ordinal, lanes, priority=priority, buffered=buffered)
+        super().__init__(ordinal, lanes, priority=priority, buffered=buffered, text=text)
         self._key = key
         self._numeric = True
         self._last: list[list[Any]] = [[] for _ in lanes]
@@ -288,9 +322,7 @@ class OrderedInboundEdge(InboundEdge):
                     else:
                         self._heads[i] = frame
                 elif frame is DONE:
-                    self._live[i] = False
-                    self._live_count -= 1
-                    self._enable(i)
+                    self._end_lane(i)
                 else:
                     raise ShmjetError(
                         f"an ordered edge (ordinal {self.ordinal}) carries items only, but {frame!r} came on it"

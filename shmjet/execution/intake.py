@@ -114,6 +114,7 @@ class Intake:
         edge, self.edge = self.edge, None
         assert edge is not None
         assert self.coalescer is not None
+        edge.refuse_late()
         at = self._cursor - 1  # where it was drained, unless it has moved from elsewhere
         if self.group[at] is not edge:
             at = self.group.index(edge)
@@ -124,6 +125,11 @@ class Intake:
             self._open_next_group()
         self._align()
         return self.coalescer.input_done(edge.ordinal)
+
+    def refuse_late(self) -> None:
+        """Check that nothing has come on an edge since it ended; `ShmjetError` if something has."""
+        for edge in self.edges:
+            edge.refuse_late()
 
     def resume(self) -> None:
         """Go on behind a barrier that has been passed on."""

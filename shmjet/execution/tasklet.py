@@ -409,6 +409,7 @@ class ProcessorTasklet:
 
     def _emit_done_item(self) -> None:
         """Reached only when the outbox, DONE included, has been flushed."""
+        self._intake.refuse_late()
         self._progress = True
         self.state = State.END
 

@@ -254,8 +254,8 @@ def _inbound_edge(plan: EdgePlan, edge: EdgeCode, lanes: Iterable[LaneReader]) -
     ordinal, readers = plan.destination_ordinal, list(lanes)
     if plan.ordered:
         key, priority = edge.order_key, plan.priority
-        return OrderedInboundEdge(ordinal, readers, key, priority=priority, buffered=plan.buffered)
-    return InboundEdge(ordinal, readers, priority=plan.priority, buffered=plan.buffered)
+        return OrderedInboundEdge(ordinal, readers, key, priority=priority, buffered=plan.buffered, text=edge.text)
+    return InboundEdge(ordinal, readers, priority=plan.priority, buffered=plan.buffered, text=edge.text)
 
 
 class Bells:

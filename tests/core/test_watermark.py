@@ -108,6 +108,14 @@ def test_an_input_ends_once():
         coalescer.input_done(1)
 
 
+def test_an_input_that_has_ended_brings_no_item():
+    coalescer = WatermarkCoalescer(2)
+    coalescer.input_done(1)
+    coalescer.observe_event(0)
+    with pytest.raises(WatermarkError, match="input 1 has ended, yet an item came on it"):
+        coalescer.observe_event(1)
+
+
 def test_watermarks_of_an_input_must_rise():
     coalescer = WatermarkCoalescer(2)
     coalescer.observe_watermark(1, Watermark(5))

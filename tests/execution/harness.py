@@ -146,9 +146,13 @@ class LocalRun:
         try:
             return self._run(most_rounds)
         finally:
-            os.close(self._fd)
-            for sleeper in self._sleepers:
-                sleeper.close()
+            self.close()
+
+    def close(self) -> None:
+        """Let go of the memory; `run` does it itself."""
+        os.close(self._fd)
+        for sleeper in self._sleepers:
+            sleeper.close()
 
     def _run(self, most_rounds: int) -> LocalRun:
         idle = 0

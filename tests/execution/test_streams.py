@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from shmjet.core import DAG, AbstractProcessor, EdgeConfig, ShmjetError, Watermark, between, from_
-from shmjet.execution.inbound import InboundEdge
+from shmjet.execution.inbound import InboundEdge, OrderedInboundEdge
+from shmjet.execution.tasklet import State
 from shmjet.ring.local import LocalLane
 from shmjet.ring.marks import DONE, Barrier
 from tests.execution.harness import LocalRun
@@ -138,3 +139,62 @@ def test_a_lane_that_ends_while_others_wait_at_a_barrier_holds_no_watermark_back
     assert edge.drain(10) == (None, Barrier(1), True)
     assert edge.drain(10) == (None, Watermark(5), True)
     assert edge.drain(10) == (None, None, False)
+
+
+def sent(lane: LocalLane, late: object) -> None:
+    if isinstance(late, list):
+        lane.push(late)
+    else:
+        lane.push_mark(late)  # type: ignore[arg-type]
+
+
+LATE = pytest.mark.parametrize(
+    ("late", "what"),
+    [([7, 8], "2 items, the first a int"), (Watermark(3), r"Watermark\(timestamp=3\)"), (DONE, "DONE")],
+    ids=["items", "watermark", "DONE"],
+)
+
+
+@LATE
+@pytest.mark.parametrize("kind", ["plain", "ordered", "buffered"])
+def test_what_comes_on_a_lane_after_its_end_is_refused_by_name(kind: str, late: object, what: str) -> None:
+    lanes = [LocalLane(8), LocalLane(8)]
+    text = "'a' -> 'b'"
+    edge = OrderedInboundEdge(0, lanes, None, text=text) if kind == "ordered" else InboundEdge(0, lanes, text=text)
+    lanes[0].push([1])
+    lanes[1].push([1])
+    lanes[1].push_mark(DONE)
+    sent(lanes[1], late)
+    if kind == "buffered":
+        edge.soak()
+    with pytest.raises(ShmjetError, match=f"edge 'a' -> 'b': producer 1 has ended, yet .*DONE: {what}$"):
+        while edge.drain(100)[2]:
+            pass
+
+
+@LATE
+@pytest.mark.parametrize("when", ["while another is read", "when the edge is at its end", "when all has been emitted"])
+def test_what_comes_on_a_lane_long_after_its_end_is_refused(when: str, late: object, what: str) -> None:
+    dag = DAG()
+    source = dag.new_vertex("source", lambda: Emit(lambda i, n: range(10 * i)), 2)
+    dag.edge(between(source, dag.new_vertex("sink", Collect, 1)))
+    run = LocalRun(dag, 1)
+    ended, other, sink = run.deployments[0].tasklets
+    assert (ended.context.vertex_name, sink.context.vertex_name) == ("source", "sink")
+    lane = sink._edges[0]._lanes[0]
+    while not ended.done:
+        ended.call()
+    while sink._edges[0]._live[0]:
+        sink.call()
+    if when == "while another is read":
+        sent(lane, late)
+    while not other.done:
+        other.call()
+    if when == "when all has been emitted":
+        while sink.state is not State.EMIT_DONE_ITEM:
+            sink.call()
+    sent(lane, late)
+    with pytest.raises(ShmjetError, match=f"edge .*source.*sink.*: producer 0 has ended, .*: {what}$"):
+        for _ in range(100):
+            sink.call()
+    run.close()
