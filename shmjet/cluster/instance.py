@@ -163,7 +163,7 @@ class JetInstance:
                 submission.shape.edges, [vertex.name for vertex in submission.shape.vertices], "this member"
             )
         self._attach(job_id, config)
-        job = Job(self, job_id, config, submission, listeners_of(dag), graph_of(dag))
+        job = Job(self, job_id, config, submission, listeners_of(dag), graph_of(dag, submission.shape))
         is_networked = not self._home.has_own_member or self._config.bind is not None
         job.keeps_submission = is_networked or bool(submission.attachments)
         self._jobs[job_id] = job

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import enum
 import os
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -124,10 +125,11 @@ class JobConfig:
     """id -> absolute path on the client; add with `attach_file`."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in _FIELD_NAMES:
-            known = ", ".join(sorted(_FIELD_NAMES - _ADDED))
+        check = _CHECKS.get(name)
+        if check is None:
+            known = ", ".join(sorted(_CHECKS.keys() - _ADDED))
             raise ConfigError(f"JobConfig has no field {name!r}; fields: {known}")
-        object.__setattr__(self, name, _checked(name, value))
+        object.__setattr__(self, name, check(f"JobConfig.{name}", value))
 
     def add_module(self, module: ModuleType) -> JobConfig:
         """Let the code of a module travel with the job, so that it need not be installed where the job runs.
@@ -184,47 +186,65 @@ class JobConfig:
         self.__dict__.update(state)
 
 
-_FIELD_NAMES = {f.name for f in fields(JobConfig)}
-_ADDED = {"modules", "module_names", "attached_files"}
-_BOOLS = {"auto_scaling", "suspend_on_failure", "split_brain_protection"}
-_TEXTS = {"name", "initial_snapshot_name", "spill_folder"}
-
-
-_NOT_YET = {
-    "snapshot_interval": (10.0, "takes no snapshots"),
-    "auto_scaling": (True, "restarts no job when members join or leave"),
-    "split_brain_protection": (False, "restarts no job, so none runs on both sides"),
-}
-"""Settings of which this version takes the default only, and what it does not do."""
-
-
-def _checked(name: str, value: Any) -> Any:
-    if name in _NOT_YET:
-        return not_yet(lambda _, given: _of_its_kind(name, given), *_NOT_YET[name])(f"JobConfig.{name}", value)
-    return _of_its_kind(name, value)
-
-
-def _of_its_kind(name: str, value: Any) -> Any:
-    where = f"JobConfig.{name}"
-    if name == "spill_folder" and isinstance(value, os.PathLike):
-        value = os.fspath(value)
-    if name in _BOOLS:
-        if not isinstance(value, bool):
-            raise ConfigError(f"{where} must be True or False, got {value!r}")
-    elif name in _TEXTS:
-        if value is not None and (not isinstance(value, str) or not value):
-            raise ConfigError(f"{where} must be a non-empty text or None, got {value!r}")
-    elif name == "processing_guarantee":
-        if not isinstance(value, ProcessingGuarantee):
-            known = ", ".join(str(g) for g in ProcessingGuarantee)
-            raise ConfigError(f"{where} must be one of {known}, got {value!r}")
-    elif name == "snapshot_interval":
-        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
-            raise ConfigError(f"{where} must be a number of seconds above 0, got {value!r}")
-    elif name == "memory_limit" and value is not None:
-        check_at_least(where, value, 1)
-    elif name == "intermediate_partitions" and value is not None:
-        check_at_least(where, value, 1, PartitionCountError)
-        if value > MOST_PARTITIONS:
-            raise PartitionCountError(f"{where} must be at most {MOST_PARTITIONS}, got {value}")
+def _boolean(where: str, value: Any) -> Any:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{where} must be True or False, got {value!r}")
     return value
+
+
+def _text(where: str, value: Any) -> Any:
+    if value is not None and (not isinstance(value, str) or not value):
+        raise ConfigError(f"{where} must be a non-empty text or None, got {value!r}")
+    return value
+
+
+def _path(where: str, value: Any) -> Any:
+    return _text(where, os.fspath(value) if isinstance(value, os.PathLike) else value)
+
+
+def _guarantee(where: str, value: Any) -> Any:
+    if not isinstance(value, ProcessingGuarantee):
+        known = ", ".join(str(g) for g in ProcessingGuarantee)
+        raise ConfigError(f"{where} must be one of {known}, got {value!r}")
+    return value
+
+
+def _seconds(where: str, value: Any) -> Any:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
+        raise ConfigError(f"{where} must be a number of seconds above 0, got {value!r}")
+    return value
+
+
+def _bytes(where: str, value: Any) -> Any:
+    return None if value is None else check_at_least(where, value, 1)
+
+
+def _partition_count(where: str, value: Any) -> Any:
+    if value is None:
+        return None
+    check_at_least(where, value, 1, PartitionCountError)
+    if value > MOST_PARTITIONS:
+        raise PartitionCountError(f"{where} must be at most {MOST_PARTITIONS}, got {value}")
+    return value
+
+
+def _unchecked(where: str, value: Any) -> Any:
+    return value
+
+
+_ADDED = ("modules", "module_names", "attached_files")
+
+_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "name": _text,
+    "processing_guarantee": _guarantee,
+    "snapshot_interval": not_yet(_seconds, 10.0, "takes no snapshots"),
+    "auto_scaling": not_yet(_boolean, True, "restarts no job when members join or leave"),
+    "suspend_on_failure": _boolean,
+    "split_brain_protection": not_yet(_boolean, False, "restarts no job, so none runs on both sides"),
+    "initial_snapshot_name": _text,
+    "memory_limit": _bytes,
+    "spill_folder": _path,
+    "intermediate_partitions": _partition_count,
+    **dict.fromkeys(_ADDED, _unchecked),
+}
+"""What checks each field, and returns its value. Every job sets them all, so this is one look-up a field."""

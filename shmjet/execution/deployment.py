@@ -11,6 +11,7 @@ import resource
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +40,12 @@ from shmjet.execution.tasklet import ProcessorTasklet
 from shmjet.execution.wiring import Place, Wiring
 from shmjet.ring.pickling import ItemEncodingError
 
+_decoded = lru_cache(maxsize=256)(os.fsdecode)  # every job of a client has the same paths
+
 
 def extend_import_path(paths: Iterable[bytes]) -> None:
     """Add the client's import paths behind our own, so that modules beside the user's script are found."""
-    for path in map(os.fsdecode, paths):
+    for path in map(_decoded, paths):
         if path not in sys.path:
             sys.path.append(path)
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -78,8 +77,7 @@ class LoopChannel:
 
     def _take_leftover(self, leftover: bytes) -> None:
         if not self._closed:
-            with self._understanding():
-                self._channel.feed(leftover)
+            self._understood(lambda: self._channel.feed(leftover))
             self._readable()
 
     def hold(self, held: bool) -> None:
@@ -155,8 +153,7 @@ class LoopChannel:
         if self._closed:
             return
         if self._turns is None or not self._later:
-            with self._understanding():
-                self._later += self._channel.poll(once=self._turns is not None)
+            self._understood(self._poll)
         most = len(self._later) if self._turns is None else _MOST_IN_TURN
         try:
             while self._later and most > 0 and not self._closed and not self._must_wait:
@@ -185,11 +182,13 @@ class LoopChannel:
             self._stalled = False
             self._turns.add(self._take)
 
-    @contextlib.contextmanager
-    def _understanding(self) -> Iterator[None]:
-        """Close the connection when it has ended, or brings what cannot be understood."""
+    def _poll(self) -> None:
+        self._later += self._channel.poll(once=self._turns is not None)
+
+    def _understood(self, read: Callable[[], None]) -> None:
+        """Read; close the connection when it has ended, or brings what cannot be understood."""
         try:
-            yield
+            read()
         except ChannelClosed:
             self._gone()
         except msgspec.DecodeError as error:  # of another version, or no client of ours at all
