@@ -148,12 +148,34 @@ def _tagged(key: Any) -> Tagged:
         return encode(key)
     for kind, encode in _BY_BASE.items():
         if isinstance(key, kind):
+            if kind in _EQUAL_AS_BASE:
+                _require_equality_of(kind, key)
             return encode(key)
     if isinstance(key, enum.Enum):
+        _require_equality_of(enum.Enum, key)
         return ENUM, _parts([_type_name(key), key.name])
     if dataclasses.is_dataclass(key) and not isinstance(key, type):
         return _record(key)
     raise TypeError(_refusal(key))
+
+
+def _require_equality_of(base: type, key: Any) -> None:
+    """Refuse a key of a class that says in its own way what is equal: equal ones could lie in two partitions.
+
+    One that hashes as its base cannot call two keys equal that its base does not.
+    """
+    kind = type(key)
+    own = kind.__eq__ is not base.__eq__ and kind.__hash__ is not base.__hash__
+    if own and kind.__module__ != "numpy":  # whose text and bytes compare as Python's
+        raise TypeError(_own_equality(key))
+
+
+def _own_equality(key: Any) -> str:
+    return (
+        f"{_shown(key)} cannot be a key: {_type_name(key)} has an __eq__() of its own or compares by identity, so "
+        "keys that it calls equal might not meet; give the class a method __partition_key__() that returns the same "
+        "for equal ones, or pass a key_fn"
+    )
 
 
 def _numpy_encoder(key: Any) -> Callable[[Any], Tagged] | None:
@@ -257,7 +279,19 @@ def _record(key: Any) -> Tagged:
             f"{key!r} cannot be a key: dataclass {_type_name(key)} is not frozen, so its value could change; "
             "say @dataclass(frozen=True), or give it a method __partition_key__()"
         )
+    if not _compares_fields(type(key)):
+        raise TypeError(_own_equality(key))
     return RECORD, _parts([_type_name(key), *(getattr(key, f.name) for f in dataclasses.fields(key) if f.compare)])
+
+
+def _compares_fields(kind: type) -> bool:
+    """Say whether `==` of a dataclass is what the decorator makes, or the hash, which tells no two equal ones apart."""
+    return any(_is_made(getattr(kind, name)) for name in ("__eq__", "__hash__"))
+
+
+def _is_made(method: Any) -> bool:
+    code = getattr(method, "__code__", None)
+    return code is not None and code.co_filename == "<string>"
 
 
 def _parts(values: Sequence[Any]) -> bytes:
@@ -281,12 +315,15 @@ def _refusal(key: Any) -> str:
         advice = "make it a tuple(sorted(...))"
     elif kind.__module__ == "numpy":
         advice = "convert it with .item() or str()"
-    text = repr(key)
-    shown = text if len(text) <= 80 else text[:79] + "…"
     return (
-        f"{shown} of type {kind.__module__}.{kind.__qualname__} cannot be a key: keys are None, numbers, text, bytes, "
-        f"dates, times, Decimal, UUID, enums, and tuples and frozen dataclasses of these; {advice}"
+        f"{_shown(key)} of type {_type_name(key)} cannot be a key: keys are None, numbers, text, bytes, dates, times, "
+        f"Decimal, UUID, enums, and tuples and frozen dataclasses of these; {advice}"
     )
+
+
+def _shown(key: Any) -> str:
+    text = repr(key)
+    return text if len(text) <= 80 else text[:79] + "…"
 
 
 _BY_BASE: dict[type, Callable[[Any], Tagged]] = {
@@ -303,6 +340,9 @@ _BY_BASE: dict[type, Callable[[Any], Tagged]] = {
     uuid.UUID: _uuid,
 }
 """For subclasses, which compare as their base does; `datetime` stands before `date`, its base."""
+
+_EQUAL_AS_BASE = frozenset((str, bytes, int, float, tuple))
+"""Bases whose subclasses are asked whether they have an equality of their own; those of dates only refine it."""
 
 _BY_EXACT_TYPE: dict[type, Callable[[Any], Tagged]] = {
     **_BY_BASE,

@@ -53,6 +53,86 @@ class Mutable:
     x: int
 
 
+class AnyCase(str):
+    __slots__ = ()
+
+    def __eq__(self, other):
+        return isinstance(other, str) and self.lower() == other.lower()
+
+    def __hash__(self):
+        return hash(self.lower())
+
+
+class Spread(AnyCase):
+    __slots__ = ()
+
+    def __partition_key__(self):
+        return self.lower()
+
+
+class Stricter(str):
+    __slots__ = ()
+
+    def __eq__(self, other):
+        return type(other) is Stricter and str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+class Remainder(int):
+    def __eq__(self, other):
+        return int(self) % 5 == int(other) % 5
+
+    def __hash__(self):
+        return int(self) % 5
+
+
+class Unordered(tuple):
+    __slots__ = ()
+
+    def __eq__(self, other):
+        return set(self) == set(other)
+
+    def __hash__(self):
+        return hash(frozenset(self))
+
+
+class Twin(enum.Enum):
+    A = 1
+    B = 2
+
+    def __eq__(self, other):
+        return isinstance(other, Twin)
+
+    def __hash__(self):
+        return 1
+
+
+@dataclass(frozen=True)
+class Route:
+    a: str
+    b: str
+
+    def __eq__(self, other):
+        return {self.a, self.b} == {other.a, other.b}
+
+    def __hash__(self):
+        return hash(frozenset((self.a, self.b)))
+
+
+@dataclass(frozen=True, eq=False)
+class Ticket:
+    number: int
+
+
+@dataclass(frozen=True)
+class Cached:
+    number: int
+
+    def __hash__(self):
+        return self.number
+
+
 class Custom:
     def __init__(self, region, city):
         self.region, self.city = region, city
@@ -228,6 +308,28 @@ def test_an_object_may_choose_its_partition_and_stays_itself_as_a_map_key():
 def test_other_types_are_refused_with_advice(key, advice, function):
     with pytest.raises(TypeError, match=f"cannot be a key.*{advice}"):
         function(key)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [AnyCase("A"), Remainder(7), Unordered((2, 1)), Route("b", "a"), Ticket(1), Twin.B, (1, AnyCase("A"))],
+    ids=repr,
+)
+@pytest.mark.parametrize("function", [canonical_bytes, canonical_tagged, partition_id])
+def test_keys_that_are_equal_in_a_way_of_their_own_are_refused(key, function):
+    with pytest.raises(TypeError, match=r"cannot be a key: .* has an __eq__\(\) of its own.*__partition_key__"):
+        function(key)
+
+
+def test_keys_with_an_equality_of_their_own_may_say_how_they_are_spread():
+    assert partition_id(Spread("A")) == partition_id(Spread("a")) == partition_id("a")
+    assert partition_id((1, Spread("A"))) == partition_id((1, Spread("a")))
+
+
+def test_an_equality_that_tells_more_apart_is_fine():
+    assert canonical_bytes(Stricter("a")) == b"a"
+    assert canonical_bytes(Cached(1)) == canonical_bytes(Cached(1))
+    assert canonical_bytes(np.str_("a")) == b"a"
 
 
 def test_the_page_on_the_format_lists_every_tag():

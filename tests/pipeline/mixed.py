@@ -108,6 +108,8 @@ class Nothing:
 
 def signature(item: Any) -> str:
     """Tell what an item is, so that two have the same one only if nobody could tell them apart."""
+    if isinstance(item, np.ndarray) and item.dtype.hasobject:  # its bytes are addresses
+        return f"array:{item.dtype}:{item.shape}:{signature(item.tolist())}"
     if isinstance(item, np.ndarray):
         return f"array:{item.dtype}:{item.shape}:{item.tobytes().hex()}"
     if isinstance(item, tuple) and not hasattr(item, "_fields"):
