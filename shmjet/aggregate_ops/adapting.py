@@ -214,7 +214,7 @@ class _Grouping:
 
     def export(self, groups: dict[Any, Any]) -> dict[Any, Any]:
         exporter = self._op.exporter
-        return {key: value if exporter is None else exporter(value) for key, value in groups.items()}
+        return {key: exporter(value) for key, value in groups.items()}
 
     def finish(self, groups: dict[Any, Any]) -> dict[Any, Any]:
         finisher = self._op.finisher

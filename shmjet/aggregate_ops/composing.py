@@ -82,9 +82,7 @@ class _Parts:
         return PartsTable(tuple([op.create for op in self._ops]), tuple([op.table() for op in self._ops]))
 
     def export(self, parts: tuple[Any, ...]) -> Any:
-        results = tuple(
-            [part if op.exporter is None else op.exporter(part) for op, part in zip(self._ops, parts, strict=True)]
-        )
+        results = tuple([op.exporter(part) for op, part in zip(self._ops, parts, strict=True)])
         return results if self._finish is None else self._finish(results)
 
     def finish(self, parts: tuple[Any, ...]) -> Any:

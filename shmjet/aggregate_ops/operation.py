@@ -8,6 +8,7 @@ lists: Python's price is per call, so counting a list of a thousand words is one
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from typing import Any, Generic, TypeVar
 
@@ -19,6 +20,7 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 _PRIMITIVES = ("combine", "deduct", "export", "finish")
+_NEVER_CHANGE = frozenset((int, float, complex, bool, str, bytes, type(None)))
 
 
 class _Then:
@@ -64,7 +66,7 @@ class AggregateOperation(Generic[T, A, R]):
         deduct: the reverse of `combine`; sliding windows use it. The accumulator must then support `==`: a key whose
             accumulator equals a fresh one is dropped from the window.
         export: accumulator -> result, without touching the accumulator, and without handing out a part of it that
-            changes later. Default: `finish`, or the accumulator itself.
+            changes later. Default: `finish`, or nothing, of a deep copy of the accumulator.
         finish: accumulator -> result, which may consume the accumulator. Default: `export`.
         table: makes the table in which keyed processors keep accumulators by key: a dict, or, when the operation
             brings `accumulate_groups` and `combine_groups`, anything that these two take and that has `items`; as a
@@ -136,10 +138,11 @@ class AggregateOperation(Generic[T, A, R]):
         return None if is_identity(found) else found
 
     @property
-    def exporter(self) -> Callable[[A], R] | None:
-        """The function from accumulator to a result in between; None when the result is the accumulator."""
-        found = self.export or self.finish
-        return None if is_identity(found) else found
+    def exporter(self) -> Callable[[A], R]:
+        """The function from accumulator to a result in between, which shares nothing that changes with it."""
+        if self.export is not None and not is_identity(self.export):
+            return self.export
+        return _copied if self.finisher is None else _Then(_copied, self.finisher)
 
     def combiner(self) -> Callable[[A, A], A | None]:
         """Return `combine`.
@@ -340,6 +343,19 @@ def _name_of(value: Any) -> str:
     if isinstance(value, tuple):
         return f"({', '.join(map(_name_of, value))})"
     return getattr(value, "__name__", None) or type(value).__name__
+
+
+def _copied(accumulator: Any) -> Any:
+    """Return an accumulator, or a copy of one that can change."""
+    if type(accumulator) in _NEVER_CHANGE:
+        return accumulator
+    try:
+        return deepcopy(accumulator)
+    except Exception as error:
+        raise TypeError(
+            f"an accumulator of type {type(accumulator).__name__} cannot be copied for a result in between ({error}); "
+            "give its AggregateOperation an export function, which makes results and leaves the accumulator alone"
+        ) from error
 
 
 def _itself(value: Any) -> Any:

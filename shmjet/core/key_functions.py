@@ -147,15 +147,15 @@ def mapped(fn: Callable[[Any], Any], items: list[Any]) -> list[Any]:
         >>> mapped(str.upper, ["a", "b"])
         ['A', 'B']
     """
-    return list(map(fn, items)) if _is_native(fn) else [fn(item) for item in items]
+    return list(map(fn, items)) if is_native(fn) else [fn(item) for item in items]
 
 
 def selected(predicate: Callable[[Any], Any], items: list[Any]) -> list[Any]:
     """Return the items for which a predicate is true; by `filter` only where `mapped` would take `map`."""
-    return list(filter(predicate, items)) if _is_native(predicate) else [item for item in items if predicate(item)]
+    return list(filter(predicate, items)) if is_native(predicate) else [item for item in items if predicate(item)]
 
 
-def _is_native(fn: Any) -> bool:
+def is_native(fn: Any) -> bool:
     """Tell whether a function runs no code of its own in Python."""
     kind = type(fn)
     if kind is BuiltinFunctionType:

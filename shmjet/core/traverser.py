@@ -13,6 +13,8 @@ from functools import partial
 from operator import is_not
 from typing import Any
 
+from shmjet.core.key_functions import is_native
+
 _END = object()
 _is_item = partial(is_not, None)
 
@@ -58,11 +60,11 @@ class Traverser:
 
     def map(self, fn: Callable[[Any], Any]) -> Traverser:
         """Apply `fn` to each item; what it maps to None is left out."""
-        return self._over(filter(_is_item, map(fn, self)))
+        return self._over(filter(_is_item, map(_guarded("map", fn), self)))
 
     def filter(self, predicate: Predicate) -> Traverser:
         """Keep the items for which `predicate` is true."""
-        return self._over(filter(predicate, self))
+        return self._over(filter(_guarded("filter", predicate), self))
 
     def flat_map(self, fn: Callable[[Any], Iterable[Any] | Traverser]) -> Traverser:
         """Replace each item by the items of the iterable or traverser that `fn` returns, lazily.
@@ -71,17 +73,18 @@ class Traverser:
             >>> list(traverse("ab", "cd").flat_map(list))
             ['a', 'b', 'c', 'd']
         """
+        fn = _guarded("flat_map", fn)
         if self._resumes:
             return _ResumingFlatMap(self, fn)
         return self._over(itertools.chain.from_iterable(map(fn, self)))
 
     def take_while(self, predicate: Predicate) -> Traverser:
         """Pass items on until `predicate` is false for one; then it is exhausted."""
-        return self._over(itertools.takewhile(predicate, self))
+        return self._over(itertools.takewhile(_guarded("take_while", predicate), self))
 
     def drop_while(self, predicate: Predicate) -> Traverser:
         """Leave items out until `predicate` is false for one; pass that and all others on."""
-        return self._over(itertools.dropwhile(predicate, self))
+        return self._over(itertools.dropwhile(_guarded("drop_while", predicate), self))
 
     def append(self, item: Any) -> Traverser:
         """Give one more item when this traverser first has none."""
@@ -95,6 +98,7 @@ class Traverser:
 
     def peek(self, action: Callable[[Any], Any]) -> Traverser:
         """Call `action` with each item as it passes."""
+        action = _guarded("peek", action)
 
         def look(item: Any) -> Any:
             action(item)
@@ -123,6 +127,23 @@ class Traverser:
 
     def _over(self, iterator: Iterator[Any]) -> Traverser:
         return _ResumingIterator(iterator) if self._resumes else _IteratorTraverser(iterator)
+
+
+def _guarded(step: str, fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return `fn`, whose StopIteration is an error.
+
+    For `map` and the like it would be the end, and what is left would be lost in silence (see `mapped`).
+    """
+    if is_native(fn):
+        return fn
+
+    def call(item: Any) -> Any:
+        try:
+            return fn(item)
+        except StopIteration as error:
+            raise RuntimeError(f"the function of {step}() raised StopIteration") from error
+
+    return call
 
 
 class _IteratorTraverser(Traverser):

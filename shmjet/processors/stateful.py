@@ -6,15 +6,12 @@ Must not know: how keys are routed. `map_stateful` is in `transforming`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from copy import copy
 from typing import Any
 
 from shmjet.aggregate_ops import AggregateOperation
 from shmjet.core.processor import Processor
 from shmjet.processors.bulk import ExpandingProcessor, Supply, TransformingProcessor
 from shmjet.processors.keying import KeyFn, keys_of, plain
-
-_MUTABLE = (list, dict, set, bytearray)
 
 
 class _States:
@@ -81,7 +78,7 @@ class RollingAggregateProcessor(TransformingProcessor):
         """Fold a list, item by item."""
         results: list[Any] = []
         accumulators, accumulate, create = self._accumulators, self._op.accumulate, self._op.create
-        export = self._op.exporter or _snapshot
+        export = self._op.exporter
         keyed = self._keyed
         for key, item in zip(keys_of(self._key_fn, items) if keyed else [None] * len(items), items, strict=True):
             if key not in accumulators:
@@ -93,11 +90,6 @@ class RollingAggregateProcessor(TransformingProcessor):
             if result is not None:
                 results.append((key, result) if keyed else result)
         return results
-
-
-def _snapshot(accumulator: Any) -> Any:
-    """Return an accumulator as a result that does not change with it."""
-    return copy(accumulator) if isinstance(accumulator, _MUTABLE) else accumulator
 
 
 def filter_stateful(

@@ -213,5 +213,8 @@ def test_then_applies_to_results_in_between_too() -> None:
 def test_with_identity_finish_gives_accumulators() -> None:
     op = ops.top_n(2).with_identity_finish()
     assert op.finisher is None
-    assert op.exporter is None
     assert sorted(op.aggregate([1, 2])) == [1, 2]
+    accumulator = op.fold(op.create(), [1])
+    between = op.exporter(accumulator)
+    op.fold(accumulator, [2])
+    assert between == [1]

@@ -49,8 +49,7 @@ def finished(entry: Entry, accumulator: Any) -> Any:
 
 
 def exported(entry: Entry, accumulator: Any) -> Any:
-    exporter = entry.op.exporter
-    return entry.normal(accumulator if exporter is None else exporter(accumulator))
+    return entry.normal(entry.op.exporter(accumulator))
 
 
 @every

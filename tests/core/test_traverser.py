@@ -93,6 +93,19 @@ def test_nothing_is_computed_before_it_is_asked_for():
     assert seen == [0, 1]
 
 
+@pytest.mark.parametrize("make", [lambda: traverse(range(4)), lambda: Feed(*range(4))])
+@pytest.mark.parametrize("step", ["map", "filter", "flat_map", "take_while", "drop_while", "peek"])
+def test_a_stop_iteration_of_a_function_is_an_error_and_no_end(make, step):
+    def fails_at_one(item):
+        if item == 1:
+            raise StopIteration
+        return [item] if step == "flat_map" else True
+
+    traverser = getattr(make(), step)(fails_at_one)
+    with pytest.raises(RuntimeError, match=rf"the function of {step}\(\) raised StopIteration"):
+        list(traverser)
+
+
 def test_a_none_from_the_iterable_is_an_error_and_no_end():
     traverser = traverse([1, None, 2])
     assert traverser.next() == 1

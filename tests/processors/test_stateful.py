@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 
-from shmjet.aggregate_ops import averaging, counting, to_list
+from shmjet.aggregate_ops import AggregateOperation, all_of, averaging, counting, grouping_by, to_list
 from shmjet.core.errors import ProcessorError
 from shmjet.processors import hash_join
 from shmjet.processors.stateful import filter_stateful, flat_map_stateful, rolling_aggregate
@@ -48,6 +49,36 @@ def test_a_rolling_aggregate_emits_the_result_so_far() -> None:
 def test_results_of_a_rolling_aggregate_do_not_change_later() -> None:
     driver = Driver(processors_of(rolling_aggregate(to_list(), None, False))[0])
     assert driver.feed([1, 2]).complete() == [[1], [1, 2]]
+
+
+def by_parity(accumulator: dict[str, list[int]], item: int) -> None:
+    accumulator["odd" if item % 2 else "even"].append(item)
+
+
+def nothing_yet() -> dict[str, list[int]]:
+    return {"odd": [], "even": []}
+
+
+@pytest.mark.parametrize("finish", [None, lambda found: found, lambda found: {k: found.pop(k) for k in list(found)}])
+def test_without_an_export_function_results_share_nothing_with_the_accumulator(finish: Any) -> None:
+    op: Any = AggregateOperation(nothing_yet, by_parity, finish=finish)
+    results = [{"odd": [1], "even": []}, {"odd": [1], "even": [2]}]
+    driver = Driver(processors_of(rolling_aggregate(op, None, False))[0])
+    assert driver.feed([1, 2]).complete() == results
+    driver = Driver(processors_of(rolling_aggregate(all_of(op, counting()), None, False))[0])
+    assert driver.feed([1, 2]).complete() == [(results[0], 1), (results[1], 2)]
+    driver = Driver(processors_of(rolling_aggregate(grouping_by(lambda x: "all", op), None, True))[0])
+    assert driver.feed([1, 1]).complete() == [
+        (1, {"all": {"odd": [1], "even": []}}),
+        (1, {"all": {"odd": [1, 1], "even": []}}),
+    ]
+
+
+def test_an_accumulator_that_cannot_be_copied_needs_an_export_function() -> None:
+    op: Any = AggregateOperation(threading.Lock, lambda lock, item: None)
+    driver = Driver(processors_of(rolling_aggregate(op, None, False))[0])
+    with pytest.raises(TypeError, match=r"accumulator of type lock cannot be copied.*export function"):
+        driver.feed([1])
 
 
 def with_table(entries: list[Any], entry_key: Any, items: list[Any]) -> list[Any]:
