@@ -74,7 +74,8 @@ class ColumnMemory:
             mask.flags.writeable = False
         values = self._values
         if self._offsets is None:
-            values = values[:rows].astype(self._type.dtype, copy=sparse)
+            with np.errstate(over="ignore"):  # a number beyond float16 is infinite, as one beyond float64 is
+                values = values[:rows].astype(self._type.dtype, copy=sparse)
             values.flags.writeable = False
             return values, mask
         offsets = self._offsets[: rows + 1]
@@ -139,5 +140,5 @@ def _in_utf8(text: Text, encoding: str, errors: str) -> Text:
 
 def repeated(value: str, rows: int) -> Text:
     """Return a text column of one value in all rows."""
-    data = value.encode("utf-8", "replace")
+    data = value.encode("utf-8", "backslashreplace")  # so that no two paths become one
     return Text.trusted(np.arange(rows + 1) * len(data), np.frombuffer(data * rows, np.uint8))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+from collections.abc import Callable
 from typing import IO, Any
 
 SUFFIXES = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".lzma": "xz", ".zst": "zstd"}
@@ -16,8 +17,11 @@ SUFFIXES = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".lzma": "xz", ".zst": "z
 
 METHODS = ("gzip", "bz2", "xz", "zstd")
 
+_PIECE = 64 << 10
+"""Packed bytes read at once."""
+
 _ZSTD_PIECE = 8 << 10
-"""Bytes unpacked at once: there is no bound on what becomes of them but their number."""
+"""The same of zstd: there is no bound on what becomes of them but their number."""
 
 _SUFFIX_OF = {"gzip": ".gz", "bz2": ".bz2", "xz": ".xz", "zstd": ".zst"}
 
@@ -113,12 +117,51 @@ def packing(file: IO[bytes], method: str) -> IO[bytes]:
 def _reader(file: IO[bytes], method: str) -> Any:
     if method == "gzip":
         return _module("gzip").GzipFile(fileobj=file, mode="rb")
-    if method != "zstd":
-        return _file_class(method)(file, "rb")
+    if method == "bz2":
+        return _Parts(file, _module("bz2").BZ2Decompressor)
+    if method == "xz":
+        return _Parts(file, _module("lzma").LZMADecompressor)
     module, is_builtin = _zstd()
     if is_builtin:
         return module.ZstdFile(file, "rb")
     return _ZstdFrames(file, module)
+
+
+class _Parts:
+    """Unpacks the parts of a bzip2 or xz file, one after the other.
+
+    Unlike Python's own streams it does not take a damaged part, or what else follows the first one, for the end.
+    """
+
+    def __init__(self, file: IO[bytes], make: Callable[[], Any]) -> None:
+        self._file = file
+        self._make = make
+        self._part = make()
+        self._is_between = False
+        self._packed = b""
+
+    def read(self, size: int) -> bytes:
+        while True:
+            if not self._packed and (self._is_between or self._part.needs_input):
+                self._packed = self._file.read(_PIECE)
+                if not self._packed:
+                    if self._is_between:
+                        return b""
+                    raise EOFError("the file ends before its data does")
+            if self._is_between:
+                self._packed = self._packed.lstrip(b"\0")  # padding
+                if not self._packed:
+                    continue
+                self._part, self._is_between = self._make(), False
+            packed, self._packed = self._packed, b""
+            data: bytes = self._part.decompress(packed, size)
+            if self._part.eof:
+                self._packed, self._is_between = self._part.unused_data, True
+            if data:
+                return data
+
+    def close(self) -> None:
+        self._packed = b""
 
 
 class _ZstdFrames:

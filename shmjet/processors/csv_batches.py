@@ -29,6 +29,9 @@ LARGEST_RECORD: Final = 64 << 20
 
 BOM: Final = b"\xef\xbb\xbf"
 
+UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
+"""How files in UTF-16 begin, and none in UTF-8."""
+
 _NEWLINE = b"\n"
 _MORE, _FULL, _ROOM, _BAD = 1, 2, 3, 4
 
@@ -75,7 +78,7 @@ class CsvReader:
 
     def open(self, segment: Segment) -> None:
         """Begin a segment. Raises OSError when the file cannot be read."""
-        self._window.open(segment.path)
+        self._window.open(segment.path, segment.size)
         self._flow = self._read(segment)
 
     def next_items(self) -> list[Batch] | None:
@@ -160,8 +163,6 @@ class CsvReader:
         while at < stop:
             size, _ = self._window.fill(at)
             used = min(size, stop - at)
-            if not used:
-                break  # the file is shorter than it was
             state = csv_follow(self._window.buffer, 0, used, self._csv.delimiter, self._csv.quote, state)
             at += used
         self._seams.publish(segment, outside=bool(state & 1), inside=bool(state & (1 if first else 2)))
@@ -264,6 +265,8 @@ def read_layout(window: FileWindow, path: str, csv: CsvFormat, wanted: Sequence[
     """
     size, at_end = window.fill(0)
     start = len(BOM) if csv.encoding == "utf-8" and window.buffer.startswith(BOM) and size >= len(BOM) else 0
+    if csv.encoding == "utf-8" and bytes(window.buffer[: min(size, 2)]) in UTF_16:
+        raise BatchError(f"{path}: the file is in UTF-16, as its first bytes say; convert it to UTF-8")
     if not csv.header:
         return Layout(tuple(csv.schema or ()), start, wanted)
     while True:

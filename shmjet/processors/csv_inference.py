@@ -47,7 +47,7 @@ def infer_schema(files: Iterable[tuple[str, int]], csv: CsvFormat) -> CsvFormat:
     try:
         for path, size in files:
             if size:
-                window.open(path)
+                window.open(path, size)
                 layout = _layout(window, path, csv)
                 if layout.names:
                     return _with_schema(csv, layout, _types(window, layout, csv), path)
@@ -69,12 +69,14 @@ def _layout(window: FileWindow, path: str, csv: CsvFormat) -> Layout:
 
 def _with_schema(csv: CsvFormat, layout: Layout, types: list[str], path: str) -> CsvFormat:
     for place, name in enumerate(layout.names):
-        if not name or name in layout.names[:place]:
+        is_wanted = csv.columns is None or name in csv.columns
+        if is_wanted and (not name or name in layout.names[:place]):
             what = "an empty name" if not name else f"the column {name!r} more than once"
             raise BatchError(
-                f"{path}, line 1: the header has {what}; without a schema each column needs a name of its own"
+                f"{path}, line 1: the header has {what}; without a schema each column that is read needs a name of its "
+                "own; choose others with columns=[...]"
             )
-    schema = dict(zip(layout.names, types, strict=True))
+    schema = {name: type_ for name, type_ in zip(layout.names, types, strict=True) if name}
     for name in csv.columns or ():
         if name not in schema:
             raise BatchError(f"columns names {name!r}, which {path} does not have; it has {list(schema)}")

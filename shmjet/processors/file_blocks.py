@@ -11,7 +11,7 @@ time of about one unit.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from glob import glob, has_magic
 from stat import S_ISDIR, S_ISREG
 from typing import NamedTuple
@@ -27,6 +27,9 @@ UNITS_PER_PROCESSOR = 16
 
 FILES_PER_UNIT = 64
 """Files in a unit, at most: an open costs as much as tens of kilobytes."""
+
+UNFINISHED = ".unfinished"
+"""How the names of files end that are being written; they begin with a dot."""
 
 _FILE_COST = 16 << 10
 """What opening a file costs, in bytes read in the same time."""
@@ -65,11 +68,18 @@ def absolute_patterns(paths: str | os.PathLike[str] | Iterable[str | os.PathLike
     return tuple(os.path.abspath(os.path.expanduser(os.fspath(path))) for path in several)
 
 
+def is_unfinished(path: str) -> bool:
+    """Whether a file is one that a sink is writing, or did not finish."""
+    name = path.rpartition("/")[2]
+    return name.startswith(".") and name.endswith(UNFINISHED)
+
+
 def find_files(patterns: Iterable[str]) -> list[tuple[str, int]]:
     """Return (path, size in bytes) of all regular files meant by paths, folders (recursively) and globs.
 
-    A file that is meant twice is returned once. What is neither a file nor a folder (a socket, a device, a dangling
-    link) is left out inside folders and globs.
+    A file that is meant twice is returned once, also where links to folders lead a glob in circles. What a sink has not
+    finished, and what is neither a file nor a folder (a socket, a device, a dangling link), is left out inside folders
+    and globs.
 
     Raises:
         FileNotFoundError: when a path does not exist, or a glob meets nothing; it names the path.
@@ -80,7 +90,7 @@ def find_files(patterns: Iterable[str]) -> list[tuple[str, int]]:
         if os.path.lexists(pattern):
             _add(pattern, found, named=True)
         elif has_magic(pattern) and (matches := sorted(glob(pattern, recursive=True, include_hidden=False))):
-            for path in matches:
+            for path in _without_circles(matches):
                 _add(path, found, named=False)
         else:
             what = "nothing matches" if has_magic(pattern) else "no such file or folder"
@@ -96,11 +106,31 @@ def _add(path: str, found: dict[str, int], named: bool) -> None:
             raise
         return  # a dangling link inside a folder
     if S_ISREG(status.st_mode):
-        found[path] = status.st_size
+        if named or not is_unfinished(path):
+            found[path] = status.st_size
     elif S_ISDIR(status.st_mode):
         _add_folder(path, found)
     elif named:
         raise OSError(22, "neither a regular file nor a folder", path)
+
+
+def _without_circles(matches: Iterable[str]) -> Iterator[str]:
+    """Leave out what lies behind a link that leads to a folder in which the link itself is."""
+    known: dict[str, bool] = {}
+
+    def is_circle(path: str) -> bool:
+        if not os.path.islink(path):
+            return False
+        real, parent = os.path.realpath(path), os.path.realpath(os.path.dirname(path))
+        return os.path.commonpath([real, parent]) == real
+
+    def goes_round(path: str) -> bool:
+        parent = os.path.dirname(path)
+        if path not in known:
+            known[path] = parent != path and (goes_round(parent) or is_circle(path))
+        return known[path]
+
+    return (path for path in matches if not goes_round(path))
 
 
 def _add_folder(folder: str, found: dict[str, int]) -> None:

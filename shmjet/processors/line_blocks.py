@@ -74,7 +74,7 @@ class LineReader:
             OSError: when the file cannot be read; it names the path.
         """
         self.close()
-        self._window.open(segment.path)
+        self._window.open(segment.path, segment.size)
         try:
             self._begin(segment)
         except BaseException:
@@ -110,8 +110,6 @@ class LineReader:
                 window.grow()
                 continue
             used = size if cut < 0 else cut + 1
-            if used == 0:
-                break  # the file is shorter than it was
             self._position += used
             self.bytes += used
             return memoryview(buffer)[:used]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from shmjet.processors.places import UNFINISHED
+from shmjet.processors.file_blocks import UNFINISHED
 
 
 @contextlib.contextmanager

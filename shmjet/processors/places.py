@@ -13,13 +13,10 @@ from collections.abc import Iterable, Mapping
 from glob import has_magic
 from typing import IO, Any
 
-from shmjet.processors.file_blocks import absolute_patterns, find_files
+from shmjet.processors.file_blocks import absolute_patterns, find_files, is_unfinished
 
 PathLike = str | os.PathLike[str]
 Options = Mapping[str, Any]
-
-UNFINISHED = ".unfinished"
-"""How the names of files end that are being written; they begin with a dot."""
 
 _URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.\-]*::)*[A-Za-z][A-Za-z0-9+.\-]+://")
 
@@ -88,18 +85,12 @@ def find(places: Iterable[str], options: Options) -> list[tuple[str, int]]:
     """
     found: dict[str, int] = {}
     for place in places:
-        entries = _find_remote(place, options) if is_url(place) else find_files([place])
-        if len(entries) == 1 and entries[0][0] == place:
-            found.update(entries)
+        if is_url(place):
+            entries = _find_remote(place, options)
+            found.update(entry for entry in entries if entry[0] == place or not is_unfinished(entry[0]))
         else:
-            found.update(entry for entry in entries if not is_unfinished(entry[0]))
+            found.update(find_files([place]))
     return list(found.items())
-
-
-def is_unfinished(path: str) -> bool:
-    """Whether a file is one that a sink is writing, or did not finish."""
-    name = path.rpartition("/")[2]
-    return name.startswith(".") and name.endswith(UNFINISHED)
 
 
 def open_file(path: str, options: Options) -> IO[bytes]:

@@ -290,10 +290,10 @@ def _rows(batch: Any, as_: Any) -> list[Any]:
 
 
 def _at_path(batch: Any, path: str) -> Any:
+    from shmjet.processors.column_memory import repeated
     from shmjet.processors.file_batches import PATH_COLUMN as column
-    from shmjet.ring.text import Text
 
-    return batch.with_columns({column: Text.of([path] * batch.num_rows)})
+    return batch.with_columns({column: repeated(path, batch.num_rows)})
 
 
 def _without_mark(data: bytes) -> bytes:

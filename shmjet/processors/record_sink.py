@@ -21,9 +21,10 @@ from shmjet.core.processor import MetaSupplierContext, ProcessorContext, Process
 from shmjet.processors.asserting import rows_of
 from shmjet.processors.bulk import BulkProcessor, Supply
 from shmjet.processors.compression import packing, suffix_of
+from shmjet.processors.file_blocks import UNFINISHED
 from shmjet.processors.keying import mapped
 from shmjet.processors.new_file import naming
-from shmjet.processors.places import UNFINISHED, Folder
+from shmjet.processors.places import Folder
 from shmjet.processors.row_text import RowEncoder
 from shmjet.ring.columnar import Columnar
 

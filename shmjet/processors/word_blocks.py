@@ -63,7 +63,7 @@ class WordReader:
             OSError: when the file cannot be read; it names the path.
         """
         self.close()
-        self._window.open(segment.path)
+        self._window.open(segment.path, segment.size)
         if self._skip_binary and segment.size and self._window.is_binary(BINARY_PROBE):
             self.skipped += segment.start == 0
             self.close()
@@ -103,9 +103,6 @@ class WordReader:
         begin = max(0, self._position - _LOOK_BACK)
         size, at_end = self._window.fill(begin)
         place = self._position - begin
-        if size <= place:  # the file is shorter than it was
-            self._position = self._end
-            return
         found = text_resume(self._window.buffer, 0, place, size)
         self._inside = found == size and not at_end
         # White space may begin with the last bytes of the window.
@@ -114,9 +111,6 @@ class WordReader:
     def _count(self) -> None:
         window, left = self._window, self._end - self._position
         size, at_end = window.fill(self._position, left + self._margin)
-        if not size:  # the file is shorter than it was
-            self._position = self._end
-            return
         used = self._counter.add_block(window.buffer, 0, min(left, size), size, at_end)
         if used:
             window.shrink()

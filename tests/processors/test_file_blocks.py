@@ -67,8 +67,21 @@ def test_folders_are_walked_and_globs_expanded_and_each_file_is_found_once(tmp_p
 
     assert names("") == {"a.txt", "b.py", "deep/c.txt", "deep/er/d.txt"}
     assert names("*.txt", "a.txt") == {"a.txt"}
-    assert names("**/*.txt") >= {"a.txt", "deep/c.txt", "deep/er/d.txt"}
+    assert names("**/*.txt") == names("**") - {"b.py"} == {"a.txt", "deep/c.txt", "deep/er/d.txt"}
+    assert names("deep/*") == {"deep/c.txt", "deep/er/d.txt"}
+    (tmp_path / "beside").symlink_to(tmp_path / "deep" / "er")
+    assert names("**/d.txt", "beside/*.txt") == {"beside/d.txt", "deep/er/d.txt"}
     assert names("deep/er") == {"deep/er/d.txt"}
+
+
+def test_what_a_sink_has_not_finished_is_left_out_unless_it_is_named(tmp_path: Path) -> None:
+    for name in ("0.csv", ".1.csv.unfinished", ".hidden", "2.unfinished"):
+        (tmp_path / name).write_text("a\n")
+    for pattern in ("", ".*"):
+        found = {Path(path).name for path, _ in find_files([str(tmp_path / pattern)])}
+        assert found == ({".hidden"} if pattern else {"0.csv", ".hidden", "2.unfinished"})
+    unfinished = str(tmp_path / ".1.csv.unfinished")
+    assert find_files([unfinished]) == [(unfinished, 2)]
 
 
 def test_a_name_that_looks_like_a_glob_is_taken_literally_when_it_exists(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from shmjet import Batch, Processor, processors
+from shmjet.processors.file_blocks import UNFINISHED
 from shmjet.processors.new_file import naming
-from shmjet.processors.places import UNFINISHED, Folder
+from shmjet.processors.places import Folder
 from shmjet.processors.record_sink import RecordSinkProcessor, RecordWriting
 
 from .driving import Driver, processors_of

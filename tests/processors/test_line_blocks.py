@@ -92,13 +92,23 @@ def test_a_line_longer_than_many_pieces_is_one_line(tmp_path: Path, reader: Line
     assert read(path, [100, 500_000, 999_999], reader) == ["short", "y" * 1_000_000, "end"]
 
 
-def test_a_file_that_shrinks_after_planning_just_ends(tmp_path: Path, reader: LineReader) -> None:
+@pytest.mark.parametrize(("start", "end", "ends"), [(0, 1000, 4), (1000, 2000, 999), (0, 5, 4), (4, 5, 4)])
+def test_a_file_that_became_shorter_is_named(
+    tmp_path: Path, reader: LineReader, start: int, end: int, ends: int
+) -> None:
     path = tmp_path / "shrunk"
     path.write_text("a\nb\n")
-    reader.open(Segment(str(path), 0, 1000, 2000))
+    with pytest.raises(OSError, match=rf"had {end} bytes when the job began and ends after {ends} now.*shrunk'"):
+        reader.open(Segment(str(path), start, end, end))
+        while reader.next_lines() is not None:
+            pass
+
+
+def test_what_is_appended_to_a_file_after_the_job_began_is_not_read(tmp_path: Path, reader: LineReader) -> None:
+    path = tmp_path / "grown"
+    path.write_text("a\nb\nlater\n")
+    reader.open(Segment(str(path), 0, 4, 4))
     assert reader.next_lines() == ["a", "b"]
-    assert reader.next_lines() is None
-    reader.open(Segment(str(path), 1000, 2000, 2000))
     assert reader.next_lines() is None
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import io
 import logging
+import math
 import os
 import pickle
 import re
@@ -230,6 +231,28 @@ def test_bytes_that_are_no_text_are_replaced_unless_errors_are_strict(tmp_path: 
     assert rows(path, encoding="cp1252", errors="strict", on_bad_line="skip") == [("x",)]
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("options", [{}, {"schema": {"n": "text"}}, {"schema": {"n": "text"}, "header": False}])
+def test_files_in_utf_16_are_named(tmp_path: Path, encoding: str, options: dict[str, Any]) -> None:
+    path = csv_file(tmp_path, "\ufeffn\nä\n".encode(encoding))
+    with pytest.raises(BatchError, match=f"{path}: the file is in UTF-16"):
+        rows(path, **options)
+    assert rows(csv_file(tmp_path, b"\xff\xfe\n1\n"), encoding="cp1252", columns=["\xff\xfe"]) == [(1,)]
+
+
+def test_numbers_beyond_a_float_are_infinite_without_a_warning(tmp_path: Path) -> None:
+    path = csv_file(tmp_path, "n\n1e400\n-1e400\n")
+    for dtype in ("float16", "float32", "float64"):
+        assert rows(path, schema={"n": dtype}) == [(math.inf,), (-math.inf,)]
+
+
+def test_a_path_that_is_no_text_is_written_with_escapes(tmp_path: Path) -> None:
+    for name in (b"a\xfe", b"a\xff"):
+        (tmp_path / os.fsdecode(name)).write_text("n\n1\n")
+    found = {Path(path).name for _, path in rows(tmp_path, with_path=True)}
+    assert found == {r"a\udcfe", r"a\udcff"}
+
+
 def test_path_can_be_a_column(tmp_path: Path) -> None:
     a, b = csv_file(tmp_path, "n\n1\n2\n", "a"), csv_file(tmp_path, "n\n3\n", "b")
     assert sorted(rows(tmp_path, with_path=True)) == [(1, str(a)), (2, str(a)), (3, str(b))]
@@ -272,6 +295,10 @@ def test_inference_passes_over_empty_files_and_bad_lines(tmp_path: Path) -> None
         rows(csv_file(tmp_path, "n,n\n1,2\n", "c"))
     with pytest.raises(BatchError, match="an empty name"):
         rows(csv_file(tmp_path, "n,\n1,2\n", "c"))
+    assert rows(csv_file(tmp_path, "n,\n1,2\n", "c"), columns=["n"]) == [(1,)]
+    assert rows(csv_file(tmp_path, ",n,x,x\n0,1,a,b\n", "c"), columns=["n"]) == [(1,)]
+    with pytest.raises(BatchError, match="more than once"):
+        rows(csv_file(tmp_path, ",n,x,x\n0,1,a,b\n", "c"), columns=["n", "x"])
     with pytest.raises(BatchError, match="no CSV file"):
         rows(csv_file(tmp_path, "\n\n", "c"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import shmjet
@@ -33,14 +34,15 @@ def collected(jet: shmjet.JetInstance, source: SourceDef[Any]) -> list[Any]:
         return list(results)
 
 
-def read(source: SourceDef[Any], count: int = 2) -> list[Any]:
-    """Return what a source emits, without an engine."""
+def read(source: SourceDef[Any], count: int = 2, between: Callable[[], object] = lambda: None) -> list[Any]:
+    """Return what a source emits, without an engine. `between` is called when its files are known, and not yet read."""
     meta = source.supplier
     output: list[Any] = []
     processors: list[Processor] = []
     try:
         meta.init(MetaSupplierContext(vertex_name="v", local_parallelism=count, total_parallelism=count))
         processors += meta.get(["here"])["here"].get(count)
+        between()
         for index, processor in enumerate(processors):
             output += Driver(processor, index=index, count=count).complete(())
     finally:

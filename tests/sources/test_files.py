@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
 import csv
 import dataclasses
 import gzip
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 
 import shmjet
 from shmjet import Batch, BatchError, JobFailedError, sources
+from shmjet.processors.compression import Unpacking, compression_of
 from tests.sources.running import collected, read
 
 ODD = ["ein wort", "", "zwei  wörter", "日本語", " mit Rand ", "ende"]
@@ -267,6 +269,65 @@ def test_packed_parts_one_behind_the_other_are_one_file(packed: Callable[[str, b
     path = packed("parts", b"1\n2")
     path.write_bytes(path.read_bytes() * 2)
     assert read(sources.files(path)) == ["1", "21", "2"]
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz", ".zst"])
+@pytest.mark.parametrize("tail", ["garbage", "damaged part", "part cut short"])
+def test_what_follows_a_packed_part_is_read_or_refused(tmp_path: Path, suffix: str, tail: str) -> None:
+    whole = PACKERS[suffix](b"1\n" * 100_000)
+    path = tmp_path / f"parts{suffix}"
+    path.write_bytes(
+        whole + {"garbage": b"garbage", "damaged part": b"\1" + whole[1:], "part cut short": whole[:3]}[tail]
+    )
+    with pytest.raises(OSError, match="not a whole") as caught:
+        read(sources.files(path))
+    assert caught.value.filename == str(path)
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz"])
+def test_zeros_behind_a_packed_part_are_padding(tmp_path: Path, suffix: str) -> None:
+    whole = PACKERS[suffix](b"1\n")
+    path = tmp_path / f"padded{suffix}"
+    path.write_bytes(whole + bytes(200_000) + whole + bytes(512))
+    assert read(sources.files(path)) == ["1", "1"]
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz", ".zst"])
+def test_a_small_packed_file_of_much_text_takes_little_memory(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"zeros{suffix}"
+    path.write_bytes(PACKERS[suffix](bytes(20 << 20)))
+    pieces = []
+    with contextlib.closing(Unpacking(path.open("rb"), compression_of(str(path)), str(path))) as stream:
+        while piece := stream.read(1 << 16):
+            pieces.append(len(piece))
+    assert sum(pieces) == 20 << 20
+    assert max(pieces) <= 1 << 16
+
+
+@pytest.mark.parametrize(
+    ("format_", "options"),
+    [
+        ("lines", {}),
+        ("lines", {"as_": Batch}),
+        ("json", {}),
+        ("csv", {"schema": {"a": "int64"}}),
+        ("csv", {"as_": Batch, "schema": {"a": "int64"}}),
+        ("csv", {"as_": Batch, "schema": {"a": "int64"}, "quote": None}),
+    ],
+)
+@pytest.mark.parametrize("left", [0, 100_000, 100_003])
+def test_a_file_that_becomes_shorter_loses_no_rows_in_silence(
+    tmp_path: Path, format_: Any, options: dict[str, Any], left: int
+) -> None:
+    path = tmp_path / "shrunk"
+    path.write_text("a\n" * (format_ == "csv") + "12345\n" * 100_000)
+
+    def shrink() -> None:
+        os.truncate(path, left)
+
+    with pytest.raises((OSError, BatchError), match=r"had 60000. bytes when the job began|shrunk, line") as caught:
+        read(sources.files(path, format_, **options), between=shrink)
+    assert left or isinstance(caught.value, OSError)
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz", ".zst"])
