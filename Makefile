@@ -53,7 +53,7 @@ print(*(setup["options.extras_require"][name] for name in sys.argv[1:]), sep=chr
 endef
 export EXTRAS
 
-.PHONY: help setup install demo demo-spark test test-quick docs bench scaling stress model check format clean distclean
+.PHONY: help setup install demo demo-spark test test-quick docs bench scaling stress model check dist format clean distclean
 
 help: ## list the targets
 	@echo 'make TARGET, where TARGET is one of'
@@ -105,6 +105,21 @@ check: setup ## ruff, mypy --strict and the order of the floors
 	$(BIN)/mypy
 	MYPYPATH=bench $(BIN)/mypy --disable-error-code import-not-found --disable-error-code import-untyped bench  # peers may be missing
 	$(BIN)/lint-imports
+
+# The wheel is tried in an environment that has nothing else, far from this checkout; so is one that is built from the sdist.
+dist: setup ## make the sdist and the wheel (abi3, manylinux), install each in a clean environment and run it
+	rm -rf dist build/dist
+	$(BIN)/python -m build --no-isolation --outdir build/dist
+	$(BIN)/auditwheel repair --wheel-dir dist build/dist/*.whl
+	mv build/dist/*.tar.gz dist/
+	@for made in dist/*.whl dist/*.tar.gz; do \
+		echo "Installing and running $$made"; \
+		place=$$(mktemp -d) && $(PYTHON) -m venv "$$place/venv" && cp README.md "$$place" \
+			&& PIP_DISABLE_PIP_VERSION_CHECK=1 "$$place/venv/bin/pip" install --quiet "$$made" \
+			&& (cd "$$place" && venv/bin/shmjet --version && venv/bin/shmjet wordcount README.md --top 3) \
+			|| { rm -rf "$$place"; exit 1; }; \
+		rm -rf "$$place"; done
+	@ls -l dist
 
 format: setup ## let ruff put the sources into shape
 	$(BIN)/ruff check --fix-only --exit-zero .

@@ -159,7 +159,8 @@ class InstanceFolder:
         reader, self._lifeline = os.pipe()
         try:
             self._janitor = subprocess.Popen(
-                ["/bin/sh", "-c", _JANITOR, str(self.path)],
+                ["shmjet: janitor", "-c", _JANITOR, str(self.path)],
+                executable="/bin/sh",
                 stdin=reader,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -74,13 +74,14 @@ def _mapped(fd: int, size: int) -> memoryview:
     return memoryview(mapping)
 
 
-def main(sock: socket.socket, logs: int, levels: Sequence[int], preload: Sequence[str]) -> None:
+def main(sock: socket.socket, logs: int, levels: Sequence[int], preload: Sequence[str], cluster: str) -> None:
     """Serve fork requests that come in on this socket.
 
     Args:
         logs: descriptor of the socket for log records.
         levels: those from which they are sent.
         preload: modules that users' functions will probably need; imported as those in `PRELOADED`, if they can be.
+        cluster: its name, for the list of processes.
     """
     for name in PRELOADED:
         importlib.import_module(name)
@@ -90,4 +91,4 @@ def main(sock: socket.socket, logs: int, levels: Sequence[int], preload: Sequenc
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    serve(sock, functools.partial(run_child, logs=socket.socket(fileno=logs), levels=levels))
+    serve(sock, functools.partial(run_child, logs=socket.socket(fileno=logs), levels=levels), cluster)

@@ -105,7 +105,7 @@ def _split(
         die_with_parent(member)
         from shmjet.cluster import fork_main
 
-        fork_main.main(theirs, logs, settings["log_levels"], preload)
+        fork_main.main(theirs, logs, settings["log_levels"], preload, settings["cluster_name"])
     else:
         theirs.close()
         report.phase("importing its own half of the modules")

@@ -46,7 +46,7 @@ def main(
         server: leads to it.
         secret_fd: where to read the secrets; -1 without a network.
     """
-    name_process("shmjet-member")
+    name_process("shmjet-member", f"member of {settings['cluster_name']}")
     send_logs(socket.socket(fileno=logs), MEMBER, *settings["log_levels"])
     try:
         converted = msgspec.convert(settings, MemberSettings)

@@ -7,6 +7,8 @@ import os
 import signal
 import sys
 
+from setproctitle import setproctitle
+
 _PR_SET_NAME = 15
 _PR_SET_PDEATHSIG = 1
 
@@ -54,8 +56,14 @@ def accept_signals() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
-def name_process(name: str) -> None:
-    """Set the name that `ps` and `top` show, at most 15 bytes of it."""
+def name_process(name: str, title: str) -> None:
+    """Set what `ps` and `top` show of this process.
+
+    Args:
+        name: the short name, at most 15 bytes of it.
+        title: in place of the command line, which is a kilobyte of Python for a process that shmjet starts.
+    """
+    setproctitle(f"shmjet: {title}")
     ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
 
 

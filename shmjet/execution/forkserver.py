@@ -40,13 +40,15 @@ class ForkServer:
     Args:
         channel: to the member.
         run_child: runs in each child; when it returns the child exits.
+        owner: what the children belong to, for the list of processes.
         client: a pidfd of the process served, where that may leave copies of its end of the channel to children.
     """
 
-    def __init__(self, channel: Channel, run_child: RunChild, client: int | None = None) -> None:
+    def __init__(self, channel: Channel, run_child: RunChild, owner: str, client: int | None = None) -> None:
         self._client = client
         self._channel = channel
         self._run_child = run_child
+        self._owner = owner
         self._wakeup, self._wakeup_writer = socket.socketpair()
         self._wakeup.setblocking(False)
         self._wakeup_writer.setblocking(False)
@@ -100,7 +102,9 @@ class ForkServer:
                 self._wakeup_writer.close()
                 if self._client is not None:
                     os.close(self._client)
-                name_process(f"shmjet-w{request.index}")
+                kind = "carrier" if request.arena_size else "worker"
+                core = "" if request.core is None else f", core {request.core}"
+                name_process(f"shmjet-w{request.index}", f"{kind} {request.index} of {self._owner}{core}")
                 self._run_child(request, fds)
                 status = 0
             except BaseException:
@@ -130,9 +134,13 @@ class ForkServer:
             self._channel.send(Exited(pid, os.waitstatus_to_exitcode(status)))
 
 
-def serve(sock: socket.socket, run_child: RunChild) -> None:
-    """Be a fork server on this socket until the member is gone, then exit the process."""
-    name_process("shmjet-fork")
-    ForkServer(Channel(sock, Fork), run_child).run()
+def serve(sock: socket.socket, run_child: RunChild, owner: str) -> None:
+    """Be a fork server on this socket until the member is gone, then exit the process.
+
+    Args:
+        owner: what the children belong to, for the list of processes.
+    """
+    name_process("shmjet-fork", f"fork server of {owner}")
+    ForkServer(Channel(sock, Fork), run_child, owner).run()
     sys.stdout.flush()
     os._exit(0)

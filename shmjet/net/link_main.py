@@ -29,7 +29,6 @@ def main(fd: int) -> None:
         fd: a Unix socket to the member, which is the parent of this process.
     """
     die_with_parent(os.getppid())
-    name_process("shmjet-link")
     short_slice(_SLICE_NS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.basicConfig(format=_FORMAT, level=logging.INFO)
@@ -39,6 +38,7 @@ def main(fd: int) -> None:
     except ChannelClosed:
         return
     assert isinstance(setup, Setup)
+    name_process("shmjet-link", f"link of {setup.cluster}")
     if setup.folder:
         offer_stacks(Path(setup.folder))
     link = Link(channel, setup, fds)

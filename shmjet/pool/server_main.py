@@ -84,7 +84,7 @@ def main(
     if os.getppid() != client:
         return
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    name_process("shmjet-pool")
+    name_process("shmjet-pool", f"fork server of pool {client}")
     sys.path[:] = path
     threads = os.environ.get("SHMJET_BLAS_THREADS", "1")
     os.environ.update(dict.fromkeys(_BLAS, threads))
@@ -97,6 +97,6 @@ def main(
     bell = Doorbell(memoryview(mapping), 0)
     channel = _RingingChannel(socket.socket(fileno=sock_fd), bell)
     logs = socket.socket(fileno=logs_fd)
-    ForkServer(channel, functools.partial(run_child, logs=logs, levels=levels), watch).run()
+    ForkServer(channel, functools.partial(run_child, logs=logs, levels=levels), f"pool {client}", watch).run()
     sys.stdout.flush()
     os._exit(0)
