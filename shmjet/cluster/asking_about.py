@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from shmjet.cluster.protocol import Refused, Watch
+from shmjet.cluster.protocol import Refused, watches
 from shmjet.core import ShmjetError
 
 _AGAIN_S = 1.0
@@ -37,8 +37,8 @@ class AskingAbout:
 
     def some(self, executions: list[int]) -> None:
         """Ask what became of executions, and what becomes of them. Raises ShmjetError when there is nobody to ask."""
-        if executions:
-            self._post(lambda number: Watch(number, executions, logs=True)).add_done_callback(self._told)
+        for watch in watches(executions, logs=True):
+            self._post(watch).add_done_callback(self._told)
 
     def _told(self, reply: Future[Any]) -> None:
         if reply.exception() is None and isinstance(reply.result(), Refused):  # there is no coordinator now

@@ -35,8 +35,9 @@ _MOST_UNREAD = 64
 
 LONGEST_REQUEST = 1 << 30
 """Bytes of a request from afar at most: as many as go on to another member."""
-LONGEST_PLAIN_REQUEST = 1 << 26
-"""The same where clients bring no code: what they write comes in pages of a megabyte."""
+LONGEST_PLAIN_REQUEST = 1 << 22
+"""The same where clients bring no code: what they write comes in pages of a megabyte, and
+what is decoded may take many times the memory of its bytes."""
 MOST_CLIENTS = 1024
 """Clients from afar that a member takes at most, where it may open enough files."""
 MOST_UNANSWERED, ALL_UNANSWERED = 64, 512
@@ -138,6 +139,10 @@ class LocalClient:
         """Send all that is queued."""
         self._channel.flush()
 
+    async def until_read(self) -> None:
+        """Wait until the client has read most of what it was sent, or is gone."""
+        await self._channel.until_read()
+
     def give_away(self) -> socket.socket | None:
         """Return the connection, which is the caller's then, for this client is gone; None if it is broken."""
         return self._channel.give_away()
@@ -183,6 +188,9 @@ class ForwardedClient:
         for message in queued:
             request = getattr(message, "request", 0)
             self._post.send(self._member, Backward(self._number, _encode(message), request))
+
+    async def until_read(self) -> None:
+        """Go on at once: only its own member knows what it has read."""
 
     def bounce(self, request: int) -> None:
         """Say that this member does not coordinate, and has not looked at a request."""

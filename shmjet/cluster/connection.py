@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -42,6 +42,10 @@ WARN_SILENCE_S = 5.0
 """After how long that is logged."""
 _SIGN_S = 2.0
 _STEP_S = 1.0
+MOST_VAIN = 5
+"""Connections in a row that may end without an answer before a request that was sent over all of them is given up."""
+_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
+"""Between two such connections; the pauses double."""
 _SIGNS = 4
 """How often a silent member is asked for a sign of life before it counts as lost."""
 
@@ -80,6 +84,8 @@ class _Asked:
     future: Future[Any]
     request: Any
     at: float
+    vain: int = 0
+    """How often it was sent over a connection that then ended without an answer to anything."""
 
     def give_up(self) -> None:
         """Fail it."""
@@ -121,6 +127,7 @@ class Connection:
         self._connected = False
         self._lost = False
         self._closing = False
+        self._ended = threading.Event()
         self._use(*way.connect())
         self._reader = threading.Thread(target=self._read, name="shmjet-client", daemon=True)
         self._reader.start()
@@ -134,6 +141,9 @@ class Connection:
             self._sock, self._channel, self._close_way = sock, channel, close
             self._connected = True
             self._changed.notify_all()
+        if self._closing:  # `close` has ended the connection before
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
 
     def ask(
         self,
@@ -235,7 +245,9 @@ class Connection:
             self._on_lost()
 
     def _read_until_lost(self) -> None:
+        vain = 0
         while True:
+            vain += 1
             try:
                 while True:
                     self._await_reply()
@@ -244,6 +256,7 @@ class Connection:
                         self._quiet = 0
                         self._tell(self._on_news, reply)
                     else:
+                        vain = 0
                         asked = self._waiting.pop(reply.request, None)
                         if asked is not None:
                             asked.future.set_result(reply)
@@ -254,7 +267,14 @@ class Connection:
             with self._lock:
                 self._connected = False
                 waiting, self._waiting = self._waiting, {}
-            repeatable = {number: asked for number, asked in waiting.items() if may_repeat(asked.request)}
+            if vain:
+                waiting = {number: replace(asked, vain=asked.vain + 1) for number, asked in waiting.items()}
+                self._ended.wait(min(_PAUSE_S * 2 ** (vain - 1), _LONGEST_PAUSE_S) if vain > 1 else 0)
+            repeatable = {
+                number: asked
+                for number, asked in waiting.items()
+                if may_repeat(asked.request) and asked.vain < MOST_VAIN
+            }
             for number in waiting.keys() - repeatable.keys():
                 waiting[number].give_up()
             again = None if self._closing else self._way.connect_again(lambda: self._closing)
@@ -316,6 +336,7 @@ class Connection:
     def close(self) -> None:
         """Close the connection and wait for the reader's end; may be called twice."""
         self._closing = True
+        self._ended.set()
         with contextlib.suppress(OSError):  # it is closed already
             self._sock.shutdown(socket.SHUT_RDWR)
         if threading.current_thread() is not self._reader:

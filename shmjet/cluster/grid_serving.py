@@ -10,6 +10,7 @@ import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 from shmjet.cluster.jobs import Client
 from shmjet.cluster.passing_on import MAPS_LOST
@@ -18,6 +19,8 @@ from shmjet.grid.errors import GridError
 from shmjet.grid.service import GridService
 
 _THREADS = 2
+_MOST_AT_ONCE = 2
+"""Operations of one client that are performed at the same time: what it does not read piles up here."""
 
 logger = logging.getLogger("shmjet.member")
 
@@ -34,12 +37,18 @@ class GridServing:
         self._service: GridService | None = None
         self._threads: ThreadPoolExecutor | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._turns: WeakKeyDictionary[Client, asyncio.Semaphore] = WeakKeyDictionary()
 
     def serve(self, client: Client, request: GridCall) -> None:
         """Perform an operation and answer."""
-        task = asyncio.ensure_future(self._perform(client, request))
+        task = asyncio.ensure_future(self._in_turn(client, request))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _in_turn(self, client: Client, request: GridCall) -> None:
+        async with self._turns.setdefault(client, asyncio.Semaphore(_MOST_AT_ONCE)):
+            await client.until_read()
+            await self._perform(client, request)
 
     async def _perform(self, client: Client, request: GridCall) -> None:
         if self._threads is None:

@@ -39,8 +39,8 @@ from shmjet.cluster.protocol import (
     News,
     Submission,
     Upload,
-    Watch,
     WatchAgain,
+    watches,
 )
 from shmjet.cluster.settings import SOCKET_NAME
 from shmjet.cluster.submitting import attachments_of, graph_of, listeners_of, pieces_of, submission_of
@@ -201,8 +201,8 @@ class JetInstance:
         rows = self._connection.ask(ListJobs).jobs
         unknown: list[int] = []
         jobs = [self._job_of(row, unknown) for row in rows]
-        if unknown:  # another client's, or nobody has kept them: from now on we are told of them
-            self._connection.ask(lambda number: Watch(number, unknown))
+        for watch in watches(unknown):  # another client's, or nobody has kept them: from now on we are told of them
+            self._connection.ask(watch)
         return jobs
 
     def job(self, name: str | None = None, id: str | None = None) -> Job | None:  # noqa: A002

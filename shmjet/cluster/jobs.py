@@ -64,6 +64,9 @@ class Client(Protocol):
     def send_if_read(self, message: object) -> None:
         """Send a message unless the client has too much unread."""
 
+    async def until_read(self) -> None:
+        """Wait until the client has read most of what it was sent, or is gone."""
+
 
 class Running(Run, Protocol):
     """One run of a job, on however many members."""

@@ -6,12 +6,19 @@ on what only the coordinator can answer (`FORWARDED`).
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Annotated, Any
 
 import msgspec
 
 from shmjet.execution.messages import Failure, JobPlan, JobShape, LogWish
 from shmjet.execution.metrics import Metrics, WorkerMetrics
+
+MOST_WATCHED = 256
+"""Executions that one request may ask about: each has an answer of its own."""
+LONGEST_TOKEN = 64
+"""Characters; clients send 16."""
 
 
 class Submission(msgspec.Struct, frozen=True, array_like=True):
@@ -51,7 +58,7 @@ class Execute(msgspec.Struct, frozen=True, tag=True, array_like=True):
     patient: bool
     logs: LogWish | None = None
     named: str | None = None
-    token: str = ""
+    token: Annotated[str, msgspec.Meta(max_length=LONGEST_TOKEN)] = ""
     age: float = 0.0
 
 
@@ -102,8 +109,14 @@ class Watch(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """
 
     request: int
-    executions: list[int]
+    executions: Annotated[list[int], msgspec.Meta(max_length=MOST_WATCHED)]
     logs: bool = False
+
+
+def watches(executions: list[int], *, logs: bool = False) -> Iterator[Callable[[int], Watch]]:
+    """Yield what makes requests of their numbers: as many as are needed to ask about all these executions."""
+    for at in range(0, len(executions), MOST_WATCHED):
+        yield partial(Watch, executions=executions[at : at + MOST_WATCHED], logs=logs)
 
 
 class Upload(msgspec.Struct, frozen=True, tag=True, array_like=True):

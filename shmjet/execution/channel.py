@@ -65,6 +65,8 @@ class Channel:
         self._fds: deque[int] = deque()
         self._messages: deque[tuple[Any, list[int]]] = deque()
         self._outgoing: deque[tuple[memoryview, Sequence[int]]] = deque()
+        self.unsent = 0
+        """Bytes that have not left."""
         self._closed = False
 
     def fileno(self) -> int:
@@ -86,6 +88,7 @@ class Channel:
         body = self._encoder.encode(message)
         header = _LENGTH.pack(len(body)) + bytes([len(fds)])
         self._outgoing.append((memoryview(header + body), tuple(fds)))
+        self.unsent += len(header) + len(body)
 
     @property
     def backlog(self) -> int:
@@ -114,6 +117,7 @@ class Channel:
             if not isinstance(error, ConnectionError) and error.errno not in _UNREACHABLE:
                 raise
             raise ChannelClosed("the other end of the channel is gone") from error
+        self.unsent -= sent
         if sent == len(data):
             self._outgoing.popleft()
         else:

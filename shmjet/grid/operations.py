@@ -6,12 +6,16 @@ operation unpickles nothing.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 NO_PREFIX: Final = bytes(4)
 """In front of the keys of `Write`: only the store knows the incarnation."""
+
+MOST_ENTRIES: Final = 4096
+"""Entries, keys, blocks or names that one operation may bring."""
+_FEW: Final = msgspec.Meta(max_length=MOST_ENTRIES)
 
 
 class _Operation(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -30,9 +34,9 @@ class Find(_OnTable, frozen=True, tag=True, array_like=True):
 
 
 class FindAll(_OnTable, frozen=True, tag=True, array_like=True):
-    """`Table.find_all`; (key, value) pairs."""
+    """`Table.find_some`; how many keys were looked for, and (key, value) pairs of those that are there."""
 
-    keys: list[bytes]
+    keys: Annotated[list[bytes], _FEW]
 
 
 class Size(_OnTable, frozen=True, tag=True, array_like=True):
@@ -42,7 +46,7 @@ class Size(_OnTable, frozen=True, tag=True, array_like=True):
 class Write(_OnTable, frozen=True, tag=True, array_like=True):
     """`Table.write`; keys begin with `NO_PREFIX`."""
 
-    entries: list[tuple[bytes, bytes]]
+    entries: Annotated[list[tuple[bytes, bytes]], _FEW]
     with_blobs: bool
 
 
@@ -71,7 +75,7 @@ class Pop(_OnTable, frozen=True, tag=True, array_like=True):
 class Append(_OnTable, frozen=True, tag=True, array_like=True):
     """`Table.append`."""
 
-    blocks: list[tuple[int, bytes]]
+    blocks: Annotated[list[tuple[int, bytes]], _FEW]
     with_blobs: bool
 
 
@@ -113,7 +117,7 @@ class ReadBlob(_Operation, frozen=True, tag=True, array_like=True):
 class DeleteBlobs(_Operation, frozen=True, tag=True, array_like=True):
     """`BlobStore.delete`."""
 
-    names: list[bytes]
+    names: Annotated[list[bytes], _FEW]
 
 
 class LoadClass(_Operation, frozen=True, tag=True, array_like=True):

@@ -56,7 +56,11 @@ def _refuse(code: int, data: memoryview) -> Any:
 
 
 _decode = msgspec.msgpack.Decoder(Operation).decode
+_parts = msgspec.msgpack.Decoder(tuple[msgspec.Raw, msgspec.Raw]).decode
 _plain = msgspec.msgpack.Decoder(tuple[Any, Any], ext_hook=_refuse).decode
+_NESTED = frozenset((*range(0x80, 0xA0), 0xC0, 0xC1, *range(0xDC, 0xE0)))
+"""First bytes of lists, dicts, None and nothing. No entry of ours is one, and decoded they may take fifty times the
+memory of their bytes."""
 
 
 def brings_pickles(body: bytes) -> bool:
@@ -83,6 +87,8 @@ def brings_pickles(body: bytes) -> bool:
 
 def _is_plain(stored: bytes) -> bool:
     try:
+        if any(bytes(part)[0] in _NESTED for part in _parts(stored)):
+            return False
         _plain(stored)
     except (_Extension, *UNREADABLE):
         return False

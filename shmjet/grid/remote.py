@@ -18,6 +18,7 @@ from shmjet.grid.ilist import IList
 from shmjet.grid.imap import IMap
 from shmjet.grid.layout import LIST_RECORD, MAP_RECORD, record_key
 from shmjet.grid.operations import (
+    MOST_ENTRIES,
     NO_PREFIX,
     Add,
     Append,
@@ -49,7 +50,7 @@ Call = Callable[[bytes], bytes]
 """Carries an encoded operation to where the store is, and brings its encoded result."""
 
 PORTION_BYTES = 1 << 20
-PORTION_ENTRIES = 4096
+PORTION_ENTRIES = MOST_ENTRIES
 FRESH_NS = 50_000_000
 """For so long a page that was read ahead counts as current."""
 
@@ -128,8 +129,9 @@ class RemoteBlobs:
 
     def delete(self, names: Iterable[bytes]) -> None:
         """Delete files."""
-        if wanted := [bytes(name) for name in names]:
-            ask(self._call, DeleteBlobs(wanted), None)
+        wanted = [bytes(name) for name in names]
+        for at in range(0, len(wanted), PORTION_ENTRIES):
+            ask(self._call, DeleteBlobs(wanted[at : at + PORTION_ENTRIES]), None)
 
 
 class RemoteTable:
@@ -158,9 +160,12 @@ class RemoteTable:
 
     def find_all(self, keys: Iterable[bytes]) -> list[Entry]:
         """See `Table.find_all`."""
-        wanted, found = list(keys), []
-        for at in range(0, len(wanted), PORTION_ENTRIES):
-            found += ask(self._call, FindAll(*self._at, wanted[at : at + PORTION_ENTRIES]), list[tuple[bytes, bytes]])
+        wanted, found, at = list(keys), [], 0
+        while at < len(wanted):
+            operation = FindAll(*self._at, wanted[at : at + PORTION_ENTRIES])
+            looked, entries = ask(self._call, operation, tuple[int, list[tuple[bytes, bytes]]])
+            found += entries
+            at += looked
         return found
 
     def size(self) -> int:

@@ -76,13 +76,22 @@ def of_one_store(pages: Iterable[Page]) -> Iterator[Page]:
 
 
 def read_page(
-    env: Environment, record_key: bytes, low: bytes, high: bytes | None, *, step: int, limit: int, skip: bool
+    env: Environment,
+    record_key: bytes,
+    low: bytes,
+    high: bytes | None,
+    *,
+    step: int,
+    limit: int,
+    skip: bool,
+    last_step: int = LAST_STEP,
 ) -> tuple[Page | None, bytes | None]:
     """Read one page; see `pages`.
 
     Args:
         step: entries fetched at first.
         skip: an entry at `low` itself has been read already.
+        last_step: entries fetched between two looks at the size, at most.
 
     Returns:
         the page, None when nothing is there, and where the next one begins, None when there is none.
@@ -94,7 +103,7 @@ def read_page(
         prefix = record[:4]
         stop = prefix + high if high is not None else _behind(prefix)
         with txn.cursor() as cursor:
-            values, last = _fetch(cursor, prefix + low, skip, stop, step, limit)
+            values, last = _fetch(cursor, prefix + low, skip, stop, (step, last_step), limit)
         transaction = txn.id()
     return Page(values, transaction, record[-1] != 0) if values else None, None if last is None else last[4:]
 
@@ -104,7 +113,7 @@ def _behind(prefix: bytes) -> bytes:
 
 
 def _fetch(
-    cursor: lmdb.Cursor[bytes], start: bytes, skip: bool, stop: bytes, step: int, limit: int
+    cursor: lmdb.Cursor[bytes], start: bytes, skip: bool, stop: bytes, steps: tuple[int, int], limit: int
 ) -> tuple[list[bytes], bytes | None]:
     """Return the values of a page and the key of its last entry, or None for the key when the range has ended.
 
@@ -115,6 +124,7 @@ def _fetch(
         return [], None
     values: list[bytes] = []
     size, inside = 0, cursor.key()
+    step, last_step = steps
     follow = cursor.iternext(keys=False, values=True)
     while True:
         taken = list(islice(follow, step))
@@ -126,7 +136,7 @@ def _fetch(
         if size >= PAGE_BYTES or len(values) >= limit:
             return values, last
         inside = last
-        step = min(2 * step, LAST_STEP)
+        step = min(2 * step, last_step)
     cursor.set_range(inside)
     rest = cursor.iternext()
     if values:

@@ -35,7 +35,7 @@ from shmjet.grid.operations import (
     Write,
     WriteBlob,
 )
-from shmjet.grid.scan import PAGE_ENTRIES, read_page
+from shmjet.grid.scan import FIRST_STEP, PAGE_ENTRIES, read_page
 from shmjet.grid.store import Grid, Opened
 from shmjet.grid.table import Block, Table
 
@@ -106,7 +106,7 @@ class GridService:
             case Find():
                 return table.find(operation.key)
             case FindAll():
-                return table.find_all(operation.keys)
+                return table.find_some(operation.keys)
             case Size():
                 return table.size()
             case Write():
@@ -129,9 +129,10 @@ class GridService:
                     table.record_key,
                     operation.low,
                     operation.high,
-                    step=max(1, min(operation.step, PAGE_ENTRIES)),
+                    step=max(1, min(operation.step, FIRST_STEP)),
                     limit=max(1, min(operation.limit, PAGE_ENTRIES)),
                     skip=operation.skip,
+                    last_step=FIRST_STEP,
                 )
                 if page is None:
                     return PageRead([], False, last, self.store)

@@ -10,7 +10,7 @@ Values are bytes here; that some of them name files is told by two functions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from shmjet.grid.blobs import BlobStore
@@ -24,7 +24,7 @@ from shmjet.grid.layout import (
     MAP_RECORD,
     Record,
 )
-from shmjet.grid.scan import PAGE_ENTRIES, Page, pages
+from shmjet.grid.scan import FIRST_STEP, PAGE_BYTES, PAGE_ENTRIES, Page, pages
 
 Entry = tuple[bytes, bytes]
 NamesIn = Callable[[bytes], list[bytes]]
@@ -87,6 +87,21 @@ class Table:
             prefix = record[:4]
             with txn.cursor() as cursor:
                 return [(key[4:], value) for key, value in cursor.getmulti([prefix + key for key in keys])]
+
+    def find_some(self, keys: Sequence[bytes]) -> tuple[int, list[Entry]]:
+        """Look for keys in order, as `find_all` does, until what was found is about a page.
+
+        Returns:
+            how many keys were looked for, and what was found.
+        """
+        found: list[Entry] = []
+        size = looked = 0
+        while looked < len(keys) and size < PAGE_BYTES:
+            entries = self.find_all(keys[looked : looked + FIRST_STEP])
+            looked = min(len(keys), looked + FIRST_STEP)
+            size += sum(len(value) for _, value in entries)
+            found += entries
+        return looked, found
 
     @property
     def announced(self) -> memoryview:

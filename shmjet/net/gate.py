@@ -23,6 +23,7 @@ from typing import Protocol
 from shmjet._native import clock_ns
 from shmjet.net.addresses import Resolved, Resolver, join_address, numeric, split_address
 from shmjet.net.admission import Admission, source_of
+from shmjet.net.few_words import FewWords
 from shmjet.net.handshake import CLIENT, HandshakeError, Identity
 from shmjet.net.messages import ConnectFailed, Limits, PeerUp
 from shmjet.net.peer import Peer
@@ -113,6 +114,7 @@ class Gate:
         self._resolver: Resolver | None = None
         self._turned_away = 0
         self._next_word_ns = self._next_pause_word_ns = 0
+        self._words = FewWords(logger)
 
     # -- taking -------------------------------------------------------------------------------------------------
 
@@ -378,7 +380,7 @@ class Gate:
                 self._fail(attempt, error.kind, str(error))
             return
         if error.kind != "duplicate":
-            logger.warning("the connection from %s is closed: %s", stranger.remote, error)
+            self._words.warning("the connection from %s is closed: %s", stranger.remote, error)
         if stranger.refuse(error.kind, str(error), clock_ns()):
             self._owner.mask(stranger.fileno(), select.EPOLLIN)
         else:
@@ -391,7 +393,7 @@ class Gate:
         if attempt is not None:
             self._fail(attempt, "unreachable", _text(error))
         elif not was_leaving:
-            logger.warning("the connection from %s is closed: %s", stranger.remote, _text(error))
+            self._words.warning("the connection from %s is closed: %s", stranger.remote, _text(error))
 
     def _release(self, stranger: Stranger) -> None:
         """Let go of a stranger whose socket is another's from now on."""
@@ -424,7 +426,9 @@ class Gate:
                 self._again(attempt)
         for stranger in [s for s in self._strangers if now_ns >= s.deadline_ns]:
             if stranger.stage is not Stage.LEAVING:
-                logger.warning("the connection from %s is closed: it has not proved itself in time", stranger.remote)
+                self._words.warning(
+                    "the connection from %s is closed: it has not proved itself in time", stranger.remote
+                )
             self._forget(stranger)
 
     def _again(self, attempt: _Attempt) -> None:

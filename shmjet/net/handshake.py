@@ -24,6 +24,7 @@ import msgspec
 
 from shmjet.core import ShmjetError
 from shmjet.core.decoding import UNREADABLE
+from shmjet.core.terminal import clean_line
 
 MAGIC: Final = b"SHMJET"
 VERSION: Final = 2
@@ -247,7 +248,7 @@ class Dialing(_Conversation):
             answer = self._say(Proof(self._mac(b"dialer"), self._member_mac(b"dialer")))
         verdict = self._next(Welcome | Refused, remember=False)  # type: ignore[arg-type]
         if isinstance(verdict, Refused):
-            raise HandshakeError(_known(verdict.kind), f"refused: {verdict.reason[:200]}")
+            raise _refused(verdict)
         if isinstance(verdict, Welcome):
             address = verdict.address.encode()
             if not hmac.compare_digest(verdict.mac, self._mac(b"listener", address)):
@@ -269,7 +270,7 @@ class Dialing(_Conversation):
             refused = msgspec.msgpack.decode(bytes(self._buffer[LENGTH.size : LENGTH.size + length]), type=Refused)
         except UNREADABLE:
             return False
-        raise HandshakeError(_known(refused.kind), f"refused: {refused.reason[:200]}")
+        raise _refused(refused)
 
 
 class Answering(_Conversation):
@@ -354,5 +355,7 @@ def refusal(kind: str, reason: str) -> bytes:
 _KINDS = ("authentication", "cluster", "version", "self", "fenced", "protocol", "duplicate", "busy")
 
 
-def _known(kind: str) -> str:
-    return kind if kind in _KINDS else "protocol"
+def _refused(verdict: Refused) -> HandshakeError:
+    """Return the error of one who was refused, by somebody who has proved nothing: its words end in a terminal."""
+    kind = verdict.kind if verdict.kind in _KINDS else "protocol"
+    return HandshakeError(kind, f"refused: {clean_line(verdict.reason[:200])}")

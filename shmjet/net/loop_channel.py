@@ -13,14 +13,17 @@ from typing import Any
 import msgspec
 
 from shmjet.execution.channel import LONGEST, Channel, ChannelClosed, DescriptorsDropped
+from shmjet.net.few_words import FewWords
 from shmjet.net.turns import Turns
 
 _MOST_IN_TURN = 16
 """Messages that are passed on in one turn."""
 _MOST_UNREAD = 64
-"""Messages that may wait for the other end to read; with turns nothing more is taken from it then."""
+MOST_UNREAD_BYTES = 8 << 20
+"""Messages, and bytes, that may wait for the other end to read; with turns nothing more is taken from it then."""
 
 logger = logging.getLogger("shmjet.member")
+_words = FewWords(logger)
 
 
 class LoopChannel:
@@ -63,6 +66,7 @@ class LoopChannel:
         self._writing = False
         self._closed = False
         self._to_close: list[int] = []
+        self._until_read: list[asyncio.Future[None]] = []
 
     def open(self, leftover: bytes = b"") -> None:
         """Start reading; needs the running loop.
@@ -104,6 +108,25 @@ class LoopChannel:
         """Messages that have not left, because the other end does not read."""
         return self._channel.backlog
 
+    async def until_read(self) -> None:
+        """Wait until the other end has read most of what it was sent, or is gone."""
+        while self._has_much_unread:
+            assert self._loop is not None
+            read = self._loop.create_future()
+            self._until_read.append(read)
+            await read
+
+    @property
+    def _has_much_unread(self) -> bool:
+        return not self._closed and self._writing and self._channel.unsent >= MOST_UNREAD_BYTES
+
+    def _tell_of_room(self) -> None:
+        if self._until_read and not self._has_much_unread:
+            for read in self._until_read:
+                if not read.done():
+                    read.set_result(None)
+            self._until_read.clear()
+
     def when_flushed(self, fds: Sequence[int]) -> None:
         """Close these descriptors when all that was sent so far has left."""
         self._to_close += fds
@@ -127,6 +150,7 @@ class LoopChannel:
             self._writing = True
         self._close_sent()
         self._go_on_if_stalled()
+        self._tell_of_room()
 
     def _writable(self) -> None:
         self.flush()
@@ -192,7 +216,7 @@ class LoopChannel:
         except ChannelClosed:
             self._gone()
         except msgspec.DecodeError as error:  # of another version, or no client of ours at all
-            logger.warning("sent away a client that said what nobody here understands: %s", error)
+            _words.warning("sent away a client that said what nobody here understands: %s", error)
             self._gone()
         except DescriptorsDropped as error:
             logger.error("a connection is closed: %s", error)
@@ -201,7 +225,8 @@ class LoopChannel:
     @property
     def _must_wait(self) -> bool:
         """Whether the other end has to read first, or the owner to let go."""
-        return self._turns is not None and (self._held or (self._writing and self.backlog >= _MOST_UNREAD))
+        has_unread = self._writing and (self.backlog >= _MOST_UNREAD or self._has_much_unread)
+        return self._turns is not None and (self._held or has_unread)
 
     def _read_on(self) -> None:
         assert self._loop is not None
@@ -247,3 +272,4 @@ class LoopChannel:
                 os.close(fd)
         self._writing = False
         self._close_sent()
+        self._tell_of_room()

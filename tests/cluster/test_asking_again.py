@@ -61,6 +61,9 @@ class Asker:
     def flush(self) -> None:
         pass
 
+    async def until_read(self) -> None:
+        pass
+
 
 # -- who coordinates ----------------------------------------------------------------------------------------------
 

@@ -186,6 +186,18 @@ def test_another_version_is_named() -> None:
         dialing.feed(PREAMBLE.pack(MAGIC, VERSION + 1))
 
 
+def test_a_refusal_by_who_has_proved_nothing_does_not_steer_a_terminal() -> None:
+    dialing, _ = pair()
+    dialing.start()
+    with pytest.raises(HandshakeError) as refused:
+        dialing.feed(refusal("busy", "\x1b]0;mine\x07\nroot# \u202e"))
+    assert str(refused.value) == "refused: \\x1b]0;mine\\x07\\nroot# \\u202e"
+    dialing, answering = pair()
+    dialing.feed(answering.feed(dialing.start()))
+    with pytest.raises(HandshakeError, match=r"^refused: \\x9b31m$"):
+        dialing.feed(answering.refuse("cluster", "\x9b31m"))
+
+
 def test_a_refusal_reaches_the_dialer_whenever_it_comes() -> None:
     dialing, answering = pair()
     dialing.start()
