@@ -138,7 +138,7 @@ ODD: list[Any] = [
     *(dt.date(1969, 12, 31), dt.datetime(1, 1, 1), dt.datetime(2020, 1, 1, tzinfo=dt.UTC), dt.time(0, 0, 0, 1)),
     *(dt.timedelta(days=-1), uuid.UUID(int=1), Colour.RED, Level.LOW, Sensor("a", -0.0), KeyError("a"), Exception()),
     *(np.int8(1), np.uint64(2**64 - 1), np.float32(0.1), np.float64("nan"), np.bool_(True), np.str_("a")),
-    *(np.bytes_(b"a"), np.datetime64("2020-01-01"), np.datetime64("NaT"), np.timedelta64(1, "ns"), np.arange(3)),
+    *(np.bytes_(b"a"), np.datetime64("2020-01-01"), np.datetime64("NaT", "D"), np.timedelta64(1, "ns"), np.arange(3)),
     *(np.zeros((2, 0)), np.array(["a", None], object), np.array(1.5), EqualToAll(), Refuses(), Nothing()),
 ]  # fmt: skip
 
