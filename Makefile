@@ -44,6 +44,15 @@ os.execv(sys.argv[1], ["shmjet", "wordcount", *(found for found in globs if glob
 endef
 export DEMO
 
+define BESIDE
+import glob, os, sysconfig
+folder = sysconfig.get_path("purelib")
+[path] = glob.glob(glob.escape(folder) + "/__editable__.shmjet-*.pth")
+with open(path, "w") as file:
+    file.write(os.path.relpath(os.getcwd(), folder) + chr(10))
+endef
+export BESIDE
+
 # What setup.cfg lists under the extras named: installed by itself, so that nothing is built again for it.
 define EXTRAS
 import configparser, sys
@@ -141,7 +150,8 @@ $(STAMP): setup.cfg pyproject.toml
 		|| { echo 'Making $(VENV) with $(PYTHON) ($(VERSION))'; $(PYTHON) -m venv --clear $(VENV); }
 	@echo 'Installing shmjet into $(VENV)'
 	@$(PIP) --upgrade 'pip>=23.1' 'setuptools>=70.1' wheel
-	@PYTHONWARNINGS=ignore $(PIP) --no-build-isolation --config-settings editable_mode=compat --editable .
+	@LC_ALL=C.UTF-8 PYTHONWARNINGS=ignore $(PIP) --no-build-isolation --config-settings editable_mode=compat --editable .
+	@$(MAKE) --no-print-directory .beside
 	@touch $@
 
 $(TOOLS): setup.cfg | $(STAMP)
@@ -175,6 +185,12 @@ $(PEERS): setup.cfg | $(STAMP)
 	@$(BIN)/python bench/run_all.py --list-apart | xargs env $(PIP) --upgrade --target $(VENV)/bench-apart \
 		|| echo 'make: the peers with pyarrow could not be installed: they will be named as skipped' >&2
 	@touch $@
+
+# Python decodes the files that extend its path as the locale has it, and does not start where that fails. So the path
+# of the checkout, which may not be ASCII, becomes one that begins where the file is.
+.PHONY: .beside
+.beside:
+	@LC_ALL=C.UTF-8 $(BIN)/python -c "$$BESIDE"
 
 .PHONY: .needs
 .needs:

@@ -102,6 +102,20 @@ def test_on_the_command_line_that_is_one_line(unbuilt: Path) -> None:
     assert text == f"shmjet: the C extension of shmjet in {unbuilt} is not built: install shmjet again\n"
 
 
+def test_a_checkout_whose_path_is_not_ascii_is_found_in_every_locale(tmp_path: Path) -> None:
+    checkout = tmp_path / "für alle"
+    (checkout / "shmjet").mkdir(parents=True)
+    (checkout / "shmjet" / "__init__.py").write_text("print('here')\n")
+    shutil.copy(ROOT / "Makefile", checkout)
+    told([sys.executable, "-m", "venv", "--without-pip", ".venv"], checkout)
+    [packages] = checkout.glob(".venv/lib/python*/site-packages")
+    path = packages / "__editable__.shmjet-0.1.0.pth"  # as setuptools writes it
+    path.write_text(f"{checkout}\n", encoding="utf-8")
+    told(["make", "--silent", ".beside", f"PYTHON={sys.executable}"], checkout, unset=["MAKEFLAGS"], LC_ALL="C")
+    python = checkout / ".venv" / "bin" / "python"
+    assert told([python, "-c", "import shmjet"], tmp_path, unset=["PYTHONPATH"], LC_ALL="C") == "here\n"
+
+
 def test_the_demo_installs_the_package_and_nothing_else() -> None:
     whole = told(["make", "--dry-run", "--always-make", "demo", "VENV=/nowhere"], ROOT, unset=["MAKEFLAGS"])
     found = re.findall(r"-m pip install (.*)", whole)
