@@ -4,7 +4,8 @@
 # first `make setup`. Java 17 or later only for the Spark peers of `make bench`. Whatever is missing is named, with the
 # command that usually installs it.
 #
-#   PYTHON=python3.12 make setup     picks the interpreter (default: the first of python3, python3.14 ... with 3.11+)
+#   PYTHON=python3.12 make setup     picks the interpreter (default: that of .venv, else the first of python3,
+#                                    python3.14 ... with 3.11+)
 #   VENV=/some/where make setup      puts the virtual environment elsewhere (default: .venv)
 
 SHELL := /bin/bash
@@ -13,14 +14,14 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 VENV ?= .venv
-CANDIDATES := python3 python3.14 python3.13 python3.12 python3.11
+BIN := $(VENV)/bin
+CANDIDATES := $(BIN)/python python3 python3.14 python3.13 python3.12 python3.11
 USABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 ifndef PYTHON
 PYTHON := $(shell for p in $(CANDIDATES); do $$p -c '$(USABLE)' >/dev/null 2>&1 && { echo $$p; break; }; done)
 endif
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
 
-BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(VERSION)
 TOOLS := $(VENV)/.tools-$(VERSION)
 TESTED := $(VENV)/.tested-$(VERSION)

@@ -116,6 +116,18 @@ def test_a_checkout_whose_path_is_not_ascii_is_found_in_every_locale(tmp_path: P
     assert told([python, "-c", "import shmjet"], tmp_path, unset=["PYTHONPATH"], LC_ALL="C") == "here\n"
 
 
+def test_an_environment_keeps_the_python_that_it_was_made_with(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python"
+    python.write_text('#!/bin/sh\ncase "$2" in *print*) echo 3.99;; esac\n')
+    python.chmod(0o755)
+    make = ["make", "--dry-run", "--always-make", "install", f"VENV={tmp_path}"]
+    unset = ["MAKEFLAGS", "PYTHON"]
+    assert f"touch {tmp_path}/.installed-3.99\n" in told(make, ROOT, unset=unset)
+    python.write_text("#!/bin/sh\nexit 1\n")  # its interpreter was removed, or is too old
+    assert ".installed-3.99" not in told(make, ROOT, unset=unset)
+
+
 def test_the_demo_installs_the_package_and_nothing_else() -> None:
     whole = told(["make", "--dry-run", "--always-make", "demo", "VENV=/nowhere"], ROOT, unset=["MAKEFLAGS"])
     found = re.findall(r"-m pip install (.*)", whole)
