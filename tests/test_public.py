@@ -6,6 +6,7 @@ Whoever changes it on purpose writes it down anew with `python -m tests.test_pub
 from __future__ import annotations
 
 import difflib
+import enum
 import importlib
 import inspect
 from collections.abc import Iterator
@@ -74,6 +75,8 @@ def _is_ours(kind: type, name: str) -> bool:
 
 def _arguments(value: Any) -> str:
     """Return names, kinds and defaults of the arguments; types are mypy's business."""
+    if isinstance(value, enum.EnumType):
+        return "(value)"  # what Python says beyond that depends on its version
     try:
         signature = inspect.signature(value)
     except (TypeError, ValueError):
