@@ -18,7 +18,12 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from joblib.parallel import AutoBatchingMixin, ParallelBackendBase, register_parallel_backend
+try:
+    from joblib.parallel import AutoBatchingMixin, ParallelBackendBase, register_parallel_backend
+except ModuleNotFoundError as error:
+    if error.name != "joblib":
+        raise
+    raise ModuleNotFoundError("shmjet.joblib needs the package 'joblib': pip install joblib", name="joblib") from None
 
 from shmjet.pool import PoolExecutor
 

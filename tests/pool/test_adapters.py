@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -94,3 +96,22 @@ def test_dask() -> None:
     with PoolExecutor(2) as pool, dask.config.set(pool=pool, scheduler="processes"):
         assert total.compute() == sum(i * i for i in range(20))
         assert pid.compute() in pool.worker_pids
+
+
+HIDDEN = """
+import sys
+
+class Hidden:
+    def find_spec(self, name, *_):
+        if name.partition(".")[0] == "joblib":
+            raise ModuleNotFoundError(f"No module named {name!r}", name="joblib")
+
+sys.meta_path.insert(0, Hidden())
+import shmjet.joblib
+"""
+
+
+def test_without_joblib_the_backend_says_what_to_install() -> None:
+    ended = subprocess.run([sys.executable, "-c", HIDDEN], capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.endswith("shmjet.joblib needs the package 'joblib': pip install joblib\n")
