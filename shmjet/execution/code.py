@@ -68,6 +68,18 @@ def code_of(dag: DAG, shape: JobShape) -> tuple[Any, ...]:
 
 
 def load_code(data: bytes | memoryview) -> JobCode:
-    """Unpickle what `code_of` gave; whatever user code raises comes through."""
-    suppliers, edges = pickle.loads(data)
+    """Unpickle what `code_of` gave; whatever user code raises comes through.
+
+    Raises:
+        ModuleNotFoundError: the code refers to a module that cannot be imported here; the text says what to do.
+    """
+    try:
+        suppliers, edges = pickle.loads(data)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"{error.msg}: the job's code refers to it, and the workers cannot import it; install it on every host or "
+            "extend sys.path, or send it with the job by JobConfig().add_module(module)",
+            name=error.name,
+            path=error.path,
+        ) from error
     return JobCode(suppliers, [EdgeCode(*edge) for edge in edges])

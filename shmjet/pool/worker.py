@@ -236,6 +236,12 @@ class PoolWorker:
             return
         try:
             self._functions[number] = loads(function)
+        except ModuleNotFoundError as error:
+            text = (
+                f"{error.msg}: a task's function refers to it, and the workers cannot import it; extend sys.path, or "
+                "call cloudpickle.register_pickle_by_value(module) before the task is submitted"
+            )
+            self._functions[number] = _Unusable(ModuleNotFoundError(text, name=error.name, path=error.path))
         except BaseException as error:
             self._functions[number] = _Unusable(error)
 

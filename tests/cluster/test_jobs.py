@@ -400,6 +400,8 @@ def test_an_added_module_travels_by_value_and_is_never_stale(
         for version in (1, 2):
             exec(f"def f(x):\n    return (x, {version})", module.__dict__)
             module.f.__module__ = "edited_by_its_user"
+            with pytest.raises(JobFailedError, match=r"No module named 'edited_by_its_user': .*\.add_module\(module\)"):
+                jet.new_job(mapping(module.f, [7], 1)).run(30)
             jet.new_job(mapping(module.f, [7], 1), JobConfig().add_module(module)).run(30)
     finally:
         del sys.modules["edited_by_its_user"]

@@ -6,14 +6,17 @@ import ctypes
 import logging
 import os
 import signal
+import sys
 import threading
 import time
+import types
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future, InvalidStateError, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import pytest
 
 from shmjet import PoolExecutor
@@ -75,6 +78,22 @@ def test_a_callable_of_a_hostile_class_costs_its_task_only(pool: PoolExecutor) -
     callee = NamelessKind("Callee", (), {"__call__": lambda self: 1})()
     assert isinstance(pool.submit(callee).exception(PATIENCE_S), SystemExit)
     assert pool.submit(pow, 2, 3).result(PATIENCE_S) == 8
+
+
+def test_a_function_of_a_module_that_workers_cannot_import_says_what_to_do(
+    pool: PoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = types.ModuleType("made_by_its_user")
+    exec("def f(x):\n    return 2 * x\n\ndef g(x):\n    return 3 * x", module.__dict__)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    with pytest.raises(ModuleNotFoundError, match=r"'made_by_its_user': .*register_pickle_by_value") as caught:
+        pool.submit(module.f, 1).result(PATIENCE_S)
+    assert caught.value.name == "made_by_its_user"
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        assert pool.submit(module.g, 1).result(PATIENCE_S) == 3
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)
 
 
 def test_a_value_whose_reading_takes_long_holds_up_nobody_else(pool: PoolExecutor, tmp_path: Path) -> None:
