@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -227,6 +228,12 @@ class PoolExecutor(Executor):
             if wait:
                 engine.join()
 
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        """Do as `shutdown()`; after Ctrl-C end the workers, whatever they do, as `terminate_workers()` does."""
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            self.terminate_workers()
+        self.shutdown()
+
     def kill_workers(self) -> None:
         """Kill all workers and shut down without waiting for anything; running tasks raise `BrokenProcessPool`."""
         self._signal_workers(signal.SIGKILL)
@@ -292,12 +299,19 @@ _left: list[Any] = []
 
 
 def _at_exit() -> None:
-    """Wait for all tasks of all pools, as `concurrent.futures` does, before the interpreter ends."""
+    """Wait for all tasks of all pools, as `concurrent.futures` does, before the interpreter ends.
+
+    Where Ctrl-C has ended the program, which `sys.last_value` tells outside interactive sessions, it ends them.
+    """
     global _is_exiting
     _is_exiting = True
     engines = list(_running.values())
+    interrupted = isinstance(getattr(sys, "last_value", None), KeyboardInterrupt) and not hasattr(sys, "ps1")
     for engine in engines:
         engine.abandon()
+        if interrupted:
+            engine.close(cancel=True)
+            engine.signal_workers(signal.SIGTERM)
     for engine in engines:
         engine.join()
 
