@@ -109,14 +109,18 @@ def promoted_key(have: Dtype, found: Dtype) -> Dtype | None:
 
 
 class Kept(NamedTuple):
-    """What an aggregate keeps of its column."""
+    """What an aggregate keeps of its column, or a table of a key."""
 
     dtype: Dtype
     """Of the values, or for sums of the result."""
     is_known: bool = False
     """A value that is no null has shown it."""
     is_mixed: bool = False
-    """The column has had numbers of which no one word holds all: the nearest float and what is left is kept."""
+    """The column has had numbers of which no one word holds all: the nearest float and what is left is kept.
+
+    Of a key: it has had negative integers and integers of 2**63 or more, but no float yet. They are kept as floats,
+    which they have to equal; if no float comes, they are an error in the end. So it does not matter when it comes.
+    """
 
     def beside(self, aggregate: Aggregate, other: Kept) -> Kept | None:
         """Return what is kept of both; None where there is no such thing."""
@@ -130,6 +134,41 @@ class Kept(NamedTuple):
             classes = {value_class(self.dtype), value_class(other.dtype)}
             is_mixed |= len(classes) > 1 and classes <= set("iuf")
         return Kept(dtype, True, is_mixed)
+
+
+def keys_beside(one: Kept, other: Kept) -> Kept | None:
+    """Return what is kept of two key columns that have had values; None where there is no such thing."""
+    dtype = promoted_key(one.dtype, other.dtype)
+    if dtype is None:
+        return None
+    floats = [each for each in (one, other) if not isinstance(each.dtype, str) and each.dtype.kind == "f"]
+    return Kept(dtype, True, bool(floats) and all(each.is_mixed for each in floats))
+
+
+def with_mixed_keys(names: Sequence[str], kept: Sequence[Kept], batches: Sequence[Batch]) -> list[Kept]:
+    """Return what is kept with keys made mixed that have had 2**63 or more, where batches have negative integers."""
+    found = list(kept)
+    for place, name in enumerate(names):
+        if kept[place].dtype == UINT64 and any(_has_negative(batch, name) for batch in batches):
+            found[place] = Kept(FLOAT64, True, True)
+    return found
+
+
+def _has_negative(batch: Batch, name: str) -> bool:
+    columns, masks = batch.parts()
+    values, mask = columns[name], masks.get(name)
+    if not isinstance(values, np.ndarray) or values.dtype.kind != "i":
+        return False
+    is_negative = values < 0
+    return bool((is_negative if mask is None else is_negative & mask).any())
+
+
+def mixed_keys(name: str) -> BatchError:
+    """Return the error for keys that neither 64 bits nor floats hold."""
+    return BatchError(
+        f"column {name!r} has negative integers beside integers from 2**63 on, and uint64 does not hold both; "
+        "convert them where they are made"
+    )
 
 
 def parts(aggregate: Aggregate, kept: Kept) -> tuple[tuple[str, Dtype], ...]:
@@ -196,6 +235,9 @@ def check_names(keys: Sequence[str], aggregates: Mapping[str, Aggregate]) -> Non
             raise BatchError(f"names of keys and results must be non-empty str, got {name!r}")
     if len(set(keys)) < len(keys):
         raise BatchError(f"a key column is named twice: {list(keys)}")
+    for name in keys:
+        if state_name(name, AS) in keys:
+            raise BatchError(f"the key columns {name!r} and {state_name(name, AS)!r} cannot go together; rename one")
     for result, aggregate in aggregates.items():
         if not isinstance(aggregate, Aggregate):
             raise BatchError(f"result {result!r} must be an aggregate such as sum_('column'), got {aggregate!r:.80}")

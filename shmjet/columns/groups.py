@@ -22,16 +22,18 @@ from shmjet.columns.group_schema import (
     check_names,
     kept_in_states,
     key_class,
+    keys_beside,
+    mixed_keys,
     parts,
-    promoted_key,
     state_dtype,
     state_name,
     table_class,
+    with_mixed_keys,
 )
 from shmjet.columns.group_states import Part, finished, states_as, states_of_rows
 from shmjet.columns.promotion import FLOAT64, INT64, UINT64, converted, differing, float_parts, is_known
 from shmjet.ring.batch import Batch
-from shmjet.ring.column import Values
+from shmjet.ring.column import Values, not_exact
 from shmjet.ring.descriptors import descriptor
 from shmjet.ring.errors import BatchError
 from shmjet.ring.text import Mask, Text
@@ -111,6 +113,7 @@ class Groups:
                 dtype, known = _column_in(batch, aggregate.column)
                 found.append(Kept(state_dtype(result, aggregate, dtype), known))
         self._settle(found)
+        self._make_room(batch, found)
         if not batch.num_rows:
             return
         if self._must_be_states(batch):
@@ -129,9 +132,11 @@ class Groups:
         Raises:
             BatchError: as `add`.
         """
-        found = [Kept(*_column_in(states, name)) for name in self._keys]
+        columns = states.parts()[0]
+        found = [Kept(*_column_in(states, name), state_name(name, AS) in columns) for name in self._keys]
         found += [kept_in_states(states, result, each) for result, each in self._aggregates.items()]
         self._settle(found)
+        self._make_room(states, found)
         if states.num_rows:
             self._merge_states(states, found)
 
@@ -157,6 +162,7 @@ class Groups:
         layout = self._layout(kept)
         if self._table is None or layout != self._layout(self._kept):
             moved, before = list(self._chunks()), self._kept
+            kept = with_mixed_keys(self._keys, kept, moved)
             keys = len(self._keys)
             aggregates = zip(self._aggregates.values(), kept[keys:], strict=True)
             letters = "".join(key_class(name, key.dtype) for name, key in zip(self._keys, kept, strict=False))
@@ -166,13 +172,19 @@ class Groups:
                 self._merge_states(states, before)
         self._kept, self._found = kept, found
 
+    def _make_room(self, batch: Batch, found: Sequence[Kept]) -> None:
+        """Keep keys of a batch as floats where it has negative integers, and others have been 2**63 or more."""
+        mixed = with_mixed_keys(self._keys, self._kept, [batch])
+        if mixed != self._kept:
+            keys = len(self._keys)
+            self._settle([*mixed[:keys], *found[keys:]])
+
     def _beside(self, place: int, other: Kept) -> Kept:
         have = self._kept[place]
         if place < len(self._keys):
             if not have.is_known or not other.is_known:
                 return other if other.is_known else have
-            dtype = promoted_key(have.dtype, other.dtype)
-            both = None if dtype is None else Kept(dtype, True)
+            both = keys_beside(have, other)
             name = self._keys[place]
         else:
             aggregate = list(self._aggregates.values())[place - len(self._keys)]
@@ -209,10 +221,15 @@ class Groups:
 
     def _key_columns(self, batch: Batch) -> list[Column]:
         columns, masks = batch.parts()
-        return [
-            _fitted(name, columns[name], masks.get(name), kept.dtype)
-            for name, kept in zip(self._keys, self._kept, strict=False)
-        ]
+        found: list[Column] = []
+        for name, kept in zip(self._keys, self._kept, strict=False):
+            try:
+                found.append(_fitted(name, columns[name], masks.get(name), kept.dtype))
+            except BatchError:
+                if kept.is_mixed:  # there is no float that the text could speak of
+                    raise mixed_keys(name) from None
+                raise
+        return found
 
     def _value_columns(self, batch: Batch) -> list[Column | None]:
         columns, masks = batch.parts()
@@ -258,6 +275,7 @@ class Groups:
         page = _Page(self._table, 0, 0)
         for name, kept in zip(self._keys, self._kept, strict=False):
             page.put(name, page.field(kept.dtype)[0], _NOTHING if kept.is_known else None)
+            self._mark(page, name, kept)
         self._state_columns(page)
         return Batch.trusted(page.columns, page.validity, 0)
 
@@ -266,7 +284,7 @@ class Groups:
 
         The batch has the key columns, then for each aggregate the columns of its state, named `result#part`.
         """
-        return self._read(position, limit, self._state_columns)
+        return self._read(position, limit, self._state_columns, self._mark)
 
     def results(self, position: int, limit: int) -> tuple[Batch, int]:
         """Return the finished rows of at most `limit` groups from `position` on, and the next position, -1 at the end.
@@ -276,9 +294,15 @@ class Groups:
         Raises:
             BatchError: the sum of integers leaves its dtype, or a value is not to be had in that of its column.
         """
-        return self._read(position, limit, self._result_columns)
+        return self._read(position, limit, self._result_columns, self._unmixed)
 
-    def _read(self, position: int, limit: int, read: Callable[[_Page], None]) -> tuple[Batch, int]:
+    def _read(
+        self,
+        position: int,
+        limit: int,
+        read: Callable[[_Page], None],
+        look_at_key: Callable[[_Page, str, Kept], None],
+    ) -> tuple[Batch, int]:
         if limit < 1:
             raise ValueError(f"limit must be at least 1, got {limit}")
         if not 0 <= position <= len(self):
@@ -288,9 +312,29 @@ class Groups:
         page = _Page(self._table, position, min(limit, len(self) - position))
         for name, kept in zip(self._keys, self._kept, strict=False):
             page.put(name, *page.field(kept.dtype))
+            look_at_key(page, name, kept)
         read(page)
         following = position + page.rows
         return Batch.trusted(page.columns, page.validity, page.rows), following if following < len(self) else -1
+
+    @staticmethod
+    def _mark(page: _Page, name: str, kept: Kept) -> None:
+        """Say in states that a key is kept as floats although there has been no float."""
+        if kept.is_mixed:
+            page.put(state_name(name, AS), np.zeros(page.rows, UINT64), None)
+
+    @staticmethod
+    def _unmixed(page: _Page, name: str, kept: Kept) -> None:
+        """Make results of a key that is kept as floats although there has been no float integers again.
+
+        Raises:
+            BatchError: one is negative. Whoever has none leaves the error to the processor that has it.
+        """
+        if kept.is_mixed:
+            values: Any = page.columns[name]
+            if (values < 0).any():
+                raise not_exact(name, int(values.min()), UINT64)
+            page.put(name, values.astype(UINT64), page.validity.get(name))
 
     def _state_columns(self, page: _Page) -> None:
         for (result, aggregate), kept in zip(self._aggregates.items(), self._kept[len(self._keys) :], strict=True):

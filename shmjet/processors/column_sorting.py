@@ -8,6 +8,7 @@ lies in a file, mapped. With a limit only the first rows are kept all along.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Final
 
@@ -98,22 +99,36 @@ class SortBatchesProcessor(BulkProcessor):
     def _end_run(self) -> None:
         if not self._waiting:
             return
+        assert self._order is not None
+        limit = self._limit
+        kept = self._runs if limit is not None else []
+        runs = [self._order.sort(run, limit) for run in self._joined([*kept, *self._waiting])]
+        if limit is not None:
+            self._runs = runs
+        else:
+            for run in runs:
+                self._keep(run)
+        self._waiting = []
+        self._waiting_rows = 0
+
+    def _joined(self, batches: list[Batch]) -> list[Batch]:
+        """Return batches as one; as several where only what is still to come may bring them together."""
         from shmjet.ring.batch import Batch
 
-        assert self._order is not None
-        kept = self._runs if self._limit is not None else []
-        # Batches of other dtypes become those that hold all; what is so widened keeps its order.
-        run = self._order.sort(Batch.concat(map(self._kinds.of, [*kept, *self._waiting])), self._limit)
-        if self._limit is not None:
-            self._runs = [run]
-        elif self._spilled is None and self._in_memory + run.nbytes <= self._memory:
+        try:  # what is widened keeps its order
+            return [Batch.concat(map(self._kinds.of, batches))]
+        except BatchError:  # -1 and 2**63, say, are floats when there is a float
+            same = groupby(batches, lambda batch: [*batch.schema.items()])
+            return [Batch.concat(neighbours) for _, neighbours in same]
+
+    def _keep(self, run: Batch) -> None:
+        """Keep a sorted run in memory, or in a file when that is used up."""
+        if self._spilled is None and self._in_memory + run.nbytes <= self._memory:
             self._runs.append(run)
             self._in_memory += run.nbytes
         else:
             self._spilled = self._spilled or SpilledBatches(spill_folder(self._folder), "sort_batches")
             self._spilled.add(run)
-        self._waiting = []
-        self._waiting_rows = 0
 
     def close(self) -> None:
         """Let the file go."""

@@ -513,6 +513,47 @@ def test_keys_of_mixed_columns_are_equal_by_value(values: list[Any]) -> None:
     assert len(outcomes) == 1, outcomes
 
 
+@pytest.mark.parametrize(
+    ("values", "error"),
+    [
+        ([-1, 2**63], "has -1 beside integers from 2**63 on, and uint64 does not hold both"),
+        ([-1, 2**63, 0.5], ""),
+        ([-1, None, 2**63, 2**63, 0.5], ""),
+        ([-1, 2**63 + 1, 0.5], "does not hold both"),
+        ([-1, 2**63 + 1], "has negative integers beside integers from 2**63 on, and uint64 does not hold both"),
+    ],
+)
+def test_keys_of_both_signs_need_a_float_whenever_it_comes(values: list[Any], error: str) -> None:
+    outcomes = set()
+    for order in orders(values):
+        for cut in range(len(values) + 1):
+            parts = [Groups(["k"], {"n": count()}) for _ in range(2)]
+            try:
+                for place, value in enumerate(order):
+                    parts[place >= cut].add(Batch({"k": [value]}))
+                parts = pickle.loads(pickle.dumps(parts))
+                rows, found = read(merged(parts, ["k"], {"n": count()}))
+                outcomes.add((str(sorted(rows, key=str)), str(found.schema["k"])))
+            except BatchError as raised:
+                outcomes.add(error if error and error in str(raised) else str(raised))
+    assert len(outcomes) == 1, outcomes
+    assert not error or outcomes == {error}
+
+
+def test_a_processor_without_the_negative_key_has_integers() -> None:
+    mixed, other = Groups(["k"], {"n": count()}), Groups(["k"], {"n": count()})
+    mixed.add(Batch({"k": [-1]}))
+    mixed.add(Batch({"k": [2**63]}))
+    head = mixed.head()
+    assert head is not None
+    other.merge(head)
+    states, _ = mixed.states(0, 9)
+    other.merge(states.filter(states["k"] > 0))
+    assert other.results(0, 9)[0] == Batch({"k": np.array([2**63], np.uint64), "n": [1]})
+    with pytest.raises(BatchError, match="has -1 beside integers from 2"):
+        mixed.results(0, 9)
+
+
 def test_heads_give_all_parts_one_schema() -> None:
     aggregates = {"least": min_("v"), "sum": sum_("v")}
     parts = [Groups(["k"], aggregates) for _ in range(3)]

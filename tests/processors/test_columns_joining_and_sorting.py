@@ -262,3 +262,16 @@ def test_sorted_batches_have_the_dtypes_that_hold_all(cuts: list[int]) -> None:
     found = Batch.concat(driver.complete())
     assert found.schema == {"v": np.dtype(float)}
     assert found.to_dict() == {"v": [1.0, 1.0, 2.0, 2.5, 3.0, None, None, None]}
+
+
+@pytest.mark.parametrize("limit", [None, 2])
+def test_a_sort_may_meet_the_float_that_integers_of_both_signs_need_at_last(
+    limit: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(column_sorting, "RUN_ROWS", 2)
+    values: list[Any] = [2**63, -1, 5, 0.5]
+    batches = [Batch({"n": [value]}) for value in values]
+    sorting = processors.sort_batches("n", limit=limit)
+    verify_processor(sorting).inputs(batches).expect([Batch({"n": sorted(map(float, values))[:limit]})])
+    with pytest.raises(BatchError, match="has -1 beside integers from 2"):
+        verify_processor(sorting).inputs(batches[:3]).expect([])
