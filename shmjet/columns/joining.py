@@ -14,7 +14,7 @@ import numpy as np
 from shmjet._native import _columns
 from shmjet.columns.join_keys import Kinds, On, check_families, key_columns, key_names
 from shmjet.columns.piling import Pile
-from shmjet.columns.promotion import check_same_names
+from shmjet.columns.promotion import check_same_names, is_known
 from shmjet.columns.schemas import Kind, fitted, nulls, schema_of
 from shmjet.columns.stream_kinds import StreamKinds
 from shmjet.columns.taking import Rows, take_rows, take_rows_or_nulls
@@ -100,7 +100,12 @@ class HashJoin:
         if self._given is not None:
             check_same_names(self._given, batch.schema)
             columns, masks = batch.parts()
-            made = {name: fitted(name, columns[name], masks.get(name), kind) for name, kind in self._given.items()}
+            made = {
+                name: fitted(name, columns[name], masks.get(name), kind)
+                if is_known(columns[name], masks.get(name))
+                else nulls(kind, batch.num_rows)
+                for name, kind in self._given.items()
+            }
             known = {name: masks[name] for name in made if name in masks} if batch.num_rows else _all_known(made)
             batch = Batch.trusted(made, known, batch.num_rows)
         key_columns(batch[:0], self._build_names)  # checks names and dtypes

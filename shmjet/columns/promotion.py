@@ -114,7 +114,7 @@ def converted(name: str, values: Values, mask: Mask | None, kind: Kind) -> Value
         name: of the column, for the message.
         values: what is there.
         mask: False where it is null; what lies there need not fit.
-        kind: what it has to be. A column of nulls alone may become any.
+        kind: what it has to be. A column of nulls alone, or without rows, may become any.
 
     Raises:
         BatchError: a value cannot be held exactly.
@@ -125,12 +125,12 @@ def converted(name: str, values: Values, mask: Mask | None, kind: Kind) -> Value
     """
     if values.dtype == kind:
         return values
-    if mask is not None and not mask.any():
+    if not len(values) or (mask is not None and not mask.any()):
         return nulls(kind, len(values))
     if isinstance(values, Text):
         raise differing(name, [values.dtype, kind])
     if isinstance(kind, str):
-        return Text.of(values.tolist()) if len(values) else nulls(kind, 0)
+        return Text.of(values.tolist())
     if mask is not None:
         values = np.where(mask, values, np.zeros((), values.dtype))
     result: npt.NDArray[Any] = values.astype(kind)

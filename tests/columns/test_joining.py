@@ -276,3 +276,20 @@ def test_a_pile_becomes_what_concat_makes(rows: list[list[tuple[Any, int]]], nby
     while not pile.join(nbytes):
         pass
     assert pile.batch == Batch.concat(parts)
+
+
+@pytest.mark.parametrize("batch", [Batch({"k": [], "t": []}), Batch({"k": [None, None], "t": [None, None]})])
+def test_columns_without_a_value_fit_every_schema_of_the_build_side(batch: Batch) -> None:
+    join = HashJoin([batch, Batch({"k": ["a"], "t": ["b"]})], on="k", schema={"k": str, "t": str})
+    (found,) = join.left(Batch({"k": ["a", "c"]}))
+    assert found.to_dict() == {"k": ["a", "c"], "t": ["b", None]}
+
+
+def test_a_build_side_of_nulls_alone_joins_with_one_of_no_rows() -> None:
+    nothing, null = (
+        Batch({"k": [], "t": []}),
+        Batch({"k": Text.of([""]), "t": Text.of([""])}, {"k": [False], "t": [False]}),
+    )
+    for build in ([nothing, null], [null, nothing]):
+        (found,) = HashJoin(build, on="k").left(Batch({"k": ["a"]}))
+        assert found.to_dict() == {"k": ["a"], "t": [None]}
