@@ -1,373 +1,46 @@
 """Random DAGs that check themselves, and a plain interpreter that says what each of their vertices has to get.
 
 A DAG is made from a seed alone: vertices and parallelism, routings, priorities, buffered and ordered edges, narrow and
-wide lanes, and processors that refuse, hesitate, hold items back, emit from every callback and to several ordinals.
-What an item becomes depends on its number only, so the interpreter needs no order. Each processor checks what only it
-can see: order within a lane, priorities, watermarks, the processor that a routing names.
+wide lanes, and the processors of `random_stages.py`. The interpreter needs no order. A DAG runs on the harness, where
+a lost wake-up is a deadlock, or on real engines, others beside it.
 """
 
 from __future__ import annotations
 
+import os
 import random
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from shmjet.core import (
-    DAG,
-    Edge,
-    EdgeConfig,
-    Inbox,
-    Outbox,
-    Processor,
-    ProcessorContext,
-    Watermark,
-    from_,
-    partition_id,
-)
-from shmjet.ring.batch import Batch
-from shmjet.ring.marks import IDLE
+from shmjet import ClientConfig, JetConfig, JetInstance, JobConfig, new_client, new_instance
+from shmjet.core import DAG, Edge, EdgeConfig, from_
 from tests.execution.harness import LocalRun
+from tests.execution.random_stages import (
+    EDGE,
+    END,
+    MAKERS,
+    SPARE,
+    EdgeSpec,
+    StageSupplier,
+    VertexSpec,
+    key_of,
+    list_name,
+    made_of,
+    number_of,
+    said,
+    scheduled,
+    targets_of,
+)
 
-PARTITIONS = 271
+WORKERS = {"one": 1, "two": 2, "rings": 2, "four": 4, "cluster": 1}
+"""The engines that `engine` starts, and the workers of each of their members."""
+_SECRET = "a secret of these DAGs"
 _MOST_ITEMS = 4000
 """Items that a vertex should get at most."""
 _ROUTES = ("unicast", "unicast", "partitioned", "broadcast", "isolated", "all_to_one", "fanout", "fanout")
-
-
-class Parcel:
-    """An item of a class that only pickle knows."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Parcel) and self.number == other.number
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-_MAKERS: tuple[Any, ...] = (
-    lambda n: n,
-    lambda n: n,
-    str,
-    lambda n: float(n),
-    lambda n: (n, str(n)),
-    lambda n: (n, None, float("inf"), [n]),
-    lambda n: str(n).encode(),
-    lambda n: {"n": n, "\ud800": {n}},
-    Parcel,
-    lambda n: np.array([n, -n]),
-    lambda n: (n, bytes(n % 70_000)),
-    lambda n: (n, -(1 << 63), 1 << 70, True, "\0é"),
-    lambda n: Batch({"n": [n], "t": [str(n)]}),
-)
-_BIG = (lambda n: (n, bytes(300_000 + n % 1000)), lambda n: str(n).encode() + b" " * 400_000)
-
-
-def item_of(kinds: int, number: int) -> Any:
-    """Return the item with a number: `kinds` is the kind of all items of a DAG, or -1 for a mixture of all."""
-    if kinds >= 0:
-        return _MAKERS[kinds](number)
-    return _BIG[number % 2](number) if number % 97 == 5 else _MAKERS[number % len(_MAKERS)](number)
-
-
-def number_of(item: Any) -> int:
-    """Return an item's number."""
-    if isinstance(item, tuple):
-        return int(item[0])
-    if isinstance(item, dict):
-        return int(item["n"])
-    if isinstance(item, Parcel):
-        return item.number
-    if isinstance(item, np.ndarray):
-        return int(item[0])
-    if isinstance(item, Batch):
-        return int(next(iter(item.tuples()))[0])
-    return int(item)
-
-
-def _same(a: Any, b: Any) -> bool:
-    if isinstance(a, np.ndarray):
-        return type(b) is np.ndarray and a.tolist() == b.tolist()
-    if isinstance(a, Batch):
-        return isinstance(b, Batch) and list(a.tuples()) == list(b.tuples())
-    return type(a) is type(b) and a == b
-
-
-def _mixed(*parts: int) -> int:
-    """Return a number below 2^40 that depends on all parts."""
-    value = 17
-    for part in parts:
-        value = (value * 1_000_003 + part + 1) * 0x9E3779B1 % (1 << 40)
-    return value
-
-
-@dataclass
-class EdgeSpec:
-    """One edge, as the interpreter and the processors at its ends know it."""
-
-    source: int
-    source_ordinal: int
-    destination: int
-    destination_ordinal: int
-    route: str
-    up: int
-    down: int
-    priority: int = 0
-    buffered: bool = False
-    ordered: bool = False
-    key: int = 0
-    queue_size: int = 1024
-    high_water_mark: int = 2048
-
-
-@dataclass
-class VertexSpec:
-    """One vertex: how its processors behave."""
-
-    index: int
-    parallelism: int
-    seed: int
-    bare: bool
-    kinds: int
-    late: bool
-    source_items: int = 0
-    is_sorted: bool = False
-    cooperative: bool = True
-    nullary: int = -1
-    polls: bool = True
-    eager: bool = False
-    refuses: float = 0.0
-    marks: bool = True
-    inputs: list[EdgeSpec] = field(default_factory=list)
-    outputs: list[EdgeSpec] = field(default_factory=list)
-
-
-Ordinals = int | list[int]
-
-
-def _targets(spec: VertexSpec, number: int) -> Ordinals:
-    """Return the ordinals to which a vertex emits an item."""
-    count, choice = len(spec.outputs), number // 7
-    if count == 0 or choice % 3 == 0:
-        return -1
-    if choice % 3 == 1 or count == 1:
-        return choice // 3 % count
-    return [choice // 3 % count, (choice // 3 + 1) % count]
-
-
-def made_of(spec: VertexSpec, ordinal: int, number: int) -> list[int]:
-    """Return the numbers of what a processor makes of an item."""
-    made = _mixed(spec.seed, ordinal, number)
-    return [_mixed(made, k) for k in range((1, 1, 1, 1, 2, 0, 1, 1)[made % 8])]
-
-
-def _said(spec: VertexSpec, processor: int, what: int, k: int = 0) -> int:
-    """Return the number of an item that no item asked for."""
-    return _mixed(spec.seed, processor, what, k, 99)
-
-
-_SPARE, _EDGE, _END = range(3)
-
-
-def scheduled(spec: VertexSpec, processor: int) -> list[tuple[int, int]]:
-    """Return what a processor of a source emits: (number, time), ascending where the source is sorted."""
-    rng = random.Random(spec.seed * 1000 + processor)
-    numbers = [
-        _mixed(spec.seed, processor, i) for i in range(rng.choice([0, spec.source_items // 2, spec.source_items]))
-    ]
-    return list(zip(sorted(numbers) if spec.is_sorted else numbers, range(len(numbers)), strict=True))
-
-
-class Stage(Processor):
-    """A processor of a random DAG, source and sink included."""
-
-    def __init__(self, spec: VertexSpec) -> None:
-        self.spec = spec
-        self.is_cooperative = spec.cooperative
-        self.polls = spec.polls
-        self._pending: list[tuple[Ordinals, Any, int | None]] = []
-        self._sequence = 0
-        self._seen: dict[tuple[int, int], int] = {}
-        self._watermark = -1
-        self._ended: set[int] = set()
-        self._said: set[Any] = set()
-        self._spare = 0
-        self._at = 0
-        self._last: dict[int, int] = {}
-
-    def init(self, outbox: Outbox, context: ProcessorContext) -> None:
-        super().init(outbox, context)
-        self._index = context.local_index
-        self._rng = random.Random(self.spec.seed * 77 + self._index)
-        self._schedule = [] if self.spec.inputs else scheduled(self.spec, self._index)
-
-    def _hesitates(self) -> bool:
-        return self._rng.random() < self.spec.refuses
-
-    def _note(self, what: str, item: Any) -> None:
-        self.context.grid.get_list(f"{what}-{self.spec.index}").append(item)  # not kept: it would move by value
-
-    # -- output -------------------------------------------------------------------------------------------------
-
-    def _add(self, number: int, time: int, *, free: bool = False) -> None:
-        value = item_of(self.spec.kinds, number)
-        if not self.spec.bare:
-            value = (self._index, self._sequence, time, value)
-        self._sequence += 1
-        self._pending.append((_targets(self.spec, number), value, number if free else None))
-
-    def _drain(self) -> bool:
-        while self._pending:
-            ordinals, item, free = self._pending[0]
-            if not self.outbox.offer(item, ordinals):
-                return False
-            if free is not None:
-                self._note("free", free)
-            self._pending.pop(0)
-        return True
-
-    # -- callbacks ----------------------------------------------------------------------------------------------
-
-    def process(self, ordinal: int, inbox: Inbox) -> None:
-        for _ in range(self._rng.choice([1, 3, 50, 2000])):
-            if not self._drain() or not inbox or self._hesitates():
-                return
-            item = inbox.peek()
-            key = "item", self._at
-            if key not in self._said:
-                self._said.add(key)
-                self._take(ordinal, item)
-            if not self.spec.eager and not self._drain():
-                return
-            inbox.remove()
-            self._said.discard(key)
-            self._at += 1
-
-    def _take(self, ordinal: int, item: Any) -> None:
-        edge = self.spec.inputs[ordinal]
-        time = -1
-        if not self.spec.bare:
-            producer, sequence, time, item = item
-            assert self._seen.get((ordinal, producer), -1) < sequence, f"{item} was overtaken on its lane"
-            self._seen[ordinal, producer] = sequence
-            if edge.route == "isolated":
-                assert self._index % edge.up == producer % edge.down, "an isolated edge leads elsewhere"
-        number = number_of(item)
-        assert _same(item, item_of(self.spec.kinds, number)), f"{item!r} is not what was sent"
-        assert time < 0 or self.spec.late or time > self._watermark, f"time {time} behind watermark {self._watermark}"
-        assert ordinal not in self._ended, "an item came after the end of its edge"
-        for other in self.spec.inputs:
-            if other.priority < edge.priority:
-                assert other.destination_ordinal in self._ended, (
-                    "an edge was read before one of a lower priority number"
-                )
-        if edge.route == "partitioned":
-            wanted = partition_id(key_of(edge.key, number), PARTITIONS) % edge.down
-            assert self._index == wanted, "a key reached the wrong processor"
-        if edge.ordered:
-            assert self._last.get(ordinal, -1) <= number, "an ordered edge brought disorder"
-            self._last[ordinal] = number
-        self._note("got", (self._index, ordinal, number))
-        for made in made_of(self.spec, ordinal, number):
-            self._add(made, time)
-
-    def try_process_watermark(self, watermark: Watermark) -> bool:
-        if not self._drain() or self._hesitates():
-            return False
-        time = watermark.timestamp
-        if ("wm", time) not in self._said:
-            assert time > self._watermark, f"watermark {time} after {self._watermark}"
-            self._said.add(("wm", time))
-            self._watermark = time
-            if self.spec.outputs and time % 3 == 0:
-                self._add(_mixed(self.spec.seed, self._index, time, 5), -1, free=True)
-                return False if self._hesitates() else self._drain() and self._pass(watermark)
-        return self._pass(watermark)
-
-    def _pass(self, watermark: Watermark) -> bool:
-        return not self.spec.marks or self.outbox.offer(watermark)
-
-    def _spares(self, most: int) -> bool:
-        while self._drain() and self._spare < most:
-            self._add(_said(self.spec, self._index, _SPARE, self._spare), -1)
-            self._spare += 1
-        return not self._pending
-
-    def complete_edge(self, ordinal: int) -> bool:
-        if not self._drain() or self._hesitates():
-            return False
-        if ("edge", ordinal) not in self._said:
-            assert ordinal not in self._ended, "an edge ended twice"
-            self._ended.add(ordinal)
-            self._said.add(("edge", ordinal))
-            self._add(_said(self.spec, self._index, _EDGE, ordinal), -1)
-        return self._drain()
-
-    def complete(self) -> bool:
-        if not self._drain() or self._hesitates():
-            return False
-        if self._schedule:
-            return self._emit_schedule()
-        assert self._ended == set(range(len(self.spec.inputs))), "complete() came before the end of all edges"
-        if not self._spares(max(0, self.spec.nullary)):
-            return False
-        if not self.spec.is_sorted and "end" not in self._said:
-            self._said.add("end")
-            self._add(_said(self.spec, self._index, _END), -1)
-        return self._drain()
-
-    def _emit_schedule(self) -> bool:
-        while self._at < len(self._schedule):
-            if self._hesitates():
-                return False
-            number, time = self._schedule[self._at]
-            self._add(number, time)
-            self._at += 1
-            if not self._drain():
-                return False
-            if self.spec.marks and not self.spec.is_sorted and time % 5 == 4:
-                # Comes as an item of its own: refused or not, it keeps its place.
-                self._pending.append((-1, Watermark(time), None))
-                if self.spec.late and time % 10 == 9:
-                    self._pending.append((-1, IDLE, None))
-                if not self._drain():
-                    return False
-        self._schedule = []
-        return False
-
-
-class ActiveStage(Stage):
-    """The same with work that no item asks for."""
-
-    def try_process(self) -> bool:
-        if not self._drain() or self._hesitates():
-            return False
-        if self._spare < self.spec.nullary and self._rng.random() < 0.3:
-            return self._spares(self._spare + 1)
-        return True
-
-
-@dataclass
-class StageSupplier:
-    """Makes the processors of a vertex; a class, so that it says what they are."""
-
-    spec: VertexSpec
-
-    @property
-    def is_cooperative(self) -> bool:
-        return self.spec.cooperative
-
-    def __call__(self) -> Stage:
-        return (ActiveStage if self.spec.nullary >= 0 else Stage)(self.spec)
-
-
-def key_of(kind: int, number: int) -> Any:
-    """Return a key in one of several types."""
-    return (number, str(number), float(number), (number % 10, "k"), number % 3)[kind]
 
 
 def _key_function(bare: bool, kind: int) -> Any:
@@ -380,17 +53,21 @@ class RandomDag:
     Args:
         seed: decides everything.
         workers: for which it is meant; parallelism is up to twice that.
+        members: on which it runs.
+        prefix: of the names of its lists.
     """
 
-    def __init__(self, seed: int, workers: int) -> None:
+    def __init__(self, seed: int, workers: int, members: int = 1, prefix: str = "") -> None:
         rng = self._rng = random.Random(seed)
         self.bare = rng.random() < 0.3
-        self.kinds = rng.choice([-1, -1, -1, *range(len(_MAKERS))])
+        self.kinds = rng.choice([-1, -1, -1, *range(len(MAKERS))])
         self.late = rng.random() < 0.2
         self.vertices: list[VertexSpec] = []
         self.edges: list[EdgeSpec] = []
         self._expected: list[int] = []
         self._workers = workers
+        self._members = members
+        self._prefix = prefix
         for index in range(rng.randint(2, 6)):
             self._add_vertex(index)
         for spec in self.vertices:
@@ -402,6 +79,7 @@ class RandomDag:
         rng = self._rng
         parallelism = rng.choice([1, 1, 2, rng.randint(1, 2 * self._workers)])
         spec = VertexSpec(index, parallelism, rng.randrange(1 << 30), self.bare, self.kinds, self.late)
+        spec.members, spec.prefix = self._members, self._prefix
         spec.refuses = rng.choice([0, 0, 0.1, 0.5])
         spec.cooperative = rng.random() > 0.1
         spec.marks = rng.random() > 0.1
@@ -410,7 +88,7 @@ class RandomDag:
         if index == 0 or (index < 4 and rng.random() < 0.25):
             spec.source_items = rng.choice([3, 30, 100])
             spec.is_sorted = rng.random() < 0.3
-            self._expected.append(parallelism * spec.source_items)
+            self._expected.append(parallelism * self._members * spec.source_items)
             return
         spec.nullary = rng.choice([-1, -1, 0, 3])
         spec.polls = spec.nullary > 0 or rng.random() < 0.5
@@ -423,25 +101,32 @@ class RandomDag:
             self.edges.append(edge)
             source.outputs.append(edge)
             spec.inputs.append(edge)
-            expected += self._expected[source.index] * (parallelism if edge.route == "broadcast" else 1)
+            expected += self._expected[source.index] * self._copies(edge)
         self._expected.append(expected)
         first = min(edge.priority for edge in spec.inputs)
         for edge in spec.inputs:  # what is not read yet must not hold back what is
             edge.buffered = edge.buffered or edge.priority > first
 
+    def _copies(self, edge: EdgeSpec) -> int:
+        """Return to how many processors an item goes on an edge."""
+        members = self._members if edge.distributed else 1
+        return edge.down * members if edge.route == "broadcast" else members if edge.route == "fanout" else 1
+
     def _edge(self, source: VertexSpec, spec: VertexSpec, ordinal: int) -> EdgeSpec:
         rng = self._rng
         route = rng.choice(_ROUTES)
-        if route == "broadcast" and self._expected[source.index] * spec.parallelism > _MOST_ITEMS:
+        most = self._expected[source.index] * spec.parallelism * self._members
+        if route == "broadcast" and most > _MOST_ITEMS:
             route = "unicast"
         up, down = source.parallelism, spec.parallelism
         edge = EdgeSpec(source.index, len(source.outputs), spec.index, ordinal, route, up, down)
+        edge.distributed = self._members > 1 and route != "isolated" and rng.random() < 0.6
         edge.key = rng.randrange(5)
         edge.buffered = rng.random() < 0.15
         edge.queue_size, edge.high_water_mark = rng.choice([1, 2, 8, 64, 1024]), rng.choice([1, 3, 16, 300, 2048])
         if source.is_sorted and not source.inputs and rng.random() < 0.7:
             edge.ordered = True
-            edge.buffered = edge.buffered or down > 1  # else producers may wait for each other
+            edge.buffered = edge.buffered or down > 1 or self._members > 1  # else producers may wait for each other
         return edge
 
     def dag(self) -> DAG:
@@ -456,6 +141,8 @@ class RandomDag:
                 edge.partitioned(_key_function(self.bare, spec.key))
             elif spec.route != "unicast":
                 getattr(edge, spec.route)()
+            if spec.distributed:
+                edge.distributed()
             edge.priority(spec.priority)
             if spec.buffered:
                 edge.buffered()
@@ -474,32 +161,35 @@ class RandomDag:
         inputs: list[Counter[tuple[int, int]]] = [Counter() for _ in self.vertices]
         for spec in self.vertices:
             made: Counter[int] = Counter(free.get(spec.index, ()))
-            for processor in range(spec.parallelism):
+            for processor in range(spec.parallelism * self._members):
                 if not spec.inputs:
                     made.update(number for number, _ in scheduled(spec, processor))
-                made.update(_said(spec, processor, _SPARE, k) for k in range(spec.nullary))
-                made.update(_said(spec, processor, _EDGE, edge.destination_ordinal) for edge in spec.inputs)
-                made[_said(spec, processor, _END)] += not spec.is_sorted
+                made.update(said(spec, processor, SPARE, k) for k in range(spec.nullary))
+                made.update(said(spec, processor, EDGE, edge.destination_ordinal) for edge in spec.inputs)
+                made[said(spec, processor, END)] += not spec.is_sorted
             for (ordinal, number), count in inputs[spec.index].items():
                 for result in made_of(spec, ordinal, number):
                     made[result] += count
             for number, count in made.items():
-                targets = _targets(spec, number)
+                targets = targets_of(spec, number)
                 ordinals = (
                     range(len(spec.outputs)) if targets == -1 else [targets] if isinstance(targets, int) else targets
                 )
                 for ordinal in ordinals:
                     edge = spec.outputs[ordinal]
-                    copies = edge.down if edge.route == "broadcast" else 1
-                    inputs[edge.destination][edge.destination_ordinal, number] += count * copies
+                    inputs[edge.destination][edge.destination_ordinal, number] += count * self._copies(edge)
         return [+counter for counter in inputs]
 
-    def problems(self, lists: dict[str, list[Any]]) -> list[str]:
-        """Return what is wrong with what the vertices got."""
-        free = {spec.index: lists.get(f"free-{spec.index}", []) for spec in self.vertices}
+    def problems(self, lists: Mapping[str, Sequence[Any]]) -> list[str]:
+        """Return what is wrong with what the vertices got.
+
+        Args:
+            lists: what their processors have written down.
+        """
+        free = {spec.index: list(lists.get(list_name(spec, "free"), ())) for spec in self.vertices}
         wrong = []
         for spec, wanted in zip(self.vertices, self.expected(free), strict=True):
-            got = lists.get(f"got-{spec.index}", [])
+            got = list(lists.get(list_name(spec, "got"), ()))
             found = Counter((ordinal, number) for _, ordinal, number in got)
             if found != wanted:
                 lost, more = wanted - found, found - wanted
@@ -508,14 +198,29 @@ class RandomDag:
                     f"{list(more)[:3]}"
                 )
             for edge in spec.inputs:
-                shares = Counter(index for index, ordinal, _ in got if ordinal == edge.destination_ordinal)
-                if edge.route == "all_to_one" and len(shares) > 1:
-                    wrong.append(f"v{spec.index}: all_to_one reached {len(shares)} processors")
-                counts = [shares[index] for index in range(edge.down)]
-                never_full = edge.queue_size >= sum(counts)
-                if edge.route == "fanout" and never_full and max(counts) - min(counts) > edge.up:
-                    wrong.append(f"v{spec.index}: fanout dealt {counts}")
+                on_edge = [(index, number) for index, ordinal, number in got if ordinal == edge.destination_ordinal]
+                wrong += [f"v{spec.index}: {what}" for what in self._misplaced(edge, on_edge)]
         return wrong
+
+    def _misplaced(self, edge: EdgeSpec, got: list[tuple[int, int]]) -> Iterator[str]:
+        """Yield what the routing of an edge forbids: `got` has (processor, number) of all items on it."""
+        shares = Counter(index for index, _ in got)
+        reach = 1 if edge.distributed else self._members
+        if edge.route == "all_to_one" and len(shares) > reach:
+            yield f"all_to_one reached {len(shares)} processors"
+        if edge.route == "partitioned":
+            places: dict[Any, set[int]] = {}
+            for index, number in got:
+                place = 0 if edge.distributed else index // edge.down
+                places.setdefault((place, key_of(edge.key, number)), set()).add(index)
+            if any(len(found) > 1 for found in places.values()):
+                yield "a key reached several processors"
+        for member in range(self._members):
+            counts = [shares[member * edge.down + index] for index in range(edge.down)]
+            never_full = edge.queue_size >= sum(counts)
+            producers = edge.up * (self._members if edge.distributed else 1)
+            if edge.route == "fanout" and never_full and max(counts) - min(counts) > producers:
+                yield f"fanout dealt {counts}"
 
 
 def check(seed: int) -> str:
@@ -546,3 +251,61 @@ def check(seed: int) -> str:
     assert not wrong, f"{text}: {wrong}"
     items = sum(map(len, run.grid.lists.values()))
     return f"{text}: {items} items, {run.rounds} rounds, {run.steals} steals"
+
+
+@contextmanager
+def engine(kind: str) -> Iterator[JetInstance]:
+    """Start what jobs are submitted to: "one", "two" or "four" workers, two whose lanes are all "rings", or a "cluster"
+    of two members with a worker each."""
+    with ExitStack() as stack:
+        if kind == "cluster":
+            config = JetConfig(cores=1, bind="127.0.0.1:0", secret=_SECRET)
+            first = stack.enter_context(new_instance(config))
+            addresses = [member.address for member in first.cluster.members]
+            stack.enter_context(new_instance(replace(config, members=addresses)))
+            yield stack.enter_context(new_client(addresses, ClientConfig(secret=_SECRET)))
+            return
+        environment = {"SHMJET_FORCE_RINGS": "1" if kind == "rings" else "0"}
+        before = {name: os.environ.get(name) for name in environment}
+        os.environ.update(environment)
+        try:
+            jet = stack.enter_context(new_instance(JetConfig(cores=WORKERS[kind])))
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
+        yield jet
+
+
+def check_on(jet: JetInstance, kind: str, seeds: Sequence[int], timeout: float) -> int:
+    """Run the DAGs of some seeds side by side on an engine; return how many items they had.
+
+    Args:
+        jet: from `engine(kind)`.
+        timeout: seconds that a job may take.
+
+    Raises:
+        AssertionError: something was lost, doubled or sent elsewhere; the text names the seed.
+        JobFailedError: a processor has seen what must not be.
+        TimeoutError: a job stood still.
+    """
+    members = len(jet.cluster.members)
+    made = {seed: RandomDag(seed, WORKERS[kind], members, f"{seed}-") for seed in seeds}
+    executions = {seed: jet.new_job(dag.dag(), JobConfig(name=f"seed {seed}")).execute() for seed, dag in made.items()}
+    total = 0
+    for seed, dag in made.items():
+        try:
+            executions[seed].result(timeout)
+        except BaseException as error:
+            error.add_note(f"{kind}, seed {seed} of {list(seeds)}")
+            raise
+        names = [list_name(spec, what) for spec in dag.vertices for what in ("got", "free")]
+        lists = {name: list(jet.get_list(name)) for name in names}
+        wrong = dag.problems(lists)
+        assert not wrong, f"{kind}, seed {seed} of {list(seeds)}: {wrong}"
+        total += sum(map(len, lists.values()))
+        for name in names:
+            jet.get_list(name).destroy()
+    return total

@@ -57,7 +57,7 @@ def rows_of(out: list[Any]) -> Iterator[tuple[int, int, int, str | None]]:
 
 
 @pytest.mark.parametrize("force_rings", [False, True], ids=["lanes", "rings"])
-@pytest.mark.parametrize(("up", "down"), [(1, 1), (1, 3), (3, 1), (2, 5), (5, 2), (4, 4)])
+@pytest.mark.parametrize(("up", "down"), [(1, 3), (2, 5), (5, 2), (4, 4)])
 @pytest.mark.parametrize("route", ROUTES)
 def test_every_row_reaches_the_consumers_that_its_routing_names(
     route: str, up: int, down: int, force_rings: bool

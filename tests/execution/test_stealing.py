@@ -16,7 +16,7 @@ from shmjet.ring.batch import Batch
 from tests.execution.harness import LocalRun
 from tests.execution.vertices import Collect, Emit, Pass
 
-SEEDS = range(12)
+SEEDS = range(6)
 PER_PRODUCER = 1500
 SMALL = EdgeConfig(queue_size=32, high_water_mark=32)
 
