@@ -31,8 +31,9 @@ NATIVE := shmjet/_native/_core.abi3.so
 SOURCES := $(wildcard shmjet/_native/*.c shmjet/_native/*.h)
 # A test that hangs shows where all its threads are, and ends the run.
 PYTEST_LIMITS := -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
-# Files side by side: most tests wait for processes. More than four would fight for the memory of small machines.
-PYTEST_JOBS := -n $(shell n=$$(nproc); echo $$((n < 4 ? n : 4))) --dist loadfile
+# Files side by side, two for a core: tests wait for processes more than half of their time. More than four would fight
+# for the memory of small machines.
+PYTEST_JOBS := -n $(shell n=$$((2 * $$(nproc))); echo $$((n < 4 ? n : 4))) --dist loadfile
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet
 
 # The standard library without what was installed beside it (site-packages lies inside it).
