@@ -247,6 +247,8 @@ class Outbox:
         total = len(items) - start
         if total <= 0:
             return 0
+        if not isinstance(ordinal, int):  # perhaps an iterator, or a list that changes before the next attempt
+            ordinal = tuple(dict.fromkeys(ordinal))
         if self._state != _OPEN:
             self._check_state(items[start], ordinal)
         count = min(self.room(ordinal), total)

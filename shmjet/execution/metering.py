@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shmjet.core import Processor
+from shmjet.core import Processor, ProcessorError
 from shmjet.execution import counters as words
 from shmjet.execution.counters import NO_WATERMARK, ProcessorCounters
 from shmjet.execution.intake import Intake
@@ -66,7 +66,14 @@ class Meter:
         to[words.STATE] = state
         to[words.BLOCKED] = self.blocked
         if not intake.edges:
-            to[words.WORK_DONE], to[words.WORK_TOTAL] = processor.progress()
+            work = processor.progress()
+            try:
+                to[words.WORK_DONE], to[words.WORK_TOTAL] = work
+            except (TypeError, ValueError):
+                raise ProcessorError(
+                    f"progress() of {type(processor).__name__} returned {work!r}; return the pair (done, total), two "
+                    "ints of at most 64 bits"
+                ) from None
         top = NO_WATERMARK
         for edge in intake.edges:
             at = self._counters.received_at(edge.ordinal)

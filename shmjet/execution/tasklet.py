@@ -16,7 +16,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from shmjet._native import Poller
-from shmjet.core import Inbox, Outbox, Processor, ProcessorContext, Watermark
+from shmjet.core import Inbox, Outbox, Processor, ProcessorContext, ProcessorError, Watermark
 from shmjet.core.processor import forgot_answer
 from shmjet.execution import counters as words
 from shmjet.execution.counters import COUNTS, ProcessorCounters
@@ -116,7 +116,10 @@ class ProcessorTasklet:
         self._initialised = True
         self._outbox.begin_callback()
         self.processor.init(self._outbox, self.context)
-        self.counters.words[words.WORK_UNIT] = words.WORK_UNITS.index(self.processor.work_unit)
+        unit = self.processor.work_unit
+        if unit not in words.WORK_UNITS:
+            raise ProcessorError(f"work_unit of {type(self.processor).__name__} is {unit!r}; use 'items' or 'bytes'")
+        self.counters.words[words.WORK_UNIT] = words.WORK_UNITS.index(unit)
         self._unflushed = True
 
     @property

@@ -155,6 +155,22 @@ def test_an_unknown_ordinal_is_named(ordinal):
         Outbox([1, 1]).offer("item", ordinal)
 
 
+def test_ordinals_from_an_iterator_and_twice_are_each_served_once():
+    outbox = Outbox([9, 9])
+    assert outbox.offer("a", iter([1]))
+    assert outbox.offer("b", [0, 1, 0])
+    assert outbox.buckets == [["b"], ["a", "b"]]
+
+
+def test_a_list_of_ordinals_that_changes_after_a_refusal_is_noticed():
+    outbox, ordinals = Outbox([0, 9]), [0]
+    assert not outbox.offer("a", ordinals)
+    ordinals[0] = 1
+    outbox.begin_callback()
+    with pytest.raises(OutboxError, match="offer it to the same ordinals"):
+        outbox.offer("a", ordinals)
+
+
 def test_without_buckets_items_to_all_are_dropped_within_a_bound():
     outbox = Outbox([])
     outbox.begin_callback()

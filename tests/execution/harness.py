@@ -119,15 +119,19 @@ class LocalRun:
         data, config = cloudpickle.dumps(code_of(dag, shape)), cloudpickle.dumps(JobConfig())
         self.grid = MemoryGrid()
         self.deployments = []
-        for worker in range(self.plan.process_count):
-            message = Deploy(1, "job", None, data, self.plan, 1, size, reserved, True, config, {}, {}, [])
-            deployment = Deployment(message, worker, lambda: self.grid)
-            shared = SharedMemory(self.control)
-            shared._mapped[1] = self.arena
-            shared._fds[1] = fd
-            deployment.create(shared, ())
-            deployment.init()
-            self.deployments.append(deployment)
+        try:
+            for worker in range(self.plan.process_count):
+                message = Deploy(1, "job", None, data, self.plan, 1, size, reserved, True, config, {}, {}, [])
+                deployment = Deployment(message, worker, lambda: self.grid)
+                shared = SharedMemory(self.control)
+                shared._mapped[1] = self.arena
+                shared._fds[1] = fd
+                deployment.create(shared, ())
+                deployment.init()
+                self.deployments.append(deployment)
+        except BaseException:  # nobody gets this object, so nobody closes it
+            os.close(fd)
+            raise
         bells = [(self.control, worker * BLOCK_SIZE) for worker in range(workers)]
         bells += [(self.arena, offset) for offset in self.layout.carriers]
         self._sleepers = [Sleeper(memory, offset) for memory, offset in bells]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Any
 
@@ -139,6 +140,27 @@ def test_a_callback_that_forgets_its_answer_is_told_so_and_not_called_for_ever(c
     run = LocalRun(two_vertices(lambda: Emit(lambda i, n: [1, Watermark(5)]), lambda: Forgetful(callback)), 1)
     with pytest.raises(ProcessorError, match=rf"{callback}\(\) of Forgetful returned None; return True when"):
         run.run()
+
+
+@pytest.mark.parametrize("work", [None, (1,), (0.5, 1), (1 << 63, 1), "ab"])
+def test_progress_that_is_no_pair_of_ints_is_told_so(work: Any) -> None:
+    class Source(Processor):
+        def progress(self) -> Any:
+            return work
+
+    run = LocalRun(two_vertices(Source, Collect), 1)
+    with pytest.raises(
+        ProcessorError, match=rf"progress\(\) of Source returned {re.escape(repr(work))}; return the pair"
+    ):
+        run.run()
+
+
+def test_an_unknown_unit_of_work_is_told_so() -> None:
+    class Source(Processor):
+        work_unit = "lines"
+
+    with pytest.raises(ProcessorError, match="work_unit of Source is 'lines'; use 'items' or 'bytes'"):
+        LocalRun(two_vertices(Source, Collect), 1).run()
 
 
 def test_try_process_is_called_before_every_batch_and_can_hold_it_back() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from shmjet.aggregate_ops import AggregateOperation
 from shmjet.columns import count
 from shmjet.core import EdgeConfig
 from shmjet.pipeline import BatchStage, Pipeline, SinkDef, SourceDef, Table, on_keys
@@ -105,6 +106,27 @@ def _joined(pair: tuple[int, int]) -> int:
     return pair[0] * 10 + pair[1] % 10
 
 
+def _grow(lists: dict[str, list[int]], item: int) -> None:
+    lists["seen"].append(item)
+
+
+def _both(lists: dict[str, list[int]], others: dict[str, list[int]]) -> None:
+    lists["seen"] += others["seen"]
+
+
+def _no_lists() -> dict[str, list[int]]:
+    return {"seen": []}
+
+
+_GROWING: AggregateOperation[int, dict[str, list[int]], dict[str, list[int]]] = AggregateOperation(
+    _no_lists, _grow, _both
+)
+
+
+def _size_of_lists(entry: tuple[int, dict[str, list[int]]]) -> int:
+    return entry[0] * 100 + len(entry[1]["seen"])
+
+
 Stage = BatchStage[Any]
 Grow = Callable[[Stage], Stage]
 
@@ -160,6 +182,7 @@ _ONE: dict[str, Grow] = {
     "aggregate": lambda s: s.aggregate(summing()),
     "aggregate_by_key": lambda s: s.grouping_key(_digit).aggregate(counting()).map(_joined),
     "rolling": lambda s: s.rolling_aggregate(counting()),
+    "rolling_lists": lambda s: s.grouping_key(_digit).rolling_aggregate(_GROWING).map(_size_of_lists),
     "rolling_by_key": lambda s: s.grouping_key(_digit).rolling_aggregate(counting()).map(_joined),
     "apply": lambda s: s.apply(lambda stage: stage.map(lambda x: x * 2)),
     "batches": lambda s: s.map(lambda x: {"v": x}).map_batches(lambda b: {"v": b["v"] * 2}).map(lambda row: row["v"]),
@@ -178,6 +201,12 @@ _TWO: dict[str, Callable[[Stage, Stage], Stage]] = {
     ),
     "hash_join_builder": _built_join,
     "aggregate2": lambda a, b: a.aggregate2(counting(), b, summing()).map(sum),
+    "aggregate3": lambda a, b: a.aggregate3(counting(), b, counting(), a.map(abs), summing()).map(sum),
+    "aggregate3_by_key": lambda a, b: (
+        a.grouping_key(_digit)
+        .aggregate3(counting(), b.grouping_key(_digit), counting(), a.map(abs).grouping_key(_digit), summing())
+        .map(lambda entry: entry[0] + sum(entry[1]))
+    ),
     "aggregate2_by_key": lambda a, b: (
         a.grouping_key(_digit)
         .aggregate2(counting(), b.grouping_key(lambda x: x % 7), summing())
