@@ -70,6 +70,7 @@ from shmjet.cluster.surveying import Surveying
 from shmjet.cluster.upheavals import Upheavals
 from shmjet.cluster.views import Peer
 from shmjet.cluster.watching import Watching
+from shmjet.cluster.worker_silence import WorkerSilence
 from shmjet.cluster.workers import Child, ForkServerProcess, Workers
 from shmjet.execution import control
 from shmjet.execution.child import outlive
@@ -122,9 +123,10 @@ class Member:
         )
         self._eventfd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK) if network is not None else -1
         self._logs = None if network is None else LogRelay(self._pass_logs_on)
-        self._parts = Parts(self._logs)
+        self._parts = Parts(self._logs, lambda: self._silence.watch())
         network_fds = () if self._logs is None else (self._eventfd, self._logs.writer)
         self.workers = Workers(settings.cores, worker_settings, server, self._parts.report, self._on_lost, network_fds)
+        self._silence = WorkerSilence(self.workers.children, lambda: not self._parts.is_empty, self._parts.name_of)
         self._network = None if network is None else network(self)
         self._watching = Watching(settings, self.workers.control, self._led, lambda: self._following.parts)
         self._services = MemberServices(
@@ -244,6 +246,7 @@ class Member:
         for execution in self._jobs.active:
             execution.cancel()
         self._following.orphan_all("its member is being shut down")
+        self._silence.end()
         await self.workers.close(_STOP_S)
         self._watching.close()
         if self._network is not None:

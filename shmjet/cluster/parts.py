@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from typing import Any
 
 from shmjet.cluster.clients import LocalClient
@@ -19,15 +20,23 @@ class Parts:
 
     Args:
         logs: brings records of the processes' loggers, None where nobody elsewhere may want them.
+        on_begin: called when one begins.
     """
 
-    def __init__(self, logs: LogRelay | None) -> None:
+    def __init__(self, logs: LogRelay | None, on_begin: Callable[[], None] = lambda: None) -> None:
+        self._on_begin = on_begin
         self._logs = logs
         self._parts: dict[int, MasterExecution] = {}
 
     def add(self, part: MasterExecution) -> None:
         """Take one that begins."""
         self._parts[part.id] = part
+        self._on_begin()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is none."""
+        return not self._parts
 
     def drop(self, execution: int) -> None:
         """Take that nothing is left of one."""

@@ -68,7 +68,11 @@ class ServerSilence:
             self._patience.reset()
             return
         self.watch()
-        waited = self._patience.waited(asyncio.get_running_loop().time())
+        self.look(asyncio.get_running_loop().time())
+
+    def look(self, now: float) -> None:
+        """See how long forks have been due; `now` is of the monotonic clock, in seconds."""
+        waited = self._patience.waited(now)
         if waited < WARN_S:
             return
         stopped = is_stopped(self._pid)

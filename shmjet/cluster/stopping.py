@@ -84,7 +84,7 @@ class Stopping:
             if child.block.request_interrupt(self._id):
                 self._workers.interrupt(child)
         if left:
-            self._timers.append(asyncio.get_running_loop().call_later(AGAIN_S, self._interrupt))
+            self._again(self._interrupt)
 
     def _kill_all(self) -> None:
         """Kill the processes that have not stopped, whosever code keeps them: a cancelled job has to end."""
@@ -99,7 +99,12 @@ class Stopping:
             if self._running_in(child) == self._id:
                 self._kill(child)
         if left:
-            self._timers.append(asyncio.get_running_loop().call_later(AGAIN_S, self._kill_closing))
+            self._again(self._kill_closing)
+
+    def _again(self, step: Callable[[], None]) -> None:
+        loop = asyncio.get_running_loop()
+        self._timers = [timer for timer in self._timers if timer.when() > loop.time()]  # the others have run
+        self._timers.append(loop.call_later(AGAIN_S, step))
 
     def _running_in(self, child: Child) -> int:
         return child.block.words[control.CURRENT_EXECUTION]

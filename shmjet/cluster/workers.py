@@ -202,6 +202,10 @@ class Workers:
             logger.critical("the fork server is gone; this member cannot go on")
             os._exit(1)
 
+    def children(self) -> list[Child]:
+        """Return all processes that have been forked and have not ended."""
+        return list(self._by_pid.values())
+
     async def pids(self) -> list[int]:
         """Return the pids of all workers; of new ones those that the fork server tells within `_PIDS_S`."""
         forked = asyncio.gather(*(child.forked.wait() for child in self.workers))

@@ -6,11 +6,13 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -18,8 +20,11 @@ import pytest
 import shmjet
 from shmjet import DAG, JetConfig, JetInstance, JobStatus, MemberLostError, Processor, WorkerLostError
 from shmjet.cluster import connection, server_silence
+from shmjet.cluster.connection import Connection
 from shmjet.cluster.protocol import Ping
-from shmjet.cluster.server_silence import ServerSilence
+from shmjet.cluster.server_silence import SILENT_S, STOPPED_S, ServerSilence
+from shmjet.cluster.worker_silence import WorkerSilence
+from shmjet.execution import control
 
 PATIENCE_S = 60.0
 
@@ -74,6 +79,60 @@ def test_run_does_not_outlast_its_timeout_when_the_member_is_stopped(
     monkeypatch.setattr(connection, "MOST_SILENCE_S", PATIENCE_S)
     eventually(lambda: [job.status for job in own.jobs()] == [JobStatus.FAILED])  # it was begun then, and cancelled
     assert {r.levelname for r in caplog.records if "has not answered for" in r.getMessage()} == {"WARNING"}
+
+
+class Silence:
+    """Leads to a member that never says anything."""
+
+    patience, gone, trouble = None, "it is gone", ": nobody knows why"
+
+    def connect(self) -> Any:
+        ours, self.theirs = socket.socketpair()
+        return ours, b"", lambda: None
+
+    def connect_again(self, stopped: Callable[[], bool]) -> None:
+        return None
+
+
+class Clock:
+    """Gives the time, which passes while a reply is waited for."""
+
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def reply(self) -> Future[str]:
+        """Return a reply that never comes."""
+
+        def result(timeout: float) -> str:
+            self.now += timeout
+            raise TimeoutError
+
+        future: Any = Future()
+        future.result = result
+        return future  # type: ignore[no-any-return]
+
+
+def test_a_member_that_says_nothing_is_given_up_after_a_minute(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, way = Clock(), Silence()
+    asking = Connection(way, lambda _: None, lambda: None, lambda: None)
+    try:
+        monkeypatch.setattr(connection, "time", clock)
+        with pytest.raises(MemberLostError, match=r"^the member has not answered for 60 s: nobody knows why$"):
+            asking._await(clock.reply(), None, None)
+        assert clock.now == 1061  # counted from the first look on, after a second
+        with pytest.raises(TimeoutError, match=r"within 7\.5 s: nobody knows why$"):
+            asking._await(clock.reply(), 7.5, None)
+        assert clock.now == 1068.5
+    finally:
+        asking.close()
+        way.theirs.close()
+    assert [record.getMessage() for record in caplog.records] == [
+        "the member has not answered for 5 s: nobody knows why"
+    ] * 2
 
 
 def test_a_member_that_is_busy_is_waited_for(own: JetInstance, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,6 +209,105 @@ def test_forks_are_waited_for_so_long(monkeypatch: pytest.MonkeyPatch, caplog: p
         f"the fork server (pid {server.pid}) is stopped (SIGSTOP): no process can be started",
         f"the fork server (pid {server.pid}) answers again",
     ]
+
+
+class Stopped:
+    """A process that is stopped, and ends with the test."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+        self.pid = self.process.pid
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def stopped() -> Iterator[Stopped]:
+    process = Stopped()
+    yield process
+    process.end()
+
+
+def test_a_fork_server_that_runs_is_waited_for_longer_than_one_that_is_stopped(stopped: Stopped) -> None:
+    for pid, bound, said in ((os.getpid(), SILENT_S, "does not answer"), (stopped.pid, STOPPED_S, "is stopped")):
+        reasons: list[str] = []
+        silence = ServerSilence(pid, lambda: 1, reasons.append)
+        seconds = 0.0
+        while not reasons:
+            assert seconds <= bound
+            assert not silence.is_long
+            silence.look(1000 + seconds)
+            seconds += 0.5
+        assert seconds == bound + 0.5
+        assert silence.is_long
+        assert said in reasons[0]
+        assert reasons[0].endswith(f"for {bound:.0f} s")
+
+
+class Silent:
+    """A process that shows no sign of life after the first."""
+
+    lost = stopping = False
+
+    def __init__(self, index: int, pid: int, running: int = 0, *, is_carrier: bool = False) -> None:
+        self.index, self.pid, self.is_carrier = index, pid, is_carrier
+        self.words = {control.HEARTBEAT_NS: 1, control.CURRENT_EXECUTION: running}
+        self.block = self
+
+
+def test_the_log_says_which_worker_has_not_answered_for_how_long(
+    stopped: Stopped, caplog: pytest.LogCaptureFixture
+) -> None:
+    own = os.getpid()
+    children: Any = [Silent(0, stopped.pid), Silent(1, own, 7), Silent(2, own, 7, is_carrier=True)]
+    silence = WorkerSilence(lambda: children, lambda: True, {7: "'slow'"}.get)
+    for second in range(60):
+        silence.look(float(second))
+    for child in children:
+        child.words[control.HEARTBEAT_NS] = 2
+    silence.look(60.0)
+    silence.look(61.0)
+    still = f"worker 0 (pid {stopped.pid}) is stopped (SIGSTOP), and has not answered for"
+    wait = f"jobs that need it wait; `kill -CONT {stopped.pid}` lets it go on"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{still} 3 s: {wait}",
+        f"{still} 30 s: {wait}",
+        f"worker 1 (pid {own}) has not come back from code of job 'slow' for 30 s: all else that it has to do waits",
+        f"worker 0 (pid {stopped.pid}) answers again, after 60 s",
+        f"worker 1 (pid {own}) answers again, after 60 s",
+    ]
+
+
+def test_time_in_which_the_member_itself_was_away_does_not_count(
+    stopped: Stopped, caplog: pytest.LogCaptureFixture
+) -> None:
+    child: Any = Silent(0, stopped.pid)
+    silence = WorkerSilence(lambda: [child], lambda: True, lambda _: None)
+    for second in (0.0, 1000.0):
+        silence.look(second)
+    assert caplog.records == []
+
+
+def test_who_runs_a_job_hears_of_a_worker_that_is_stopped(
+    own: JetInstance,
+    eventually: Callable[..., None],
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+) -> None:
+    (member,) = own.cluster.members
+    os.kill(member.workers[1], signal.SIGSTOP)
+    try:
+        execution = own.new_job(dag_of(lambda: Leaving(tmp_path / "there"), 2)).execute()
+        eventually(lambda: f"worker 1 (pid {member.workers[1]}) is stopped (SIGSTOP)" in caplog.text)
+        assert execution.status is JobStatus.STARTING
+    finally:
+        os.kill(member.workers[1], signal.SIGCONT)
+    execution.result(PATIENCE_S)
+    assert (tmp_path / "there").exists()
 
 
 def test_a_pause_of_everything_is_no_silence(own: JetInstance, tmp_path: Path) -> None:
