@@ -246,7 +246,8 @@ class HashJoin:
     def _filtered(self, batch: Batch, wanted: bool, rows: int) -> Iterator[Batch]:
         for at in range(0, batch.num_rows, rows):
             piece = batch[at : at + rows] if batch.num_rows > rows else batch
-            chosen = np.flatnonzero(self.contains(piece) == wanted)
+            found = self.contains(piece)
+            chosen = (found if wanted else ~found).nonzero()[0]
             if len(chosen) == piece.num_rows:
                 yield piece
             elif len(chosen):

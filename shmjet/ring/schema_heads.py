@@ -26,6 +26,8 @@ def known_columns(batch: Batch) -> frozenset[str]:
     columns, masks = batch.parts()
     if not batch.num_rows:
         return frozenset(masks)
+    if not masks:
+        return frozenset(columns)
     return frozenset(name for name in columns if name not in masks or masks[name].any())
 
 
