@@ -135,9 +135,10 @@ def grid(lab: Lab) -> Iterator[Sweep]:
         items = min(lab.items // 2, lab.bytes // size)
         found = lab.jet.get_list(f"list-{size}")
         job = lab.job(same, lab.repeated(items, b"x" * size), sinks.list(f"list-{size}"))
-        hand = partial(copied, items, size)
-        points.append(Point(f"{size:,} B", items, emptied(job, found.clear), hand))
-        read.append(Point(f"{size:,} B", items, lab.job(same, sources.list(f"list-{size}")), hand))
+        path = lab.folder / f"pickles-{size}"
+        points.append(Point(f"{size:,} B", items, emptied(job, found.clear), partial(kept_in, path, items, size)))
+        reading = lab.job(same, sources.list(f"list-{size}"))
+        read.append(Point(f"{size:,} B", items, reading, partial(read_from, path)))
     yield Sweep("write_list_size", points)
     yield Sweep("read_list_size", read)
     points = []
@@ -153,9 +154,22 @@ def filled(items: int, keys: int) -> dict[int, int]:
     return {x % keys: x for x in range(items)}
 
 
-def copied(items: int, size: int) -> None:
-    """Copy items in and out of memory by hand."""
-    pickle.loads(pickle.dumps([b"x" * size + b"%d" % x for x in range(items)], 5))
+def kept_in(path: Path, items: int, size: int) -> None:
+    """Keep items in a file by hand, as many at a time as travel at once; they are made of bytes that are there."""
+    source = memoryview(bytes(size + 256))
+    with path.open("wb") as file:
+        for at in range(0, items, 2048):
+            pickle.dump([bytes(source[x & 255 : (x & 255) + size]) for x in range(at, min(items, at + 2048))], file, 5)
+
+
+def read_from(path: Path) -> None:
+    """Read all items again by hand."""
+    with path.open("rb") as file:
+        try:
+            while True:
+                pickle.load(file)
+        except EOFError:
+            return
 
 
 def written(lab: Lab) -> Iterator[Sweep]:

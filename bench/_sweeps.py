@@ -3,9 +3,9 @@
 A sweep has points in order: shares kept from 1 to 0, numbers of keys, sizes of items. All points are run in turn, round
 by round, and medians count. Two neighbours are a cliff when one costs more than `CLIFF` times what is allowed beside
 the other: what the other costs, and what the work itself costs more there. The latter is measured, not guessed. It is
-what plain Python takes for the same data (`Point.hand`); and an item that is kept may cost as much as one does at the
-first point, where all are kept (`Point.kept`). A cliff is measured again before it is named, and named only if the best
-runs show it, too.
+what plain Python, or a library, takes for the same data (`Point.hand`); and an item that is kept may cost as much as
+one does at the first point, where all are kept (`Point.kept`). A cliff is measured again before it is named, and named
+only if the best runs show it, too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class Point:
         label: what is printed.
         units: items, or rows, or bytes that one run reads.
         run: runs it once, and returns the seconds that it took.
-        hand: does the same in plain Python; None where the work per unit is the same at all points.
+        hand: does the same in plain Python or with another library; None where the work per unit is the same at all
+            points.
         kept: share of the items that are emitted; None where that is the same at all points.
     """
 
@@ -80,7 +81,8 @@ def cliffs(sweep: Sweep, costs: Costs) -> list[tuple[int, int]]:
         for beside in (at - 1, at + 1):
             if 0 <= beside < len(sweep.points) and costs.ours[at] > CLIFF * allowed(sweep, costs, at, beside):
                 found.append((at, beside))
-        if sweep.kept_limit and costs.ours[at] > KEPT_LIMIT * costs.ours[0] and (at, 0) not in found:
+        limit = KEPT_LIMIT * (costs.ours[0] + _by_hand_more(costs, at, 0))
+        if sweep.kept_limit and costs.ours[at] > limit and (at, 0) not in found:
             found.append((at, 0))
     return found
 
@@ -90,11 +92,17 @@ def allowed(sweep: Sweep, costs: Costs, at: int, beside: int) -> float:
     base = costs.ours[beside]
     kept, kept_beside = sweep.points[at].kept, sweep.points[beside].kept
     if kept is not None and kept_beside is not None:
-        return base + max(kept - kept_beside, 0.0) * costs.ours[0]
+        return base + max((kept - kept_beside) * costs.ours[0], _by_hand_more(costs, at, beside))
     hand, hand_beside = costs.hand[at], costs.hand[beside]
     if hand is None or hand_beside is None or hand <= hand_beside:
         return base
     return max(base * hand / hand_beside, base + hand - hand_beside)
+
+
+def _by_hand_more(costs: Costs, at: int, beside: int) -> float:
+    """Return what a unit costs more by hand at a point than at another, 0 where that was not measured."""
+    hand, hand_beside = costs.hand[at], costs.hand[beside]
+    return 0.0 if hand is None or hand_beside is None else max(hand - hand_beside, 0.0)
 
 
 def measure(sweep: Sweep, rounds: int) -> tuple[Result, list[str]]:

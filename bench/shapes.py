@@ -5,10 +5,11 @@ point that costs more than 1.5 times what its neighbour explains is named as a c
 stages with state so is one that costs more than 1.2 times as much as the point where all items are kept. `_sweeps.py`
 has the rules. There should be no cliffs.
 
-What differs by nature is measured beside it in plain Python ("by hand") and allowed for: tables of many keys miss the
-caches, large items have more bytes to copy, and a batch of one row costs numpy as many calls as one of thousands. With
-skewed keys one worker has more to do than the others; such figures are per item of the busiest worker. Time in which
-other processes had the cores is left out.
+What differs by nature is measured beside it in plain Python or with numpy and polars ("by hand") and allowed for:
+tables of many keys miss the caches, large items have more bytes to copy, a batch of one row costs numpy as many calls
+as one of thousands, and a join that finds nothing makes no batch at all. With skewed keys one worker has more to do
+than the others; such figures are per item of the busiest worker. Time in which other processes had the cores is left
+out.
 
 `_shapes_columns.py` has the sweeps of batches, `_shapes_io.py` those of sources and sinks.
 """
@@ -244,7 +245,7 @@ def item_sizes(lab: Lab) -> Iterator[Sweep]:
         return Point(f"{size:,} B", items, moved, lambda: pickled(items, size, kind))
 
     def expanded(fan_out: int, make: Callable[[int], Iterable[int]]) -> Point:
-        items = max(1, lab.items // fan_out)
+        items = max(1, lab.items // fan_out // lab.workers) * lab.workers  # as many for each worker
 
         def hand() -> None:
             deque(chain.from_iterable(make(fan_out) for _ in range(items)), 0)

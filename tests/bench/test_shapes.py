@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,6 +12,11 @@ from typing import Any
 import pytest
 
 import shmjet
+
+if find_spec("polars") is not None:
+    import polars
+
+    polars.DataFrame({"k": [1]}).group_by("k").agg(polars.len())  # starts its threads, which no test may leave behind
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 
@@ -68,6 +74,11 @@ def test_items_that_are_kept_may_cost_as_much_as_where_all_are(sweeps: ModuleTyp
     assert found(sweeps, [100, 120, 20], nothing, kept=shares) == [(1, 2)]
     assert found(sweeps, [100, 119, 90], nothing, kept=shares, kept_limit=True) == []
     assert found(sweeps, [100, 119, 121], nothing, kept=shares, kept_limit=True) == [(2, 0)]
+    by_hand: list[float | None] = [10, 10, 20]
+    assert found(sweeps, [100, 119, 131], by_hand, kept=shares, kept_limit=True) == [], "10 more by hand"
+    assert found(sweeps, [100, 119, 133], by_hand, kept=shares, kept_limit=True) == [(2, 0)]
+    assert found(sweeps, [100, 70, 20], [10, 70, 10], kept=[1.0, 0.0, 0.0]) == []
+    assert found(sweeps, [100, 70, 20], [10, 20, 10], kept=[1.0, 0.0, 0.0]) == [(1, 2)]
 
 
 def test_a_cliff_is_named_only_if_it_is_there_when_it_is_measured_again(sweeps: ModuleType) -> None:
