@@ -21,28 +21,10 @@ from shmjet.ring.errors import BatchError
 Dtype: TypeAlias = np.dtype[Any] | str
 """A numpy dtype, or "text" or "bytes" for `Text` columns."""
 
-STATE_SEPARATOR: Final = "#"
-"""Between an aggregate's name and that of a part of its state, in the names of state columns."""
+_SEPARATOR: Final = "#"
 
 AS: Final = "as"
 """The part of a mixed state whose dtype is that of the result."""
-
-_ALL_PARTS: Final = (
-    "n",
-    "low",
-    "high",
-    "sum",
-    "error",
-    "near",
-    "mean",
-    "squares",
-    "min",
-    "max",
-    "first",
-    "last",
-    "rest",
-    AS,
-)
 
 _NUMBERS: Final = "a column of bool, integers or floats of up to 64 bits"
 _ORDERED: Final = "a column of numbers of up to 64 bits, dates, or text"
@@ -187,13 +169,26 @@ def parts(aggregate: Aggregate, kept: Kept) -> tuple[tuple[str, Dtype], ...]:
     return ((function, FLOAT64), ("rest", INT64)) if kept.is_mixed else ((function, dtype),)
 
 
-def state_name(result: str, part: str) -> str:
+def state_separator(keys: Sequence[str]) -> str:
+    """Return what stands between the name of a result, or key, and that of a part of its state in state columns.
+
+    It is in no key's name, so that no key has the name of a state column, whatever results are called: there is one `#`
+    more than stand together in any of them. No two state columns have one name, as no part has a `#`.
+    """
+    longest = 0
+    for key in keys:
+        while _SEPARATOR * (longest + 1) in key:
+            longest += 1
+    return _SEPARATOR * (longest + 1)
+
+
+def state_name(result: str, part: str, separator: str) -> str:
     """Return the name of a state column."""
-    return f"{result}{STATE_SEPARATOR}{part}"
+    return f"{result}{separator}{part}"
 
 
-def kept_in_states(states: Batch, result: str, aggregate: Aggregate) -> Kept:
-    """Return what an aggregate kept where a batch of states was made.
+def kept_in_states(states: Batch, result: str, aggregate: Aggregate, separator: str) -> Kept:
+    """Return what an aggregate kept where a batch of states was made, in whose names there is this separator.
 
     Raises:
         BatchError: the batch is none of states of this aggregate.
@@ -202,20 +197,20 @@ def kept_in_states(states: Batch, result: str, aggregate: Aggregate) -> Kept:
     function = aggregate.function
     dtype: Dtype = INT64
     if function == "count":
-        name = state_name(result, "n")
+        name = state_name(result, "n", separator)
     elif function in ("sum", "mean", "var"):
-        is_float = state_name(result, "high") not in columns
+        is_float = state_name(result, "high", separator) not in columns
         part = "n" if function == "var" else "sum" if is_float else "low"
-        name = state_name(result, part)
+        name = state_name(result, part, separator)
         dtype = FLOAT64 if is_float else INT64
     else:
-        name = state_name(result, function)
+        name = state_name(result, function, separator)
     if name not in columns:
         raise BatchError(f"expected states of the groups with the result {result!r}, found columns {list(columns)}")
     if function in ("sum", "min", "max", "first", "last"):
         dtype = columns[name].dtype
     known = is_known(columns[name], masks.get(name))
-    as_ = columns.get(state_name(result, AS))
+    as_ = columns.get(state_name(result, AS, separator))
     return Kept(dtype, known) if as_ is None else Kept(as_.dtype, known, True)
 
 
@@ -235,13 +230,8 @@ def check_names(keys: Sequence[str], aggregates: Mapping[str, Aggregate]) -> Non
             raise BatchError(f"names of keys and results must be non-empty str, got {name!r}")
     if len(set(keys)) < len(keys):
         raise BatchError(f"a key column is named twice: {list(keys)}")
-    for name in keys:
-        if state_name(name, AS) in keys:
-            raise BatchError(f"the key columns {name!r} and {state_name(name, AS)!r} cannot go together; rename one")
     for result, aggregate in aggregates.items():
         if not isinstance(aggregate, Aggregate):
             raise BatchError(f"result {result!r} must be an aggregate such as sum_('column'), got {aggregate!r:.80}")
-        taken = {result, *(state_name(result, part) for part in _ALL_PARTS)}
-        for name in keys:
-            if name in taken:
-                raise BatchError(f"result {result!r} would have the name of the key column {name!r}; name it otherwise")
+        if result in keys:
+            raise BatchError(f"result {result!r} would have the name of the key column {result!r}; name it otherwise")

@@ -82,7 +82,7 @@ def _wide(values: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.in
 # -- from form to form -------------------------------------------------------------------------------------------------
 
 
-def states_as(states: Batch, result: str, aggregate: Aggregate, found: Kept, kept: Kept) -> list[Part]:
+def states_as(states: Batch, result: str, aggregate: Aggregate, found: Kept, kept: Kept, separator: str) -> list[Part]:
     """Return the columns of a state in the form that a table keeps.
 
     Args:
@@ -91,6 +91,7 @@ def states_as(states: Batch, result: str, aggregate: Aggregate, found: Kept, kep
         aggregate: whose states.
         found: the form that they have.
         kept: the form that is wanted.
+        separator: that is in the names of state columns.
 
     Raises:
         BatchError: a column is missing, or a value cannot be held exactly.
@@ -98,7 +99,7 @@ def states_as(states: Batch, result: str, aggregate: Aggregate, found: Kept, kep
     columns, masks = states.parts()
     given: list[Part] = []
     for part, _ in parts(aggregate, found):
-        name = state_name(result, part)
+        name = state_name(result, part, separator)
         if name not in columns:
             raise BatchError(f"expected states of the groups with the result {result!r}, found columns {list(columns)}")
         given.append((columns[name], masks.get(name)))

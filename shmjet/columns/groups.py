@@ -27,6 +27,7 @@ from shmjet.columns.group_schema import (
     parts,
     state_dtype,
     state_name,
+    state_separator,
     table_class,
     with_mixed_keys,
 )
@@ -74,12 +75,13 @@ class Groups:
         {'city': ['Rome', 'Oslo'], 'total': [4, 2], 'rows': [2, 1]}
     """
 
-    __slots__ = ("_aggregates", "_found", "_kept", "_keys", "_table")
+    __slots__ = ("_aggregates", "_found", "_kept", "_keys", "_separator", "_table")
 
     def __init__(self, keys: Sequence[str], aggregates: Mapping[str, Aggregate]) -> None:
         self._keys = (keys,) if isinstance(keys, str) else tuple(keys)
         self._aggregates = dict(aggregates)
         check_names(self._keys, self._aggregates)
+        self._separator = state_separator(self._keys)
         self.clear()
 
     def clear(self) -> None:
@@ -133,8 +135,10 @@ class Groups:
             BatchError: as `add`.
         """
         columns = states.parts()[0]
-        found = [Kept(*_column_in(states, name), state_name(name, AS) in columns) for name in self._keys]
-        found += [kept_in_states(states, result, each) for result, each in self._aggregates.items()]
+        found = [
+            Kept(*_column_in(states, name), state_name(name, AS, self._separator) in columns) for name in self._keys
+        ]
+        found += [kept_in_states(states, result, each, self._separator) for result, each in self._aggregates.items()]
         self._settle(found)
         self._make_room(states, found)
         if states.num_rows:
@@ -143,7 +147,9 @@ class Groups:
     def _merge_states(self, states: Batch, found: Sequence[Kept]) -> None:
         keys = len(self._keys)
         aggregates = zip(self._aggregates.items(), found[keys:], self._kept[keys:], strict=True)
-        columns = [states_as(states, result, each, has, kept) for (result, each), has, kept in aggregates]
+        columns = [
+            states_as(states, result, each, has, kept, self._separator) for (result, each), has, kept in aggregates
+        ]
         self._merge(states, columns)
 
     def _merge(self, batch: Batch, columns: Iterable[Sequence[Part]]) -> None:
@@ -317,11 +323,10 @@ class Groups:
         following = position + page.rows
         return Batch.trusted(page.columns, page.validity, page.rows), following if following < len(self) else -1
 
-    @staticmethod
-    def _mark(page: _Page, name: str, kept: Kept) -> None:
+    def _mark(self, page: _Page, name: str, kept: Kept) -> None:
         """Say in states that a key is kept as floats although there has been no float."""
         if kept.is_mixed:
-            page.put(state_name(name, AS), np.zeros(page.rows, UINT64), None)
+            page.put(state_name(name, AS, self._separator), np.zeros(page.rows, UINT64), None)
 
     @staticmethod
     def _unmixed(page: _Page, name: str, kept: Kept) -> None:
@@ -344,9 +349,9 @@ class Groups:
                     valid = _NOTHING if place == 0 and kept.is_known else None
                 elif place == 0 and not kept.is_known and aggregate.function != "count":
                     valid = np.zeros(page.rows, np.bool_)
-                page.put(state_name(result, part), values, valid)
+                page.put(state_name(result, part, self._separator), values, valid)
             if kept.is_mixed:
-                page.put(state_name(result, AS), np.zeros(page.rows, kept.dtype), None)
+                page.put(state_name(result, AS, self._separator), np.zeros(page.rows, kept.dtype), None)
 
     def _result_columns(self, page: _Page) -> None:
         for (result, aggregate), kept in zip(self._aggregates.items(), self._kept[len(self._keys) :], strict=True):

@@ -344,14 +344,52 @@ def test_other_wrong_columns_are_named() -> None:
 def test_names_that_collide_are_refused() -> None:
     with pytest.raises(BatchError, match="result 'k' would have the name of the key column 'k'"):
         Groups(["k"], {"k": count()})
-    with pytest.raises(BatchError, match="result 'r' would have the name of the key column 'r#n'"):
-        Groups(["r#n"], {"r": count()})
     with pytest.raises(BatchError, match="named twice"):
         Groups(["k", "k"], {})
     with pytest.raises(BatchError, match="must be an aggregate such as"):
         Groups(["k"], {"n": "count"})  # type: ignore[dict-item]
     with pytest.raises(BatchError, match="non-empty str"):
         Groups(["k"], {"": count()})
+
+
+_PARTS = ("n", "low", "high", "sum", "error", "near", "mean", "squares", "min", "max", "first", "last", "rest", "as")
+HOSTILE = ["#", "##", "r#", "#r", "é", "e\u0301", "a.b", ".", " ", "\0", "k" * 1000, "0", "_", "'", '"', "r##as"]
+
+
+@pytest.mark.parametrize(
+    "keys", [["k", "k#as", "k##as"], [f"r#{part}" for part in _PARTS], [f"r{'#' * n}n" for n in range(1, 6)], HOSTILE]
+)
+def test_no_name_of_a_user_is_that_of_a_state(keys: list[str]) -> None:
+    results = {name: each("v") for name, each in zip(["r", "r###", "#n", "n"], (mean, max_, sum_, var), strict=True)}
+    results |= {"k" * 999: count(), "e" + "\u0301" * 2: min_("v")}
+    rows = {name: [i % 2 + place for i in range(6)] for place, name in enumerate(keys)}
+    rows["v"] = [1, 2, 3, 4, 5, 2**60]
+    whole, parts_ = Groups(keys, results), Groups(keys, results)
+    whole.add(Batch(rows))
+    for start in (0, 3):
+        part = Groups(keys, results)
+        part.add(Batch({name: values[start : start + 3] for name, values in rows.items()}))
+        states = part.states(0, 10)[0]
+        assert len(states.parts()[0]) >= len(keys) + len(results), "a state has taken the place of another column"
+        parts_.merge(states)
+    assert parts_.results(0, 10)[0].to_dict() == whole.results(0, 10)[0].to_dict()
+
+
+def test_keys_of_mixed_signs_may_have_any_names() -> None:
+    keys = ["k", "k#as"]
+    whole = Groups(keys, {"n": count()})
+    for values in ([-1, 2], [2**63, 2**63 + 2048], [0.5, -1.0]):
+        part = Groups(keys, {"n": count()})
+        part.add(Batch({name: np.array(values) for name in keys}))
+        whole.merge(part.states(0, 10)[0])
+    found = whole.results(0, 10)[0]
+    assert dict(zip(found["k#as"].tolist(), found["n"].tolist(), strict=True)) == {
+        -1.0: 2,
+        2.0: 1,
+        2.0**63: 1,
+        2.0**63 + 2048: 1,
+        0.5: 1,
+    }
 
 
 @pytest.mark.parametrize(
