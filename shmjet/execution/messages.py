@@ -279,7 +279,6 @@ class Failure(msgspec.Struct, frozen=True, array_like=True):
     text: str
     frames: list[Frame]
     exception: bytes | None
-    restartable: bool = False
     signal: int = 0
     vertices: list[str] = []
     member: str = ""
