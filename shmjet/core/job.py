@@ -88,8 +88,9 @@ class JobConfig:
         split_brain_protection: run only where more than half of the members are; only the default, False, in this
             version.
         initial_snapshot_name: an exported snapshot to start from.
-        memory_limit: bytes that the items may take in memory which a stage that collects them, a sort, keeps on one
-            member; the rest goes to files. None: half of what host and control group leave.
+        memory_limit: bytes that the items of one sort (`sort`, `sort_batches`) may take in memory on one member; the
+            rest goes to files. None: half of what host and control group leave. It limits nothing else: groups, joins,
+            tables, `distinct` and states take what they need.
         spill_folder: an existing folder of each member for these files, and for results that `collect()` reads; it
             should lie on a disk. None: that of `tempfile`, which heeds TMPDIR.
         intermediate_partitions: partition count of those of a pipeline's intermediate streams that are joined with no
