@@ -6,6 +6,7 @@ secret.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import socket
 from collections.abc import Iterable
@@ -17,6 +18,8 @@ from shmjet.net.addresses import join_address, split_address
 
 SERVICE = "_shmjet._tcp.local."
 _ASK_MS = 1000
+MOST_NAMES = 64
+"""Announcements that are remembered: anybody on the network may send as many as they like."""
 
 
 class MulticastDiscovery:
@@ -30,7 +33,8 @@ class MulticastDiscovery:
 
     def __init__(self, cluster_name: str) -> None:
         self._cluster = hashlib.sha256(cluster_name.encode()).hexdigest()[:16]
-        self._names: set[str] = set()
+        self._names: dict[str, None] = {}
+        """Those that have announced themselves, the last one last."""
         self._zeroconf: AsyncZeroconf | None = None
         self._browser: AsyncServiceBrowser | None = None
         self._info: AsyncServiceInfo | None = None
@@ -52,19 +56,21 @@ class MulticastDiscovery:
         if not name.startswith(self._cluster):
             return
         if state_change is ServiceStateChange.Removed:
-            self._names.discard(name)
-        else:
-            self._names.add(name)
+            self._names.pop(name, None)
+            return
+        self._names.pop(name, None)
+        self._names[name] = None
+        if len(self._names) > MOST_NAMES:
+            del self._names[next(iter(self._names))]
 
     async def find(self) -> Iterable[str]:
         """Return where those are that have announced themselves."""
         assert self._zeroconf is not None
-        addresses = []
-        for name in sorted(self._names):
-            info = AsyncServiceInfo(SERVICE, name)
-            if await info.async_request(self._zeroconf.zeroconf, _ASK_MS) and info.port:
-                addresses += [join_address(host, info.port) for host in info.parsed_addresses()]
-        return addresses
+        infos = [AsyncServiceInfo(SERVICE, name) for name in sorted(self._names)]
+        zeroconf = self._zeroconf.zeroconf
+        known = await asyncio.gather(*(info.async_request(zeroconf, _ASK_MS) for info in infos))  # one may not answer
+        told = [info for info, is_known in zip(infos, known, strict=True) if is_known and info.port]
+        return [join_address(host, info.port) for info in told if info.port for host in info.parsed_addresses()]
 
     async def stop(self) -> None:
         """Take the announcement back."""

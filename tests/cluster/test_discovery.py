@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Iterable
 from importlib.metadata import EntryPoint
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -164,3 +165,40 @@ def test_settings_of_tls_are_checked() -> None:
         "authority": "y",
         "mutual": True,
     }
+
+
+def test_false_announcements_neither_pile_up_nor_hold_up_the_true_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    multicast: Any = pytest.importorskip(
+        "shmjet.cluster.multicast", reason="zeroconf is not installed (pip install zeroconf)"
+    )
+    asked: list[str] = []
+    all_asked = asyncio.Event()
+
+    class Info:
+        def __init__(self, service: str, name: str) -> None:
+            self.name, self.port = name, 5701
+
+        async def async_request(self, zeroconf: object, timeout: float) -> bool:
+            """Those that are false answer when all have been asked, and not before."""
+            asked.append(self.name)
+            if len(asked) == multicast.MOST_NAMES:
+                all_asked.set()
+            await all_asked.wait()
+            return self.name.endswith("true")
+
+        def parsed_addresses(self) -> list[str]:
+            return ["10.0.0.5"]
+
+    async def run() -> list[str]:
+        discovery = multicast.MulticastDiscovery("dev")
+        added = multicast.ServiceStateChange.Added
+        for number in range(10_000):
+            discovery._changed(None, multicast.SERVICE, f"{discovery._cluster}-{number}", added)
+        discovery._changed(None, multicast.SERVICE, f"{discovery._cluster}-true", added)
+        discovery._changed(None, multicast.SERVICE, "another", added)
+        discovery._zeroconf = SimpleNamespace(zeroconf=None)
+        return list(await asyncio.wait_for(discovery.find(), 30))
+
+    monkeypatch.setattr(multicast, "AsyncServiceInfo", Info)
+    assert asyncio.run(run()) == ["10.0.0.5:5701"]
+    assert len(asked) == multicast.MOST_NAMES
