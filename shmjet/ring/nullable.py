@@ -184,7 +184,10 @@ class Nullable:
         if operand is None or operand[0] is None:
             raise BatchError(f"fill_null() takes a value or a column, got {type(value).__name__}")
         filling, there = operand
-        filled = operators.choose(self._valid, self._values, filling)
+        values = self._values
+        if not self._valid.any():  # what lies under nulls says nothing
+            values = operators.under_nulls(values, filling)
+        filled = operators.choose(self._valid, values, filling)
         valid = self._valid | there
         return filled if valid.all() else Nullable.trusted(filled, valid)
 
@@ -221,6 +224,8 @@ class Nullable:
             wanted = np.dtype(dtype).newbyteorder("=")
         except TypeError:
             raise BatchError(f"astype() takes a numpy dtype, int, float or bool, got {dtype!r}") from None
+        if not self._valid.any() and wanted.kind in "biufcmM":
+            return _nothing(wanted, len(self))
         if isinstance(self._values, Text):
             raise BatchError(f"a column of {self.dtype} cannot be cast to {wanted}")
         return Nullable.trusted(operators.cast(self._values, wanted, self._valid), self._valid)
@@ -306,7 +311,7 @@ class Nullable:
         if operand is None:
             return NotImplemented
         values, there = operand
-        if values is None:
+        if values is None or not self._valid.any() or not there.any():
             return _nothing(np.dtype(np.bool_), len(self))
         valid = self._valid & there
         return Nullable.trusted(operators.compare(symbol, self._values, values, valid), valid)
@@ -319,7 +324,12 @@ class Nullable:
         if values is None:
             values = np.ones(len(self), self.dtype) if operators.kind_of(self._values) in "biufcm" else self._values
         one, two = (values, self._values) if reflected else (self._values, values)
-        return Nullable.trusted(*operators.calculate(symbol, one, two, self._valid & there))
+        try:
+            return Nullable.trusted(*operators.calculate(symbol, one, two, self._valid & there))
+        except BatchError:
+            if self._valid.any() and there.any():
+                raise
+            return _nothing(np.dtype(np.float64), len(self))  # nulls of any kind
 
     def _combine(self, symbol: str, other: Any) -> Any:
         operand = self._operand(other)
@@ -328,7 +338,12 @@ class Nullable:
         values, there = operand
         if values is None:
             values = np.zeros((), self.dtype if isinstance(self.dtype, np.dtype) else np.bool_)
-        return Nullable.trusted(*operators.combine(symbol, self._values, self._valid, values, there))
+        mine = self._values
+        if operators.kind_of(mine) not in "biu" and not self._valid.any():
+            mine = np.zeros(len(self), np.bool_ if operators.kind_of(values) not in "biu" else values.dtype)
+        if operators.kind_of(values) not in "biu" and not there.any():
+            values = np.zeros((), mine.dtype)
+        return Nullable.trusted(*operators.combine(symbol, mine, self._valid, values, there))
 
     __eq__ = _comparing("==")
     __ne__ = _comparing("!=")
@@ -348,6 +363,8 @@ class Nullable:
     __xor__ = __rxor__ = _combining("^")
 
     def __invert__(self) -> Nullable:
+        if operators.kind_of(self._values) not in "biu" and not self._valid.any():
+            return _nothing(np.dtype(np.bool_), len(self))
         return Nullable.trusted(operators.invert(self._values), self._valid)
 
     def __neg__(self) -> Nullable:

@@ -327,6 +327,17 @@ def invert(values: Any) -> Array:
     return result
 
 
+def under_nulls(values: Array | Text, filling: Any) -> Array | Text:
+    """Return what lies under nulls alone, of the kind of what replaces them where the two do not go together."""
+    kind = kind_of(filling)
+    if kind == kind_of(values) or (kind in _NUMBERS and kind_of(values) in _NUMBERS):
+        return values
+    if kind in "US":
+        return Text.of(["" if kind == "U" else b""] * len(values))
+    dtype = np.asarray(filling).dtype
+    return np.zeros(len(values), np.int64 if dtype.hasobject else dtype)
+
+
 def choose(valid: Mask, values: Array | Text, filling: Any) -> Array | Text:
     """Return the values where `valid` is true, elsewhere those of `filling`, a scalar or a column.
 

@@ -477,3 +477,37 @@ def test_a_column_is_made_of_whatever_has_nulls() -> None:
         Batch({"x": pairs})
     with pytest.raises(BatchError, match=r"no place for None; use Nullable\(values\)"):
         Text.of(["a", None])  # type: ignore[list-item]
+
+
+def test_a_column_of_nulls_alone_goes_together_with_every_kind() -> None:
+    days = np.array(["2024-02-29", "2024-03-01"], "M8[D]")
+    for nulls in (
+        Nullable([None, None]),
+        Nullable(Text.of(["x", "y"]), [False, False]),
+        Nullable(days, [False, False]),
+    ):
+        for other in (1, 0.5, "a", b"a", True, days[0], days, Text.of(["a", "b"]), np.array([1, 2])):
+            for compare in (operator.eq, operator.ne, operator.lt, operator.ge):
+                assert compare(nulls, other).to_list() == [None, None]
+            assert compare(other, nulls).to_list() == [None, None]
+            filled = nulls.fill_null(other)
+            assert filled[:1].tolist() == Nullable([None, None]).fill_null(other)[:1].tolist()
+            assert len(filled) == 2
+        assert (nulls - days[0]).to_list() == (nulls + 1).to_list() == (1 * nulls).to_list() == [None, None]
+        assert (nulls & np.array([True, False])).to_list() == [None, False]
+        assert (np.array([True, False]) | nulls).to_list() == [True, None]
+        assert (~nulls if nulls.dtype != days.dtype else ~(nulls == 1)).to_list() == [None, None]
+        assert nulls.astype("M8[D]").to_list() == nulls.astype("i2").to_list() == [None, None]
+    assert Nullable([None, None]).fill_null("?").tolist() == ["?", "?"]
+
+
+def test_rows_that_happen_to_be_null_in_one_batch_are_filled_as_all_are() -> None:
+    rows = [{"s": None}, {"s": "a"}, {"s": None}]
+
+    def filled(batch: Batch) -> dict[str, Any]:
+        assert isinstance(batch["s"], Nullable | Text)
+        return {"s": Nullable(batch["s"]).fill_null("?")}
+
+    for size in (1, 2, 3):
+        batches = [Batch.from_rows(rows[at : at + size]) for at in range(0, 3, size)]
+        assert [value for batch in batches for value in filled(batch)["s"]] == ["?", "a", "?"]
