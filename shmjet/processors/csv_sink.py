@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shmjet._native._columns import csv_write, is_utf8
+from shmjet.columns.promotion import promoted
 from shmjet.core.processor import ProcessorContext
 from shmjet.processors.bulk import BulkProcessor, require_batches
 from shmjet.processors.csv_format import UNITS, check_csv_encoding, check_dialect
@@ -23,6 +24,7 @@ from shmjet.ring.batch import Batch, stored_column
 from shmjet.ring.column import Values
 from shmjet.ring.descriptors import descriptors
 from shmjet.ring.errors import BatchError
+from shmjet.ring.schema_heads import known_columns
 from shmjet.ring.text import Text
 
 _MARKS = ("\ufeff", "\udcef\udcbb\udcbf")
@@ -72,12 +74,14 @@ class CsvWriter:
         self._special = re.compile(f"[{special}\r\n]")
         self._odd = re.compile(f"[{special}\r\n\ufeff\udcef]")
         self._schema: dict[str, Any] | None = None
+        self._kinds: dict[str, Any] = {}  # of the columns that have had a value
 
     def encode(self, batch: Batch) -> bytes:
         """Return a batch's records, the first time behind the header.
 
         Raises:
-            BatchError: it has other columns than the one before, or one that CSV cannot hold.
+            BatchError: it has other columns than the one before, or values that no column holds with those before, or
+                CSV cannot hold a column.
         """
         if self._schema is None:
             if not batch.num_columns:
@@ -86,14 +90,29 @@ class CsvWriter:
             before = self._header(batch) if self._style.header else b""
         else:
             before = b""
-            if list(self._schema.items()) != list(batch.schema.items()):
-                raise BatchError(
-                    f"write_files: a file has the columns of its first batch, {self._schema}; then came {batch.schema}"
-                )
+        self._check(batch)
         if not batch.num_rows:
             return before
         records = self._written(batch)
         return before + (self._spelled(batch) if records is None else records)
+
+    def _check(self, batch: Batch) -> None:
+        """Check that a batch goes into the file: integers and floats go together there, as they do in one column."""
+        assert self._schema is not None
+        fits = list(self._schema) == list(batch.names)
+        for name in known_columns(batch) if fits else ():
+            kind = batch.schema[name]
+            have = self._kinds.setdefault(name, kind)
+            if have != kind:
+                both = promoted(have, kind)
+                if both is None or (have == np.bool_) != (kind == np.bool_):  # true among integers would have to be 1
+                    fits = False
+                    break
+                self._kinds[name] = both
+        if not fits:
+            raise BatchError(
+                f"write_files: a file has the columns of its first batch, {self._schema}; then came {batch.schema}"
+            )
 
     def _written(self, batch: Batch) -> bytes | None:
         """Return a batch's records as the kernel writes them; None for what it leaves to `_spelled`."""

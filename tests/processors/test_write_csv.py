@@ -167,6 +167,24 @@ def test_batches_of_other_columns_are_refused_and_nothing_is_left(tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_file_takes_what_one_column_would_however_its_batches_are_cut() -> None:
+    writer = CsvWriter(csv_style(",", '"', True, "", "utf-8"))
+    text = b"".join(
+        writer.encode(batch)
+        for batch in (
+            Batch({"n": [], "s": []}),
+            Batch({"n": [1], "s": [None]}),
+            Batch({"n": np.array([2], np.int8), "s": ["a"]}),
+            Batch({"n": [None], "s": ["b"]}),
+            Batch({"n": [0.5], "s": [None]}),
+        )
+    )
+    assert text == b"n,s\n1,\n2,a\n,b\n0.5,\n"
+    for batch in (Batch({"n": ["x"], "s": ["a"]}), Batch({"n": [1], "s": [1]}), Batch({"n": [True], "s": ["a"]})):
+        with pytest.raises(BatchError, match="the columns of its first batch"):
+            writer.encode(batch)
+
+
 def test_a_writer_without_batches_leaves_an_empty_file(tmp_path: Path) -> None:
     assert write(tmp_path).read_bytes() == b""
 
