@@ -16,6 +16,7 @@ from shmjet import DAG, Batch, BatchError, JobFailedError
 from shmjet.pipeline import Pipeline
 from tests.columns.differences import Expected
 from tests.columns.oracle_chains import ChainCase
+from tests.columns.oracle_files import FileCase
 from tests.columns.oracle_groups import GroupCase, rounded
 from tests.columns.oracle_joins import JoinCase
 from tests.columns.oracle_sorts import SortCase
@@ -30,8 +31,8 @@ class Case(Protocol):
     is_ordered: bool
     """The order of the rows counts."""
 
-    def jobs(self) -> Iterator[tuple[str, Pipeline | DAG]]:
-        """Give jobs that all have one outcome, each with a name."""
+    def jobs(self) -> Iterator[tuple[str, Pipeline | DAG | list[Pipeline | DAG]]]:
+        """Give jobs that all have one outcome, each with a name; of a list the last one counts."""
 
     def expected(self) -> Iterator[tuple[str, Expected]]:
         """Give what each reference makes of the same rows, with its name."""
@@ -42,6 +43,7 @@ CASES: Final[dict[str, Callable[[int], Any]]] = {
     "joins": JoinCase,
     "sorts": SortCase,
     "chains": ChainCase,
+    "files": FileCase,
 }
 
 
@@ -83,7 +85,7 @@ def check(
 def _compare(name: str, case: Case, expected: Expected, outcome: tuple[str, Any]) -> None:
     kind, content = outcome
     if expected.error:
-        assert kind == "error", f"{name} finds an error, {expected.error}; found {outcome}"
+        assert kind in ("error", "fault"), f"{name} finds an error, {expected.error}; found {outcome}"
         assert expected.error in content, f"{name} finds an error, {expected.error}; found {content}"
         return
     rows = tuple(expected.rows if case.is_ordered else sorted(expected.rows, key=repr))
@@ -91,9 +93,12 @@ def _compare(name: str, case: Case, expected: Expected, outcome: tuple[str, Any]
     assert content == rows, f"{name} has rows {rows}; found {content}"
 
 
-def _outcome(run: Run, job: Pipeline | DAG, engine: str, case: Any) -> Any:
+def _outcome(run: Run, job: Any, engine: str, case: Any) -> Any:
+    *before, last = job if isinstance(job, list) else [job]
     try:
-        items = run(job, engine)
+        for each in before:
+            run(each, engine)
+        items = run(last, engine)
     except (BatchError, JobFailedError) as error:
         cause = error.cause if isinstance(error, JobFailedError) else error
         text = re.sub(r"^.*vertex '[^']*': ", "", str(cause))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,8 @@ import pytest
 pytest.importorskip("polars")
 pytest.importorskip("duckdb")
 
+import shmjet
+from shmjet import JetConfig, JetInstance
 from shmjet.core import DAG
 from shmjet.pipeline import Pipeline
 from tests.columns.oracle import CASES, check
@@ -27,7 +31,24 @@ def on_harness(job: Pipeline | DAG, engine: str) -> list[Any]:
         return [item for items in execution.collected() for item in items]
 
 
-@pytest.mark.parametrize("kind", CASES)
+@pytest.fixture(scope="module")
+def instance() -> Iterator[JetInstance]:
+    with shmjet.new_instance(JetConfig(cores=2)) as jet:
+        yield jet
+
+
+@pytest.mark.parametrize("kind", sorted(set(CASES) - {"files"}))
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_stages_of_columns_give_what_polars_and_duckdb_give(kind: str, seed: int) -> None:
     check(kind, seed, on_harness, ENGINES)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_files_have_what_others_read_in_them(seed: int, tmp_path: Path, instance: JetInstance) -> None:
+    def run(job: Pipeline | DAG, _: str) -> list[Any]:
+        out = instance.get_list("out")
+        out.clear()
+        instance.new_job(job).run(60)
+        return list(out)
+
+    check("files", seed, run, ("2",), tmp_path)
