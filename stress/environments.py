@@ -108,7 +108,7 @@ def of_python() -> Iterator[Setting]:
 def of_limits() -> Iterator[Setting]:
     for most, fails in ((16, LIMIT), (32, LIMIT), (64, ""), (256, "")):
         yield Setting(f"-n {most}", limit(resource.RLIMIT_NOFILE, most), fails_with=fails)
-    for gib in (1, 4):  # maps want address space of their own
+    for gib in (1, 2, 4):  # maps take a quarter of the address space
         yield Setting(f"-v {gib} GiB", limit(resource.RLIMIT_AS, gib << 30), fails_with=LIMIT)
     yield Setting("-d 1 GiB", limit(resource.RLIMIT_DATA, 1 << 30), fails_with=LIMIT)
     yield Setting("-c 0", limit(resource.RLIMIT_CORE, 0))

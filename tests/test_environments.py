@@ -27,6 +27,7 @@ MIXES = {
         Setting("odd zone", variables={"TZ": "Nowhere/Else", "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}),
         Setting("warnings are errors", variables={"PYTHONWARNINGS": "error", "PYTHONOPTIMIZE": "2"}),
         Setting("few descriptors", limit(resource.RLIMIT_NOFILE, 64)),
+        Setting("little address space", limit(resource.RLIMIT_AS, 2 << 30)),
     ],
 }
 

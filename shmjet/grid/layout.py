@@ -44,6 +44,7 @@ INDEX = struct.Struct(">Q")
 RECORD = struct.Struct(">IQB")
 PREFIX = INCARNATION.size + PARTITION.size
 MAX_TAGGED = MAX_KEY - PREFIX
+MOST_MAP_SIZE = 64 << 30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Layout:
 
     partition_count: int = 271
     environments: int = 8
-    map_size: int = 64 << 30
+    map_size: int = MOST_MAP_SIZE
     version: int = VERSION
 
     def write(self, folder: Path) -> None:

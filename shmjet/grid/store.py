@@ -7,7 +7,9 @@ opened once per process, so all `Grid` objects of a process that name the same f
 
 from __future__ import annotations
 
+import mmap
 import os
+import resource
 import threading
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +27,7 @@ from shmjet.grid.layout import (
     BLOB_FOLDER,
     LIST_RECORD,
     MAP_RECORD,
+    MOST_MAP_SIZE,
     RESERVE_FILE,
     RESERVE_SIZE,
     TYPE_RECORD,
@@ -36,6 +39,14 @@ from shmjet.grid.table import NamesIn, Table, garbage, sweep
 
 ENVIRONMENTS_OF_A_CLUSTER = 8
 """The same on all members, however many cores they have: clients go on with the store of another one."""
+
+
+def _usable_map_size(environments: int) -> int:
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY:
+        return MOST_MAP_SIZE
+    pages = limit // 4 // environments // mmap.PAGESIZE
+    return min(MOST_MAP_SIZE, max(1, pages) * mmap.PAGESIZE)
 
 
 class Grid:
@@ -58,7 +69,7 @@ class Grid:
 
     @staticmethod
     def create(
-        folder: Path, partition_count: int = 271, *, environments: int | None = None, map_size: int = 64 << 30
+        folder: Path, partition_count: int = 271, *, environments: int | None = None, map_size: int | None = None
     ) -> None:
         """Make an empty store. Called once, by the member; nothing stays open.
 
@@ -66,7 +77,8 @@ class Grid:
             folder: made if it is not there; on `/dev/shm` for a store in memory, anywhere else works too.
             partition_count: partitions of each map.
             environments: writers that can write at the same time; None: twice the number of cores, from 4 to 32.
-            map_size: bytes that each environment may hold at most; address space, not memory.
+            map_size: bytes that each environment may hold at most; address space, not memory. None: 64 GiB, or as much
+                as lets all of them together take a quarter of what the process may have (RLIMIT_AS).
 
         Raises:
             GridError: there is a store already, or the file system has no room for an empty one.
@@ -76,6 +88,7 @@ class Grid:
             raise GridError(f"{folder} holds a store of maps and lists already")
         if environments is None:
             environments = min(32, max(4, 2 * len(os.sched_getaffinity(0))))
+        map_size = map_size or _usable_map_size(environments)
         layout = Layout(partition_count, environments, map_size)
         (folder / BLOB_FOLDER).mkdir(mode=0o700)
         Announcements.create(folder / ANNOUNCEMENTS_FILE, environments)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from shmjet.grid import Grid, GridError, GridFullError
+from shmjet.grid.layout import Layout
 from shmjet.grid.scan import pages
 from tests.grid.conftest import FORK, in_processes, run_script
 
@@ -207,6 +208,15 @@ def test_a_full_environment_names_limit_and_remedy_and_stays_usable(tmp_path: Pa
         jet.clear()
         jet["again"] = 2
         assert dict(jet) == {"again": 2}
+
+
+@pytest.mark.parametrize(("limit", "each"), [(8 << 30, 256 << 20), (resource.RLIM_INFINITY, 64 << 30)])
+def test_all_environments_take_a_quarter_of_a_limited_address_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, each: int
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, resource.RLIM_INFINITY))
+    Grid.create(tmp_path / "grid", environments=8)
+    assert Layout.read(tmp_path / "grid").map_size == each
 
 
 def test_a_full_file_system_is_an_error_and_leaves_the_store_whole(folder: Path) -> None:
