@@ -254,7 +254,8 @@ def test_dates_are_written_as_numpy_does(unit: str) -> None:
     days = ["1970-01-01", "1969-12-31", "2000-02-29", "1900-03-01", "2262-04-11", "1677-09-22", "NaT"]
     days += [] if unit == "ns" else ["0000-01-06", "9999-12-31"]
     column = np.array(days, "M8[D]").astype(f"M8[{unit}]")
-    column = np.concatenate([column, column[:6] + 1, column[:6] - 1])
+    one = np.timedelta64(1, unit)
+    column = np.concatenate([column, column[:6] + one, column[:6] - one])
     expected = "".join([f"{text}\n" for text in np.datetime_as_string(column)]).encode()
     writer = CsvWriter(csv_style(",", '"', False, "", "utf-8"))
     assert writer._written(Batch({"d": column})) == expected
