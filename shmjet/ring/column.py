@@ -116,6 +116,10 @@ def _sequence_column(name: str, values: list[Any]) -> tuple[Values, Mask | None]
         raise BatchError(f"column {name!r} cannot be made of its values: {why}") from None
     if array.dtype.kind in "US":  # numpy turns a mixture of text and numbers into text
         raise BatchError(f"column {name!r} mixes text with {', '.join(sorted({type(v).__name__ for v in present}))}")
+    if array.dtype.kind in "mM":  # numpy turns 5 beside a span into a span, and a span beside a date into a date
+        others = sorted({type(v).__name__ for v in present if _kind(v) != array.dtype.kind})
+        if others:
+            raise BatchError(f"column {name!r} mixes {array.dtype.type.__name__} with {', '.join(others)}")
     if array.dtype == object and array.ndim == 1:
         array = _of_dates(array, present)
     return _array_column(name, array), mask
@@ -124,11 +128,9 @@ def _sequence_column(name: str, values: list[Any]) -> tuple[Values, Mask | None]
 def _array(name: str, filled: list[Any], present: list[Any]) -> npt.NDArray[Any]:
     """Return values as an array. Integers are never rounded, as numpy does with 1 and 2**63, and 2**53 + 1 and 0.5."""
     array = np.array(filled) if filled else np.zeros(0)
-    integers = [value for value in present if isinstance(value, int | np.integer)]
-    if array.dtype.kind not in "fcO" or not all(
-        isinstance(value, int | float | complex | np.number) for value in present
-    ):
+    if array.dtype.kind not in "fcO" or not all(_is_number(value) for value in present):
         return array
+    integers = [value for value in present if isinstance(value, int | np.integer)]
     if integers:
         least, most = min(integers), max(integers)
         if least < -(1 << 63) or most >= 1 << 64 or (len(integers) == len(present) and least < 0 and most >= 1 << 63):
@@ -142,6 +144,16 @@ def _array(name: str, filled: list[Any], present: list[Any]) -> npt.NDArray[Any]
         if abs(int(value)) > 1 << 53 and int(float(value)) != value:
             raise not_exact(name, value, np.dtype(np.float64))
     return array
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value is a number; a span of time is none, though numpy derives it from its integers."""
+    return isinstance(value, int | float | complex | np.number) and not isinstance(value, np.timedelta64)
+
+
+def _kind(value: Any) -> str:
+    """Return numpy's letter for a value of numpy's; empty for others."""
+    return getattr(getattr(value, "dtype", None), "kind", "")
 
 
 def _shown(number: int | np.integer[Any]) -> str:

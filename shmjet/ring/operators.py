@@ -36,6 +36,12 @@ _COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+DATE_UNITS: Final = ("Y", "M", "W", "D")
+"""numpy's units of dates, which are no times of day."""
+
+MONTH_UNITS: Final = ("Y", "M")
+"""Units of spans of time that are no fixed number of days."""
+
 _NUMBERS: Final = "biufc"
 _NAT: Final = np.iinfo(np.int64).min
 
@@ -279,7 +285,10 @@ def _in_one_unit(one: Any, two: Any, symbol: str) -> tuple[Array, Array]:
     a, b = np.asarray(one), np.asarray(two)
     if a.dtype == b.dtype:
         return a, b
-    common = np.result_type(a.dtype, b.dtype)
+    try:
+        common = np.result_type(a.dtype, b.dtype)
+    except TypeError:  # months and days
+        raise BatchError(f"{a.dtype} and {b.dtype} cannot be compared: months differ in their days") from None
     return to_unit(a, common, symbol), to_unit(b, common, symbol)
 
 
@@ -378,6 +387,8 @@ def cast(values: Array, dtype: np.dtype[Any], valid: Mask) -> Array:
         ("M", "M"),
     ):
         raise BatchError(f"a column of {values.dtype} cannot be cast to {dtype}")
+    if pair == ("m", "m") and _is_month(values.dtype) != _is_month(dtype):
+        raise BatchError(f"a column of {values.dtype} cannot be cast to {dtype}: months differ in their days")
     there = _under(values, valid)
     try:
         with np.errstate(all="ignore"):
@@ -389,6 +400,11 @@ def cast(values: Array, dtype: np.dtype[Any], valid: Mask) -> Array:
         row = int(np.argmax(wrong))
         raise BatchError(f"{there[row]} in row {row} is not a value of {dtype}; cast to a type that holds it")
     return result
+
+
+def _is_month(span: np.dtype[Any]) -> bool:
+    """Whether spans of time are in months or years. Of no unit they are neither."""
+    return np.datetime_data(span)[0] in MONTH_UNITS
 
 
 def _is_lost(there: Array, result: Array) -> Mask:

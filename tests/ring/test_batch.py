@@ -20,6 +20,8 @@ from tests.ring.batches import batches
 
 PEOPLE = Batch({"id": [1, 2, 3], "name": ["Ada", None, "Zoë"], "size": [1.5, float("nan"), None]})
 
+SECOND = np.timedelta64(1, "s")
+
 
 def test_a_batch_has_its_columns_names_and_rows() -> None:
     assert (PEOPLE.num_rows, PEOPLE.num_columns, PEOPLE.names, len(PEOPLE)) == (3, 3, ("id", "name", "size"), 3)
@@ -75,6 +77,12 @@ def test_rows_of_any_kind_make_a_batch() -> None:
         ({"a": np.array(["x", 1], object)}, r"column 'a' has dtype object; for text use Text.of"),
         ({"a": np.zeros(2, [("x", object)])}, "column 'a' has dtype"),
         ({"a": [1, "x"]}, "column 'a' mixes text"),
+        ({"a": [SECOND, 5]}, "column 'a' mixes timedelta64 with int"),
+        ({"a": [True, None, SECOND, 5]}, "column 'a' mixes timedelta64 with bool, int"),
+        ({"a": [np.timedelta64("NaT"), np.int8(5)]}, "column 'a' mixes timedelta64 with int8"),
+        ({"a": [np.datetime64("2020-01-01"), SECOND]}, "column 'a' mixes datetime64 with timedelta64"),
+        ({"a": [np.timedelta64(1, "M"), SECOND]}, "column 'a' has dtype object"),
+        ({"a": [2.5, SECOND]}, "column 'a' has dtype object"),
         ({"a": ["x", b"y"]}, "column 'a'.*bytes, str"),
         ({"a": [{}]}, "column 'a' has dtype object"),
         ({"a": [1 << 70]}, "column 'a' has integers from 1180591620717411303424 .* which no type"),

@@ -316,6 +316,11 @@ def test_dates_and_spans_compute_within_their_range() -> None:
         lambda: Nullable([float("nan"), None]).astype(int),
         lambda: Nullable([-1, None]).astype("u8"),
         lambda: Nullable([1e300, None]).astype("f4"),
+        lambda: Nullable(np.array([14], "m8[M]")).astype("m8[D]"),
+        lambda: Nullable(np.array([400], "m8[D]")).astype("m8[Y]"),
+        lambda: Nullable(np.array([14], "m8[M]")) < np.timedelta64(1, "D"),
+        lambda: Nullable(np.array([14], "m8[M]")) == np.array([1], "m8[s]"),
+        lambda: Nullable([np.timedelta64(1, "M"), np.timedelta64(1, "D")]),
         lambda: Nullable([1, "x"]),
         lambda: Nullable([1, 2], [True]),
     ],
@@ -339,6 +344,7 @@ def test_nulls_are_filled_dropped_and_found() -> None:
     assert DAYS.fill_null(dt.date(2000, 1, 1)).tolist()[1] == dt.date(2000, 1, 1)
     assert DELAYS.is_null().tolist() == [False, True, False]
     assert DELAYS.astype("f4").to_list() == [1.0, None, 3.0]
+    assert str(Nullable(np.array([2], "m8[Y]")).astype("m8[M]")[0]) == "24 months"
     assert (len(DELAYS), DELAYS.count(), list(DELAYS), DELAYS.tolist()) == (3, 2, [1, None, 3], [1, None, 3])
     assert Nullable([None, None]).sum() is None
     assert (Nullable([None, None]) == "x").to_list() == [None, None]

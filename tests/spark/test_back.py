@@ -15,6 +15,7 @@ import pytest
 
 import shmjet.spark
 from shmjet import Batch, BatchError, ConfigError, JetInstance, JobFailedError, Pipeline, Text, sinks, sources
+from shmjet.spark.back import inferring
 from shmjet.spark.back.areas import new_area
 from tests.spark.test_parquet import COLUMNS, ROWS
 
@@ -103,6 +104,35 @@ def rows_pipeline(sink: Any, rows: Any) -> Pipeline:
     pipeline = Pipeline()
     pipeline.read_from(sources.items(rows)).rebalance().write_to(sink)
     return pipeline
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (np.array(["2020"], "M8[Y]"), "date"),
+        (np.array(["2020-01", "NaT"], "M8[M]"), "date"),
+        (np.array(["2020-01-02"], "M8[W]"), "date"),
+        (np.array(["2020-01-02"], "M8[D]"), "date"),
+        (np.array(["2020-01-02T05"], "M8[h]"), "timestamp"),
+        (np.array([5], "m8[D]"), "interval day to second"),
+    ],
+)
+def test_dates_and_spans_get_the_type_of_their_unit(values: Any, kind: str) -> None:
+    assert [inferring.word_for([value]) for value in values] == [kind] * len(values)
+
+
+def test_spans_of_months_are_refused_as_they_have_no_fixed_length(spark: Any, jet: JetInstance) -> None:
+    items = jet.get_list("months")
+    items.append(Batch({"age": np.array([14, 3], "m8[M]")}))
+    with pytest.raises(ConfigError, match="has no type in Spark's columns"):
+        shmjet.spark.to_dataframe(spark, items)
+    with pytest.raises(BatchError, match=r"column 'age' .* does not take a column of dtype timedelta64\[M\]"):
+        shmjet.spark.to_dataframe(spark, items, "age interval day to second")
+
+
+def test_a_name_that_is_no_text_is_refused(spark: Any) -> None:
+    with pytest.raises(ConfigError, match="a column's name must be a str, got 1 of type int"):
+        shmjet.spark.to_dataframe(spark, [{1: 1}])
 
 
 @pytest.mark.parametrize("runs_on", ["engine", "spark"])

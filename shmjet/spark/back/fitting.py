@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from shmjet.columns.gathering import plain_column
 from shmjet.ring.errors import BatchError
+from shmjet.ring.operators import MONTH_UNITS
 from shmjet.ring.text import Mask, Text
 from shmjet.spark.back.converting import CONVERTERS, LARGEST_EXACT, MOMENTS, NUMBERS, misfit, plain
 from shmjet.spark.back.rows import CONTAINERS
@@ -198,7 +199,7 @@ def fitted_column(column: Column, values: npt.NDArray[Any] | Text, mask: Mask | 
         return _checked_nulls(column, values, mask)
     if kind == "M" and column.kind in ("date", *MOMENTS):
         return _dates(column, values, mask)
-    if kind == "m" and column.kind == "duration":
+    if kind == "m" and column.kind == "duration" and np.datetime_data(values.dtype)[0] not in MONTH_UNITS:
         return _dates(column, values, mask)
     if column.kind in ("text", "bytes") and kind == ("U" if column.kind == "text" else "S"):
         return _checked_nulls(column, Text.of(values.tolist()), mask)

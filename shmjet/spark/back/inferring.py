@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from shmjet.core.errors import ConfigError
+from shmjet.ring.operators import DATE_UNITS, MONTH_UNITS
 from shmjet.spark.back.schemas import SQL, WORDS
 
 _WIDER = {"uint8": "smallint", "uint16": "int", "uint32": "bigint", "uint64": "decimal(20,0)", "float16": "float"}
@@ -133,11 +134,12 @@ def _scalar(value: Any) -> str:
     dtype = str(getattr(value, "dtype", ""))
     if dtype in _WIDER or dtype in SQL:
         return _WIDER.get(dtype) or SQL[dtype]
+    unit = np.datetime_data(value.dtype)[0] if dtype.startswith(("datetime64", "timedelta64")) else ""
     if dtype.startswith("datetime64"):
-        return "date" if dtype == "datetime64[D]" else "timestamp"
-    if dtype.startswith("timedelta64"):
+        return "date" if unit in DATE_UNITS else "timestamp"
+    if unit and unit not in MONTH_UNITS:
         return WORDS["duration"]
-    for kind in type(value).__mro__:
+    for kind in () if unit else type(value).__mro__:
         if kind in WORDS:
             return WORDS[kind]
     raise ConfigError(

@@ -121,6 +121,8 @@ def struct_of(spark: Any, schema: Any) -> Any:
         )
     fields = []
     for name, given in schema.items():
+        if not isinstance(name, str):
+            raise ConfigError(f"a column's name must be a str, got {name!r} of type {type(name).__name__}")
         kind = given
         if not isinstance(given, DataType):
             word = WORDS.get(given, given) if isinstance(given, str | type) else None
