@@ -126,7 +126,7 @@ class CsvReader:
             self.files += 1
             self.bytes += self._layout.start
         begin, stop = self._bounds(segment)
-        first = begin <= self._layout.start  # the block holds the header's end, or lies in it
+        first = begin <= self._layout.start < stop  # the header ends in this block
         begin = max(begin, self._layout.start)
         if self._seams is not None and segment.end - segment.start < segment.size:
             self._publish(segment, begin, stop, first)

@@ -366,6 +366,15 @@ def test_any_bytes_give_the_same_rows_in_one_block_and_in_many(
         assert total == wanted.get_map("stats")[0][name], name
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("header", ["n,t", '"n","t"'])
+def test_blocks_that_lie_in_the_header_do_not_matter(tmp_path: Path, end: str, header: str) -> None:
+    path = csv_file(tmp_path, end.join([header, '1,"a\r\n "', "2,b", '3,"c\n,""d"', ""]))
+    for size in range(1, 12):
+        found = rows(path, count=2, block_size=size, schema={"n": "int64", "t": "text"})
+        assert sorted(found) == [(1, "a\r\n "), (2, "b"), (3, 'c\n,"d')], size
+
+
 def test_without_quotes_blocks_are_cut_at_newlines(tmp_path: Path) -> None:
     path = csv_file(tmp_path, "n,s\n" + "".join(f'{n},"{n}\n' for n in range(500)))
     found = rows(path, 3, 2, schema={"n": "int64", "s": "text"}, quote=None, block_size=50)
