@@ -115,6 +115,8 @@ class Messages:
         origin, arguments = typing.get_origin(kind), typing.get_args(kind)
         if origin in (typing.Union, types.UnionType):
             return self._value(self._rng.choice(arguments))
+        if origin is typing.Annotated:
+            return self._value(arguments[0])
         if origin is list:
             return [self._value(arguments[0]) for _ in range(self._rng.choice((0, 1, 1, 2, 40)))]
         if origin is tuple:
