@@ -27,7 +27,7 @@ from shmjet.core import (
 from shmjet.core.processor import is_stand_in
 from shmjet.execution.code import load_code
 from shmjet.execution.deployment import LazyGrid, Prepared, checked_processor, extend_import_path
-from shmjet.execution.interrupts import Interrupts
+from shmjet.execution.interrupts import ExecutionInterrupted, Interrupts
 from shmjet.execution.large import Large
 from shmjet.execution.logs import about, speaker
 from shmjet.execution.messages import Probe, Probed, VertexShape
@@ -151,7 +151,9 @@ class Probing:
         """Close a supplier that was made to be asked only; its error is logged only."""
         try:
             supplier.close(None)
-        except (Exception, SystemExit):
+        except ExecutionInterrupted:
+            raise
+        except BaseException:
             logging.getLogger(f"shmjet.job.{vertex}").exception("close() of the supplier of vertex %r failed", vertex)
 
     def close(self, error: str | None, interrupts: Interrupts) -> None:

@@ -22,6 +22,7 @@ from shmjet.execution import counters as words
 from shmjet.execution.counters import COUNTS, ProcessorCounters
 from shmjet.execution.inbound import InboundEdge
 from shmjet.execution.intake import Intake
+from shmjet.execution.interrupts import ExecutionInterrupted
 from shmjet.execution.logs import about, speaker
 from shmjet.execution.metering import Meter
 from shmjet.execution.outbound import Outbound
@@ -142,7 +143,9 @@ class ProcessorTasklet:
         speaker.about = self._about
         try:
             self.processor.close()
-        except (Exception, SystemExit):
+        except ExecutionInterrupted:
+            raise
+        except BaseException:  # SystemExit and asyncio's CancelledError too
             self.context.logger.exception("close() of vertex %r failed", self.context.vertex_name)
 
     def release(self) -> None:

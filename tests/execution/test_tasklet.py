@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import Counter
 from typing import Any
@@ -161,6 +162,21 @@ def test_an_unknown_unit_of_work_is_told_so() -> None:
 
     with pytest.raises(ProcessorError, match="work_unit of Source is 'lines'; use 'items' or 'bytes'"):
         LocalRun(two_vertices(Source, Collect), 1).run()
+
+
+@pytest.mark.parametrize("error", [ValueError, SystemExit, asyncio.CancelledError, GeneratorExit, KeyboardInterrupt])
+def test_what_close_raises_is_logged_and_fails_nothing(
+    error: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    class Source(Emit):
+        def close(self) -> None:
+            raise error("in close")
+
+    run = LocalRun(two_vertices(lambda: Source(lambda i, n: [1, 2]), Collect), 1).run()
+    assert [item for _, _, item in run.grid.get_list("out")] == [1, 2]
+    messages = [record.getMessage() for record in caplog.records]
+    caplog.clear()  # the records' tracebacks hold the run
+    assert messages == ["close() of vertex 'source' failed"]
 
 
 def test_try_process_is_called_before_every_batch_and_can_hold_it_back() -> None:
