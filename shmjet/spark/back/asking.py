@@ -91,7 +91,7 @@ class Answering:
         if unix_sockets.peer_user(connection) != os.geteuid():
             return
         connection.settimeout(_QUESTION_S)
-        question = connection.makefile("rb").readline(64).decode().strip()
+        question = connection.makefile("rb").readline(64).decode(errors="replace").strip()
         connection.settimeout(None)
         try:
             answer = "+" + self._answers[question]()
