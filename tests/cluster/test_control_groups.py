@@ -1,8 +1,13 @@
-"""Limits of control groups, version 1 and 2, read from made-up machines."""
+"""Limits of control groups, version 1 and 2, read from made-up machines and from a real group where one can be made."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from shmjet.cluster.control_groups import Limits, control_group
 from tests.machines import write
@@ -74,3 +79,59 @@ def test_this_process_has_limits_that_can_be_read() -> None:
     limits = control_group()
     assert limits.cpus is None or limits.cpus > 0
     assert limits.cores is None or limits.cores
+
+
+REAL = """
+import json, os, subprocess, sys
+root, code = sys.argv[1:]
+mount = f"{root}/sys/fs/cgroup"
+os.makedirs(mount)
+os.symlink("/proc", f"{root}/proc")
+subprocess.run(["mount", "-t", "cgroup2", "none", mount], check=True)
+group = f"{mount}/shmjet-test-{os.getpid()}"
+set_ = {}
+os.mkdir(group)
+try:
+    for controller, name, value in (("cpu", "cpu.max", "50000 100000"), ("memory", "memory.max", str(1 << 30)),
+                                    ("pids", "pids.max", "777")):
+        try:
+            with open(f"{mount}/cgroup.subtree_control", "w") as file:
+                file.write(f"+{controller}")
+            with open(f"{group}/{name}", "w") as file:
+                file.write(value)
+            set_[controller] = value
+        except OSError:
+            pass  # version 1 has it, or this is not the uppermost group
+    enter = f"import os; open('{group}/cgroup.procs', 'w').write(str(os.getpid()))\\n"
+    found = subprocess.run([sys.executable, "-c", enter + code, root], check=True, stdout=subprocess.PIPE).stdout
+finally:
+    os.rmdir(group)
+print(json.dumps([set_, json.loads(found)]))
+"""
+READ = """
+import json, sys
+from shmjet.cluster.control_groups import control_group
+limits = control_group(sys.argv[1])
+print(json.dumps([limits.version, limits.cpus, limits.memory, limits.processes]))
+"""
+
+
+def test_a_real_group_of_version_2_is_read(tmp_path: Path) -> None:
+    try:
+        done = subprocess.run(
+            ["unshare", "--mount", sys.executable, "-c", REAL, tmp_path / "root", READ],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    except FileNotFoundError:
+        pytest.skip("no unshare")
+    if "unshare failed" in done.stderr or "'mount'" in done.stderr or "Errno 13" in done.stderr:
+        pytest.skip(f"no control groups of version 2 can be mounted: {done.stderr.splitlines()[-1]}")
+    assert done.returncode == 0, done.stderr
+    limited, (version, cpus, memory, processes) = json.loads(done.stdout)
+    assert version == 2
+    for controller, found, wanted in (("cpu", cpus, 0.5), ("memory", memory, 1 << 30), ("pids", processes, 777)):
+        if controller in limited:
+            assert found is not None
+            assert found <= wanted  # a group above may be tighter
