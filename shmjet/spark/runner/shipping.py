@@ -75,6 +75,8 @@ class Code:
 
 _here: OrderedDict[str, CodeHere] = OrderedDict()
 
+_is_spared = False
+
 
 def _spare_the_collector() -> None:
     """In a worker of Spark's: have its garbage collection leave out the modules that are loaded now.
@@ -82,8 +84,10 @@ def _spare_the_collector() -> None:
     Such a worker collects all garbage after each task, which takes longer than many a task does. Done once for each
     process, so that what belongs to a run is not kept when the run is over.
     """
+    global _is_spared
     program = getattr(sys.modules["__main__"], "__spec__", None)
-    if program is not None and program.name in _WORKERS and not gc.get_freeze_count():
+    if program is not None and program.name in _WORKERS and not _is_spared:
+        _is_spared = True  # the collector's own count tells nothing: Python 3.12 begins with some objects frozen
         gc.collect()
         gc.freeze()
 
