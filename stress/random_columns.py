@@ -24,8 +24,8 @@ from _stress import Tally, parse_options, private_shm, watch
 
 JOB_S = 120.0
 """Seconds that a job may take before it counts as hanging."""
-MEMORY = 1 << 16
-"""Bytes that the sorts of a job may keep: large ones go to files."""
+MEMORY = 1 << 10
+"""Bytes that the sorts of a job may keep, so that all but the smallest go to files."""
 
 
 ENGINES = ("1", "2", "4", "members")

@@ -15,6 +15,7 @@ import shmjet
 from shmjet import JetConfig, JetInstance
 from shmjet.core import DAG
 from shmjet.pipeline import Pipeline
+from shmjet.processors import column_sorting
 from tests.columns.oracle import CASES, check
 from tests.execution.harness import LocalRun
 from tests.net.members import linked, running
@@ -41,6 +42,13 @@ def instance() -> Iterator[JetInstance]:
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_stages_of_columns_give_what_polars_and_duckdb_give(kind: str, seed: int) -> None:
     check(kind, seed, on_harness, ENGINES)
+
+
+@pytest.mark.parametrize("seed", range(5, 9))
+def test_sorts_that_go_to_files_give_what_polars_and_duckdb_give(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(column_sorting, "RUN_ROWS", 7)
+    monkeypatch.setattr(column_sorting, "memory_share", lambda *_: 300.0)  # bytes
+    check("sorts", seed, on_harness, ENGINES[:3])
 
 
 @pytest.mark.parametrize("seed", range(8))
