@@ -31,6 +31,7 @@ class SharedMemory:
         """Return an execution's arena, mapped; unless it is already, the first of the descriptors is its own."""
         if not deploy.arena_attached:
             fd = fds[0]
+            self.forget(deploy.arena_id)  # after a failure it comes again: the member cannot tell whether it was mapped
             try:
                 mapping = mmap.mmap(fd, deploy.arena_size)
             except BaseException:
