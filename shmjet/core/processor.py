@@ -54,9 +54,11 @@ class Processor:
     """Whether another worker may take the processor over, between two callbacks, pickled; one that holds what cannot
     be pickled stays anyway. By default (None) all may but sources and sinks."""
 
-    polls: bool = True
-    """Whether an overridden `try_process` must be called again though no item came. A processor that has nothing in
-    hand may set this to False for that time, and its worker can sleep until items arrive."""
+    next_call: float | None = None
+    """When the engine calls again where nothing new has come, read after each call. None: a callback that returned
+    False, and an overridden `try_process`, are called again with the idle back-off (microseconds to a millisecond).
+    Seconds from 0: not before then, unless items come. `math.inf`: only when items come, and the worker can sleep until
+    then. It does not hold up a callback that the outbox has refused an item, which is called when there is room."""
 
     work_unit: str = "items"
     """What a source's `progress` counts: "items" or "bytes"; settled when `init` ends."""

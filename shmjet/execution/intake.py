@@ -52,6 +52,17 @@ class Intake:
         """Whether something is left of the batch that was drained last."""
         return self._batch_pos < len(self._batch)
 
+    @property
+    def has_input(self) -> bool:
+        """Whether something has been drained that has not been dealt with: items, a mark, the end of an edge."""
+        return (
+            self.has_items
+            or self.mark is not None
+            or self.barrier is not None
+            or not self.group
+            or (self.edge is not None and self.edge.done)
+        )
+
     def soak(self) -> bool:
         """Empty the lanes of buffered edges into memory; True when anything was there."""
         found = False

@@ -5,6 +5,8 @@ Pure arithmetic on what was measured; the clock is the caller's.
 
 from __future__ import annotations
 
+from shmjet.core import Processor, ProcessorError
+
 TARGET_NS = 1_000_000
 """How long one callback should take."""
 SLOW_NS = 5_000_000
@@ -17,6 +19,8 @@ CALL_OVERHEAD_NS = 10_000
 """What a callback takes whatever it is given: left out, or a call with one item would make all items look dear."""
 WORKED_NS = 200_000
 """A callback without a result that took longer has worked; a shorter one has only looked whether there is work."""
+NO_CALL_NS = 1 << 62
+"""The time of a call that only items bring about: later than any clock shows."""
 _UNSEEN = 256
 """Most items that a call is allowed while what they cost has not been seen."""
 
@@ -52,3 +56,21 @@ class AdaptiveLimit:
         self.update(before, elapsed_ns)
         if elapsed_ns < WORKED_NS:
             self.value = max(before, min(self.value, _UNSEEN))
+
+
+def call_time(now_ns: int, wait: float, processor: Processor) -> int:
+    """Return when a processor wants to be called, in nanoseconds of the clock; `NO_CALL_NS` for only with items.
+
+    Args:
+        now_ns: of that clock.
+        wait: its `next_call`, which is not None.
+        processor: whose it is, for the message.
+
+    Raises:
+        ProcessorError: it is not a number of seconds.
+    """
+    if not isinstance(wait, int | float) or isinstance(wait, bool) or not wait >= 0:
+        raise ProcessorError(
+            f"{type(processor).__name__}.next_call must be None, seconds from 0, or math.inf, got {wait!r}"
+        )
+    return NO_CALL_NS if wait >= 1e9 else now_ns + int(wait * 1e9)

@@ -11,6 +11,7 @@ processes: lanes, counters and the wake-up of neighbours come in from outside.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from typing import Any
@@ -26,12 +27,15 @@ from shmjet.execution.interrupts import ExecutionInterrupted
 from shmjet.execution.logs import about, speaker
 from shmjet.execution.metering import Meter
 from shmjet.execution.outbound import Outbound
-from shmjet.execution.pacing import MAX_BATCH, PATIENCE_NS, SLOW_NS, WORKED_NS, AdaptiveLimit
+from shmjet.execution.pacing import MAX_BATCH, PATIENCE_NS, SLOW_NS, WORKED_NS, AdaptiveLimit, call_time
 from shmjet.execution.state import State
 from shmjet.ring.lane import LaneReader, LaneWriter
 from shmjet.ring.marks import DONE, IDLE, Mark
 
-_MOVING = ("_emit_limit", "_inbox_limit", "_process_limit", "_watermark", "last_barrier", "state")
+_MOVING = (
+    *("_emit_limit", "_inbox_limit", "_process_limit", "_watermark", "last_barrier", "state"),
+    *("due_ns", "_held_up", "_overlooks"),
+)
 """Fields that move to another worker as they are."""
 
 _LEAST_DRAINED = 256
@@ -67,6 +71,12 @@ class ProcessorTasklet:
         self.counters = counters
         self.dirty = True
         self.polling = False
+        self.due_ns = 0
+        """When the processor wants its next call, in nanoseconds of the clock; 0 when it has set no timer."""
+        self._held_up = State.NULLARY_PROCESS
+        """The state whose callback waits for the timer."""
+        self._overlooks = False
+        """Whether the callback has left what came before its timer was set."""
         self.stays_until_ns = 0
         self._clock = clock
         self._inbox = Inbox()
@@ -161,9 +171,12 @@ class ProcessorTasklet:
 
         Returns:
             whether anything was moved or changed, or the processor has worked; False means that calling again is
-            useless until a lane has new items or room, or, with `polling` set, until something outside has changed.
+            useless until a lane has new items or room, until `due_ns`, or, with `polling` set, until something outside
+            has changed.
         """
         self.dirty = self.polling = self._worked = False
+        if self.due_ns and self.is_due():
+            self.due_ns = 0
         speaker.about = self._about
         self._progress = bool(self._intake.buffered) and self._intake.soak()
         if not self._unflushed or self._flush():
@@ -186,13 +199,43 @@ class ProcessorTasklet:
             self._count()
         return self._progress or self._worked
 
+    def is_due(self) -> bool:
+        """Say whether the processor's timer has run out."""
+        return 0 < self.due_ns <= self._clock()
+
     def _look_again(self) -> None:
-        """Have the processor called again although nothing has moved: at once if it has worked, else after a while."""
+        """Have the processor called again although nothing has moved: when it wants that, or at once, or after a while.
+
+        At once if it has worked, after a while if it has not.
+        """
+        if self._set_timer(self.state):
+            return
         self.polling = not self._progress
         self._worked = self.polling and self._elapsed_ns >= WORKED_NS
 
+    def _set_timer(self, state: State) -> bool:
+        """Set the timer that the processor asks for; False when it asks for none, or the outbox has refused an item.
+
+        Args:
+            state: whose callback waits for it.
+        """
+        wait = self.processor.next_call
+        if wait is None or self._outbox.has_unfinished_item:
+            return False
+        self.due_ns = call_time(self._clock(), wait, self.processor)
+        self._held_up = state
+        self._overlooks = self.state is State.NULLARY_PROCESS and self._intake.has_input
+        return True
+
+    @property
+    def _is_early(self) -> bool:
+        """Whether the callback of this state waits for the timer."""
+        return self.due_ns != 0 and self._held_up is self.state
+
     def _wants_input(self) -> bool:
         """Say whether new items in a lane would let the next call do something."""
+        if self.due_ns and self._overlooks:
+            return False
         return (
             self.state in (State.NULLARY_PROCESS, State.PROCESS_INBOX)
             and not self._unflushed
@@ -311,6 +354,8 @@ class ProcessorTasklet:
         if watermark is None:
             self._enter(State.NULLARY_PROCESS)
             return
+        if self._is_early:
+            return
         if self._timed("try_process_watermark()", lambda: self.processor.try_process_watermark(watermark)):
             self._outbox.require_finished("try_process_watermark()")
             self._watermark = None
@@ -323,14 +368,21 @@ class ProcessorTasklet:
             self._look_again()
 
     def _nullary_process(self) -> None:
-        if self._has_nullary and not self._timed("try_process()", self.processor.try_process):
-            self._look_again()
-            return
+        if self._has_nullary:
+            if self._is_early and (self._overlooks or not self._find_input()):
+                return
+            self.due_ns = 0
+            if not self._timed("try_process()", self.processor.try_process):
+                self._look_again()
+                return
         self._enter(State.PROCESS_INBOX)
 
     def _process_inbox(self) -> None:
         intake = self._intake
-        if not self._inbox and intake.barrier is None and self._watermark is None:
+        if self._inbox:
+            if self._is_early:
+                return
+        elif intake.barrier is None and self._watermark is None:
             self._fill_inbox()
         if self._inbox:
             self._process()
@@ -343,8 +395,9 @@ class ProcessorTasklet:
         elif not intake.group:
             self._enter(State.COMPLETE)
         elif self._has_nullary:
-            self.polling = not self._progress and self.processor.polls
             self.state = State.NULLARY_PROCESS
+            if not self._set_timer(self.state):
+                self.polling = not self._progress
 
     def _process(self) -> None:
         inbox, intake = self._inbox, self._intake
@@ -364,12 +417,20 @@ class ProcessorTasklet:
         if not inbox and not intake.has_items and (intake.mark is not None or self._has_nullary):
             self._observe(intake.take_mark())
             self.state = State.PROCESS_WATERMARK
+        if inbox:
+            if self.processor.next_call != math.inf and self._set_timer(self.state):
+                return
+        elif self._has_nullary:
+            self._set_timer(State.NULLARY_PROCESS)
         if not self._unflushed:
-            self._look_again()
+            self.polling = not self._progress
+            self._worked = self.polling and self._elapsed_ns >= WORKED_NS
 
     def _complete_edge(self) -> None:
         edge = self._intake.edge
         assert edge is not None
+        if self._is_early:
+            return
         if not self._timed("complete_edge()", lambda: self.processor.complete_edge(edge.ordinal)):
             self._look_again()
             return
@@ -379,6 +440,8 @@ class ProcessorTasklet:
         self.state = State.PROCESS_WATERMARK
 
     def _complete(self) -> None:
+        if self._is_early:
+            return
         outbox = self._outbox
         outbox.limit = self._emit_limit.value
         start = self._begun_ns = self._clock()
@@ -396,7 +459,9 @@ class ProcessorTasklet:
             outbox.require_finished("complete()")
             self._emit_mark(DONE)
             self.state = State.EMIT_DONE_ITEM
-        elif not any(outbox.buckets):
+        elif any(outbox.buckets):
+            self._set_timer(self.state)
+        else:
             self._look_again()
         self._unflushed = True
 
@@ -424,12 +489,22 @@ class ProcessorTasklet:
     def _fill_inbox(self) -> None:
         """Give the inbox the next slice; at most one edge is drained, round robin within the open group."""
         intake, limit = self._intake, self._inbox_limit.value
-        if not intake.has_items and intake.mark is None and intake.drain(max(limit, _LEAST_DRAINED)):
-            self._progress = True
+        if not intake.has_items and intake.mark is None:
+            self._drain()
         if intake.has_items:
             self._inbox.fill(intake.next_slice(limit))
         else:
             self._observe(intake.take_mark())
+
+    def _find_input(self) -> bool:
+        """Say whether there is anything to take in, which the next step then finds drained."""
+        if not self._intake.has_input:
+            self._drain()
+        return self._intake.has_input
+
+    def _drain(self) -> None:
+        if self._intake.drain(max(self._inbox_limit.value, _LEAST_DRAINED)):
+            self._progress = True
 
     def _observe(self, watermark: Watermark | None) -> None:
         """Take a watermark coalesced over all edges; the idle message goes straight through."""

@@ -50,7 +50,7 @@ from shmjet.execution.probing import Probing
 from shmjet.execution.shared_memory import SharedMemory
 from shmjet.execution.stealing import Hosted, Stealing
 from shmjet.execution.tasklet import ProcessorTasklet
-from shmjet.execution.turns import any_polls, due
+from shmjet.execution.turns import any_polls, due, earliest
 
 _LONGEST_SLEEP_NS = 1_000_000_000
 _ANNOUNCE_NS = 500_000
@@ -190,6 +190,9 @@ class Worker:
             self._backoff_ns = min(max(low, self._backoff_ns * 2), high)
             timeout, spin = self._backoff_ns, 0
         start = perf_counter_ns()
+        timer = earliest(self._tasklets)
+        if timer:
+            timeout = min(timeout, max(timer - start, 0))
         if self._stealing.look_for_work(len(self._tasklets), start):
             timeout = min(timeout, self._stealing.next_look_ns())
         woken = self._bell.wait([tasklet.poller for tasklet, _ in self._tasklets], seen, spin, timeout)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 from collections import deque
 from collections.abc import Callable
 from itertools import chain
@@ -131,7 +132,7 @@ class AsyncServiceProcessor(BulkProcessor):
         self._in_order = in_order
         self._calls: deque[tuple[Any, asyncio.Task[Any]]] = deque()
         self._acquired = False
-        self.polls = False
+        self.next_call = math.inf
 
     def start(self, context: ProcessorContext) -> None:
         """Take loop and service."""
@@ -160,10 +161,15 @@ class AsyncServiceProcessor(BulkProcessor):
                         f"returned {type(call).__name__}: {call!r:.80}"
                     )
                 self._calls.append((item, self._holder.start(call)))
-            self.polls = bool(self._calls)
+            self.next_call = None
 
     def _advance(self) -> bool:
         """Let the loop run and emit what is ready; True when no call is under way and all is emitted."""
+        is_through = self._emit_ended()
+        self.next_call = math.inf if is_through else None
+        return is_through
+
+    def _emit_ended(self) -> bool:
         emission = self.emission
         if not emission.flush():
             return False
@@ -174,7 +180,6 @@ class AsyncServiceProcessor(BulkProcessor):
                 emission.start(chain.from_iterable(results) if self._kind == "flat_map" else results)
                 if not emission.flush():
                     return False
-        self.polls = bool(self._calls)
         return not self._calls
 
     def _ended(self) -> list[Any]:

@@ -6,6 +6,7 @@ others; a row waits for `max_delay` at most, and never behind a watermark, a bar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
 from time import monotonic
@@ -37,7 +38,7 @@ class ToBatchesProcessor(BulkProcessor):
         self._schema = schema
         self._max_delay = max_delay
         self._due = 0.0
-        self.polls = False
+        self.next_call = math.inf
 
     def start(self, context: ProcessorContext) -> None:
         """Load what makes columns."""
@@ -71,17 +72,20 @@ class ToBatchesProcessor(BulkProcessor):
             self._gatherer.add(run)
             full += self._gatherer.full()
             at += len(run)
-        self.polls = len(self._gatherer) > 0
-        if self.polls and (full or not waited):
+        has_rest = len(self._gatherer) > 0
+        if has_rest and (full or not waited):
             self._due = monotonic() + self._max_delay
         if full and not emission.put(full):
             self.hold(inbox, rows[-1])
+        self._plan_call()
 
     def try_process(self) -> bool:
         """Emit the rows that have waited long enough."""
         if len(self._gatherer) and monotonic() >= self._due:
             return self._emit_rest()
-        return self.emission.flush()
+        is_through = self.emission.flush()
+        self._plan_call()
+        return is_through
 
     def try_process_watermark(self, watermark: Watermark) -> bool:
         """Emit what came before it, then pass it on."""
@@ -99,9 +103,18 @@ class ToBatchesProcessor(BulkProcessor):
         emission = self.emission
         if emission.flush() and len(self._gatherer):
             rest = self._gatherer.rest()
-            self.polls = False
             emission.put(rest)
+        self._plan_call()
         return emission.idle
+
+    def _plan_call(self) -> None:
+        """Ask for a call when there is room, or when the rows have waited long enough."""
+        if not self.emission.idle:
+            self.next_call = None
+        elif len(self._gatherer):
+            self.next_call = max(self._due - monotonic(), 0.0)
+        else:
+            self.next_call = math.inf
 
 
 class ToRowsProcessor(ExpandingProcessor):

@@ -16,6 +16,7 @@ The file holds frames: the length of a pickle (8 bytes, little-endian), then the
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import socket
@@ -57,7 +58,7 @@ class CollectProcessor(BulkProcessor):
         self._socket: socket.socket | None = None
         self._far: FarWriter | None = None
         self._folder = ""
-        self.polls = False
+        self.next_call = math.inf
 
     def start(self, context: ProcessorContext) -> None:
         """Make the file and hand it to the client."""
@@ -85,7 +86,7 @@ class CollectProcessor(BulkProcessor):
         size = sum(memoryview(part).nbytes for part in parts)
         if self._far is not None:
             self._far.write([_LENGTH.pack(size), *parts])
-            self.polls = not self._far.send_if_due()
+            self.next_call = math.inf if self._far.send_if_due() else self._far.patience
             return
         with Naming(self._folder, "collect()", "write results"):
             self._write([_LENGTH.pack(size), *parts])
@@ -94,7 +95,7 @@ class CollectProcessor(BulkProcessor):
     def try_process(self) -> bool:
         """Send what waits for more to go with it."""
         if self._far is not None:
-            self.polls = not self._far.send_if_due()
+            self.next_call = math.inf if self._far.send_if_due() else self._far.patience
         return True
 
     def finish(self) -> bool:

@@ -59,9 +59,9 @@ class PeekProcessor(Processor):
         self.is_cooperative = wrapped.is_cooperative
 
     @property
-    def polls(self) -> bool:  # type: ignore[override]
+    def next_call(self) -> float | None:  # type: ignore[override]
         """What the other processor says now."""
-        return self._wrapped.polls
+        return self._wrapped.next_call
 
     @property
     def movable(self) -> bool | None:  # type: ignore[override]

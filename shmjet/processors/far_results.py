@@ -89,6 +89,11 @@ class FarWriter:
             self.send()
         return not self._kept
 
+    @property
+    def patience(self) -> float:
+        """Seconds until what is kept has waited long enough."""
+        return max(self._sent_at + _PATIENCE_S - self._clock(), 0.0)
+
     def send(self) -> None:
         """Put what is kept into the list."""
         if self._kept:

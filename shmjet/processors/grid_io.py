@@ -7,6 +7,7 @@ partitions or by ranges of indexes; sinks hand over whole batches. After Jet's `
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from time import monotonic
@@ -87,7 +88,7 @@ class WriteProcessor(BulkProcessor):
     def __init__(self) -> None:
         self._buffer: list[Any] = []
         self._due = 0.0
-        self.polls = False
+        self.next_call = math.inf
 
     def write(self, items: list[Any]) -> None:
         """Write a list."""
@@ -98,16 +99,21 @@ class WriteProcessor(BulkProcessor):
         buffer = self._buffer
         if not buffer:
             self._due = monotonic() + WRITE_DELAY
-            self.polls = True
         buffer += inbox.take(WRITE_BATCH - len(buffer))
         if len(buffer) >= WRITE_BATCH:
             self._flush()
+        self.next_call = None if inbox else self._delay()
 
     def try_process(self) -> bool:
         """Write what has waited long enough."""
         if self._buffer and monotonic() >= self._due:
             self._flush()
+        self.next_call = self._delay()
         return True
+
+    def _delay(self) -> float:
+        """Return the seconds until what is in the buffer has waited long enough."""
+        return max(self._due - monotonic(), 0.0) if self._buffer else math.inf
 
     def save_to_snapshot(self) -> bool:
         """Write what came before the barrier."""
@@ -122,7 +128,6 @@ class WriteProcessor(BulkProcessor):
     def _flush(self) -> None:
         if self._buffer:
             items, self._buffer = self._buffer, []
-            self.polls = False
             self.write(items)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import mmap
 import os
 import random
+import time
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
@@ -25,10 +26,11 @@ from shmjet.execution.formatting import format_arena
 from shmjet.execution.interrupts import Interrupts
 from shmjet.execution.layout import ArenaLayout, lay_out, slab_size
 from shmjet.execution.messages import Adopt, Deploy, JobPlan
+from shmjet.execution.pacing import NO_CALL_NS
 from shmjet.execution.plan import describe, make_plan
 from shmjet.execution.shared_memory import SharedMemory
 from shmjet.execution.tasklet import ProcessorTasklet, State
-from shmjet.execution.turns import any_polls, due
+from shmjet.execution.turns import any_polls, due, earliest
 from shmjet.ring.marks import Barrier
 
 _SLEEPING = 128
@@ -170,12 +172,20 @@ class LocalRun:
                     self._steal(self._random)
                     continue
             progress = self._round_of_all(left) if self._call_all else self._round()
-            idle = 0 if progress else idle + 1
+            idle = 0 if progress or self._wait_for_timer(left) else idle + 1
             stuck = idle >= _MOST_IDLE or not (self._call_all or self._anyone_awake())
             assert not stuck, f"deadlock: {[(t.context.vertex_name, t.state.name) for t in self._left()]}"
         for deployment in self.deployments:
             deployment.close_processors(Interrupts(memoryview(bytearray(WORDS * 8)).cast("q")))
         return self
+
+    def _wait_for_timer(self, tasklets: list[ProcessorTasklet]) -> bool:
+        """Wait until the first timer of a tasklet runs out; False when none is set."""
+        if all(tasklet.due_ns in (0, NO_CALL_NS) for tasklet in tasklets):
+            return False
+        first = min(tasklet.due_ns for tasklet in tasklets if tasklet.due_ns)
+        time.sleep(max(first - time.perf_counter_ns(), 0) / 1e9)
+        return True
 
     def _left(self) -> list[ProcessorTasklet]:
         return [tasklet for deployment in self.deployments for tasklet in deployment.tasklets if not tasklet.done]
@@ -194,7 +204,7 @@ class LocalRun:
         for deployment, sleeper in processes:
             tasklets = [tasklet for tasklet in deployment.tasklets if not tasklet.done]
             hosted = [(tasklet, deployment) for tasklet in tasklets]
-            if not tasklets or (sleeper.sleeps and not any_polls(hosted)):
+            if not tasklets or (sleeper.sleeps and not any_polls(hosted) and not earliest(hosted)):
                 continue
             sleeper.wake()
             if self._random is not None:
@@ -213,7 +223,7 @@ class LocalRun:
         """Say whether a process with something left to do would go on: nobody has to wake it, or its time-out does."""
         for deployment, sleeper in zip(self.deployments, self._sleepers, strict=True):
             hosted = [(tasklet, deployment) for tasklet in deployment.tasklets if not tasklet.done]
-            if hosted and (not sleeper.sleeps or any_polls(hosted)):
+            if hosted and (not sleeper.sleeps or any_polls(hosted) or 0 < earliest(hosted) < NO_CALL_NS):
                 return True
         return not self._left()
 

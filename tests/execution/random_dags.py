@@ -91,7 +91,7 @@ class RandomDag:
             self._expected.append(parallelism * self._members * spec.source_items)
             return
         spec.nullary = rng.choice([-1, -1, 0, 3])
-        spec.polls = spec.nullary > 0 or rng.random() < 0.5
+        spec.next_call = rng.choice([None, None, 0, 0.0002])
         uses_priorities = rng.random() < 0.4
         expected = 0
         for ordinal in range(rng.choice([1, 1, 2, 3])):

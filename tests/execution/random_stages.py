@@ -131,7 +131,7 @@ class VertexSpec:
     is_sorted: bool = False
     cooperative: bool = True
     nullary: int = -1
-    polls: bool = True
+    next_call: float | None = None
     eager: bool = False
     refuses: float = 0.0
     marks: bool = True
@@ -186,7 +186,7 @@ class Stage(Processor):
     def __init__(self, spec: VertexSpec) -> None:
         self.spec = spec
         self.is_cooperative = spec.cooperative
-        self.polls = spec.polls
+        self.next_call = spec.next_call
         self._pending: list[tuple[Ordinals, Any, int | None]] = []
         self._sequence = 0
         self._seen: dict[tuple[int, int], int] = {}

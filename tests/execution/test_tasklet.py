@@ -273,8 +273,8 @@ def test_what_waits_on_a_plain_edge_does_not_wake_a_processor_that_waits_for_roo
 class Hesitant(AbstractProcessor):
     """Answers False twice in each callback, without emitting anything, before it does its work."""
 
-    def __init__(self, polls: bool, has_nullary: bool) -> None:
-        self.polls = polls
+    def __init__(self, next_call: float | None, has_nullary: bool) -> None:
+        self.next_call = next_call
         self._asked: Counter[object] = Counter()
         if not has_nullary:
             self.__class__ = HesitantWithoutNullary
@@ -311,12 +311,12 @@ class HesitantWithoutNullary(Hesitant):
 @pytest.mark.parametrize("cooperative", [True, False], ids=["worker", "carrier"])
 @pytest.mark.parametrize("force_rings", [False, True], ids=["lanes", "rings"])
 @pytest.mark.parametrize("has_nullary", [True, False], ids=["nullary", "plain"])
-@pytest.mark.parametrize("polls", [True, False], ids=["polls", "rests"])
+@pytest.mark.parametrize("next_call", [None, 0, 0.0005], ids=["soon", "at once", "timer"])
 def test_a_callback_that_answers_false_is_called_again_though_nothing_else_happens(
-    polls: bool, has_nullary: bool, force_rings: bool, cooperative: bool
+    next_call: float | None, has_nullary: bool, force_rings: bool, cooperative: bool
 ) -> None:
     def made() -> Hesitant:
-        processor = Hesitant(polls, has_nullary)
+        processor = Hesitant(next_call, has_nullary)
         processor.is_cooperative = cooperative
         return processor
 

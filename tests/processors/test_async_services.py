@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -140,10 +141,10 @@ def test_no_call_waits_while_the_loop_waits(running: Any) -> None:
     inbox = Inbox()
     inbox.fill([1])
     each.call(each.processor.process, 0, inbox)  # it returns, though the coroutine waits for what comes after
-    assert each.processor.polls
+    assert each.processor.next_call is None
     released.set()
     assert each.run([2]) == [1, 2]
-    assert not each.processor.polls
+    assert each.processor.next_call == math.inf
 
 
 def test_a_watermark_waits_for_the_calls_before_it(running: Any) -> None:

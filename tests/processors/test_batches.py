@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import pickle
 import typing
 from collections.abc import Iterator, Mapping
@@ -184,16 +185,16 @@ def test_rows_wait_for_others_only_so_long(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(batching, "monotonic", lambda: now)
     (processor,) = processors_of(processors.to_batches(3, ["n"], max_delay=0.5))
     driver = Driver(processor)
-    assert processor.polls is False
+    assert processor.next_call == math.inf
     driver.feed([(1,)])
-    assert processor.polls is True
+    assert processor.next_call == 0.5
     now += 0.4
     driver.feed([(2,)])
     assert driver.output == []
     now += 0.2  # the first row has waited for 0.6 s, the second for 0.2 s
     driver.until_true(processor.try_process)
     assert driver.output == [Batch({"n": [1, 2]})]
-    assert processor.polls is False
+    assert processor.next_call == math.inf
     driver.feed([(3,), (4,), (5,), (6,)])  # one batch is full; the clock starts again for what is left
     now += 0.4
     driver.until_true(processor.try_process)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import math
 
 import pytest
 
@@ -68,9 +69,9 @@ def test_suppliers_of_every_level_can_be_peeked_at() -> None:
     assert processors.peek_input(processors.write_socket("h", 1)).is_cooperative is False
 
 
-def test_a_processor_that_is_peeked_at_says_itself_whether_it_polls_and_moves() -> None:
+def test_a_processor_that_is_peeked_at_says_itself_when_it_is_called_and_whether_it_moves() -> None:
     class Resting(Processor):
-        polls = False
+        next_call = math.inf
         movable = False
 
         def try_process(self) -> bool:
@@ -78,9 +79,9 @@ def test_a_processor_that_is_peeked_at_says_itself_whether_it_polls_and_moves() 
 
         def process(self, ordinal, inbox):  # type: ignore[no-untyped-def]
             inbox.clear()
-            self.polls = True
+            self.next_call = 0.5
 
     driver = Driver(processors_of(processors.peek_input(Resting))[0])
-    assert (driver.processor.polls, driver.processor.movable) == (False, False)
+    assert (driver.processor.next_call, driver.processor.movable) == (math.inf, False)
     driver.feed([1])
-    assert driver.processor.polls
+    assert driver.processor.next_call == 0.5
