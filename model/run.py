@@ -1,4 +1,4 @@
-"""Checks the models of the ring, the doorbell and stealing exhaustively with spin, and that each mutation is caught.
+"""Checks the models exhaustively with spin: that each holds, and that each of its mutations is caught.
 
 A model that cannot fail proves nothing: so every guard that the code relies on has a mutation without it, for which
 spin must find a run that goes wrong. Exit status 0 when every verdict is the expected one, 1 when not, 2 without spin.
@@ -51,6 +51,18 @@ SHORT = [
     Run("stealing", "CANCEL DEATH ENDLESS"),
     Run("stealing", "MUT_COUNT", holds=False),
     Run("stealing", "CANCEL ENDLESS MUT_CANCEL", holds=False),
+    Run("job", "CANCEL"),
+    Run("job", "FAILURES=1 LOSS CANCEL"),
+    Run("job", "FAILURES=1 CRASH"),
+    Run("job", "FAILURES=0 MUT_START", holds=False),
+    Run("job", "FAILURES=0 LOSS MUT_LOST", holds=False),
+    Run("job", "FAILURES=1 MUT_NEXT", holds=False),
+    Run("job", "FAILURES=0 CRASH MUT_ORPHAN", holds=False),
+    Run("job", "FAILURES=0 CRASH MUT_HOLD", holds=False),
+    Run("job", "MEMBERS=3 FAILURES=0 CRASH MUT_EPOCH", holds=False),
+    Run("job", "FAILURES=0 CANCEL MUT_CANCEL", holds=False),
+    Run("job", "MUT_COMMIT", holds=False),
+    Run("job", "ATTEMPTS=1 MUT_ERROR", holds=False),
 ]
 LONG = [
     Run("ring", "CAP=4 BUFFER RECORDS=8"),
@@ -58,6 +70,10 @@ LONG = [
     Run("doorbell", "CAP=1 ITEMS=3"),
     Run("doorbell", "LIGHT=1"),
     Run("stealing", "CANCEL DEATH TASKLETS=5"),
+    Run("job", "FAILURES=1 CRASH CANCEL"),
+    Run("job", "FAILURES=1 CRASH ATTEMPTS=3"),
+    Run("job", "MEMBERS=3 FAILURES=0 LOSS"),
+    Run("job", "MEMBERS=3 FAILURES=0 CRASH"),
 ]
 
 
