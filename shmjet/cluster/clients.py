@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from shmjet.cluster.conducting import Post
+from shmjet.cluster.jobs.post import Post
 from shmjet.cluster.peer_messages import Backward, Bounced, ClientGone, Forward
 from shmjet.cluster.protocol import Execute, GridCall, Request, Watch
 from shmjet.core.decoding import UNREADABLE

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
-from shmjet.cluster.jobs import Client
+from shmjet.cluster.jobs.table import Client
 from shmjet.cluster.passing_on import MAPS_LOST
 from shmjet.cluster.protocol import GridCall, GridReply, Refused
 from shmjet.grid.errors import GridError

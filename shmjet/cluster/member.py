@@ -24,18 +24,17 @@ import msgspec
 from shmjet.cluster.arenas import ArenaPool
 from shmjet.cluster.attachments import Attachments
 from shmjet.cluster.clients import Clients, ForwardedClient, LocalClient
-from shmjet.cluster.conducting import ClusterExecution, wish_at
-from shmjet.cluster.executions import MasterExecution
 from shmjet.cluster.folder import InstanceFolder, base_folder, sweep
-from shmjet.cluster.following import Following
 from shmjet.cluster.grid_serving import GridServing
-from shmjet.cluster.jobs import JobTable, Running, Told
+from shmjet.cluster.jobs.context import MemberServices
+from shmjet.cluster.jobs.member_loss import MemberLossHandler
+from shmjet.cluster.jobs.registry import ParticipantRegistry
+from shmjet.cluster.jobs.service import JobService
 from shmjet.cluster.log_relay import LogRelay
 from shmjet.cluster.membership_events import ViewInstalled
 from shmjet.cluster.named_jobs import NamedJobs
 from shmjet.cluster.network import Network
 from shmjet.cluster.no_code import NO_CODE, brings_code
-from shmjet.cluster.parts import Parts
 from shmjet.cluster.passing_on import PassingOn
 from shmjet.cluster.peer_messages import (
     AskReport,
@@ -58,24 +57,20 @@ from shmjet.cluster.protocol import (
     Ping,
     Refused,
     Shutdown,
-    Submission,
     TakeArena,
     Upload,
     Visit,
     VisitHere,
 )
 from shmjet.cluster.settings import SOCKET_NAME, MemberSettings
-from shmjet.cluster.site import MemberServices
 from shmjet.cluster.surveying import Surveying
-from shmjet.cluster.upheavals import Upheavals
-from shmjet.cluster.views import Peer
+from shmjet.cluster.views import Peer, View
 from shmjet.cluster.watching import Watching
 from shmjet.cluster.worker_silence import WorkerSilence
 from shmjet.cluster.workers import Child, ForkServerProcess, Workers
 from shmjet.execution import control
 from shmjet.execution.child import outlive
-from shmjet.execution.large import Large
-from shmjet.execution.messages import LogWish, WorkerSettings
+from shmjet.execution.messages import WorkerSettings
 from shmjet.execution.stacks import offer_stacks
 from shmjet.grid import Grid
 from shmjet.grid.store import ENVIRONMENTS_OF_A_CLUSTER
@@ -105,6 +100,7 @@ class Member:
         self.settings = settings
         self._phase = phase
         self._uuid = uuid.uuid4().hex
+        self._alone: View | None = None
         base = base_folder()
         phase(f"removing the folders of dead members in {base}")
         sweep(base)
@@ -123,12 +119,14 @@ class Member:
         )
         self._eventfd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK) if network is not None else -1
         self._logs = None if network is None else LogRelay(self._pass_logs_on)
-        self._parts = Parts(self._logs, lambda: self._silence.watch())
+        self._named = NamedJobs(settings.jobs)
+        permits = None if settings.allow_code else self._named.__contains__
+        participants = ParticipantRegistry(self._logs, lambda: self._silence.watch(), permits)
         network_fds = () if self._logs is None else (self._eventfd, self._logs.writer)
-        self.workers = Workers(settings.cores, worker_settings, server, self._parts.report, self._on_lost, network_fds)
-        self._silence = WorkerSilence(self.workers.children, lambda: not self._parts.is_empty, self._parts.name_of)
+        self.workers = Workers(settings.cores, worker_settings, server, participants.report, self._on_lost, network_fds)
+        self._silence = WorkerSilence(self.workers.children, lambda: not participants.is_empty, participants.name_of)
         self._network = None if network is None else network(self)
-        self._watching = Watching(settings, self.workers.control, self._led, lambda: self._following.parts)
+        self._watching = Watching(settings, self.workers.control, lambda: self._jobs.table.executions, participants)
         self._services = MemberServices(
             self.workers,
             ArenaPool(),
@@ -137,7 +135,7 @@ class Member:
             settings.ring_memory,
             settings.force_rings,
             settings.steal_margin is not None,
-            self._parts.name_of,
+            participants.name_of,
             self._watching.note_change,
             self.folder.path / "attachments",
             lambda: None if self._network is None else self._network.link,
@@ -148,20 +146,26 @@ class Member:
         Grid.create(self._grid_folder, settings.partition_count, environments=environments)
         self._grid = GridServing(self._grid_folder)
         self._ids = itertools.count(1 if network is None else (random.SystemRandom().getrandbits(30) << 32) + 1)
-        self._named = NamedJobs(settings.jobs)
         coordinating_for = (lambda: math.inf) if self._network is None else self._network.coordinating_for
-        self._jobs = JobTable(self._make_execution, self._named, coordinating_for, allow_code=settings.allow_code)
+        self._attachments = Attachments(self._services.attachments, self._network, lambda job: self._jobs.has_job(job))
+        self._jobs = JobService(
+            self._services,
+            participants,
+            self._attachments,
+            self._named,
+            view=self._view,
+            next_number=lambda: next(self._ids),
+            coordinating_for=coordinating_for,
+            allow_code=settings.allow_code,
+        )
         refuse = (lambda _: None) if self._network is None else self._network.refuse_clients
         allow_code = settings.allow_code
         self._clients = Clients(self._network, self._serve, self._client_gone, refuse, allow_code=allow_code)
-        self._attachments = Attachments(self._services.attachments, self._network, self._is_needed)
-        permits = None if settings.allow_code else self._named.__contains__
-        self._following = Following(self._services, self._first_worker, self._parts.add, self._parts.drop, permits)
         self._passing_on: PassingOn | None = None
-        self._upheavals: Upheavals | None = None
+        self._member_loss: MemberLossHandler | None = None
         if self._network is not None:
             self._passing_on = PassingOn(self._network, self._serve, self._start_task)
-            self._upheavals = Upheavals(self._jobs, self._following, self._clients, self._passing_on, self._grid.clear)
+            self._member_loss = MemberLossHandler(self._jobs, self._clients, self._passing_on, self._grid.clear)
         self._surveying = Surveying(
             self.folder.path,
             self._members,
@@ -243,9 +247,7 @@ class Member:
         self._closing.close()
         if self._network is not None:
             await self._network.leave()
-        for execution in self._jobs.active:
-            execution.cancel()
-        self._following.orphan_all("its member is being shut down")
+        self._jobs.end_all()
         self._silence.end()
         await self.workers.close(_STOP_S)
         self._watching.close()
@@ -274,7 +276,7 @@ class Member:
                 client.send(Refused(request.request, "AuthenticationError", NO_CODE))
             elif isinstance(request, FORWARDED) and self._network is not None and not self._network.is_coordinator:
                 self._pass_on(client, request, fds)
-            elif not self._jobs.serve(client, request, fds):
+            elif not self._jobs.table.serve(client, request, fds):
                 self._serve_other(client, request)
         except Exception as error:
             logger.exception("request %s failed", type(request).__name__)
@@ -289,7 +291,7 @@ class Member:
             case Attach() if isinstance(client, LocalClient) and client.is_here:
                 self._start_task(self._attach(client, request.request))
             case Visit() | VisitHere() if isinstance(client, LocalClient) and client.is_here:
-                self._parts.visit(client, request)
+                self._jobs.participants.visit(client, request)
             case Attach() | Look() | TakeArena() | Visit() | VisitHere():
                 client.send(
                     Refused(request.request, "ShmjetError", "only a process of the same host can watch a member")
@@ -317,7 +319,7 @@ class Member:
             self._passing_on.take(client, request, fds)
 
     def _client_gone(self, client: LocalClient | ForwardedClient) -> None:
-        self._jobs.client_gone(client)
+        self._jobs.table.client_gone(client)
         if self._network is not None and isinstance(client, LocalClient):
             if self._passing_on is not None:
                 self._passing_on.client_gone(client.number)
@@ -332,13 +334,9 @@ class Member:
         except OSError as error:  # there is no /proc, say, or no descriptor
             client.send(Refused(request, "ShmjetError", f"the member (pid {os.getpid()}) cannot be watched: {error}"))
 
-    def _led(self) -> list[Any]:
-        return list(self._jobs.executions)
-
     def _members(self) -> tuple[Peer, ...]:
         """All members that this one knows of, the oldest first."""
-        view = None if self._network is None else self._network.view
-        return (self.peer(self.uuid, self.address),) if view is None else view.members
+        return self._view().members
 
     def _post(self, identity: str, message: object) -> None:
         if self._network is not None:
@@ -351,44 +349,18 @@ class Member:
 
     # -- executions ---------------------------------------------------------------------------------------------
 
-    def _make_execution(self, job: Submission, code: Large, logs: LogWish | None, changed: Told, over: Told) -> Running:
-        number, first = next(self._ids), self._first_worker()
-        network = self._network
-        view = None if network is None else network.view
-
-        def ended(execution: Running) -> None:
-            self._parts.drop(number)
-            over(execution)
-
-        if network is not None and view is not None and len(view.members) > 1:
-            return ClusterExecution(
-                number,
-                job,
-                code,
-                view,
-                self._services,
-                self._attachments,
-                first,
-                changed,
-                ended,
-                self._parts.add,
-                logs,
-                lambda: (network.view or view).epoch,
-            )
-        wish = wish_at(logs, self.uuid)
-        execution = MasterExecution(number, job, code, self._services, first, changed, ended, logs=wish)
-        self._parts.add(execution)
-        return execution
-
-    def _is_needed(self, job_id: str) -> bool:
-        return self._jobs.knows(job_id) or self._parts.has_job(job_id)
-
-    def _first_worker(self) -> int:
-        return self._parts.first_worker(self.workers)
+    def _view(self) -> View:
+        """Return the view in force; of a member without one, a view with it alone."""
+        view = None if self._network is None else self._network.view
+        if view is not None:
+            return view
+        if self._alone is None or self._alone.coordinator.address != self.address:
+            self._alone = View(0, (self.peer(self.uuid, self.address),), (0,))
+        return self._alone
 
     def _pass_logs_on(self, execution: int, records: list[bytes], dropped: int) -> None:
         """Have log records of processors here reach who has the execution run: the coordinator knows."""
-        leader = self._following.leader_of(execution)
+        leader = self._jobs.participants.leader_of(execution)
         if leader is None:
             self._jobs.logged(execution, self.address, records, dropped)
         elif self._network is not None:
@@ -398,7 +370,7 @@ class Member:
         with Grid.open(self._grid_folder) as grid:
             grid.after_worker_death()
         self._services.arenas.worker_gone(child.index)
-        self._parts.child_lost(child)
+        self._jobs.participants.child_lost(child)
 
     # -- the network's user ---------------------------------------------------------------------------------------
 
@@ -414,24 +386,24 @@ class Member:
 
     def view_changed(self, event: ViewInstalled) -> None:
         """See `NetworkUser`."""
-        assert self._upheavals is not None
-        self._upheavals.view_changed(event, self.uuid)
+        assert self._member_loss is not None
+        self._member_loss.view_changed(event, self.uuid)
 
     def connection_lost(self, peer: Peer, why: str) -> None:
         """See `NetworkUser`."""
         assert self._network is not None
-        assert self._upheavals is not None
-        self._upheavals.connection_lost(peer, why, self._network.view)
+        assert self._member_loss is not None
+        self._member_loss.connection_lost(peer, why, self._network.view)
 
     def isolated(self, lost: tuple[Peer, ...]) -> None:
         """See `NetworkUser`."""
-        assert self._upheavals is not None
-        self._upheavals.isolated(lost, self.address)
+        assert self._member_loss is not None
+        self._member_loss.isolated(lost, self.address)
 
     def fenced(self, others: tuple[Peer, ...], why: str) -> None:
         """See `NetworkUser`."""
-        assert self._upheavals is not None
-        self._upheavals.fenced(others, why, self.address)
+        assert self._member_loss is not None
+        self._member_loss.fenced(others, why, self.address)
 
     def peer_message(self, sender: str, message: Any) -> None:
         """Take what another member says."""
@@ -455,17 +427,7 @@ class Member:
         assert self._network is not None
         if self._attachments.take(message):
             return
-        view = self._network.view
-        if isinstance(message, PartLogs):
-            peer = None if view is None else view.find(sender)
-            self._jobs.logged(message.execution, "" if peer is None else peer.address, message.records, message.dropped)
-            return
-        for execution in self._jobs.active:
-            if execution.id == getattr(message, "execution", 0) and isinstance(execution, ClusterExecution):
-                execution.report(sender, message)
-                return
-        if view is not None:
-            self._following.take(sender, message, view, self._network.me, self._attachments)
+        self._jobs.receive(sender, message, self._network.view, self._network.me)
 
     def client_accepted(self, fd: int, address: str, leftover: bytes) -> None:
         """Serve a client from anywhere."""

@@ -15,8 +15,28 @@ from shmjet.execution.messages import Failure, LogWish, Probed, Seat
 from shmjet.execution.metrics import Metrics
 
 
+class ProbePart(msgspec.Struct, frozen=True):
+    """Coordinator to its own member: ask a worker about the suppliers. It stays in the process.
+
+    `others` are the addresses of the other members that take part.
+    """
+
+    execution: int
+    run: int
+    submission: Submission
+    others: list[str]
+    logs: LogWish | None = None
+
+
+class PartProbed(msgspec.Struct, frozen=True):
+    """Member to the coordinator in it: what a worker has found out."""
+
+    execution: int
+    probed: Probed
+
+
 class PreparePart(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Coordinator to member: make your part of an execution.
+    """Coordinator to member: make your part of an attempt of a run. `execution` is the attempt's number.
 
     `epoch` is that of the view whose members take part; a member that is in another view refuses.
     """
@@ -27,6 +47,7 @@ class PreparePart(msgspec.Struct, frozen=True, tag=True, array_like=True):
     probed: Probed
     seat: Seat
     logs: LogWish | None = None
+    run: int = 0
 
 
 class StartPart(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -6,17 +6,17 @@ They read the control segment and the arenas of executions themselves, without t
 
 from __future__ import annotations
 
-import itertools
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
 from shmjet._version import version
-from shmjet.cluster.arenas import PooledArena
 from shmjet.cluster.clients import LocalClient
+from shmjet.cluster.jobs.participant import Participant
+from shmjet.cluster.jobs.registry import ParticipantRegistry
 from shmjet.cluster.process_usage import used_by
 from shmjet.cluster.protocol import (
     ArenaTaken,
@@ -25,27 +25,39 @@ from shmjet.cluster.protocol import (
     Look,
     Looked,
     MemberSurvey,
+    Submission,
     TakeArena,
 )
-from shmjet.cluster.run import Run
 from shmjet.cluster.settings import MemberSettings
+from shmjet.core import JobStatus
 from shmjet.execution import control
 from shmjet.execution.collect import worker_metrics
-from shmjet.execution.messages import JobPlan
+from shmjet.execution.messages import Failure
 from shmjet.ring.arena import Arena
 
 
-class Watched(Run, Protocol):
-    """An execution, or this member's part of one."""
+class Watched(Protocol):
+    """A run, or this member's part of one that others coordinate."""
 
+    @property
+    def job(self) -> Submission: ...
+    @property
+    def status(self) -> JobStatus: ...
+    @property
+    def failure(self) -> Failure | None: ...
+    @property
+    def cancelled(self) -> bool: ...
     @property
     def started_at(self) -> float: ...
     @property
     def completed_at(self) -> float | None: ...
+
+
+class WatchedRun(Watched, Protocol):
+    """A run that this member coordinates."""
+
     @property
-    def plan(self) -> JobPlan | None: ...
-    @property
-    def arena(self) -> PooledArena | None: ...
+    def id(self) -> int: ...
 
 
 class Watching:
@@ -54,21 +66,21 @@ class Watching:
     Args:
         settings: of the member.
         segment: its control segment.
-        led: gives the executions that this member leads, the oldest first.
-        parts: gives those of others in which it has a part.
+        led: gives the runs that this member coordinates, the oldest first.
+        participants: its parts in runs.
     """
 
     def __init__(
         self,
         settings: MemberSettings,
         segment: Arena,
-        led: Callable[[], Iterable[Watched]],
-        parts: Callable[[], Iterable[Watched]],
+        led: Callable[[], Sequence[WatchedRun]],
+        participants: ParticipantRegistry,
     ) -> None:
         self._settings = settings
         self._segment = segment
         self._led = led
-        self._parts = parts
+        self._participants = participants
         self._started_at = time.time()
         self._words = control.control_words(segment.memory, len(settings.cores) * control.BLOCK_SIZE)
         self._words[control.PID] = os.getpid()
@@ -123,33 +135,12 @@ class Watching:
         )
 
     def _rows(self) -> list[ExecutionRow]:
-        return [*self._rows_of(self._led(), leads=True), *self._rows_of(self._parts(), leads=False)]
-
-    def _rows_of(self, executions: Iterable[Watched], *, leads: bool) -> list[ExecutionRow]:
-        rows = []
-        for execution in executions:
-            arena, failure = execution.arena, execution.failure
-            error = None if failure is None else f"{failure.type_name}: {failure.text}".split("\n", 1)[0]
-            rows.append(
-                ExecutionRow(
-                    execution.id,
-                    execution.job.job_id,
-                    execution.job.name,
-                    execution.status.value,
-                    execution.cancelled,
-                    execution.started_at,
-                    execution.completed_at,
-                    error,
-                    execution.plan,
-                    None if arena is None else arena.id,
-                    leads,
-                )
-            )
-        return rows
+        participants = self._participants
+        led = [_row(run.id, run, participants.part_of(run.id), leads=True) for run in self._led()]
+        return [*led, *(_row(part.run, part, part, leads=False) for part in participants.led_elsewhere)]
 
     def _send_arena(self, client: LocalClient, request: TakeArena) -> None:
-        known = itertools.chain(self._led(), self._parts())
-        found = next((execution for execution in known if execution.id == request.execution_id), None)
+        found = self._participants.part_of(request.execution_id)
         pooled = None if found is None else found.arena
         if pooled is None:
             client.send(ArenaTaken(request.request, 0))
@@ -159,6 +150,24 @@ class Watching:
     def close(self) -> None:
         """Let go of the control segment."""
         self._words.release()
+
+
+def _row(number: int, seen: Watched, part: Participant | None, *, leads: bool) -> ExecutionRow:
+    failure = seen.failure
+    arena = None if part is None else part.arena
+    return ExecutionRow(
+        number,
+        seen.job.job_id,
+        seen.job.name,
+        seen.status.value,
+        seen.cancelled,
+        seen.started_at,
+        seen.completed_at,
+        None if failure is None else f"{failure.type_name}: {failure.text}".split("\n", 1)[0],
+        None if part is None else part.plan,
+        None if arena is None else arena.id,
+        leads,
+    )
 
 
 def _read_only(fd: int) -> int:

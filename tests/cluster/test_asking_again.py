@@ -15,7 +15,7 @@ import pytest
 
 from shmjet.cluster.connection import Connection
 from shmjet.cluster.grid_serving import GridServing
-from shmjet.cluster.jobs import JobTable
+from shmjet.cluster.jobs.table import JobTable
 from shmjet.cluster.named_jobs import NamedJobs
 from shmjet.cluster.passing_on import PATIENCE_S, PassingOn
 from shmjet.cluster.peer_messages import Bounced, Forward
@@ -72,6 +72,7 @@ class Run:
     """An execution that runs for ever."""
 
     status, failure, cancelled, is_over, job = JobStatus.RUNNING, None, False, False, SUBMISSION
+    started_at, completed_at = 0.0, None
 
     def __init__(self, number: int) -> None:
         self.id = number
@@ -82,7 +83,7 @@ class Run:
     def cancel(self) -> None:
         pass
 
-    def metrics(self) -> Metrics:
+    async def metrics(self) -> Metrics:
         return NO_METRICS
 
 

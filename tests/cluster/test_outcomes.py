@@ -32,10 +32,12 @@ from shmjet import (
     sources,
 )
 from shmjet.cluster.job import Execution
-from shmjet.cluster.jobs import JobTable
+from shmjet.cluster.jobs.run import RunRequest, Told
+from shmjet.cluster.jobs.table import JobTable
 from shmjet.cluster.named_jobs import NamedJobs
+from shmjet.cluster.protocol import Execute, Submission
 from shmjet.execution.failure import without_exception
-from shmjet.execution.messages import Failure
+from shmjet.execution.messages import Failure, JobShape
 from tests.odd import ODD, raise_odd
 
 PATIENCE_S = 60.0
@@ -314,27 +316,51 @@ def test_a_pipeline_that_changes_does_not_change_its_job(jet: JetInstance, out: 
     assert sorted(jet.get_list(out)) == list(range(10))
 
 
+class FailedRun:
+    """A run that has failed, with an exception of some bytes."""
+
+    status, cancelled, is_over = JobStatus.FAILED, False, True
+
+    def __init__(self, number: int, request: RunRequest) -> None:
+        self.id, self.job = number, request.job
+        self.failure: Failure | None = Failure("error", None, 0, 0, 1, "E", f"text {number}", [], bytes(40))
+
+    def start(self) -> None:
+        pass
+
+    def forget_exception(self) -> None:
+        assert self.failure is not None
+        self.failure = without_exception(self.failure)
+
+
+class Asker:
+    """A client that does not listen."""
+
+    def queue(self, message: object) -> None:
+        pass
+
+    def flush(self) -> None:
+        pass
+
+
 def test_a_member_remembers_exceptions_of_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Record:
-        """An execution that has ended."""
+    runs: list[tuple[FailedRun, Told]] = []
 
-        def __init__(self, number: int, size: int) -> None:
-            self.id, self.is_over = number, True
-            self.failure: Failure | None = Failure("error", None, 0, 0, 1, "E", f"text {number}", [], bytes(size))
+    def make(request: RunRequest, on_status: Told, on_over: Told) -> Any:
+        runs.append((FailedRun(len(runs), request), on_over))
+        return runs[-1][0]
 
-        def forget_exception(self) -> None:
-            assert self.failure is not None
-            self.failure = without_exception(self.failure)
-
-    monkeypatch.setattr("shmjet.cluster.jobs.KEPT_EXCEPTIONS", 100)
-    table = JobTable(lambda *_: None, NamedJobs({}))  # type: ignore[arg-type, return-value]
-    records = [Record(number, 40) for number in range(4)]
-    for record in records:
-        table._executions[record.id] = record  # type: ignore[assignment]
-        table._over(record)  # type: ignore[arg-type]
-    kept = [record.failure.exception is not None for record in records if record.failure is not None]
-    assert kept == [False, False, True, True]
-    assert [record.failure.text for record in records if record.failure] == [f"text {i}" for i in range(4)]
+    monkeypatch.setattr("shmjet.cluster.jobs.table.KEPT_EXCEPTIONS", 100)
+    table = JobTable(make, NamedJobs({}))
+    client: Any = Asker()
+    for number in range(4):
+        job = Submission(f"job {number}", None, JobShape([], []), b"", b"", {}, [])
+        table.serve(client, Execute(number, job.job_id, job, False, None, None, ""), [])
+    for run, over in runs:
+        over(run)
+    failures = [run.failure for run, _ in runs if run.failure is not None]
+    assert [failure.exception is not None for failure in failures] == [False, False, True, True]
+    assert [failure.text for failure in failures] == [f"text {i}" for i in range(4)]
 
 
 def overwrite(item: int) -> int:

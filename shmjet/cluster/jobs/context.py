@@ -1,6 +1,6 @@
-"""What one execution has on its member, from its plan on: the arena, the processes, and what they are told of both.
+"""What one attempt has on a member, from its plan on: the arena, the processes, and what they are told of both.
 
-Everything here happens at once and in memory; when it happens, and what follows, `MasterExecution` decides.
+Everything here happens at once and in memory; when it happens, and what follows, `Participant` decides.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shmjet.cluster.arenas import ArenaPool, PooledArena
+from shmjet.cluster.peer_messages import PreparePart, ProbePart
 from shmjet.cluster.protocol import Submission
 from shmjet.cluster.workers import Child, Workers
 from shmjet.execution.collect import Reading
 from shmjet.execution.formatting import format_arena
 from shmjet.execution.large import Large
 from shmjet.execution.layout import CANCELLED_OFFSET, ArenaLayout, lay_out, slab_size
-from shmjet.execution.messages import Deploy, Forget, JobPlan, LogWish, Probe, Probed, Seat
+from shmjet.execution.messages import Deploy, Forget, JobPlan, JobShape, Probe
 from shmjet.execution.plan import make_plan
 from shmjet.execution.readiness import STARTED, Readiness
 from shmjet.net.client import LinkClient
@@ -49,27 +50,18 @@ class MemberServices:
     """Waits until there are connections to members, by their identities; OSError when one cannot be had."""
 
 
-def probe_of(
-    execution_id: int,
-    job: Submission,
-    code: Large,
-    services: MemberServices,
-    others: Sequence[str] = (),
-    logs: LogWish | None = None,
-) -> Probe | None:
-    """Return what has to be asked in a worker before a job can be planned; None when nothing has.
+def needs_probe(shape: JobShape) -> bool:
+    """Say whether a worker has to be asked about suppliers before a job can be planned."""
+    return any(vertex.has_meta or vertex.cooperative is None for vertex in shape.vertices)
 
-    Args:
-        others: addresses of the other members that take part.
-        logs: who wants the log records of the execution from elsewhere.
-    """
-    shape = job.shape
+
+def probe_of(order: ProbePart, code: Large, services: MemberServices) -> Probe:
+    """Return what a worker is asked before a job can be planned."""
+    job, shape = order.submission, order.submission.shape
     meta = [v for v, vertex in enumerate(shape.vertices) if vertex.has_meta]
     unknown = [v for v, vertex in enumerate(shape.vertices) if vertex.cooperative is None]
-    if not meta and not unknown:
-        return None
     return Probe(
-        execution_id,
+        order.execution,
         shape,
         code.inline,
         job.config,
@@ -82,8 +74,8 @@ def probe_of(
         unknown,
         job.import_paths,
         code.size,
-        list(others),
-        logs,
+        order.others,
+        order.logs,
         _attached(job, services),
     )
 
@@ -93,55 +85,41 @@ def _attached(job: Submission, services: MemberServices) -> dict[str, str]:
     return {key: str(services.attachments / job.job_id / path) for key, path in job.attachments.items()}
 
 
-class Site:
-    """Where one execution takes place.
+class ExecutionContext:
+    """Where one member's part of an attempt takes place.
 
     Args:
-        execution_id: of the execution.
-        job: what is run.
+        order: what the coordinator has asked for.
         code: of the job; it stays with whoever knows the job.
         services: of the member.
-        probed: what a worker has found out.
         first_worker: where processor 0 of every vertex is placed.
-        seat: this member's place among several; None where it is alone.
-        logs: who wants its log records from elsewhere.
 
     Raises:
         PlanError: there can be no plan.
         ConfigError: an edge is to be compressed, and what does that is not installed.
     """
 
-    def __init__(
-        self,
-        execution_id: int,
-        job: Submission,
-        code: Large,
-        services: MemberServices,
-        probed: Probed,
-        first_worker: int,
-        seat: Seat | None = None,
-        logs: LogWish | None = None,
-    ) -> None:
-        self._logs = logs
-        self._id = execution_id
-        self._job = job
+    def __init__(self, order: PreparePart, code: Large, services: MemberServices, *, first_worker: int) -> None:
+        self._logs = order.logs
+        self._id = order.execution
+        self._job = order.submission
         self._code = code
         self._services = services
-        self._suppliers = probed.suppliers
-        shape = job.shape
-        if seat is not None and seat.count > 1:
+        self._suppliers = order.probed.suppliers
+        shape, seat = order.submission.shape, order.seat
+        if seat.count > 1:
             check_installed(shape.edges, [vertex.name for vertex in shape.vertices], f"member {services.address}")
         declared = {v for v, vertex in enumerate(shape.vertices) if vertex.cooperative is False}
         self.plan: JobPlan = make_plan(
             shape,
             worker_count=len(services.workers.workers),
-            non_cooperative=declared | set(probed.non_cooperative),
+            non_cooperative=declared | set(order.probed.non_cooperative),
             ring_memory=services.ring_memory,
             partition_count=services.partition_count,
             offset=first_worker,
             force_rings=services.force_rings,
             stealing=services.stealing,
-            seat=Seat(addresses=[services.address]) if seat is None else seat,
+            seat=seat,
         )
         self._layout: ArenaLayout = lay_out(self.plan)
         self._pooled: PooledArena | None = None

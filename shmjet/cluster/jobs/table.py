@@ -1,7 +1,6 @@
 """The jobs that a coordinator knows, and what clients may ask about them.
 
-Knows nothing of how an execution runs, on one member or on many: it makes them through a function, and hears of their
-changes.
+Knows nothing of how a run is coordinated: it makes runs through a function, and hears of their changes.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from shmjet.cluster.jobs.run import RunRequest
 from shmjet.cluster.named_jobs import NamedJobs
 from shmjet.cluster.no_code import NO_CODE
 from shmjet.cluster.protocol import (
@@ -35,13 +35,12 @@ from shmjet.cluster.protocol import (
     Submission,
     Watch,
 )
-from shmjet.cluster.run import Run
 from shmjet.cluster.settings import KEPT_CODES, KEPT_EXCEPTIONS, KEPT_RESULTS, LARGE_CODE
 from shmjet.core import JobStatus
 from shmjet.core.errors import ShmjetError
 from shmjet.execution.failure import member_lost
 from shmjet.execution.large import Large
-from shmjet.execution.messages import Failure, LogWish
+from shmjet.execution.messages import Failure
 from shmjet.execution.metrics import NO_METRICS, Metrics
 
 _JOB_ID = re.compile("[0-9a-f]{16}")
@@ -68,22 +67,36 @@ class Client(Protocol):
         """Wait until the client has read most of what it was sent, or is gone."""
 
 
-class Running(Run, Protocol):
-    """One run of a job, on however many members."""
+class Running(Protocol):
+    """One run of a job (`shmjet.cluster.jobs.run.JobRun`)."""
 
     @property
+    def id(self) -> int: ...
+    @property
+    def job(self) -> Submission: ...
+    @property
+    def status(self) -> JobStatus: ...
+    @property
+    def failure(self) -> Failure | None: ...
+    @property
+    def cancelled(self) -> bool: ...
+    @property
     def is_over(self) -> bool: ...
+    @property
+    def started_at(self) -> float: ...
+    @property
+    def completed_at(self) -> float | None: ...
     def start(self) -> None: ...
     def cancel(self) -> None: ...
-    def metrics(self) -> Metrics | Awaitable[Metrics]: ...
-    def own_metrics(self) -> Metrics: ...
+    def metrics(self) -> Awaitable[Metrics]: ...
+    def own_metrics(self) -> Awaitable[Metrics]: ...
     def forget_exception(self) -> None: ...
 
 
 Told = Callable[[Any], None]
-Make = Callable[[Submission, Large, LogWish | None, Told, Told], Running]
-"""Makes an execution of a job, whose code and wish for logs it is given beside it, from what is to be called at each
-change of its status, and from what is to be called when nothing is left of it."""
+Make = Callable[[RunRequest, Told, Told], Running]
+"""Makes a run, from what is to be called at each change of its status, and from what is to be called when nothing is
+left of it."""
 
 
 @dataclass(eq=False)
@@ -126,6 +139,8 @@ class JobTable:
         """The executions by the tokens of the requests that asked for them."""
         self._token_of: dict[int, str] = {}
         self._jobs: dict[str, JobRecord] = {}
+        self._large: dict[str, JobRecord] = {}
+        """Those with code in a file, or with attached files."""
         self._executions: dict[int, Running] = {}
         self._active: set[Running] = set()
         self._watchers: dict[int, set[Client]] = {}
@@ -199,6 +214,7 @@ class JobTable:
         while len(self._gone) > KEPT_RESULTS:
             del self._gone[next(iter(self._gone))]
         self._jobs.clear()
+        self._large.clear()
         self._tokens.clear()
         self._token_of.clear()
         self._executions.clear()
@@ -240,7 +256,7 @@ class JobTable:
             return
         if record is None:  # not before it is certain that it runs: what never ran is no job of this cluster
             record = _recorded(msgspec.structs.replace(submission, named=None), fds)
-            self._jobs[request.job_id] = record
+            self._remember(request.job_id, record)
         answered = False
 
         def answer(execution: Running) -> None:
@@ -255,7 +271,8 @@ class JobTable:
             for watcher in list(self._watchers.get(execution.id, ())):
                 watcher.send(news)
 
-        execution = self._make(record.submission, record.code, request.logs, changed, self._over)
+        wanted = RunRequest(job=record.submission, code=record.code, logs=request.logs)
+        execution = self._make(wanted, changed, self._over)
         if request.token:
             self._tokens[request.token] = execution.id
             self._token_of[execution.id] = request.token
@@ -300,7 +317,7 @@ class JobTable:
             client.send(Refused(request.request, "ShmjetError", f"job {name!r} cannot be made: {error}"))
             return
         if request.job_id not in self._jobs:
-            self._jobs[request.job_id] = _recorded(submission, [])
+            self._remember(request.job_id, _recorded(submission, []))
         self._execute(client, msgspec.structs.replace(request, named=None), [])
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
@@ -323,9 +340,8 @@ class JobTable:
             self._forget_exceptions()
         while len(self._executions) - len(self._active) > KEPT_RESULTS:
             self._forget(next(e for e in self._executions.values() if e.is_over))
-        large = [record for record in self._jobs.values() if record.code.fds or record.submission.attachments]
-        if len(large) > KEPT_CODES:
-            ended = [record for record in large if all(e.is_over for e in record.executions)]
+        if len(self._large) > KEPT_CODES:
+            ended = [record for record in self._large.values() if all(e.is_over for e in record.executions)]
             for old in list(ended[0].executions) if ended else ():
                 self._forget(old)
 
@@ -349,7 +365,13 @@ class JobTable:
         if not record.executions:
             self._drop(execution.job.job_id)
 
+    def _remember(self, job_id: str, record: JobRecord) -> None:
+        self._jobs[job_id] = record
+        if record.code.fds or record.submission.attachments:
+            self._large[job_id] = record
+
     def _drop(self, job_id: str) -> None:
+        self._large.pop(job_id, None)
         self._jobs.pop(job_id).code.close()
 
     # -- telling ------------------------------------------------------------------------------------------------
@@ -374,17 +396,14 @@ class JobTable:
 
     def _tell_metrics(self, client: Client, request: GetMetrics) -> None:
         execution = self._executions.get(request.execution_id)
-        metrics: Metrics | Awaitable[Metrics] = NO_METRICS
-        if execution is not None:
-            metrics = execution.own_metrics() if request.part else execution.metrics()
-        if isinstance(metrics, Metrics):
-            client.send(MetricsReply(request.request, metrics))
+        if execution is None:
+            client.send(MetricsReply(request.request, NO_METRICS))
             return
 
         async def tell(metrics: Awaitable[Metrics]) -> None:
             client.send(MetricsReply(request.request, await metrics))
 
-        self._start(tell(metrics))
+        self._start(tell(execution.own_metrics() if request.part else execution.metrics()))
 
     def _rows(self) -> list[JobRow]:
         return [

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shmjet.cluster.clients import Clients
-from shmjet.cluster.conducting import ClusterExecution
-from shmjet.cluster.following import Following
-from shmjet.cluster.jobs import JobTable
+from shmjet.cluster.jobs.service import JobService
 from shmjet.cluster.membership_events import ViewInstalled
 from shmjet.cluster.passing_on import PassingOn
 from shmjet.cluster.protocol import CoordinatorLost, MembersAre, WatchAgain
@@ -20,12 +18,11 @@ from shmjet.execution.failure import member_lost
 from shmjet.execution.messages import Failure
 
 
-class Upheavals:
+class MemberLossHandler:
     """See the module.
 
     Args:
-        jobs: that this member coordinates.
-        following: its parts in those that others coordinate.
+        jobs: of this member.
         clients: of this member, and of others that ask it.
         passing_on: what its clients have asked of the coordinator.
         clear_grid: removes all maps and lists.
@@ -33,14 +30,12 @@ class Upheavals:
 
     def __init__(
         self,
-        jobs: JobTable,
-        following: Following,
+        jobs: JobService,
         clients: Clients,
         passing_on: PassingOn,
         clear_grid: Callable[[], None],
     ) -> None:
         self._jobs = jobs
-        self._following = following
         self._clients = clients
         self._passing_on = passing_on
         self._clear_grid = clear_grid
@@ -65,11 +60,7 @@ class Upheavals:
 
     def _members_gone(self, peers: tuple[Peer, ...], failure: Failure) -> None:
         uuids = [peer.uuid for peer in peers]
-        for execution in self._jobs.active:
-            if isinstance(execution, ClusterExecution):
-                execution.members_lost(uuids, failure)
-        for execution_id in self._following.members_lost(uuids, failure):
-            self._jobs.note_gone(execution_id, failure)
+        self._jobs.members_lost(uuids, failure)
         for identity in uuids:
             self._clients.forwarded_gone(identity)
 
@@ -95,13 +86,11 @@ class Upheavals:
             f"member {address} was put out of its cluster, because {why}; the others were {names}", member=address
         )
         self._members_gone(others, failure)
-        for execution in self._jobs.active:
-            execution.cancel()
+        self._jobs.cancel_all()
         self._give_up(failure)
         self._clear_grid()
 
     def _give_up(self, failure: Failure) -> None:
-        self._following.orphan_all(failure.text)
         self._jobs.forget_all(failure)
         self._clients.tell_all(CoordinatorLost(failure.text))
         self._passing_on.lost(failure.text, is_over=True)

@@ -1,0 +1,296 @@
+"""The coordinator of an attempt: it asks all members to prepare, and carries out what `Attempt` decides.
+
+Its own member is one of them: what it is told goes through the same post, as what it reports does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from shmjet.cluster.jobs.attempt import Attempt
+from shmjet.cluster.jobs.context import MemberServices, needs_probe
+from shmjet.cluster.jobs.phase import Phase
+from shmjet.cluster.jobs.post import Beside, JobPost
+from shmjet.cluster.merging import merge_metrics
+from shmjet.cluster.peer_messages import (
+    AskMetrics,
+    PartFailed,
+    PartFinished,
+    PartMetrics,
+    PartProbed,
+    PreparePart,
+    ProbePart,
+)
+from shmjet.cluster.protocol import Submission
+from shmjet.cluster.views import Peer
+from shmjet.core import JobStatus
+from shmjet.execution.failure import member_failed
+from shmjet.execution.large import Large
+from shmjet.execution.messages import Failure, LogWish, Probed, Seat
+from shmjet.execution.metrics import NO_METRICS, Metrics
+
+METRICS_S = 1.0
+"""How long other members may take to tell their metrics."""
+
+
+def owners_of(partition_count: int, members: int) -> list[int]:
+    """Return the place of the member that owns each partition: they are dealt out in turn."""
+    return [partition % members for partition in range(partition_count)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptPlan:
+    """What is to be attempted, and where.
+
+    Args:
+        id: of the attempt, unique in the cluster.
+        run: of which it is an attempt.
+        job: what to run.
+        code: of the job.
+        logs: the client's wish for log records.
+        members: who takes part; the first is this member, which coordinates.
+        epoch: gives that of the view in force: members may join before all are asked to prepare.
+    """
+
+    id: int
+    run: int
+    job: Submission
+    code: Large
+    logs: LogWish | None
+    members: tuple[Peer, ...]
+    epoch: Callable[[], int]
+
+
+class JobCoordinator:
+    """Leads one attempt.
+
+    Args:
+        plan: what is attempted.
+        services: of this member.
+        post: to all members.
+        on_change: called at every change of its status.
+        on_over: called when nothing of it is left anywhere.
+    """
+
+    def __init__(
+        self,
+        plan: AttemptPlan,
+        services: MemberServices,
+        post: JobPost,
+        *,
+        on_change: Callable[[JobCoordinator], None],
+        on_over: Callable[[JobCoordinator], None],
+    ) -> None:
+        self.id = plan.id
+        self.status = JobStatus.STARTING
+        self.started_at = time.time()
+        self._plan = plan
+        self._members = plan.members
+        self._own = plan.members[0].uuid
+        self._services = services
+        self._post = post
+        self._on_change = on_change
+        self._on_over = on_over
+        self._attempt = Attempt(plan.id, [peer.uuid for peer in plan.members])
+        self._finals: dict[str, Callable[[], Metrics]] = {}
+        self._latest: dict[str, Metrics] = {}
+        self._asked: dict[int, tuple[str, asyncio.Future[Metrics]]] = {}
+        self._requests = 0
+        self._over: asyncio.Event | None = None
+        self._preparing: asyncio.Future[None] | None = None
+
+    @property
+    def run(self) -> int:
+        """The run of which this is an attempt."""
+        return self._plan.run
+
+    @property
+    def failure(self) -> Failure | None:
+        """The first error, if there was one."""
+        return self._attempt.failure
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether it was asked to end."""
+        return self._attempt.cancelled
+
+    @property
+    def may_be_followed(self) -> bool:
+        """Whether it has failed before anything may have been made visible, so that another attempt may follow."""
+        return self.failure is not None and not self.cancelled and not self._attempt.may_be_visible
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of it is left anywhere."""
+        return self._attempt.phase is Phase.OVER
+
+    def forget_exception(self) -> None:
+        """Keep the text of its failure only."""
+        self._attempt.forget_exception()
+
+    def start(self) -> None:
+        """Begin; a job with meta-suppliers, or of unknown manners, is looked at in a worker first."""
+        plan = self._plan
+        if not needs_probe(plan.job.shape):
+            self._probed(Probed(self.id, {}, []))
+            return
+        self._attempt.ask([self._own])
+        others = [peer.address for peer in self._members[1:]]
+        logs = wish_at(plan.logs, self._own)
+        self._post.send(self._own, ProbePart(self.id, plan.run, plan.job, others, logs), plan.code)
+
+    def cancel(self) -> None:
+        """Ask for the end; `on_change` tells when it has come."""
+        self._attempt.cancel()
+        self._carry_out()
+
+    def members_lost(self, uuids: Iterable[str], failure: Failure) -> None:
+        """Take that members are gone, or that connections to them have broken."""
+        gone = list(uuids)
+        self._attempt.lost(gone, failure)
+        for request, (uuid, future) in list(self._asked.items()):
+            if uuid in gone and not future.done():
+                future.cancel()
+                self._asked.pop(request, None)
+        self._carry_out()
+
+    # -- asking all to prepare ----------------------------------------------------------------------------------
+
+    def _probed(self, probed: Probed) -> None:
+        """Have all members prepare, now that the meta-suppliers have said what each gets."""
+        if self._plan.job.attachments and len(self._members) > 1:
+            self._preparing = asyncio.ensure_future(self._prepare_with_files(probed))
+        else:
+            self._prepare(probed)
+
+    async def _prepare_with_files(self, probed: Probed) -> None:
+        try:
+            await self._post.send_files([peer.uuid for peer in self._members[1:]], self._plan.job)
+        except OSError as error:
+            text = f"a file attached to the job is not on this member any more: {error}; make the job anew"
+            self.report(self._own, PartFailed(self.id, member_failed(OSError(text))))
+        else:
+            self._prepare(probed)
+
+    def _prepare(self, probed: Probed) -> None:
+        plan, members = self._plan, self._members
+        if not self._attempt.ask([peer.uuid for peer in members]):
+            return  # cancelled or failed meanwhile, and nobody else knows of it
+        seat = Seat(
+            index=0,
+            peers=[peer.uuid for peer in members],
+            addresses=[peer.address for peer in members],
+            owners=owners_of(self._services.partition_count, len(members)),
+            default_parallelism=len(self._services.workers.workers),
+            ring_memory=self._services.ring_memory,
+        )
+        epoch = plan.epoch()
+        for place, peer in reversed(list(enumerate(members))):  # this member begins last: the others have further to go
+            if place:
+                suppliers = probed.others[place - 1] if probed.others else {}
+                theirs = Probed(self.id, suppliers, probed.non_cooperative)
+            else:
+                theirs = probed
+            its_seat = msgspec.structs.replace(seat, index=place)
+            logs = wish_at(plan.logs, peer.uuid)
+            order = PreparePart(self.id, epoch, plan.job, theirs, its_seat, logs, plan.run)
+            self._post.send(peer.uuid, order, plan.code)
+
+    # -- what participants report -------------------------------------------------------------------------------
+
+    def report(self, uuid: str, message: Any, beside: Beside = None) -> None:
+        """Take what a participant reports."""
+        match message:
+            case PartProbed():
+                self._probed(message.probed)
+            case PartFailed():
+                self._attempt.report(uuid, PartFailed(self.id, self._located(message.failure, uuid)))
+            case PartMetrics():
+                self._latest[uuid] = message.metrics
+                _, future = self._asked.pop(message.request, (uuid, None))
+                if future is not None and not future.done():
+                    future.set_result(message.metrics)
+            case PartFinished():
+                self._finals[uuid] = beside if callable(beside) else partial(_same, message.metrics)
+                self._attempt.report(uuid, message)
+            case _:
+                self._attempt.report(uuid, message)
+        self._carry_out()
+
+    def _located(self, failure: Failure, uuid: str) -> Failure:
+        """Return a failure that says on which member it happened, where there are several."""
+        if failure.member or len(self._members) == 1:
+            return failure
+        address = next((peer.address for peer in self._members if peer.uuid == uuid), "")
+        return msgspec.structs.replace(failure, member=address)
+
+    def _carry_out(self) -> None:
+        attempt = self._attempt
+        if attempt.status is not self.status:
+            self.status = attempt.status
+            self._on_change(self)
+        for uuid, order in attempt.take_orders():
+            self._post.send(uuid, order)
+        if self.is_over and self._on_over is not _told:
+            on_over, self._on_over = self._on_over, _told
+            if self._over is not None:
+                self._over.set()
+            on_over(self)
+
+    # -- looking ------------------------------------------------------------------------------------------------
+
+    async def metrics(self) -> Metrics:
+        """Return the metrics of all members, as they are now or were at the end; of one that is late its last ones."""
+        if self._attempt.phase is Phase.FINISHING and len(self._members) > 1:
+            self._over = self._over or asyncio.Event()
+            await _within(METRICS_S, [asyncio.ensure_future(self._over.wait())])
+        found = await self._ask(self._members)
+        if len(self._members) == 1:
+            return found.get(self._own, NO_METRICS)
+        parts = [(peer.address, found[peer.uuid]) for peer in self._members if peer.uuid in found]
+        return merge_metrics(parts, self.started_at)
+
+    async def own_metrics(self) -> Metrics:
+        """Return those of this member's part alone."""
+        return (await self._ask(self._members[:1])).get(self._own, NO_METRICS)
+
+    async def _ask(self, members: Sequence[Peer]) -> dict[str, Metrics]:
+        """Ask members for their metrics, unless they have told their last ones."""
+        waiting: list[asyncio.Future[Metrics]] = []
+        for peer in members:
+            if peer.uuid not in self._finals and not self.is_over:
+                self._requests += 1
+                future: asyncio.Future[Metrics] = asyncio.get_running_loop().create_future()
+                self._asked[self._requests] = peer.uuid, future
+                self._post.send(peer.uuid, AskMetrics(self._requests, self.id))
+                waiting.append(future)
+        await _within(METRICS_S, [future for future in waiting if not future.done()])
+        return {**self._latest, **{uuid: final() for uuid, final in self._finals.items()}}
+
+
+def _same(metrics: Metrics) -> Metrics:
+    return metrics
+
+
+def _told(_: JobCoordinator) -> None:
+    """Stand for what is to be called at the end, when it has been called."""
+
+
+def wish_at(logs: LogWish | None, member: str) -> LogWish | None:
+    """Return a client's wish for log records as far as a member has to fulfil it: not where the client hears itself."""
+    return None if logs is None or logs.home == member else logs
+
+
+async def _within(seconds: float, futures: Sequence[asyncio.Future[Any]]) -> None:
+    """Wait until all are done, but no longer; what is not done then is given up."""
+    if futures:
+        _, pending = await asyncio.wait(futures, timeout=seconds)
+        for future in pending:
+            future.cancel()

@@ -1,0 +1,435 @@
+"""A member's part of an attempt: its processes, its arena, and what the coordinator wants of it.
+
+`Part` decides; here its decisions are carried out. A part whose coordinator is gone stops, and lets go by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from signal import SIGKILL
+from typing import Any
+
+from shmjet.cluster.arenas import PooledArena
+from shmjet.cluster.jobs.context import ExecutionContext, MemberServices, probe_of
+from shmjet.cluster.jobs.endpoints import ProcessorEndpoints
+from shmjet.cluster.jobs.part import Part
+from shmjet.cluster.jobs.phase import Phase
+from shmjet.cluster.jobs.post import JobPost
+from shmjet.cluster.jobs.stopping import Stopping
+from shmjet.cluster.peer_messages import (
+    AskMetrics,
+    CancelPart,
+    CommitPart,
+    FinishPart,
+    PartFinished,
+    PartMetrics,
+    PreparePart,
+    ProbePart,
+    StartPart,
+)
+from shmjet.cluster.protocol import Submission
+from shmjet.cluster.workers import Child
+from shmjet.core import ConfigError, JobStatus, PlanError
+from shmjet.execution.collect import Reading
+from shmjet.execution.failure import member_failed, worker_lost
+from shmjet.execution.large import Large
+from shmjet.execution.messages import (
+    Adopt,
+    Committed,
+    DoorOpened,
+    Ended,
+    Failed,
+    Failure,
+    Finish,
+    Finished,
+    HandOver,
+    JobPlan,
+    Probed,
+    Ready,
+    Start,
+)
+from shmjet.execution.metrics import NO_METRICS, Metrics
+from shmjet.execution.readiness import PREPARING, READY
+
+logger = logging.getLogger("shmjet.member")
+
+FIRST_LOOK_S, LONGEST_LOOK_S = 0.001, 0.1
+"""How soon, and how rarely at most, the member looks whether all processes of an attempt are ready."""
+_NONSENSE = (ValueError, LookupError, OverflowError)
+"""What comes of reading numbers that mean nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assignment:
+    """What a participant is given.
+
+    Args:
+        id: of the attempt, unique in the cluster.
+        run: of which it is an attempt.
+        job: what to run.
+        code: of the job.
+        coordinator: identity of the member that leads the attempt.
+        first_worker: where processor 0 of every vertex is placed.
+    """
+
+    id: int
+    run: int
+    job: Submission
+    code: Large
+    coordinator: str
+    first_worker: int
+
+
+class Participant:
+    """One member's part of an attempt.
+
+    Args:
+        assignment: what it takes part in.
+        services: of the member.
+        post: to the coordinator.
+        on_over: called when nothing of it is left here.
+    """
+
+    def __init__(
+        self, assignment: Assignment, services: MemberServices, post: JobPost, on_over: Callable[[Participant], None]
+    ) -> None:
+        self.id = assignment.id
+        self.run = assignment.run
+        self.job = assignment.job
+        self.coordinator = assignment.coordinator
+        self.peers: frozenset[str] = frozenset()
+        self.started_at = time.time()
+        self.completed_at: float | None = None
+        self.endpoints = ProcessorEndpoints()
+        self._assignment = assignment
+        self._services = services
+        self._post = post
+        self._on_over = on_over
+        self._part = Part(self.id)
+        self._children: dict[int, Child] = {}
+        self._context: ExecutionContext | None = None
+        self._final: Reading | None = None
+        self._look_timer: asyncio.TimerHandle | None = None
+        self._opening: asyncio.Future[None] | None = None
+        self._stopping = Stopping(self.id, self.name, services.workers, self._pending, services.name_of)
+
+    @property
+    def name(self) -> str:
+        """How the job is called in messages."""
+        return repr(self.job.name) if self.job.name else self.job.job_id
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of it is left here."""
+        return self._part.phase is Phase.OVER
+
+    def _pending(self) -> Iterator[Child]:
+        """Give the processes that have not done yet what they were told: to stop, or at the end to close all."""
+        part = self._part
+        pending = part.unfinished() if part.phase is Phase.FINISHING else part.unended()
+        return (self._children[endpoint] for endpoint in pending)
+
+    def _endpoint(self, child: Child) -> int | None:
+        """Return where a process takes part; None when it does not, or took part in its place before."""
+        return child.index if self._children.get(child.index) is child else None
+
+    # -- what the coordinator says ------------------------------------------------------------------------------
+
+    def probe(self, order: ProbePart) -> None:
+        """Have a worker look at the suppliers."""
+        child = self._services.workers.workers[self._assignment.first_worker]
+        self._children[child.index] = child
+        self._part.probe(child.index)
+        code = self._assignment.code
+        child.send(probe_of(order, code, self._services), code.fds)
+
+    def prepare(self, order: PreparePart) -> None:
+        """Make the plan and have the processors made."""
+        part, assignment = self._part, self._assignment
+        if part.phase is not Phase.PROBING:  # it was stopped before it has begun
+            return
+        self.peers = frozenset(order.seat.peers)
+        try:
+            context = self._context = ExecutionContext(
+                order, assignment.code, self._services, first_worker=assignment.first_worker
+            )
+            endpoints = sorted(context.plan.participants())
+            context.open()
+            for endpoint in endpoints:
+                self._children[endpoint] = context.child_at(endpoint)
+        except (PlanError, ConfigError, OSError) as error:
+            # there can be no plan; or no shared memory, or no descriptor for a carrier: nobody has been told anything
+            part.refuse(member_failed(error), self._children)
+            self._carry_out()
+            return
+        part.prepare(endpoints, linked=context.plan.gate is None)
+        if context.plan.gate is not None:
+            self._opening = asyncio.ensure_future(self._open_link(context))
+        for endpoint in endpoints:
+            context.deploy(self._children[endpoint])
+        self._look_after(FIRST_LOOK_S)
+
+    async def _open_link(self, context: ExecutionContext) -> None:
+        try:
+            await context.open_link()
+        except OSError as error:
+            self.break_off(member_failed(error))
+        else:
+            self._part.link_opened()
+            self._carry_out()
+
+    def order(self, message: object) -> None:
+        """Do as the coordinator says."""
+        match message:
+            case StartPart():
+                self._part.start()
+            case CancelPart():
+                self._part.cancel()
+            case CommitPart():
+                self._part.commit()
+            case FinishPart():
+                self._part.finish(message.error)
+            case AskMetrics():
+                self._post.send(self.coordinator, PartMetrics(message.request, self.metrics(), self.id))
+        self._carry_out()
+
+    def members_lost(self, uuids: Iterable[str], failure: Failure) -> None:
+        """Stop when one that takes part is gone, and let go when that is the coordinator."""
+        gone = set(uuids)
+        if self.coordinator in gone:
+            self.orphan(failure.text)
+        elif gone & self.peers:
+            self.break_off(failure)
+
+    def orphan(self, why: str) -> None:
+        """Stop and let go: nobody leads this part any more."""
+        self.coordinator = ""
+        self._part.orphan(why)
+        self._carry_out()
+
+    def break_off(self, failure: Failure) -> None:
+        """Stop, for something that happened outside of the processes that take part."""
+        self._part.break_off(failure)
+        self._carry_out()
+
+    # -- what processes report ----------------------------------------------------------------------------------
+
+    def report(self, child: Child, message: Any, fds: list[int]) -> None:
+        """Take what a process reports about this attempt."""
+        at, part = self._endpoint(child), self._part
+        if at is None:
+            return
+        match message:
+            case Probed():
+                part.probed(at, message)
+            case Ready():
+                part.ready(at, *self._seen_ready())
+            case Failed():
+                if not part.started and self._context is not None:
+                    self._context.detach(child)  # it may not have been able to map the arena
+                part.failed(at, message.failure)
+            case Ended():
+                self._note_views(message.has_views)
+                if part.awaits_ready:
+                    part.ready(*self._seen_ready())
+                part.ended(at, adopted=message.adopted, finished=message.finished, commits=message.commits)
+            case HandOver():
+                self._hand_over(message, fds)
+            case DoorOpened():
+                self.endpoints.opened(message.door, child)
+            case Committed():
+                part.committed(at)
+            case Finished():
+                self._note_views(message.has_views)
+                part.finished(at)
+        self._carry_out()
+
+    def _seen_ready(self) -> list[int]:
+        """Return the processes that say in the arena that they are ready, or have started already."""
+        context = self._context
+        if context is None or not self._part.awaits_ready:
+            return []
+        return [endpoint for endpoint in self._children if context.state_of(endpoint) != PREPARING]
+
+    def _look_after(self, seconds: float) -> None:
+        self._look_timer = asyncio.get_running_loop().call_later(seconds, self._look, seconds)
+
+    def _look(self, after: float) -> None:
+        self._look_timer = None
+        self._part.ready(*self._seen_ready())
+        self._carry_out()
+        if self._part.awaits_ready:
+            self._look_after(min(2 * after, LONGEST_LOOK_S))
+
+    def _hand_over(self, message: HandOver, fds: list[int]) -> None:
+        """Give a tasklet that one worker hands over to another, which may not have taken part so far."""
+        child = self._services.workers.workers[message.to]
+        is_new = self._endpoint(child) is None
+        if is_new:
+            self._children[child.index] = child
+            assert self._context is not None
+            self._context.deploy(child, takes_part=False)
+        adopt = Adopt(self.id, message.vertex, message.processor, message.state, message.size, message.tables)
+        child.send(adopt, fds)
+        child.channel.when_flushed(fds)
+        self._part.adopts(child.index, is_new=is_new)
+
+    def _note_views(self, has_views: bool) -> None:
+        if has_views and self._context is not None:
+            self._context.note_views()
+
+    def child_lost(self, child: Child) -> None:
+        """Take the death of a process."""
+        at = self._endpoint(child)
+        if at is None:
+            return
+        context, failure = self._context, None
+        if context is not None:
+            context.detach(child)
+        if self._part.needs(at):
+            failure = loss_of(child, context.vertices_at(at) if context is not None else [])
+        self._part.lost(at, failure)
+        self._carry_out()
+
+    # -- carrying out -------------------------------------------------------------------------------------------
+
+    def _carry_out(self) -> None:
+        part = self._part
+        while part.entered or part.commands or part.reports:
+            entered, part.entered = part.entered, []
+            commands, part.commands = part.commands, []
+            reports, part.reports = part.reports, []
+            for phase in entered:
+                self._enter(phase)
+            for endpoint, command in commands:
+                self._tell(endpoint, command)
+            for report in reports:
+                self._report(report)
+
+    def _enter(self, phase: Phase) -> None:
+        context = self._context
+        match phase:
+            case Phase.RUNNING:
+                assert context is not None
+                context.open_gate()
+            case Phase.STOPPING:
+                self.endpoints.end()
+                if context is not None:
+                    context.say_cancelled()
+                self._stopping.stop()
+            case Phase.ENDED:
+                self._end_timers()
+            case Phase.FINISHING:
+                self._end_timers()
+                self.endpoints.end()
+                self.completed_at = time.time()
+                self._final = self._reading()
+                if self._part.phase is Phase.FINISHING:
+                    self._stopping.close()
+            case Phase.OVER:
+                self._release()
+
+    def _tell(self, endpoint: int, command: object) -> None:
+        child, context = self._children[endpoint], self._context
+        if isinstance(command, Start) and context is not None and context.state_of(endpoint) != READY:
+            return  # it has found out by itself
+        if isinstance(command, Finish) and child.lost:
+            self._part.finished(endpoint)
+        child.send(command)
+
+    def _report(self, message: object) -> None:
+        if self.coordinator:
+            self._post.send(self.coordinator, message)
+
+    def _end_timers(self) -> None:
+        if self._look_timer is not None:
+            self._look_timer.cancel()
+            self._look_timer = None
+        self._stopping.end()
+
+    def _release(self) -> None:
+        self._stopping.end()
+        carriers = [child for child in self._children.values() if child.is_carrier]
+        for child in carriers:
+            if not child.lost:
+                self._services.workers.stop_carrier(child)
+        if self._context is not None:
+            self._context.release(carriers)
+        self._children.clear()
+        if self.coordinator:
+            self._post.send(self.coordinator, PartFinished(self.id, NO_METRICS), self.metrics)
+        self._on_over(self)
+
+    # -- looking ------------------------------------------------------------------------------------------------
+
+    @property
+    def status(self) -> JobStatus:
+        """How far this part is."""
+        return self._part.status
+
+    @property
+    def failure(self) -> Failure | None:
+        """The first error here, if there was one."""
+        return self._part.failure
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether it was told to stop."""
+        return self._part.cancelled
+
+    @property
+    def plan(self) -> JobPlan | None:
+        """How it is laid out, as long as it has its arena."""
+        return None if self._context is None or self._context.arena is None else self._context.plan
+
+    @property
+    def arena(self) -> PooledArena | None:
+        """Its arena, while it has one."""
+        return None if self._context is None else self._context.arena
+
+    def metrics(self) -> Metrics:
+        """Return the metrics of this part, as they are now, or as they were at the end."""
+        reading = self._final or self._reading()
+        try:
+            return NO_METRICS if reading is None else reading.metrics(self.started_at, self.completed_at)
+        except _NONSENSE as error:
+            self._cannot_be_read(error)
+            return NO_METRICS
+
+    def _reading(self) -> Reading | None:
+        """Read the counters, which user code may have overwritten: they must not keep the attempt from its end."""
+        try:
+            return None if self._context is None else self._context.reading()
+        except _NONSENSE as error:
+            self._cannot_be_read(error)
+            return None
+
+    def _cannot_be_read(self, error: Exception) -> None:
+        logger.error("job %s has no metrics: its shared memory was overwritten, by its own code (%s)", self.name, error)
+
+
+def loss_of(child: Child, vertices: list[str]) -> Failure:
+    """Describe the death of a process.
+
+    Args:
+        child: that has died.
+        vertices: of which it ran processors.
+    """
+    status = child.status
+    if status is None and child.killed_because is not None:
+        status = -SIGKILL
+    return worker_lost(
+        worker=child.index,
+        pid=child.pid,
+        signal=-status if status is not None and status < 0 else 0,
+        status=status,
+        vertices=vertices,
+        carrier=child.is_carrier,
+        because=child.killed_because,
+        last_words=child.last_words,
+        end=child.end,
+    )

@@ -1,0 +1,153 @@
+"""A member's jobs: those that it coordinates, and its parts in what others do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from shmjet.cluster.jobs.context import MemberServices
+from shmjet.cluster.jobs.coordinator import AttemptPlan, JobCoordinator
+from shmjet.cluster.jobs.post import Beside, FilePost, JobPost
+from shmjet.cluster.jobs.registry import ParticipantRegistry
+from shmjet.cluster.jobs.run import JobRun, RunRequest, Told
+from shmjet.cluster.jobs.table import JobTable
+from shmjet.cluster.named_jobs import NamedJobs
+from shmjet.cluster.peer_messages import (
+    AskMetrics,
+    CancelPart,
+    CommitPart,
+    FinishPart,
+    PartLogs,
+    PreparePart,
+    ProbePart,
+    StartPart,
+)
+from shmjet.cluster.views import Peer, View
+from shmjet.execution.messages import Failure
+
+_ORDERS = (ProbePart, PreparePart, StartPart, CancelPart, CommitPart, FinishPart, AskMetrics)
+
+
+class JobService:
+    """See the module.
+
+    Args:
+        services: what jobs use of the member.
+        registry: of its participants.
+        others: the post to other members.
+        named: the jobs of the member's own configuration.
+        view: gives the view in force; of a member alone, one with it only.
+        next_number: gives numbers of attempts, unique in the cluster.
+        coordinating_for: says for how many seconds this member has coordinated.
+        allow_code: whether clients may bring code.
+    """
+
+    def __init__(
+        self,
+        services: MemberServices,
+        registry: ParticipantRegistry,
+        others: FilePost,
+        named: NamedJobs,
+        *,
+        view: Callable[[], View],
+        next_number: Callable[[], int],
+        coordinating_for: Callable[[], float],
+        allow_code: bool,
+    ) -> None:
+        self._services = services
+        self._view = view
+        self._next_number = next_number
+        self._post = JobPost(others, self._deliver)
+        self._coordinators: dict[int, JobCoordinator] = {}
+        self.participants = registry
+        registry.open(services, self._post)
+        self.table = JobTable(self._make_run, named, coordinating_for, allow_code=allow_code)
+
+    def has_job(self, job_id: str) -> bool:
+        """Say whether a job may be run again, or is being run."""
+        return self.table.knows(job_id) or self.participants.has_job(job_id)
+
+    # -- what is coordinated here -------------------------------------------------------------------------------
+
+    def _make_run(self, request: RunRequest, on_status: Told, on_over: Told) -> JobRun:
+        number = self._next_number()
+        return JobRun(number, request, attempts=self._make_attempt, on_status=on_status, on_over=on_over)
+
+    def _make_attempt(self, run: JobRun, on_change: Told, on_over: Told) -> JobCoordinator:
+        number = run.id if run.attempt_count == 1 else self._next_number()
+        members = self._view().members
+        self._post.add_identity(members[0].uuid)
+
+        def over(coordinator: JobCoordinator) -> None:
+            del self._coordinators[number]
+            on_over(coordinator)
+
+        plan = AttemptPlan(
+            id=number,
+            run=run.id,
+            job=run.job,
+            code=run.code,
+            logs=run.logs,
+            members=members,
+            epoch=lambda: self._view().epoch,
+        )
+        coordinator = JobCoordinator(plan, self._services, self._post, on_change=on_change, on_over=over)
+        self._coordinators[number] = coordinator
+        return coordinator
+
+    # -- messages -----------------------------------------------------------------------------------------------
+
+    def receive(self, sender: str, message: Any, view: View | None, me: Peer) -> None:
+        """Take what another member says about an attempt.
+
+        Args:
+            sender: its identity.
+            message: the order or report.
+            view: in force here.
+            me: this member.
+        """
+        if isinstance(message, PartLogs):
+            peer = None if view is None else view.find(sender)
+            self.logged(message.execution, "" if peer is None else peer.address, message.records, message.dropped)
+        elif not isinstance(message, PreparePart) or (
+            view is not None and self.participants.admits(sender, message, view, me)
+        ):
+            self._deliver(sender, message, None)
+
+    def _deliver(self, sender: str, message: Any, beside: Beside) -> None:
+        if isinstance(message, _ORDERS):
+            self.participants.take(sender, message, beside)
+        else:
+            coordinator = self._coordinators.get(getattr(message, "execution", 0))
+            if coordinator is not None:
+                coordinator.report(sender, message, beside)
+
+    def logged(self, attempt: int, member: str, records: list[bytes], dropped: int) -> None:
+        """Pass log records of an attempt's processors on to who has the job run."""
+        coordinator = self._coordinators.get(attempt)
+        self.table.logged(attempt if coordinator is None else coordinator.run, member, records, dropped)
+
+    # -- members that go ----------------------------------------------------------------------------------------
+
+    def members_lost(self, uuids: Iterable[str], failure: Failure) -> None:
+        """Take that members are gone, or that connections to them have broken."""
+        gone = list(uuids)
+        for coordinator in list(self._coordinators.values()):
+            coordinator.members_lost(gone, failure)
+        for run in self.participants.members_lost(gone, failure):
+            self.table.note_gone(run, failure)
+
+    def forget_all(self, failure: Failure) -> None:
+        """Stop what others lead, and forget what this member coordinates: it does not any more."""
+        self.participants.orphan_all(failure.text)
+        self.table.forget_all(failure)
+
+    def cancel_all(self) -> None:
+        """Cancel what this member coordinates."""
+        for run in self.table.active:
+            run.cancel()
+
+    def end_all(self) -> None:
+        """Stop everything: this member is shut down."""
+        self.cancel_all()
+        self.participants.orphan_all("its member is being shut down")
