@@ -18,14 +18,15 @@ from shmjet.execution.metrics import Metrics
 class ProbePart(msgspec.Struct, frozen=True):
     """Coordinator to its own member: ask a worker about the suppliers. It stays in the process.
 
-    `others` are the addresses of the other members that take part.
+    `others` are the addresses of the other members that take part, `owners` the places of the partitions' owners.
     """
 
     execution: int
     run: int
     submission: Submission
     others: list[str]
-    logs: LogWish | None = None
+    logs: LogWish | None
+    owners: list[int]
 
 
 class PartProbed(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from shmjet.core.errors import ProcessorError
 from shmjet.core.job import JobConfig, ProcessingGuarantee
@@ -17,6 +17,8 @@ from shmjet.core.job import JobConfig, ProcessingGuarantee
 if TYPE_CHECKING:
     import logging
     import socket
+
+    from shmjet.core.ownership import PartitionOwners
 
 
 class DataGrid(Protocol):
@@ -85,6 +87,8 @@ class _VertexContext:
     partition_count: int = 271
     attached_files: Mapping[str, Path] = field(default_factory=dict)
     grid: DataGrid | None = None
+    _owners: ClassVar[PartitionOwners | None] = None
+    """What the engine has handed in, see `shmjet.core.ownership`. It is no setting, so it is no field."""
 
     @property
     def processing_guarantee(self) -> ProcessingGuarantee:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from shmjet.core.context import DataGrid, MetaSupplierContext, ProcessorContext, SupplierContext
 from shmjet.core.errors import ProcessorError
 from shmjet.core.keys import DEFAULT_TO_ONE_KEY, partition_id
+from shmjet.core.ownership import dealt, owners_in
 
 if TYPE_CHECKING:
     from shmjet.core.inbox import Inbox
@@ -315,10 +316,12 @@ class _OnlyOne(ProcessorMetaSupplier):
         self.supplier = supplier
         self.key = key
         self.partition = 0
+        self.owners = dealt(1, 1)
         self.is_cooperative = supplier.is_cooperative
 
     def init(self, context: MetaSupplierContext) -> None:
         self.partition = partition_id(self.key, context.partition_count)
+        self.owners = owners_in(context)
         if context.local_parallelism != 1:
             raise ProcessorError(
                 f"vertex {context.vertex_name!r} supports a total parallelism of 1 only, but its local parallelism is "
@@ -326,7 +329,9 @@ class _OnlyOne(ProcessorMetaSupplier):
             )
 
     def get(self, addresses: Sequence[str]) -> Mapping[str, ProcessorSupplier]:
-        chosen = addresses[self.partition % len(addresses)]  # members own partitions in turn
+        count, members = len(self.owners.places), len(addresses)
+        owners = self.owners if self.owners.members == members else dealt(count, members)
+        chosen = addresses[owners.owner_of(self.partition, count)]
         return {address: self.supplier if address == chosen else FactorySupplier(StandIn) for address in addresses}
 
 

@@ -24,6 +24,7 @@ from shmjet.core import (
     SupplierContext,
     make_processors,
 )
+from shmjet.core.ownership import hand_in
 from shmjet.core.processor import CommittingSupplier, StandIn
 from shmjet.execution.code import JobCode, load_code
 from shmjet.execution.doors import ExecutionDoors
@@ -33,7 +34,7 @@ from shmjet.execution.large import MOST_INLINE, Large
 from shmjet.execution.layout import CANCELLED_OFFSET, lay_out
 from shmjet.execution.logs import about, speaker
 from shmjet.execution.messages import Adopt, Deploy, HandOver
-from shmjet.execution.ownership import receives
+from shmjet.execution.ownership import owners_of, receives
 from shmjet.execution.readiness import READY, STARTED, Readiness
 from shmjet.execution.shared_memory import SharedMemory
 from shmjet.execution.tasklet import ProcessorTasklet
@@ -198,7 +199,7 @@ class Deployment:
         v, p = place
         vertex, arena = self._deploy.plan.vertices[v], self._memory
         assert arena is not None
-        return ProcessorContext(
+        context = ProcessorContext(
             **self._vertex_context(vertex.name, vertex.parallelism),
             local_index=p,
             global_index=self._named(v, p)[1],
@@ -206,6 +207,8 @@ class Deployment:
             cancelled=lambda: arena[CANCELLED_OFFSET] != 0,
             open_door=self.doors.open,
         )
+        hand_in(context, owners_of(self._deploy.plan.seat))
+        return context
 
     def _outbox(self, v: int) -> Outbox:
         return Outbox([edge.high_water_mark for edge in self._deploy.plan.edges if edge.source == v])

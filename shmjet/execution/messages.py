@@ -172,6 +172,7 @@ class Probe(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
     The descriptor of the code travels with it when `code_size` is not 0 (`Large`).
     `other_addresses` are those of the other members that take part; `member_address` is the first's, which asks.
+    `owners` are the places of the partitions' owners.
     """
 
     execution_id: int
@@ -190,6 +191,7 @@ class Probe(msgspec.Struct, frozen=True, tag=True, array_like=True):
     other_addresses: list[str] = []
     logs: LogWish | None = None
     attachments: dict[str, str] = {}
+    owners: list[int] = []
 
 
 class Start(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -12,21 +12,14 @@ from typing import Any
 
 from shmjet.core.arrangement import distributed_table, local_table
 from shmjet.core.keys import partition_id
+from shmjet.core.ownership import PartitionOwners
 from shmjet.execution.layout import number_on, spans
 from shmjet.execution.messages import EdgePlan, JobPlan, Seat
 
 
-def owner_of(seat: Seat, partition: int, count: int) -> int:
-    """Return the place of the member that owns a partition.
-
-    Where an edge has a number of partitions of its own, nobody has given them out; they are dealt over the members.
-    """
-    return seat.owners[partition] if count == len(seat.owners) else partition % seat.count
-
-
-def own_partitions(seat: Seat, member: int, count: int) -> list[int]:
-    """Return the partitions of one member, ascending."""
-    return [partition for partition in range(count) if owner_of(seat, partition, count) == member]
+def owners_of(seat: Seat) -> PartitionOwners:
+    """Return the owners of partitions among the members that take part."""
+    return PartitionOwners(seat.count, seat.owners)
 
 
 def table_of(plan: JobPlan, edge: EdgePlan, count: int) -> array[int]:
@@ -38,13 +31,14 @@ def table_of(plan: JobPlan, edge: EdgePlan, count: int) -> array[int]:
         count: partitions of the edge.
     """
     seat, parallelism = plan.seat, plan.vertices[edge.destination].parallelism
+    owners = owners_of(seat)
     if not spans(plan, edge):
-        return local_table(count, own_partitions(seat, seat.index, count), parallelism)
+        return local_table(count, owners.partitions_of(seat.index, count), parallelism)
     if edge.target >= 0:
-        return local_table(count, own_partitions(seat, edge.target, count), parallelism)
+        return local_table(count, owners.partitions_of(edge.target, count), parallelism)
     table = array("H", bytes(2 * count))
     for member in range(seat.count):
-        own = own_partitions(seat, member, count)
+        own = owners.partitions_of(member, count)
         local = distributed_table(count, own, parallelism)
         for partition in own:
             table[partition] = member * parallelism + local[partition]

@@ -24,6 +24,7 @@ from shmjet.core import (
     SupplierContext,
     make_processors,
 )
+from shmjet.core.ownership import PartitionOwners, hand_in
 from shmjet.core.processor import is_stand_in
 from shmjet.execution.code import load_code
 from shmjet.execution.deployment import LazyGrid, Prepared, checked_processor, extend_import_path
@@ -107,6 +108,7 @@ class Probing:
         """Return the supplier that a meta-supplier gives each member."""
         self._metas.append((vertex.name, meta))
         context = MetaSupplierContext(**self._context(vertex, config))
+        hand_in(context, PartitionOwners(len(self._addresses), self._command.owners))
         speaker.about = about(context)
         meta.init(context)
         given = meta.get(self._addresses)

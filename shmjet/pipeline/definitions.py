@@ -30,8 +30,8 @@ class SourceDef(Generic[T_co]):
             `ProcessorMetaSupplier`. One that has a method `on_client(execution)` is told of each execution of the job,
             in the client and before it starts.
         parallelism: local parallelism that it prefers; -1: that of the supplier, else one processor per worker.
-        partitions: how many partitions its items are in, None when that is not known. Then the items of partition
-            `p` are emitted by processor `p // members % local_parallelism` of member `p % members`, and by nobody else.
+        partitions: how many partitions its items are in, None when that is not known. The items of a partition are
+            emitted by one processor: the member that owns the partition deals its own in turn to its processors.
         partition_key: function of an item that gives the key by which the partitions are made, with `partitions`.
         columnar: its items are batches of columns; None: some may be, which shows when they come.
         expand: adds more vertices than one and returns the one whose output counts; then `supplier` is not used.

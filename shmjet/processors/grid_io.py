@@ -15,6 +15,7 @@ from typing import Any
 
 from shmjet.core.errors import ProcessorError
 from shmjet.core.inbox import Inbox
+from shmjet.core.ownership import owners_in
 from shmjet.core.processor import Processor, ProcessorContext, ProcessorMetaSupplier
 from shmjet.processors.bulk import BulkProcessor, Supply
 
@@ -44,7 +45,7 @@ class ReadMapProcessor(BulkProcessor):
     def results(self) -> Iterable[Any]:
         """Return the entries, lazily."""
         context = self.context
-        share = range(context.global_index, context.partition_count, context.total_parallelism)
+        share = owners_in(context).share_of(context, context.partition_count)
         entries: Iterable[Any] = grid_of(context).get_map(self._name).items_of(share)
         return entries
 

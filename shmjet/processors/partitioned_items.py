@@ -1,8 +1,8 @@
 """Sources whose items are in partitions: given ones, and maps read by another count of partitions than they have.
 
-Each processor emits the partitions that a distributed partitioned edge would bring it (`own_partitions`), and nothing
-else, so two such sources with equal counts and equal parallelism have equal keys on processors of the same index, and
-what comes over such an edge meets them. Must not know: what makes use of that.
+Each processor emits the partitions that a distributed partitioned edge would bring it (`shmjet.core.ownership`), and
+nothing else, so two such sources with equal counts and equal parallelism have equal keys on processors of the same
+index, and what comes over such an edge meets them. Must not know: what makes use of that.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from shmjet.core.context import ProcessorContext
 from shmjet.core.keys import partition_id
+from shmjet.core.ownership import owners_in
 from shmjet.processors.bulk import BulkProcessor
 from shmjet.processors.grid_io import grid_of
 
@@ -28,7 +28,7 @@ class PartitionedItemsProcessor(BulkProcessor):
 
     def results(self) -> Iterable[Any]:
         """Return the share, lazily."""
-        for partition in own_partitions(self.context, len(self._partitions)):
+        for partition in owners_in(self.context).share_of(self.context, len(self._partitions)):
             yield from self._partitions[partition]
 
 
@@ -47,26 +47,14 @@ class PartitionedMapProcessor(BulkProcessor):
         """Return the entries, lazily."""
         context, count = self.context, self._count
         entries = grid_of(context).get_map(self._name)
-        own = own_partitions(context, count)
+        own = frozenset(owners_in(context).share_of(context, count))
         if count == context.partition_count:
-            return entries.items_of(own)  # type: ignore[no-any-return]
+            return entries.items_of(sorted(own))  # type: ignore[no-any-return]
         context.logger.warning(
             "map %r has %d partitions but is read as if it had %d; say sources.map(%r, partitions=%d)",
             *(self._name, context.partition_count, count, self._name, context.partition_count),
         )
         return (entry for entry in entries.items() if partition_id(entry[0], count) in own)
-
-
-def own_partitions(context: ProcessorContext, count: int) -> range:
-    """Return the partitions of a processor: members own them in turn, and deal theirs in turn to their processors.
-
-    Example:
-        >>> at = ProcessorContext(member_index=1, member_count=3, local_index=1, local_parallelism=2)
-        >>> own_partitions(at, 20)
-        range(4, 20, 6)
-    """
-    members = context.member_count
-    return range(context.member_index + context.local_index * members, count, members * context.local_parallelism)
 
 
 def partitioned(items: Iterable[Any], count: int, key: Callable[[Any], Any]) -> tuple[tuple[Any, ...], ...]:

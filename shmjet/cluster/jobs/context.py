@@ -77,6 +77,7 @@ def probe_of(order: ProbePart, code: Large, services: MemberServices) -> Probe:
         order.others,
         order.logs,
         _attached(job, services),
+        order.owners,
     )
 
 

@@ -31,6 +31,7 @@ from shmjet.cluster.peer_messages import (
 from shmjet.cluster.protocol import Submission
 from shmjet.cluster.views import Peer
 from shmjet.core import JobStatus
+from shmjet.core.ownership import PartitionOwners
 from shmjet.execution.failure import member_failed
 from shmjet.execution.large import Large
 from shmjet.execution.messages import Failure, LogWish, Probed, Seat
@@ -38,11 +39,6 @@ from shmjet.execution.metrics import NO_METRICS, Metrics
 
 METRICS_S = 1.0
 """How long other members may take to tell their metrics."""
-
-
-def owners_of(partition_count: int, members: int) -> list[int]:
-    """Return the place of the member that owns each partition: they are dealt out in turn."""
-    return [partition % members for partition in range(partition_count)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +53,7 @@ class AttemptPlan:
         logs: the client's wish for log records.
         members: who takes part; the first is this member, which coordinates.
         epoch: gives that of the view in force: members may join before all are asked to prepare.
+        owners: of partitions, among the members.
     """
 
     id: int
@@ -66,6 +63,7 @@ class AttemptPlan:
     logs: LogWish | None
     members: tuple[Peer, ...]
     epoch: Callable[[], int]
+    owners: PartitionOwners
 
 
 class JobCoordinator:
@@ -144,7 +142,9 @@ class JobCoordinator:
         self._attempt.ask([self._own])
         others = [peer.address for peer in self._members[1:]]
         logs = wish_at(plan.logs, self._own)
-        self._post.send(self._own, ProbePart(self.id, plan.run, plan.job, others, logs), plan.code)
+        self._post.send(
+            self._own, ProbePart(self.id, plan.run, plan.job, others, logs, list(plan.owners.places)), plan.code
+        )
 
     def cancel(self) -> None:
         """Ask for the end; `on_change` tells when it has come."""
@@ -187,7 +187,7 @@ class JobCoordinator:
             index=0,
             peers=[peer.uuid for peer in members],
             addresses=[peer.address for peer in members],
-            owners=owners_of(self._services.partition_count, len(members)),
+            owners=list(plan.owners.places),
             default_parallelism=len(self._services.workers.workers),
             ring_memory=self._services.ring_memory,
         )

@@ -23,6 +23,7 @@ from shmjet.cluster.peer_messages import (
     StartPart,
 )
 from shmjet.cluster.views import Peer, View
+from shmjet.core.ownership import dealt
 from shmjet.execution.messages import Failure
 
 _ORDERS = (ProbePart, PreparePart, StartPart, CancelPart, CommitPart, FinishPart, AskMetrics)
@@ -90,6 +91,7 @@ class JobService:
             logs=run.logs,
             members=members,
             epoch=lambda: self._view().epoch,
+            owners=dealt(self._services.partition_count, len(members)),
         )
         coordinator = JobCoordinator(plan, self._services, self._post, on_change=on_change, on_over=over)
         self._coordinators[number] = coordinator
