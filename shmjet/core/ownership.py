@@ -15,7 +15,7 @@ class PartitionOwners:
 
     Args:
         members: how many there are; their places are 0 to `members - 1`.
-        places: of the owner of each partition.
+        places: of the owner of each partition. Where there are none, partitions are dealt out to the members in turn.
 
     Example:
         >>> owners = PartitionOwners(2, [0, 1, 1, 0])
@@ -62,13 +62,13 @@ class PartitionOwners:
 
 @lru_cache(maxsize=64)
 def dealt(count: int, members: int) -> PartitionOwners:
-    """Return owners of partitions that are dealt out to the members in turn.
+    """Return owners of partitions that are dealt out to the members in turn; for a member alone there is no table.
 
     Example:
         >>> dealt(5, 2).places
         [0, 1, 0, 1, 0]
     """
-    return PartitionOwners(members, [partition % members for partition in range(count)])
+    return PartitionOwners(members, [partition % members for partition in range(count)] if members > 1 else [])
 
 
 def owners_in(context: ProcessorContext | MetaSupplierContext) -> PartitionOwners:

@@ -315,12 +315,13 @@ class _OnlyOne(ProcessorMetaSupplier):
     def __init__(self, supplier: ProcessorSupplier, key: Any) -> None:
         self.supplier = supplier
         self.key = key
-        self.partition = 0
+        self.partition, self.count = 0, 1
         self.owners = dealt(1, 1)
         self.is_cooperative = supplier.is_cooperative
 
     def init(self, context: MetaSupplierContext) -> None:
-        self.partition = partition_id(self.key, context.partition_count)
+        self.count = context.partition_count
+        self.partition = partition_id(self.key, self.count)
         self.owners = owners_in(context)
         if context.local_parallelism != 1:
             raise ProcessorError(
@@ -329,9 +330,9 @@ class _OnlyOne(ProcessorMetaSupplier):
             )
 
     def get(self, addresses: Sequence[str]) -> Mapping[str, ProcessorSupplier]:
-        count, members = len(self.owners.places), len(addresses)
-        owners = self.owners if self.owners.members == members else dealt(count, members)
-        chosen = addresses[owners.owner_of(self.partition, count)]
+        members = len(addresses)
+        owners = self.owners if self.owners.members == members else dealt(self.count, members)
+        chosen = addresses[owners.owner_of(self.partition, self.count)]
         return {address: self.supplier if address == chosen else FactorySupplier(StandIn) for address in addresses}
 
 

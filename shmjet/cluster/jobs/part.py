@@ -16,8 +16,8 @@ from shmjet.core import JobStatus
 from shmjet.execution.failure import without_exception
 from shmjet.execution.messages import Cancel, Commit, Failure, Finish, Probed, Start
 
-_DONE = frozenset((Phase.ENDED, Phase.COMMITTING, Phase.FINISHING, Phase.OVER))
-_LAST = frozenset((Phase.FINISHING, Phase.OVER))
+_DONE = (Phase.ENDED, Phase.COMMITTING, Phase.FINISHING, Phase.OVER)
+_LAST = (Phase.FINISHING, Phase.OVER)
 
 Command = Start | Cancel | Commit | Finish
 Report = PartProbed | PartReady | PartFailed | PartEnded | PartCommitted

@@ -30,7 +30,7 @@ class Phase(enum.Enum):
         return self in _EARLY
 
 
-_EARLY = frozenset((Phase.PROBING, Phase.PREPARING, Phase.RUNNING))
+_EARLY = (Phase.PROBING, Phase.PREPARING, Phase.RUNNING)
 
 
 @dataclass(slots=True)
