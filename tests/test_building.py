@@ -145,7 +145,7 @@ def test_ci_runs_in_a_folder_with_the_name_of_the_package(tmp_path: Path) -> Non
     (checkout / "new file").touch()
     run = ["bash", checkout / ".ci" / "run"]
     text = told(run, tmp_path, 2, TMPDIR=str(scratch))
-    assert "this is no git checkout" in text
+    assert "this is not a git checkout" in text
     assert re.search(rf"made in {scratch}/\S+/shmjet with Makefile new file\n", text)
     for command in (["init", "--quiet"], ["add", "--all"]):
         told(["git", "-c", "safe.directory=*", *command], checkout)

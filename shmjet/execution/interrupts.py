@@ -2,7 +2,8 @@
 
 The member notes in a worker's control block which execution it wants out of there and sends SIGUSR1. The handler raises
 `ExecutionInterrupted` only where that execution's code is running at this moment and the engine can take it. Code that
-swallows the exception, or waits in C, is not reached: then the member kills the process.
+swallows the exception, or waits in C, is not reached: then the member kills the process. Nor is an import, of which a
+half would stay in the process for all jobs that follow: the member signals again, until the import has ended.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Interrupts:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         wanted = self._words[control.INTERRUPT]
-        if self.is_open and wanted and self._words[control.CURRENT_EXECUTION] == wanted:
+        if self.is_open and wanted and self._words[control.CURRENT_EXECUTION] == wanted and not _imports(frame):
             self.is_open = False
             raise ExecutionInterrupted(f"execution {wanted} is being ended")
 
@@ -65,3 +66,12 @@ class Interrupts:
             logger.error("close() of %s did not return, and was interrupted", what)
         except BaseException:  # SystemExit too: other jobs run in this process
             logger.exception("close() of %s failed", what)
+
+
+def _imports(frame: FrameType | None) -> bool:
+    """Say whether the code that is running has been called by an import."""
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False

@@ -57,9 +57,14 @@ def reference(kind: str, pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
         elif kind == "mean":
             total, count = table.get(key, (0, 0))
             table[key] = total + value, count + 1
-        elif key not in table or (value < table[key] if kind == "min" else value > table[key]):
+        elif key not in table or (beaten(table[key], value) if kind == "min" else beaten(value, table[key])):
             table[key] = value
     return table
+
+
+def beaten(value: Any, other: Any) -> bool:
+    """Say whether `other` is less than `value`; NaN is greater than every number."""
+    return (other != other, other) < (value != value, value)
 
 
 def outcome(run: Any) -> Any:
