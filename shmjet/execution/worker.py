@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from time import perf_counter_ns
+from time import perf_counter_ns, sleep
 from typing import Any
 
 from shmjet.execution import control
@@ -53,6 +53,8 @@ from shmjet.execution.tasklet import ProcessorTasklet
 from shmjet.execution.turns import any_polls, due, earliest
 
 _LONGEST_SLEEP_NS = 1_000_000_000
+_DEATH_S = 5.0
+"""Seconds for which a worker whose code has closed its descriptors waits to be killed."""
 _ANNOUNCE_NS = 500_000
 """How long the tasklets of an execution run here before the member is told that all were ready."""
 
@@ -122,7 +124,8 @@ class Worker:
                 elif not self._round() and self._idle(seen):
                     self._handle_commands()
         except ChannelClosed:
-            pass
+            if not _is_open(self._channel.fileno()):
+                sleep(_DEATH_S)  # the member finds out why, which an exit of its own would hide, and kills it
         except DescriptorsDropped as error:
             self._channel.send(Broken(str(error)))
             raise
@@ -432,3 +435,11 @@ class Worker:
         listeners.remove(command.execution_id)
         self._channel.send(Finished(command.execution_id, has_views))
         self._collector.collect_young()
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
