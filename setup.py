@@ -15,15 +15,14 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-CODEC = ["codec", "codec_encode", "codec_decode"]
 SOURCES = [
-    *("module", "producer", "producer_peer", "consumer", "bells", "poller", "slab", "claims", "routing"),
-    *("tally", "totals", "ordering", "text_ordering", "numbers", "nans"),
-    *("edge_flow", "packet_writer", "packet_reader", "packet_batches", "courier"),
-    *CODEC,
+    *sorted(glob("shmjet/_native/ring/*.c")),
+    *sorted(glob("shmjet/_native/codec/*.c")),
+    *sorted(glob("shmjet/_native/items/*.c")),
+    *sorted(glob("shmjet/_native/link/*.c")),
 ]
-HEADERS = sorted(glob("shmjet/_native/*.h"))
-KERNELS = ["hash", "scatter", "group", "text", "sort", "join", "rows", "csv", "csv_write"]
+HEADERS = sorted(glob("shmjet/_native/*/*.h"))
+KERNELS = sorted(glob("shmjet/_native/columns/*.c"))
 LIMITED = [("Py_LIMITED_API", "0x030B0000")]
 OPTIONS = ["-std=c11", "-O3", "-fvisibility=hidden", "-Wall", "-Wextra"]
 BUILDING = {"build", "build_ext", "bdist_wheel", "bdist", "editable_wheel", "develop", "install"}
@@ -61,16 +60,18 @@ setup(
     ext_modules=[
         Extension(
             "shmjet._native._core",
-            sources=[f"shmjet/_native/{name}.c" for name in SOURCES],
+            sources=SOURCES,
             depends=HEADERS,
+            include_dirs=["shmjet/_native"],
             define_macros=LIMITED,
             extra_compile_args=OPTIONS,
             py_limited_api=True,
         ),
         Extension(
             "shmjet._native._columns",
-            sources=["shmjet/_native/columns_module.c", *(f"shmjet/_native/columns_{name}.c" for name in KERNELS)],
+            sources=KERNELS,
             depends=HEADERS,
+            include_dirs=["shmjet/_native"],
             define_macros=LIMITED,
             extra_compile_args=OPTIONS,
             py_limited_api=True,

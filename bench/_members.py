@@ -19,10 +19,9 @@ import cloudpickle
 import msgspec
 
 from shmjet.core import DAG, JobConfig
-from shmjet.execution.channel import Channel
+from shmjet.execution.arena_format import format_arena
 from shmjet.execution.code import code_of
 from shmjet.execution.control import BLOCK_SIZE, WorkerControl, control_size, link_offset
-from shmjet.execution.formatting import format_arena
 from shmjet.execution.layout import lay_out, slab_size
 from shmjet.execution.messages import (
     Command,
@@ -32,14 +31,15 @@ from shmjet.execution.messages import (
     Finish,
     Finished,
     JobShape,
+    MemberSlot,
     Ready,
     Report,
-    Seat,
     Start,
     Stop,
     WorkerSettings,
 )
 from shmjet.execution.plan import describe, make_plan
+from shmjet.ipc.channel import Channel
 from shmjet.net import messages as link
 from shmjet.ring.arena import Arena
 
@@ -53,8 +53,8 @@ def worker_main(index: int, fds: Sequence[int], size: int, settings: str, core: 
     """Be a worker of a member of this bench."""
     import mmap
 
-    from shmjet.execution.child import die_with_parent, pin
     from shmjet.execution.worker import Worker
+    from shmjet.host.child_process import die_with_parent, pin
 
     die_with_parent(os.getppid())
     pin(core)
@@ -193,7 +193,7 @@ class BenchCluster:
         self, execution: int, place: int, dag: DAG, shape: JobShape, parallelism: int, flow_control: bool
     ) -> Arena:
         member = self.members[place]
-        seat = Seat(
+        seat = MemberSlot(
             place,
             [m.uuid for m in self.members],
             [m.address for m in self.members],

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from shmjet.ring.batch import Batch
+from shmjet.data.batch import Batch
 
 Files = tuple[str, str]
 """Paths of the key and the value column."""

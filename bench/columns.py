@@ -25,8 +25,8 @@ from _harness import Bench, Options, Report, parse_options, rate
 from _rings import Ring, transfer
 
 from shmjet._native import Codec
+from shmjet.data.batch import Batch
 from shmjet.ring.arena import reserve
-from shmjet.ring.batch import Batch
 from shmjet.ring.lane import RingLaneReader, RingLaneWriter
 from shmjet.ring.slab import IncomingSlabs, OutgoingSlab
 

@@ -30,8 +30,8 @@ from _tpch import SCHEMAS, generate
 from shmjet import processors
 from shmjet.core.context import MetaSupplierContext, ProcessorContext
 from shmjet.core.outbox import Outbox
-from shmjet.processors.row_text import RowEncoder
-from shmjet.ring.batch import Batch
+from shmjet.data.batch import Batch
+from shmjet.processors.files.row_text import RowEncoder
 
 GENERATED = ["csv_integers", "csv_prices", "csv_floats", "csv_text"]
 BENCHES = [*GENERATED, "csv_flights", "csv_lineitem", "csv_cut", "csv_write", "csv_write_rows"]

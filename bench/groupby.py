@@ -26,7 +26,7 @@ def ours(keys: Any, values: Any) -> Contender:
     """Groups over batches."""
     from shmjet.columns.aggregates import count, sum_
     from shmjet.columns.groups import Groups
-    from shmjet.ring.batch import Batch
+    from shmjet.data.batch import Batch
 
     whole = Batch({"k": keys, "v": values})
     batches = [whole[start : start + BATCH] for start in range(0, ROWS, BATCH)]

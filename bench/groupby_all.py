@@ -32,8 +32,8 @@ from _tables import read
 import shmjet
 from shmjet import DAG, JetConfig, JetInstance, between, processors
 from shmjet.columns import count, max_, min_, sum_
+from shmjet.data.batch import Batch
 from shmjet.processors import AggregateOperation
-from shmjet.ring.batch import Batch
 
 BENCHES = {"groupby_all_1e3": 1_000, "groupby_all_1e6": 1_000_000, "mixed_groupby": 1_000}
 ROWS, QUICK_ROWS = 40_000_000, 20_000_000

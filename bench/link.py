@@ -60,7 +60,7 @@ class BatchSource(Processor):
     def init(self, outbox: Outbox, context: ProcessorContext) -> None:
         import numpy as np
 
-        from shmjet.ring.batch import Batch
+        from shmjet.data.batch import Batch
 
         super().init(outbox, context)
         if context.global_index:

@@ -44,7 +44,7 @@ RESAMPLES = 4000
 
 _WATCHER = """
 import sys, time
-from shmjet.cluster.attach import attach_all
+from shmjet.cluster.monitor.local import attach_all
 from shmjet.observe.flow import FlowMeter
 member = next(member for member in attach_all() if member.pid == int(sys.argv[1]))
 meter = FlowMeter()
@@ -173,8 +173,8 @@ def nanoseconds_to_publish() -> float:
     """The least time that a tasklet with an edge on either side takes to publish its counters."""
     from shmjet.core import Outbox, Processor, ProcessorContext
     from shmjet.execution.counters import ProcessorCounters, blank_block
-    from shmjet.execution.inbound import InboundEdge
-    from shmjet.execution.outbound import Outbound, make_router
+    from shmjet.execution.inbound_edge import InboundEdge
+    from shmjet.execution.outbound_edge import Outbound, make_router
     from shmjet.execution.tasklet import ProcessorTasklet
     from shmjet.ring.lane import LocalLane
 

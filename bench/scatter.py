@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from _harness import Bench, Report, parse_options, rate
 
-from shmjet.ring.batch import Batch
-from shmjet.ring.column_keys import hash_rows
+from shmjet.data.batch import Batch
+from shmjet.data.column_keys import hash_rows
 from shmjet.ring.scatter import BatchScatter
 
 BENCHES = {"scatter_2": 2, "scatter_8": 8, "scatter_64": 64}

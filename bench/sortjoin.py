@@ -134,8 +134,8 @@ def duckdb_with(bench: Bench, query: str, **tables: dict[str, Any]) -> Callable[
 
 def sort(options: Options, report: Report, name: str) -> None:
     """One bench of sorting."""
-    from shmjet.columns.sorting import SortOrder
-    from shmjet.ring.batch import Batch
+    from shmjet.columns.sort import SortOrder
+    from shmjet.data.batch import Batch
 
     columns, by = sort_cases(name)
     batch, order, whole = Batch(columns), SortOrder(by), name == "sort_batch"
@@ -145,8 +145,8 @@ def sort(options: Options, report: Report, name: str) -> None:
 
 def join(options: Options, report: Report, name: str) -> None:
     """One bench of joining; batches come as they would through lanes."""
-    from shmjet.columns.joining import HashJoin
-    from shmjet.ring.batch import Batch
+    from shmjet.columns.join import HashJoin
+    from shmjet.data.batch import Batch
 
     left, right, on = join_cases(name)
     probe, build = Batch(left), Batch(right)

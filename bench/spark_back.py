@@ -210,7 +210,7 @@ def text_wordcount(bench: Bench, options: Options) -> None:
     import shmjet.spark
     from shmjet import Pipeline, sinks
     from shmjet.columns import sum_
-    from shmjet.processors.word_count import count_words_of
+    from shmjet.processors.columns.word_count import count_words_of
 
     session = bench.resources.enter_context(local_session(options, "rdd", "dataframe"))
     jet = instance(bench, options)

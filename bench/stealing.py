@@ -82,7 +82,7 @@ def stealing_table(options: Options, report: Report) -> None:
 
     from shmjet.columns import Batch, count, max_, sum_
     from shmjet.columns.groups import Groups
-    from shmjet.execution.handover import pack, unpack
+    from shmjet.execution.tasklet_transfer import pack, unpack
 
     keys = np.arange(1_300_000)
     aggregates = {"n": count(), "total": sum_("v"), "largest": max_("v")}

@@ -1,4 +1,4 @@
-/* Sleeping without losing a wake-up (shmjet/_native/doorbell.h, light.h, ring.h): two producers with a ring each, one
+/* Sleeping without losing a wake-up (shmjet/_native/ring/doorbell.h, light.h, ring.h): two producers with a ring each, one
  * consumer, which may be taken over by a second process at any moment (work stealing: the owner word moves). Both
  * directions sleep: the consumer for items, a producer for room, by the wake mark in its ring.
  *

@@ -1,4 +1,4 @@
-/* The SPSC ring of shmjet/_native/ring.h: records never wrap, a skip mark fills the end, the tail is published after the
+/* The SPSC ring of shmjet/_native/ring/ring.h: records never wrap, a skip mark fills the end, the tail is published after the
  * payload. The producer may have a store buffer (FIFO: x86-TSO) or one that lets stores pass each other (-DPSO), in which
  * the release order is what keeps payload before tail. -DBROKEN publishes without it and must fail with -DPSO.
  *

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shmjet.aggregate_ops import AggregateOperation
-    from shmjet.cluster.client import ClientConfig, new_client
-    from shmjet.cluster.instance import JetInstance
-    from shmjet.cluster.job import Execution, Job
-    from shmjet.cluster.launch import new_instance
-    from shmjet.cluster.members import Cluster, Member
+    from shmjet.cluster.client.instance import JetInstance
+    from shmjet.cluster.client.job import Execution, Job
+    from shmjet.cluster.client.launch import new_instance
+    from shmjet.cluster.client.members import Cluster, Member
+    from shmjet.cluster.client.remote import ClientConfig, new_client
     from shmjet.core import (
         DAG,
         AbstractProcessor,
@@ -57,6 +57,9 @@ if TYPE_CHECKING:
         from_,
         traverse,
     )
+    from shmjet.data.batch import Batch
+    from shmjet.data.nullable import Nullable
+    from shmjet.data.text import Text
     from shmjet.execution.metrics import Metrics
     from shmjet.grid import IList, IMap
     from shmjet.pipeline import (
@@ -70,20 +73,17 @@ if TYPE_CHECKING:
         on_keys,
     )
     from shmjet.pool import PoolExecutor
-    from shmjet.ring.batch import Batch
-    from shmjet.ring.nullable import Nullable
-    from shmjet.ring.text import Text
 
 _PLACES = {
     "AggregateOperation": "shmjet.aggregate_ops",
-    "ClientConfig": "shmjet.cluster.client",
-    "new_client": "shmjet.cluster.client",
-    "Cluster": "shmjet.cluster.members",
-    "JetInstance": "shmjet.cluster.instance",
-    "Member": "shmjet.cluster.members",
-    "new_instance": "shmjet.cluster.launch",
-    "Execution": "shmjet.cluster.job",
-    "Job": "shmjet.cluster.job",
+    "ClientConfig": "shmjet.cluster.client.remote",
+    "new_client": "shmjet.cluster.client.remote",
+    "Cluster": "shmjet.cluster.client.members",
+    "JetInstance": "shmjet.cluster.client.instance",
+    "Member": "shmjet.cluster.client.members",
+    "new_instance": "shmjet.cluster.client.launch",
+    "Execution": "shmjet.cluster.client.job",
+    "Job": "shmjet.cluster.client.job",
     "Metrics": "shmjet.execution.metrics",
     "IList": "shmjet.grid",
     "IMap": "shmjet.grid",
@@ -96,9 +96,9 @@ _PLACES = {
     "join_map_entries": "shmjet.pipeline",
     "on_keys": "shmjet.pipeline",
     "PoolExecutor": "shmjet.pool",
-    "Batch": "shmjet.ring.batch",
-    "Nullable": "shmjet.ring.nullable",
-    "Text": "shmjet.ring.text",
+    "Batch": "shmjet.data.batch",
+    "Nullable": "shmjet.data.nullable",
+    "Text": "shmjet.data.text",
 }
 _MODULES = ("aggregate_ops", "columns", "console", "pipeline", "processors", "sinks", "sources", "testing")
 _WITH_EXTRAS = ("spark",)

@@ -22,9 +22,9 @@ from collections.abc import Iterator
 from _stress import Options, Tally, watch
 
 from shmjet._native import DOORBELL_SIZE, RING_HEADER, Codec, Doorbell, Poller, RingConsumer, RingProducer, ring_format
+from shmjet.data.marks import DONE
 from shmjet.ring.arena import Arena
 from shmjet.ring.lane import RingLaneReader, RingLaneWriter
-from shmjet.ring.marks import DONE
 
 ITEMS, CI_ITEMS = 10**9, 5 * 10**7
 RING_AT = 4096

@@ -45,15 +45,15 @@ from shmjet._native import (
     SlabWriter,
     ring_format,
 )
-from shmjet.execution.channel import Channel
+from shmjet.data.marks import DONE, Barrier, Watermark
+from shmjet.ipc.channel import Channel
 from shmjet.net import packets
+from shmjet.net.compression import Lz4Compressor, is_installed
 from shmjet.net.handshake import MEMBER, Answering, Dialing, HandshakeError, Identity
 from shmjet.net.link import Link
 from shmjet.net.messages import Event, Limits, Listen, Listening, Order, PeerUp, Secret, Setup
 from shmjet.net.packets import HEADER, Header, PacketError, packet_reader
-from shmjet.net.squeezing import Squeezer, is_installed
 from shmjet.ring.lane import RingLaneWriter
-from shmjet.ring.marks import DONE, Barrier, Watermark
 
 COUNT, CI_COUNT = 1_000_000, 40_000
 PARTS = ("handshake", "packets", "records", "link")
@@ -67,7 +67,7 @@ BOB = Identity(MEMBER, "dev", "b" * 32, "10.0.0.2:5701", SECRET)
 NONCES = bytes(32), bytes([1]) * 32
 PLACE = memoryview(bytearray(packets.LONGEST[packets.BATCH]))
 """Where bodies are received, one at a time: taken once, so that what malloc keeps of it does not count as growth."""
-SQUEEZER = Squeezer() if is_installed() else None
+SQUEEZER = Lz4Compressor() if is_installed() else None
 HUGE = (0xFF, 0xFFFF, 0xFFFFFFFF, 0x7FFFFFFF, 0x80000000, 0x100000, 0)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from shmjet.cluster.kernel_files import format_list
+from shmjet.host.kernel_files import format_list
 
 CPUS = "sys/devices/system/cpu"
 NODES = "sys/devices/system/node"

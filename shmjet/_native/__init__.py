@@ -1,8 +1,9 @@
 """Floor 0: the C parts — rings in shared memory, doorbells, the column codec, key hashing and routing.
 
 This floor must not know anything of Jet: no processors, no jobs, no watermarks beyond "a mark with a number". The rules
-of memory order are in the headers (`ring.h`, `doorbell.h`), which contain no Python and have a test in C of their own;
-`_core.pyi` types and describes everything exported here. The ring is modelled on Aeron's and rigtorp's SPSC queues.
+of memory order are in the headers (`ring/ring.h`, `ring/doorbell.h`), which contain no Python and have a test in C of
+their own; `_core.pyi` types and describes everything exported here. The ring is modelled on Aeron's and rigtorp's SPSC
+queues.
 """
 
 import os
@@ -19,9 +20,9 @@ try:
         SLAB_UNIT,
         Claims,
         Codec,
-        Courier,
         Doorbell,
         EdgeFlow,
+        LinkLoop,
         NumberSorter,
         PacketReader,
         PacketWriter,
@@ -67,9 +68,9 @@ __all__ = [
     "SLAB_UNIT",
     "Claims",
     "Codec",
-    "Courier",
     "Doorbell",
     "EdgeFlow",
+    "LinkLoop",
     "NumberSorter",
     "PacketReader",
     "PacketWriter",

@@ -344,7 +344,7 @@ unit of M: Y M W D h m s, i (ms), u (us) or n (ns), 0 for other kinds. `valid` g
 
 CsvBad: TypeAlias = tuple[int, int, int, int, int, int]
 """(record, field, fields, begin, end, reason): where the record begins, its first bad field, how many fields it has,
-where the bad value lies, and why it is bad; `shmjet.processors.csv_errors` has the reasons."""
+where the bad value lies, and why it is bad; `shmjet.processors.csv.parse_errors` has the reasons."""
 
 def csv_parse(
     data: Array,

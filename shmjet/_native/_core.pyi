@@ -465,7 +465,7 @@ class PacketReader:
         """Bytes that have come."""
 
 @final
-class Courier:
+class LinkLoop:
     """The inner loop of a link: moves packets between rings and sockets, and sleeps in epoll.
 
     Args:
@@ -474,7 +474,7 @@ class Courier:
         bell: on which workers ring when they fill a ring, or None.
     """
 
-    def __new__(cls, epoll: int, bell: Doorbell | None) -> Courier: ...
+    def __new__(cls, epoll: int, bell: Doorbell | None) -> LinkLoop: ...
     def add(self, fd: int, writer: PacketWriter, reader: PacketReader, /) -> None:
         """Carry what goes and comes by a connection."""
 

@@ -6,10 +6,10 @@ functions on accumulators, and of kernels that do the same for whole lists. Afte
 
 from __future__ import annotations
 
-from shmjet.aggregate_ops.adapting import filtering, flat_mapping, grouping_by, mapping, reducing
+from shmjet.aggregate_ops.adapters import filtering, flat_mapping, grouping_by, mapping, reducing
 from shmjet.aggregate_ops.arithmetic import averaging, counting, linear_trend, summing
-from shmjet.aggregate_ops.collecting import concatenating, sorting, to_collection, to_dict, to_list, to_set
-from shmjet.aggregate_ops.composing import (
+from shmjet.aggregate_ops.collectors import concatenating, sorting, to_collection, to_dict, to_list, to_set
+from shmjet.aggregate_ops.composites import (
     ItemsByTag,
     OperationBuilder,
     Tag,

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
 
-from shmjet.cluster.control_groups import Limits
-from shmjet.cluster.kernel_files import format_list
-from shmjet.cluster.placement import Placement
-from shmjet.cluster.topology import Topology
 from shmjet.core import ConfigError
+from shmjet.host.control_groups import Limits
+from shmjet.host.kernel_files import format_list
+from shmjet.host.placement import Placement
+from shmjet.host.topology import Topology
 
 SMALL_SHM = 1 << 30
 """Bytes of /dev/shm below which a job with many rings, or a large map, may not find room."""

@@ -45,8 +45,8 @@ def console(
     except ModuleNotFoundError as error:
         raise CommandError(f"the console needs {error.name}: pip install prometheus-client starlette uvicorn") from None
     from shmjet.console.access import make_access, read_token
-    from shmjet.console.finding import Found, afar, here
-    from shmjet.console.serving import ConsoleServer
+    from shmjet.console.member_finder import Found, afar, here
+    from shmjet.console.server import ConsoleServer
 
     try:
         token = read_token(token_file) if token_file is not None else None

@@ -1,6 +1,6 @@
 """`shmjet doctor`: looks at this machine, has it judged, and prints what is fine, what is not, and how to mend it.
 
-The judgement is `shmjet.cli.checks`; the facts come from `shmjet.cluster.topology`, `shmjet.cli.host` and the system.
+The judgement is `shmjet.cli.checks`; the facts come from `shmjet.host.topology`, `shmjet.cli.host` and the system.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import psutil
 from shmjet.cli import checks, host
 from shmjet.cli.checks import Finding, State
 from shmjet.cli.outcome import Outcome
-from shmjet.cluster.kernel_files import Root
-from shmjet.cluster.placement import Placement, place
-from shmjet.cluster.topology import Topology, read_cores, read_topology
 from shmjet.core import ConfigError, JetConfig
+from shmjet.host.kernel_files import Root
+from shmjet.host.placement import Placement, place
+from shmjet.host.topology import Topology, read_cores, read_topology
 
 
 def findings(root: Root = "/", allowed: Iterable[int] | None = None) -> Iterator[Finding]:
@@ -77,7 +77,7 @@ def _print(found: list[Finding]) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from shmjet.core.terminal import clean_line
+    from shmjet.host.terminal_text import clean_line
 
     console = Console(highlight=False, soft_wrap=True)
     colours = {State.OK: "green", State.WARNING: "yellow", State.ERROR: "bold red"}

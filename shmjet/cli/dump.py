@@ -12,9 +12,9 @@ from shmjet.cli.doctor import findings
 from shmjet.cli.members import members
 from shmjet.cli.outcome import CommandError, Outcome, complain
 from shmjet.cli.remote import far_cluster
-from shmjet.cluster.inspection import inspect, versions
+from shmjet.cluster.monitor.dump import inspect, versions
 from shmjet.core import MemberLostError
-from shmjet.core.terminal import clean
+from shmjet.host.terminal_text import clean
 
 
 def dump(

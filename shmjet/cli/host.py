@@ -9,7 +9,7 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
-from shmjet.cluster.kernel_files import Root, read_text
+from shmjet.host.kernel_files import Root, read_text
 
 
 def shared_memory(root: Root = "/") -> tuple[int, int] | None:

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from shmjet import __version__
 from shmjet.cli.outcome import Outcome, guarded
-from shmjet.execution.standard_descriptors import fill_standard_descriptors
+from shmjet.host.standard_descriptors import fill_standard_descriptors
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from shmjet.cluster.availability import check_instance
-from shmjet.cluster.launch import member_program, member_settings, secret_pipe
+from shmjet.cluster.client.launch import member_program, member_settings, secret_pipe
+from shmjet.cluster.client.unsupported_settings import check_instance
 from shmjet.core import JetConfig
 
 DEFAULT_BIND = "0.0.0.0:5701"

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from shmjet.cli.outcome import CommandError, Outcome
-from shmjet.cluster.attach import AttachedMember, attach_all
+from shmjet.cluster.monitor.base import MonitoredMember
+from shmjet.cluster.monitor.local import AttachedMember, attach_all
 from shmjet.cluster.protocol import ExecutionRow
-from shmjet.cluster.seen import SeenMember
 from shmjet.core import JobStatus, MemberLostError
-from shmjet.core.terminal import clean_line
+from shmjet.host.terminal_text import clean_line
 from shmjet.observe.numbers import time_text
 
 
@@ -43,7 +43,7 @@ def members(pid: int | None = None) -> Iterator[list[AttachedMember]]:
 
 
 @contextlib.contextmanager
-def seen_members(pid: int | None, address: str | None, config: Path | None) -> Iterator[list[SeenMember]]:
+def seen_members(pid: int | None, address: str | None, config: Path | None) -> Iterator[list[MonitoredMember]]:
     """Look at all running members of this user on this host, or with an address at those of a cluster.
 
     Args:
@@ -63,7 +63,7 @@ def seen_members(pid: int | None, address: str | None, config: Path | None) -> I
 
     cluster = far_cluster(address, config)
     try:
-        found: list[SeenMember] = list(cluster.members())
+        found: list[MonitoredMember] = list(cluster.members())
         if pid is not None:
             found = [member for member in found if pid in (member.pid, *member.about.workers)]
             if not found:
@@ -85,7 +85,7 @@ def _only(found: list[AttachedMember], pid: int) -> list[AttachedMember]:
 
 
 M = TypeVar("M")
-S = TypeVar("S", bound=SeenMember)
+S = TypeVar("S", bound=MonitoredMember)
 
 
 def leading(pairs: Iterable[tuple[M, ExecutionRow]]) -> list[tuple[M, ExecutionRow]]:
@@ -142,7 +142,7 @@ def print_jobs(rows: Iterable[dict[str, Any]]) -> None:
     )
 
 
-def job_facts(member: SeenMember, row: ExecutionRow) -> dict[str, Any]:
+def job_facts(member: MonitoredMember, row: ExecutionRow) -> dict[str, Any]:
     """Return what is told of a job, fit for JSON."""
     return {
         "id": row.job_id,

@@ -67,7 +67,7 @@ def guarded(command: Callable[[], int]) -> int:
 
 def complain(text: str) -> None:
     """Print `text` on standard error, after what is already on standard output; a terminal can be given it."""
-    from shmjet.core.terminal import clean  # with all of `core`, which help and usage errors do without
+    from shmjet.host.terminal_text import clean  # with all of `core`, which help and usage errors do without
 
     sys.stdout.flush()
     print(f"shmjet: {clean(text)}", file=sys.stderr, flush=True)

@@ -14,12 +14,12 @@ import shmjet
 from shmjet.cli.members import cores_text, executions_of, job_facts, leading, print_jobs, print_table, seen_members
 from shmjet.cli.outcome import CommandError, Outcome, complain
 from shmjet.cli.script import run_script
-from shmjet.cluster.afar import FarCluster
-from shmjet.cluster.client import ClientConfig, new_client, way_to
-from shmjet.cluster.instance import JetInstance
-from shmjet.cluster.job import Job
+from shmjet.cluster.client.instance import JetInstance
+from shmjet.cluster.client.job import Job
+from shmjet.cluster.client.remote import ClientConfig, new_client, way_to
+from shmjet.cluster.monitor.remote import RemoteMonitor
 from shmjet.core import JetConfig, JobFailedError, JobStatus
-from shmjet.core.terminal import clean_line
+from shmjet.host.terminal_text import clean_line
 from shmjet.net.addresses import split_address
 from shmjet.observe.numbers import time_text
 
@@ -38,14 +38,14 @@ def connect(address: str | None, config: Path | None) -> JetInstance:
     return new_client(*_client_settings(address, config))
 
 
-def far_cluster(address: str | None, config: Path | None) -> FarCluster:
+def far_cluster(address: str | None, config: Path | None) -> RemoteMonitor:
     """Return the cluster at an address, to look at.
 
     Raises:
         CommandError: there is no address.
         ShmjetError: the cluster cannot be reached.
     """
-    return FarCluster(way_to(*_client_settings(address, config)))
+    return RemoteMonitor(way_to(*_client_settings(address, config)))
 
 
 def _client_settings(address: str | None, config: Path | None) -> tuple[list[str], ClientConfig]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from shmjet.cli.outcome import CommandError, Outcome, complain
-from shmjet.core.terminal import clean
+from shmjet.host.terminal_text import clean
 
 
 def execute(path: Path, arguments: Sequence[str]) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def run_script(path: Path, arguments: Sequence[str], *, progress: bool = False) 
     from shmjet import JobFailedError
 
     if progress:
-        from shmjet.cluster.job import PROGRESS_VARIABLE
+        from shmjet.cluster.client.job import PROGRESS_VARIABLE
 
         os.environ[PROGRESS_VARIABLE] = "1"
     try:

@@ -21,11 +21,11 @@ from rich.text import Text
 
 from shmjet.cli.members import leading, seen_members
 from shmjet.cli.outcome import Outcome
+from shmjet.cluster.monitor.base import MonitoredMember
 from shmjet.cluster.protocol import ExecutionRow
-from shmjet.cluster.seen import SeenMember
 from shmjet.core import MemberLostError
-from shmjet.core.terminal import clean_line
 from shmjet.execution.metrics import Metrics
+from shmjet.host.terminal_text import clean_line
 from shmjet.observe.flow import Flow, FlowMeter, WorkerFlow
 from shmjet.observe.numbers import time_text
 from shmjet.observe.table import flow_view, worker_table
@@ -38,7 +38,7 @@ _FIRST_S = 0.3
 class Seen:
     """A member at one moment, with its workers and the executions that run."""
 
-    member: SeenMember
+    member: MonitoredMember
     workers: tuple[WorkerFlow, ...]
     memory: dict[int, int]
     jobs: list[tuple[ExecutionRow, Flow]]
@@ -51,7 +51,7 @@ class Watcher:
         found: the members; one that ends is left out from then on.
     """
 
-    def __init__(self, found: Sequence[SeenMember]) -> None:
+    def __init__(self, found: Sequence[MonitoredMember]) -> None:
         self.members = list(found)
         self._meters: dict[tuple[str, int], FlowMeter] = {}
         self._workers: dict[str, FlowMeter] = {}
@@ -62,7 +62,7 @@ class Watcher:
         Args:
             now: seconds since 1970.
         """
-        running: list[tuple[SeenMember, ExecutionRow]] = []
+        running: list[tuple[MonitoredMember, ExecutionRow]] = []
         for member in list(self.members):
             with self._unless_lost(member):
                 running += [(member, row) for row in member.running()]
@@ -75,14 +75,14 @@ class Watcher:
         return shown
 
     @contextlib.contextmanager
-    def _unless_lost(self, member: SeenMember) -> Iterator[None]:
+    def _unless_lost(self, member: MonitoredMember) -> Iterator[None]:
         try:
             yield
         except MemberLostError:
             self.members.remove(member)
             member.close()
 
-    def _look_at(self, member: SeenMember, rows: Sequence[ExecutionRow], now: float) -> Seen:
+    def _look_at(self, member: MonitoredMember, rows: Sequence[ExecutionRow], now: float) -> Seen:
         jobs = []
         for row in rows:
             metrics = member.whole(row)

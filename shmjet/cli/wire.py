@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from shmjet.cli.outcome import CommandError, Outcome
-from shmjet.core.errors import ConfigError
 from shmjet.core.secret import new_secret, write_secret
-from shmjet.core.terminal import clean_line
-from shmjet.net.capturedump import dump_capture
+from shmjet.data.errors import ConfigError
+from shmjet.host.terminal_text import clean_line
+from shmjet.net.capture_dump import dump_capture
 from shmjet.net.captures import is_capture
-from shmjet.net.wiredump import dump
+from shmjet.net.wire_dump import dump
 
 
 def make_secret(output: Path | None) -> int:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from shmjet import DAG, between, processors
 from shmjet.columns.words import WordPiece
-from shmjet.processors.word_count import combine_words, count_words, share_partition
+from shmjet.processors.columns.word_count import combine_words, count_words, share_partition
 
 
 def columns_dag(paths: Sequence[str], counts: str, reading: str) -> DAG:

@@ -24,7 +24,7 @@ import shmjet
 from shmjet import DAG, JetConfig, JobConfig, between, processors
 from shmjet.cli.outcome import CommandError, Outcome, complain, prompt_on_interrupt
 from shmjet.cli.word_pieces import PieceTotals, all_pairs, columns_dag, total_of
-from shmjet.processors.file_blocks import absolute_patterns, find_files
+from shmjet.processors.files.file_blocks import absolute_patterns, find_files
 
 COUNTS = "wordcount.counts"
 """The list of (word, count); appending to a list is far cheaper than filling a map that nobody will ask by key."""

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from shmjet.execution.messages import Failure, JobPlan, JobShape, LogWish
+from shmjet.execution.messages import Failure, JobPlan, JobShape, LogSubscription
 from shmjet.execution.metrics import Metrics, WorkerMetrics
 
 MOST_WATCHED = 256
@@ -24,8 +24,8 @@ LONGEST_TOKEN = 64
 class Submission(msgspec.Struct, frozen=True, array_like=True):
     """A job. `code` and `config` are cloudpickled; `attachments` maps ids to paths.
 
-    A large code comes as a descriptor; then `code_size` is not 0 (`shmjet.execution.large`). Paths are relative to the
-    folder of the job's attachments, into which `Upload` has put the files.
+    A large code comes as a descriptor; then `code_size` is not 0 (`shmjet.ipc.inline_or_memfd`). Paths are relative to
+    the folder of the job's attachments, into which `Upload` has put the files.
     """
 
     job_id: str
@@ -56,7 +56,7 @@ class Execute(msgspec.Struct, frozen=True, tag=True, array_like=True):
     job_id: str
     submission: Submission | None
     patient: bool
-    logs: LogWish | None = None
+    logs: LogSubscription | None = None
     named: str | None = None
     token: Annotated[str, msgspec.Meta(max_length=LONGEST_TOKEN)] = ""
     age: float = 0.0
@@ -89,7 +89,7 @@ class Describe(msgspec.Struct, frozen=True, tag=True, array_like=True):
     request: int
 
 
-class Survey(msgspec.Struct, frozen=True, tag=True, array_like=True):
+class StatusRequest(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Ask what all members do."""
 
     request: int
@@ -188,7 +188,7 @@ class Visit(msgspec.Struct, frozen=True, tag=True, array_like=True):
     door: str
 
 
-class VisitHere(msgspec.Struct, frozen=True, tag=True, array_like=True):
+class ConnectInline(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The same for programs that cannot take descriptors: from the answer on, this very connection leads there.
 
     Whoever asks sends nothing before the answer has come.
@@ -205,7 +205,7 @@ Request = (
     | GetMetrics
     | ListJobs
     | Describe
-    | Survey
+    | StatusRequest
     | DumpAll
     | GetJob
     | Shutdown
@@ -217,7 +217,7 @@ Request = (
     | Look
     | TakeArena
     | Visit
-    | VisitHere
+    | ConnectInline
 )
 FORWARDED = (Execute, CancelExecution, GetMetrics, ListJobs, GetJob, Watch, Upload, GridCall)
 """What only the coordinator can answer."""
@@ -237,7 +237,7 @@ class Executing(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The request was not carried out; `error` is the name of an error class of `shmjet.core.errors`."""
+    """The request was not carried out; `error` is the name of an error class of `shmjet.data.errors`."""
 
     request: int
     error: str
@@ -339,7 +339,7 @@ class ArenaTaken(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Visiting(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The answer to `Visit`, with the socket; or to `VisitHere`."""
+    """The answer to `Visit`, with the socket; or to `ConnectInline`."""
 
     request: int
 
@@ -371,7 +371,8 @@ class MemberSurvey(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SurveyReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The answer to `Survey`, the oldest member first; `silent` are the addresses of those that have not answered.
+    """The answer to `StatusRequest`, the oldest member first; `silent` are the addresses of those that have not
+    answered.
 
     `coordinator` is the address of the oldest, whether it has answered or not.
     """

@@ -72,7 +72,7 @@ class Started(msgspec.Struct, frozen=True, tag=True):
 
 
 class StartFailed(msgspec.Struct, frozen=True, tag=True):
-    """The member could not start; `error` is the name of an error class of `shmjet.core.errors`."""
+    """The member could not start; `error` is the name of an error class of `shmjet.data.errors`."""
 
     text: str
     error: str = "ShmjetError"

@@ -17,14 +17,14 @@ from shmjet.core.column_key import ColumnKey, column, columns
 
 if TYPE_CHECKING:
     from shmjet.columns.aggregates import Aggregate, count, first, last, max_, mean, min_, sum_, var
-    from shmjet.ring.batch import Batch
-    from shmjet.ring.nullable import Nullable
-    from shmjet.ring.text import Text
+    from shmjet.data.batch import Batch
+    from shmjet.data.nullable import Nullable
+    from shmjet.data.text import Text
 
 _PLACES = {
-    "Batch": "shmjet.ring.batch",
-    "Nullable": "shmjet.ring.nullable",
-    "Text": "shmjet.ring.text",
+    "Batch": "shmjet.data.batch",
+    "Nullable": "shmjet.data.nullable",
+    "Text": "shmjet.data.text",
     **dict.fromkeys(
         ("Aggregate", "count", "first", "last", "max_", "mean", "min_", "sum_", "var"), "shmjet.columns.aggregates"
     ),

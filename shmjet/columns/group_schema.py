@@ -14,9 +14,9 @@ import numpy as np
 
 from shmjet.columns.aggregates import Aggregate
 from shmjet.columns.promotion import FLOAT64, INT64, UINT64, is_known, promoted
-from shmjet.ring.batch import Batch
-from shmjet.ring.column_keys import date_kind
-from shmjet.ring.errors import BatchError
+from shmjet.data.batch import Batch
+from shmjet.data.column_keys import date_kind
+from shmjet.data.errors import BatchError
 
 Dtype: TypeAlias = np.dtype[Any] | str
 """A numpy dtype, or "text" or "bytes" for `Text` columns."""

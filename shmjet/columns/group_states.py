@@ -16,15 +16,15 @@ import numpy.typing as npt
 from shmjet.columns.aggregates import Aggregate
 from shmjet.columns.group_schema import Kept, parts, state_name
 from shmjet.columns.promotion import FLOAT64, UINT64, converted, float_parts
-from shmjet.ring.batch import Batch
-from shmjet.ring.column import Values, not_exact
-from shmjet.ring.errors import BatchError
-from shmjet.ring.text import Mask
+from shmjet.data.batch import Batch
+from shmjet.data.column import Values, not_exact
+from shmjet.data.errors import BatchError
+from shmjet.data.text import Mask
 
 Part: TypeAlias = tuple[Values, Mask | None]
 
 _SUM_UNIT: Final = 64
-"""Sums that leave the range of a double go on in units of 2 to this power; see `group_aggregates.h`."""
+"""Sums that leave the range of a double go on in units of 2 to this power; see `columns/group_aggregates.h`."""
 
 _SQUARE_UNIT: Final = 600
 _IN_UNITS: Final = 1 << 62

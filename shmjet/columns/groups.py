@@ -33,11 +33,11 @@ from shmjet.columns.group_schema import (
 )
 from shmjet.columns.group_states import Part, finished, states_as, states_of_rows
 from shmjet.columns.promotion import FLOAT64, INT64, UINT64, converted, differing, float_parts, is_known
-from shmjet.ring.batch import Batch
-from shmjet.ring.column import Values, not_exact
-from shmjet.ring.descriptors import descriptor
-from shmjet.ring.errors import BatchError
-from shmjet.ring.text import Mask, Text
+from shmjet.data.batch import Batch
+from shmjet.data.column import Values, not_exact
+from shmjet.data.column_descriptors import descriptor
+from shmjet.data.errors import BatchError
+from shmjet.data.text import Mask, Text
 
 if TYPE_CHECKING:
     from shmjet._native._columns import Column

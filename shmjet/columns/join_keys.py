@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shmjet.ring.batch import Batch, stored_column
-from shmjet.ring.column import Values
-from shmjet.ring.column_keys import date_kind
-from shmjet.ring.descriptors import descriptor
-from shmjet.ring.errors import BatchError
-from shmjet.ring.text import Mask, Text
+from shmjet.data.batch import Batch, stored_column
+from shmjet.data.column import Values
+from shmjet.data.column_descriptors import descriptor
+from shmjet.data.column_keys import date_kind
+from shmjet.data.errors import BatchError
+from shmjet.data.text import Mask, Text
 
 if TYPE_CHECKING:
     from shmjet._native._columns import Column

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from shmjet.columns.schemas import Kind, nulls
-from shmjet.ring.batch import Batch
-from shmjet.ring.column import Values, not_exact
-from shmjet.ring.errors import BatchError
-from shmjet.ring.text import Mask, Text
+from shmjet.data.batch import Batch
+from shmjet.data.column import Values, not_exact
+from shmjet.data.errors import BatchError
+from shmjet.data.text import Mask, Text
 
 INT64: Final = np.dtype(np.int64)
 UINT64: Final = np.dtype(np.uint64)

@@ -13,9 +13,9 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shmjet.ring.column import Values
-from shmjet.ring.errors import BatchError
-from shmjet.ring.text import Mask, Text
+from shmjet.data.column import Values
+from shmjet.data.errors import BatchError
+from shmjet.data.text import Mask, Text
 
 Kind: TypeAlias = np.dtype[Any] | str
 """A numpy dtype, `"text"` or `"bytes"`."""

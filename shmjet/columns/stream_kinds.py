@@ -10,7 +10,7 @@ from collections.abc import Collection
 from shmjet.columns.group_schema import promoted_key
 from shmjet.columns.promotion import as_kinds, check_same_names, differing, is_known, promoted
 from shmjet.columns.schemas import Kind
-from shmjet.ring.batch import Batch
+from shmjet.data.batch import Batch
 
 
 class StreamKinds:

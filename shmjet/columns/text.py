@@ -1,9 +1,9 @@
 """What can be done with a column of text: split it into words, lower-case it, count its words.
 
 Each function gives exactly what the method of `str` of the same name gives for every value, on Unicode as a whole, and
-runs at the speed of memory on ASCII (`shmjet/_native/text_scan.h`). Bytes that are no valid UTF-8 never fail: splitting
-leaves them in their words, lower-casing and counting make them U+FFFD, as `bytes.decode(errors="replace")` does.
-Must not know of processors or jobs.
+runs at the speed of memory on ASCII (`shmjet/_native/columns/text_scan.h`). Bytes that are no valid UTF-8 never fail:
+splitting leaves them in their words, lower-casing and counting make them U+FFFD, as `bytes.decode(errors="replace")`
+does. Must not know of processors or jobs.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import numpy.typing as npt
 
 from shmjet._native._columns import text_lower, text_split, text_split_size
 from shmjet.columns.words import WordCounter, WordPiece
-from shmjet.ring.batch import Batch, stored_column
-from shmjet.ring.descriptors import descriptor
-from shmjet.ring.errors import BatchError
-from shmjet.ring.nullable import Nullable
-from shmjet.ring.text import Mask, Text
+from shmjet.data.batch import Batch, stored_column
+from shmjet.data.column_descriptors import descriptor
+from shmjet.data.errors import BatchError
+from shmjet.data.nullable import Nullable
+from shmjet.data.text import Mask, Text
 
 ROWS_AT_ONCE: Final = 16384
 """Rows of a batch of `WordCounts`, unless the caller says otherwise."""

@@ -1,6 +1,6 @@
 """Floor 8: a console in the browser, and `/metrics`; `shmjet console` starts it beside a program, `serve` inside one.
 
-It watches members from outside (`shmjet.cluster.attach`) and must not know how they run jobs. It needs the extra
+It watches members from outside (`shmjet.cluster.monitor.local`) and must not know how they run jobs. It needs the extra
 `console` (starlette, uvicorn, prometheus-client). `docs/design/0017-console.md` says how it is built and what it
 promises.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from shmjet.console.serving import Console, serve
+    from shmjet.console.server import Console, serve
 
 __all__ = ["Console", "serve"]
 
@@ -19,7 +19,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'shmjet.console' has no attribute {name!r}")
     try:
-        from shmjet.console import serving
+        from shmjet.console import server
     except ModuleNotFoundError as error:
         if error.name is not None and error.name.partition(".")[0] in ("starlette", "uvicorn", "prometheus_client"):
             raise ModuleNotFoundError(
@@ -27,4 +27,4 @@ def __getattr__(name: str) -> Any:
                 name=error.name,
             ) from None
         raise
-    return getattr(serving, name)
+    return getattr(server, name)

@@ -14,8 +14,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from shmjet.cluster.protocol import Attached
+from shmjet.console.job_tracker import JobTrack
 from shmjet.console.membership import WatchedMember
-from shmjet.console.tracking import JobTrack
 from shmjet.execution.metrics import EdgeMetrics, Metrics
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

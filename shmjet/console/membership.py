@@ -18,12 +18,12 @@ from typing import TypeVar
 
 import psutil
 
+from shmjet.cluster.monitor.base import MonitoredMember
 from shmjet.cluster.protocol import Attached, ExecutionRow
-from shmjet.cluster.seen import SeenMember
 from shmjet.console.history import History
+from shmjet.console.job_tracker import JobTrack
 from shmjet.console.processes import ProcessMeter, Usage
 from shmjet.console.snapshot import MemberCard, WorkerCard
-from shmjet.console.tracking import JobTrack
 from shmjet.core import JobStatus, MemberLostError, ShmjetError
 from shmjet.execution.metrics import NO_METRICS, Metrics, WorkerMetrics
 
@@ -71,9 +71,9 @@ class WatchedMember:
         connect: leads to it.
     """
 
-    def __init__(self, key: str, connect: Callable[[], SeenMember]) -> None:
+    def __init__(self, key: str, connect: Callable[[], MonitoredMember]) -> None:
         self._connect = connect
-        self._last: SeenMember | None = None
+        self._last: MonitoredMember | None = None
         self.totals = ExecutionTotals()
         self.tracks: dict[str, JobTrack] = {}
         self.workers: list[WorkerMetrics] = []
@@ -82,7 +82,7 @@ class WatchedMember:
         self.ended = False
         self.asked_at: float | None = None
         """Since when it has not answered, by the monotonic clock; None when it has."""
-        self._seen: SeenMember | None = None
+        self._seen: MonitoredMember | None = None
         self._about: Attached | None = None
         self._program = ""
         self._meter = ProcessMeter()
@@ -148,14 +148,14 @@ class WatchedMember:
 
     # -- in its thread ----------------------------------------------------------------------------------------------
 
-    def _connection(self) -> SeenMember:
+    def _connection(self) -> MonitoredMember:
         if self._seen is None:
             self._seen = self._last = self._connect()
             self._about = self._seen.about
             self._program = _program(self._seen)
         return self._seen
 
-    def _with(self, work: Callable[[SeenMember], T]) -> T:
+    def _with(self, work: Callable[[MonitoredMember], T]) -> T:
         """Do something with the connection; one that brought no answer is given up, for that may come too late."""
         try:
             return work(self._connection())
@@ -184,7 +184,7 @@ class WatchedMember:
             self._lose()
         self.asked_at = None
 
-    def _read(self, seen: SeenMember, track: JobTrack) -> None:
+    def _read(self, seen: MonitoredMember, track: JobTrack) -> None:
         """Read what a job does: of one that others have parts in, the whole is shown, and this member's part exported.
 
         Without `_with`: an answer that does not come is the look's affair.
@@ -233,7 +233,7 @@ class WatchedMember:
             if not track.is_running and not track.is_final:
                 self._with(lambda seen: self._read(seen, track))
 
-    def _look_at_processes(self, seen: SeenMember) -> None:
+    def _look_at_processes(self, seen: MonitoredMember) -> None:
         before = {worker.index: worker for worker in self.workers}
         self.workers = seen.workers()
         usage = self._meter.look(seen.usage(), time.monotonic())
@@ -305,7 +305,7 @@ def busy_share(now: WorkerMetrics, before: WorkerMetrics | None, cpu: float) -> 
     return min(1.0, cpu)
 
 
-def _program(seen: SeenMember) -> str:
+def _program(seen: MonitoredMember) -> str:
     """Say what the process that started a member is; one of its own, or elsewhere, is called by its address."""
     pid = seen.about.client_pid
     if not pid or not seen.is_here:

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from shmjet.console.access import Access
 from shmjet.console.exposition import CONTENT_TYPE, exposition
 from shmjet.console.guard import Guard
-from shmjet.console.watching import Watch
+from shmjet.console.watcher import Watch
 from shmjet.core import JobNotFoundError, MemberLostError
 
 STATIC = Path(__file__).parent / "static"

@@ -10,7 +10,21 @@ from shmjet.core.config import JetConfig
 from shmjet.core.context import DataGrid, MetaSupplierContext, ProcessorContext, SupplierContext
 from shmjet.core.dag import DAG
 from shmjet.core.edge import Edge, EdgeConfig, Routing, between, from_
-from shmjet.core.errors import (
+from shmjet.core.inbox import Inbox
+from shmjet.core.job import JobConfig, JobStatus, ProcessingGuarantee
+from shmjet.core.keys import default_partitioner, partition_id
+from shmjet.core.outbox import Outbox
+from shmjet.core.processor import (
+    Processor,
+    ProcessorMetaSupplier,
+    ProcessorSupplier,
+    make_processors,
+    supplier_for_all,
+)
+from shmjet.core.traverser import Traverser, traverse
+from shmjet.core.vertex import Vertex
+from shmjet.core.watermark import WatermarkCoalescer
+from shmjet.data.errors import (
     AuthenticationError,
     BatchError,
     ConfigError,
@@ -28,21 +42,7 @@ from shmjet.core.errors import (
     WatermarkError,
     WorkerLostError,
 )
-from shmjet.core.inbox import Inbox
-from shmjet.core.job import JobConfig, JobStatus, ProcessingGuarantee
-from shmjet.core.keys import default_partitioner, partition_id
-from shmjet.core.outbox import Outbox
-from shmjet.core.processor import (
-    Processor,
-    ProcessorMetaSupplier,
-    ProcessorSupplier,
-    make_processors,
-    supplier_for_all,
-)
-from shmjet.core.traverser import Traverser, traverse
-from shmjet.core.vertex import Vertex
-from shmjet.core.watermark import WatermarkCoalescer
-from shmjet.ring.marks import IDLE, Watermark
+from shmjet.data.marks import IDLE, Watermark
 
 __all__ = [
     "DAG",

@@ -13,10 +13,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from shmjet.core.context import ProcessorContext
-from shmjet.core.errors import ProcessorError
 from shmjet.core.outbox import Ordinals, Outbox
 from shmjet.core.processor import Processor
 from shmjet.core.traverser import Traverser
+from shmjet.data.errors import ProcessorError
 
 if TYPE_CHECKING:
     import logging

@@ -7,7 +7,7 @@ from dataclasses import fields
 from functools import wraps
 from typing import Any, TypeVar
 
-from shmjet.core.errors import ConfigError, DagError, ShmjetError
+from shmjet.data.errors import ConfigError, DagError, ShmjetError
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
-from shmjet.core.errors import BatchError
-from shmjet.ring.columnar import Columnar
+from shmjet.data.columnar import Columnar
+from shmjet.data.errors import BatchError
 
 
 @dataclass(frozen=True, repr=False)

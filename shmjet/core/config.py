@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from shmjet.core.checks import check_at_least, not_yet, unknown_setting, with_known_settings
-from shmjet.core.errors import ConfigError
 from shmjet.core.secret import LONGEST, MEMBER_SECRET_FILE, SECRET_FILE, read_secret
+from shmjet.data.errors import ConfigError
 
 _UNSET: Any = type("Unset", (), {"__repr__": lambda self: "UNSET"})()
 _PREFIX = "SHMJET_"

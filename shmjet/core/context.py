@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from shmjet.core.errors import ProcessorError
 from shmjet.core.job import JobConfig, ProcessingGuarantee
+from shmjet.data.errors import ProcessorError
 
 if TYPE_CHECKING:
     import logging
@@ -31,14 +31,14 @@ class DataGrid(Protocol):
         """Return the list of that name; it is made when it is first written to."""
 
 
-class Door(Protocol):
+class ProcessorEndpoint(Protocol):
     """Where visitors from outside the execution arrive, each with a connected stream socket."""
 
     def take(self) -> socket.socket | None:
         """Return the socket of the next visitor, which is the caller's then; None when nobody waits."""
 
 
-def _no_door(name: str) -> Door:
+def _no_door(name: str) -> ProcessorEndpoint:
     """Open the door `name`; where there is no member, nobody could ask at it.
 
     Raises:
@@ -149,7 +149,7 @@ class ProcessorContext(_VertexContext):
             with a result for the whole stream has none.
         cancelled: says whether the execution is being cancelled; `is_cancelled` calls it.
         open_door: opens a door by name, at which programs outside may ask for this processor (see
-            `shmjet.cluster.visiting`). The name must be unique in the execution.
+            `shmjet.cluster.client.endpoint_connection`). The name must be unique in the execution.
 
     Example:
         >>> context = ProcessorContext(vertex_name="numbers", local_index=1, global_index=1, local_parallelism=2)
@@ -161,7 +161,7 @@ class ProcessorContext(_VertexContext):
     global_index: int = 0
     receives: bool = True
     cancelled: Callable[[], bool] = _never
-    open_door: Callable[[str], Door] = _no_door
+    open_door: Callable[[str], ProcessorEndpoint] = _no_door
 
     @property
     def is_cancelled(self) -> bool:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from shmjet.core.edge import Edge, Routing
-from shmjet.core.errors import DagError
-from shmjet.core.topology import cycle_in, topological_order
+from shmjet.core.graph_order import cycle_in, topological_order
 from shmjet.core.vertex import Vertex, VertexSupplier
+from shmjet.data.errors import DagError
 
 
 class DAG:
@@ -174,7 +174,7 @@ class DAG:
             DagError: as `validate`.
         """
         self.validate()
-        from shmjet.core.drawing import to_dot
+        from shmjet.core.graph_drawing import to_dot
 
         return to_dot(list(self), self._edges, default_parallelism)
 
@@ -188,7 +188,7 @@ class DAG:
             DagError: as `validate`.
         """
         self.validate()
-        from shmjet.core.drawing import to_svg
+        from shmjet.core.graph_drawing import to_svg
 
         return to_svg(list(self), self._edges, default_parallelism)
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from shmjet.core.checks import check_at_least, check_callable, check_int, with_known_settings
-from shmjet.core.errors import ConfigError, DagError
 from shmjet.core.keys import DEFAULT_TO_ONE_KEY
 from shmjet.core.vertex import Vertex
+from shmjet.data.errors import ConfigError, DagError
 
 KeyFunction = Callable[[Any], Any]
 Partitioner = Callable[[Any, int], int]

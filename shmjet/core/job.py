@@ -15,7 +15,7 @@ from typing import Any
 
 from shmjet.core.checks import check_at_least, not_yet, with_known_settings
 from shmjet.core.config import MOST_PARTITIONS
-from shmjet.core.errors import ConfigError, PartitionCountError
+from shmjet.data.errors import ConfigError, PartitionCountError
 
 
 class ProcessingGuarantee(enum.Enum):
@@ -105,7 +105,7 @@ class JobConfig:
         >>> config.name = ""
         Traceback (most recent call last):
         ...
-        shmjet.core.errors.ConfigError: JobConfig.name must be a non-empty text or None, got ''
+        shmjet.data.errors.ConfigError: JobConfig.name must be a non-empty text or None, got ''
     """
 
     name: str | None = None

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shmjet.core.edge import Edge
-from shmjet.core.terminal import clean_line
 from shmjet.core.vertex import Vertex
+from shmjet.host.terminal_text import clean_line
 
 
 def to_mermaid(vertices: Sequence[Vertex], edges: Sequence[Edge], default_parallelism: int | None = None) -> str:

@@ -13,9 +13,9 @@ from types import NoneType
 from typing import Any, NoReturn
 
 from shmjet._native import index_of_special
-from shmjet.core.errors import OutboxError
-from shmjet.ring.columnar import Columnar
-from shmjet.ring.marks import Watermark
+from shmjet.data.columnar import Columnar
+from shmjet.data.errors import OutboxError
+from shmjet.data.marks import Watermark
 
 DEFAULT_HIGH_WATER_MARK = 2048
 """Items a bucket takes before it refuses; also the bound per call of a processor without outbound edges."""

@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from shmjet.core.context import DataGrid, MetaSupplierContext, ProcessorContext, SupplierContext
-from shmjet.core.errors import ProcessorError
 from shmjet.core.keys import DEFAULT_TO_ONE_KEY, partition_id
 from shmjet.core.ownership import dealt, owners_in
+from shmjet.data.errors import ProcessorError
 
 if TYPE_CHECKING:
     from shmjet.core.inbox import Inbox
     from shmjet.core.outbox import Outbox
-    from shmjet.ring.marks import Watermark
+    from shmjet.data.marks import Watermark
 
 __all__ = [
     "DataGrid",

@@ -9,7 +9,7 @@ import os
 import stat
 from pathlib import Path
 
-from shmjet.core.errors import ConfigError
+from shmjet.data.errors import ConfigError
 
 SECRET_FILE = "SHMJET_SECRET_FILE"
 """The environment variable that names a file with the secret."""

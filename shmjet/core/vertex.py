@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from shmjet.core.checks import check_int
-from shmjet.core.errors import DagError
 from shmjet.core.processor import Processor, ProcessorMetaSupplier, ProcessorSupplier, SupplierLike, made_by
+from shmjet.data.errors import DagError
 
 VertexSupplier = SupplierLike | ProcessorMetaSupplier
 """A processor class or factory, a `ProcessorSupplier`, or a `ProcessorMetaSupplier`."""

@@ -6,8 +6,8 @@ its lanes and one per processor over its edges.
 
 from __future__ import annotations
 
-from shmjet.core.errors import WatermarkError
-from shmjet.ring.marks import IDLE, Watermark
+from shmjet.data.errors import WatermarkError
+from shmjet.data.marks import IDLE, Watermark
 
 _LOWEST = -(1 << 63) - 1
 _DONE = 1 << 63

@@ -26,7 +26,7 @@ from shmjet.execution.metrics import (
     VertexMetrics,
     WorkerMetrics,
 )
-from shmjet.execution.state import State
+from shmjet.execution.tasklet_state import State
 
 RING_TAIL = 128
 """Where a ring's control block has the end of what was ever written into it (`docs/formats/ring.md`)."""

@@ -26,19 +26,19 @@ from shmjet.core import (
 )
 from shmjet.core.ownership import hand_in
 from shmjet.core.processor import CommittingSupplier, StandIn
+from shmjet.execution.assembly import Place, Wiring
 from shmjet.execution.code import JobCode, load_code
-from shmjet.execution.doors import ExecutionDoors
-from shmjet.execution.handover import pack, unpack
 from shmjet.execution.interrupts import Interrupts
-from shmjet.execution.large import MOST_INLINE, Large
 from shmjet.execution.layout import CANCELLED_OFFSET, lay_out
 from shmjet.execution.logs import about, speaker
 from shmjet.execution.messages import Adopt, Deploy, HandOver
 from shmjet.execution.ownership import owners_of, receives
+from shmjet.execution.processor_endpoints import ExecutionDoors
 from shmjet.execution.readiness import READY, STARTED, Readiness
 from shmjet.execution.shared_memory import SharedMemory
 from shmjet.execution.tasklet import ProcessorTasklet
-from shmjet.execution.wiring import Place, Wiring
+from shmjet.execution.tasklet_transfer import pack, unpack
+from shmjet.ipc.inline_or_memfd import MOST_INLINE, InlineOrMemfd
 from shmjet.ring.pickling import ItemEncodingError
 
 _decoded = lru_cache(maxsize=256)(os.fsdecode)  # every job of a client has the same paths
@@ -124,7 +124,7 @@ class Deployment:
         """
         prepared = Prepared() if prepared is None else prepared
         deploy, plan = self._deploy, self._deploy.plan
-        data = Large.received(deploy.code, deploy.code_size, fds[-1:])
+        data = InlineOrMemfd.received(deploy.code, deploy.code_size, fds[-1:])
         try:
             arena = self._memory = shared.arena(deploy, fds)
             extend_import_path(deploy.import_paths)
@@ -283,7 +283,7 @@ class Deployment:
         del self._places[id(tasklet)]
         del self._processors[place]
         self.running -= 1
-        large = Large.of(state, MOST_INLINE)
+        large = InlineOrMemfd.of(state, MOST_INLINE)
         return HandOver(self.execution_id, to, v, p, large.inline, large.size, len(tables)), [*large.fds, *tables]
 
     def adopt(self, message: Adopt, fds: list[int]) -> ProcessorTasklet:
@@ -296,7 +296,7 @@ class Deployment:
 
     def _adopt(self, message: Adopt, fds: list[int]) -> ProcessorTasklet:
         tables = fds[len(fds) - message.tables :]
-        data = Large.received(message.state, message.size, fds).view()
+        data = InlineOrMemfd.received(message.state, message.size, fds).view()
         place = message.vertex, message.processor
         context, outbox = self._context(place), self._outbox(message.vertex)
         self._blamed = self._named(*place)

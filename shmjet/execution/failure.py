@@ -21,10 +21,10 @@ import cloudpickle
 import msgspec
 
 from shmjet.core import JobFailedError, MemberLostError, RestartableError, WorkerLostError
-from shmjet.core.errors import BatchError, locate
-from shmjet.core.process_limits import NO_PROCESS
+from shmjet.data.errors import BatchError, locate
 from shmjet.execution.foreign_errors import attempt, is_exception, name_of, notes_of, text_of
 from shmjet.execution.messages import Failure, Frame
+from shmjet.host.process_limits import NO_PROCESS
 
 MAX_LINES = 25
 _MAX_FRAMES = 9

@@ -1,7 +1,7 @@
 """The fork server: a single-threaded process that forks workers and carriers and reaps them.
 
 It is forked from a fresh interpreter that has imported only what member and workers need alike, before that has a
-thread, so that no lock and no thread of anyone else is copied into children (`shmjet/cluster/member_main.py`); the
+thread, so that no lock and no thread of anyone else is copied into children (`shmjet/cluster/member/main.py`); the
 threads of BLAS and OpenMP are set to one before numpy is imported. Children share the pages of all that it has imported
 and start in milliseconds. They are forked by its only thread, which lives as long as the process: `PR_SET_PDEATHSIG` is
 tied to the forking thread. When the member dies the kernel kills the fork server, and with it
@@ -21,10 +21,10 @@ import time
 import traceback
 from collections.abc import Callable
 
-from shmjet.core.process_limits import NO_PROCESS
-from shmjet.execution.channel import Channel, ChannelClosed
-from shmjet.execution.child import die_with_parent, flush_output, leave_terminal, name_process
 from shmjet.execution.messages import Exited, Fork, Forked
+from shmjet.host.child_process import die_with_parent, flush_output, leave_terminal, name_process
+from shmjet.host.process_limits import NO_PROCESS
+from shmjet.ipc.channel import Channel, ChannelClosed
 
 _DEATH_S = 0.3
 """Seconds that a child whose code has failed waits before it says so. Where its member has died, which is why most

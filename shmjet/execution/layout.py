@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from shmjet._native import RING_HEADER
-from shmjet.core.arrangement import isolated_consumers
+from shmjet.core.partition_assignment import isolated_consumers
 from shmjet.execution.control import BLOCK_SIZE
 from shmjet.execution.messages import EdgePlan, JobPlan
 

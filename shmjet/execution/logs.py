@@ -5,7 +5,7 @@ sent when it is made, so that it is there before the job has ended; where the re
 would for a pipe. What user code says through any logger of `logging` comes along, with job, vertex and worker.
 
 Where somebody else has the job executed, a client of the cluster or another member's program, its records go to the
-member as well, which passes them on (`shmjet.cluster.log_relay`).
+member as well, which passes them on (`shmjet.cluster.requests.log_relay`).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from shmjet.core.context import MetaSupplierContext, ProcessorContext, SupplierContext
-from shmjet.core.terminal import clean
 from shmjet.execution.foreign_errors import traceback_text
-from shmjet.execution.messages import LogWish
+from shmjet.execution.messages import LogSubscription
+from shmjet.host.terminal_text import clean
 
 MEMBER = -1
 """The worker's number in records of the member itself."""
@@ -85,9 +85,9 @@ class Listeners:
     """Of which jobs somebody elsewhere wants the records of this process, by the job's id."""
 
     def __init__(self) -> None:
-        self._wishes: dict[str, tuple[int, LogWish]] = {}
+        self._wishes: dict[str, tuple[int, LogSubscription]] = {}
 
-    def add(self, job_id: str, execution: int, wish: LogWish | None) -> None:
+    def add(self, job_id: str, execution: int, wish: LogSubscription | None) -> None:
         """Take who wants the records of an execution; None: nobody."""
         if wish is not None:
             self._wishes[job_id] = execution, wish

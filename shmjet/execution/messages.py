@@ -68,7 +68,7 @@ class JobShape(msgspec.Struct, frozen=True, array_like=True):
     edges: list[EdgePlan]
 
 
-class Seat(msgspec.Struct, frozen=True, array_like=True):
+class MemberSlot(msgspec.Struct, frozen=True, array_like=True):
     """One member's place among those that run an execution.
 
     Args:
@@ -105,7 +105,7 @@ class JobPlan(msgspec.Struct, frozen=True, array_like=True):
     partition_count: int
     force_rings: bool
     stealing: bool
-    seat: Seat = Seat()
+    seat: MemberSlot = MemberSlot()
 
     def participants(self) -> set[int]:
         """Return the endpoints where processors start."""
@@ -131,7 +131,7 @@ class JobPlan(msgspec.Struct, frozen=True, array_like=True):
         return self.process_count + (self.gate is not None)
 
 
-class LogWish(msgspec.Struct, frozen=True, array_like=True):
+class LogSubscription(msgspec.Struct, frozen=True, array_like=True):
     """A client's wish for the log records of an execution, from these levels on, of shmjet's loggers and of all others.
 
     `home` is the member whose processes it hears by itself, because it has started them; empty: none.
@@ -146,7 +146,7 @@ class Deploy(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Member to worker or carrier: make your processors of this execution and call their `init`.
 
     The arena's descriptor travels with the message when `arena_attached` is false, behind it that of the code when
-    `code_size` is not 0 (`Large`).
+    `code_size` is not 0 (`InlineOrMemfd`).
     `suppliers` holds, per vertex with a meta-supplier, the cloudpickled supplier that it gave for this member.
     """
 
@@ -164,13 +164,13 @@ class Deploy(msgspec.Struct, frozen=True, tag=True, array_like=True):
     attachments: dict[str, str]
     import_paths: list[bytes]
     code_size: int = 0
-    logs: LogWish | None = None
+    logs: LogSubscription | None = None
 
 
 class Probe(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Member to one worker: run the meta-suppliers, and say which vertices have non-cooperative processors.
 
-    The descriptor of the code travels with it when `code_size` is not 0 (`Large`).
+    The descriptor of the code travels with it when `code_size` is not 0 (`InlineOrMemfd`).
     `other_addresses` are those of the other members that take part; `member_address` is the first's, which asks.
     `owners` are the places of the partitions' owners.
     """
@@ -189,7 +189,7 @@ class Probe(msgspec.Struct, frozen=True, tag=True, array_like=True):
     import_paths: list[bytes]
     code_size: int = 0
     other_addresses: list[str] = []
-    logs: LogWish | None = None
+    logs: LogSubscription | None = None
     attachments: dict[str, str] = {}
     owners: list[int] = []
 
@@ -235,7 +235,7 @@ class Forget(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class Adopt(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Member to worker: go on with this tasklet, which another worker has given away.
 
-    `state` and `size` are a `Large`; the descriptors of native tables follow its own.
+    `state` and `size` are a `InlineOrMemfd`; the descriptors of native tables follow its own.
     """
 
     execution_id: int
@@ -246,14 +246,14 @@ class Adopt(msgspec.Struct, frozen=True, tag=True, array_like=True):
     tables: int
 
 
-class Visitor(msgspec.Struct, frozen=True, tag=True, array_like=True):
+class EndpointConnection(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Member to worker: somebody outside wants to talk to the processor behind this door; the socket comes along."""
 
     execution_id: int
     door: str
 
 
-Command = Deploy | Probe | Start | Cancel | Commit | Finish | Stop | Forget | Adopt | Visitor
+Command = Deploy | Probe | Start | Cancel | Commit | Finish | Stop | Forget | Adopt | EndpointConnection
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True):

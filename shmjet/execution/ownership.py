@@ -1,7 +1,8 @@
 """Which processor owns a partition, on an edge of one member and on one that spans several.
 
-On a member, its own partitions are dealt to its processors first, then the foreign ones (`shmjet.core.arrangement`), so
-that a local and a distributed edge into one vertex agree on the processor of every partition that the member owns.
+On a member, its own partitions are dealt to its processors first, then the foreign ones
+(`shmjet.core.partition_assignment`), so that a local and a distributed edge into one vertex agree on the processor of
+every partition that the member owns.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ from array import array
 from collections.abc import Sequence
 from typing import Any
 
-from shmjet.core.arrangement import distributed_table, local_table
 from shmjet.core.keys import partition_id
 from shmjet.core.ownership import PartitionOwners
+from shmjet.core.partition_assignment import distributed_table, local_table
 from shmjet.execution.layout import number_on, spans
-from shmjet.execution.messages import EdgePlan, JobPlan, Seat
+from shmjet.execution.messages import EdgePlan, JobPlan, MemberSlot
 
 
-def owners_of(seat: Seat) -> PartitionOwners:
+def owners_of(seat: MemberSlot) -> PartitionOwners:
     """Return the owners of partitions among the members that take part."""
     return PartitionOwners(seat.count, seat.owners)
 

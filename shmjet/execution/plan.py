@@ -13,8 +13,8 @@ from __future__ import annotations
 import msgspec
 
 from shmjet.core import DAG, Processor, Vertex, supplier_for_all
-from shmjet.core.errors import PlanError
-from shmjet.execution.messages import EdgePlan, JobPlan, JobShape, Seat, VertexPlan, VertexShape
+from shmjet.data.errors import PlanError
+from shmjet.execution.messages import EdgePlan, JobPlan, JobShape, MemberSlot, VertexPlan, VertexShape
 
 
 def cooperative_of(supplier: object) -> bool | None:
@@ -105,7 +105,7 @@ def make_plan(
     offset: int = 0,
     force_rings: bool = False,
     stealing: bool = False,
-    seat: Seat | None = None,
+    seat: MemberSlot | None = None,
 ) -> JobPlan:
     """Decide parallelism and placement on one member.
 
@@ -122,7 +122,7 @@ def make_plan(
     Raises:
         PlanError: an edge says `distribute_to` an address that is no member's; also when there is one member only.
     """
-    seat = Seat() if seat is None else seat
+    seat = MemberSlot() if seat is None else seat
     if seat.count > 1:
         ring_memory //= 2  # the other half is for lanes to and from other members
     inbound = [0] * len(shape.vertices)
@@ -151,7 +151,7 @@ def make_plan(
     return JobPlan(vertices, edges, worker_count, carriers, ring_memory, partition_count, force_rings, may_steal, seat)
 
 
-def _aimed(edge: EdgePlan, shape: JobShape, seat: Seat) -> EdgePlan:
+def _aimed(edge: EdgePlan, shape: JobShape, seat: MemberSlot) -> EdgePlan:
     """Return an edge with the member's place that its `distribute_to` names."""
     if edge.target_address is None:
         return edge

@@ -5,8 +5,8 @@ emitted. No callback is made while something of the last one is still waiting fo
 processor, and through its inbox the lanes and their producers. What is given to a callback adapts to what items
 cost, so that a call takes about `TARGET_NS`.
 
-Which edge is drained when is the `Intake`'s business, how often numbers are published the `Meter`'s. It must not know
-processes: lanes, counters and the wake-up of neighbours come in from outside.
+Which edge is drained when is the `InputSelector`'s business, how often numbers are published the `Meter`'s. It must not
+know processes: lanes, counters and the wake-up of neighbours come in from outside.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from typing import Any
 from shmjet._native import Poller
 from shmjet.core import Inbox, Outbox, Processor, ProcessorContext, ProcessorError, Watermark
 from shmjet.core.processor import forgot_answer
+from shmjet.data.marks import DONE, IDLE, Mark
 from shmjet.execution import counters as words
+from shmjet.execution.adaptive_limit import MAX_BATCH, PATIENCE_NS, SLOW_NS, WORKED_NS, AdaptiveLimit, call_time
 from shmjet.execution.counters import COUNTS, ProcessorCounters
-from shmjet.execution.inbound import InboundEdge
-from shmjet.execution.intake import Intake
+from shmjet.execution.inbound_edge import InboundEdge
+from shmjet.execution.input_selector import InputSelector
 from shmjet.execution.interrupts import ExecutionInterrupted
 from shmjet.execution.logs import about, speaker
-from shmjet.execution.metering import Meter
-from shmjet.execution.outbound import Outbound
-from shmjet.execution.pacing import MAX_BATCH, PATIENCE_NS, SLOW_NS, WORKED_NS, AdaptiveLimit, call_time
-from shmjet.execution.state import State
+from shmjet.execution.outbound_edge import Outbound
+from shmjet.execution.tasklet_metrics import Meter
+from shmjet.execution.tasklet_state import State
 from shmjet.ring.lane import LaneReader, LaneWriter
-from shmjet.ring.marks import DONE, IDLE, Mark
 
 _MOVING = (
     *("_emit_limit", "_inbox_limit", "_process_limit", "_watermark", "last_barrier", "state"),
@@ -83,7 +83,7 @@ class ProcessorTasklet:
         self._outbox = outbox
         self._outbox.overdue = self._overdue if processor.is_cooperative else _never
         self._outbound = list(outbound)
-        self._intake = Intake(inbound)
+        self._intake = InputSelector(inbound)
         self._edges = self._intake.edges
         self._meter = Meter(counters, len(outbound))
         self._watermark: Watermark | None = None

@@ -16,13 +16,11 @@ from time import perf_counter_ns, sleep
 from typing import Any
 
 from shmjet.execution import control
-from shmjet.execution.channel import Channel, ChannelClosed, DescriptorsDropped
-from shmjet.execution.child import flush_output
 from shmjet.execution.control import BLOCK_SIZE, WorkerControl
 from shmjet.execution.deployment import Deployment
 from shmjet.execution.failure import make_failure
 from shmjet.execution.foreign_errors import attempt, forget_frames, name_of
-from shmjet.execution.garbage import Collector
+from shmjet.execution.garbage_collection import Collector
 from shmjet.execution.interrupts import Interrupts
 from shmjet.execution.logs import listeners
 from shmjet.execution.messages import (
@@ -33,6 +31,7 @@ from shmjet.execution.messages import (
     Committed,
     Deploy,
     Ended,
+    EndpointConnection,
     Failed,
     Failure,
     Finish,
@@ -43,14 +42,15 @@ from shmjet.execution.messages import (
     Ready,
     Start,
     Stop,
-    Visitor,
     WorkerSettings,
 )
-from shmjet.execution.probing import Probing
+from shmjet.execution.probe import Probing
+from shmjet.execution.runnable import any_polls, due, earliest
 from shmjet.execution.shared_memory import SharedMemory
-from shmjet.execution.stealing import Hosted, Stealing
 from shmjet.execution.tasklet import ProcessorTasklet
-from shmjet.execution.turns import any_polls, due, earliest
+from shmjet.execution.work_stealing import Hosted, Stealing
+from shmjet.host.child_process import flush_output
+from shmjet.ipc.channel import Channel, ChannelClosed, DescriptorsDropped
 
 _LONGEST_SLEEP_NS = 1_000_000_000
 _DEATH_S = 5.0
@@ -240,7 +240,7 @@ class Worker:
                     self._probe(command, fds)
                 case Forget():
                     self._shared.forget(command.arena_id)
-                case Visitor():
+                case EndpointConnection():
                     self._let_in(command, fds)
                 case Stop():
                     self._stopping = True
@@ -365,7 +365,7 @@ class Worker:
         self._tasklets = [*self._tasklets, (tasklet, deployment)]
         self._block.words[control.TASKLETS] = len(self._tasklets)
 
-    def _let_in(self, command: Visitor, fds: list[int]) -> None:
+    def _let_in(self, command: EndpointConnection, fds: list[int]) -> None:
         deployment = self._deployments.get(command.execution_id)
         if deployment is not None:
             deployment.doors.let_in(command.door, fds)

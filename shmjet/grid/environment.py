@@ -39,7 +39,7 @@ class Environment:
     Args:
         folder: where its two files are, or will be.
         map_size: most bytes that it may hold.
-        announced: where the number of a transaction is put before it commits (`Announcements.of`).
+        announced: where the number of a transaction is put before it commits (`CommitCounters.of`).
     """
 
     def __init__(self, folder: Path, map_size: int, announced: memoryview) -> None:

@@ -6,7 +6,7 @@ source. This module knows nothing of the store.
 
 from __future__ import annotations
 
-from shmjet.core.errors import ShmjetError
+from shmjet.data.errors import ShmjetError
 
 
 class GridError(ShmjetError):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import lmdb
 
-from shmjet.core.errors import MemberLostError
+from shmjet.data.errors import MemberLostError
 from shmjet.grid.environment import Environment
 from shmjet.grid.layout import INCARNATION
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from shmjet.core.decoding import UNREADABLE
 from shmjet.grid.blobs import BlobVanishedError
 from shmjet.grid.checks import check_operation
 from shmjet.grid.errors import GridError
@@ -38,6 +37,7 @@ from shmjet.grid.operations import (
 from shmjet.grid.scan import FIRST_STEP, PAGE_ENTRIES, read_page
 from shmjet.grid.store import Grid, Opened
 from shmjet.grid.table import Block, Table
+from shmjet.ipc.decode_errors import UNREADABLE
 
 _STORE = struct.Struct("<Q")
 _decode = msgspec.msgpack.Decoder(Operation).decode

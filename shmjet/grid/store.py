@@ -15,8 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from shmjet.grid.announcements import Announcements
 from shmjet.grid.blobs import INLINE_LIMIT, BlobStore
+from shmjet.grid.commit_counters import CommitCounters
 from shmjet.grid.entries import EntryCodec
 from shmjet.grid.environment import Environment, Transaction
 from shmjet.grid.errors import GridError
@@ -91,8 +91,8 @@ class Grid:
         map_size = map_size or _usable_map_size(environments)
         layout = Layout(partition_count, environments, map_size)
         (folder / BLOB_FOLDER).mkdir(mode=0o700)
-        Announcements.create(folder / ANNOUNCEMENTS_FILE, environments)
-        announcements = Announcements(folder / ANNOUNCEMENTS_FILE, environments)
+        CommitCounters.create(folder / ANNOUNCEMENTS_FILE, environments)
+        announcements = CommitCounters(folder / ANNOUNCEMENTS_FILE, environments)
         for index in range(environments):
             place = folder / str(index)
             place.mkdir(mode=0o700)
@@ -219,7 +219,7 @@ class Opened:
         self.blobs = BlobStore(folder / BLOB_FOLDER, folder / RESERVE_FILE)
         objects = ObjectCodec(INLINE_LIMIT, self.load_class, self.keep_class)
         self.codec = EntryCodec(objects, self.blobs, layout.partition_count)
-        announcements = Announcements(folder / ANNOUNCEMENTS_FILE, layout.environments)
+        announcements = CommitCounters(folder / ANNOUNCEMENTS_FILE, layout.environments)
         self._environments = [
             Environment(folder / str(index), layout.map_size, announcements.of(index))
             for index in range(layout.environments)

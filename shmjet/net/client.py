@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from shmjet.net.loop_channel import LoopChannel
+from shmjet.ipc.loop_channel import LoopChannel
 from shmjet.net.messages import (
     Alive,
     CloseExecution,

@@ -20,7 +20,7 @@ from shmjet.net.handshake import CLIENT, NONCE_SIZE, Dialing, HandshakeError, Id
 from shmjet.net.messages import TlsFiles
 from shmjet.net.relay import Relay
 from shmjet.net.tls import client_context, peer_binding
-from shmjet.net.wires import TlsWire
+from shmjet.net.wire_socket import TlsWire
 
 _AUTHENTICATION = ("authentication", "fenced")
 _PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.5

@@ -23,8 +23,8 @@ from typing import Final, TypeVar
 import msgspec
 
 from shmjet.core import ShmjetError
-from shmjet.core.decoding import UNREADABLE
-from shmjet.core.terminal import clean_line
+from shmjet.host.terminal_text import clean_line
+from shmjet.ipc.decode_errors import UNREADABLE
 
 MAGIC: Final = b"SHMJET"
 VERSION: Final = 2

@@ -16,13 +16,13 @@ import select
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from shmjet._native import Courier, Doorbell, Poller, RingCorruptError, clock_ns
-from shmjet.execution.channel import Channel, ChannelClosed
+from shmjet._native import Doorbell, LinkLoop, Poller, RingCorruptError, clock_ns
+from shmjet.ipc.channel import Channel, ChannelClosed
 from shmjet.net.addresses import join_address, split_address
-from shmjet.net.carrying import CarriedExecution, carry
-from shmjet.net.gate import Gate
+from shmjet.net.connection_manager import ConnectionManager
 from shmjet.net.handshake import MEMBER, Identity
-from shmjet.net.incoming import Shelf
+from shmjet.net.heartbeat import Periods
+from shmjet.net.link_execution import CarriedExecution, carry
 from shmjet.net.messages import (
     Accepted,
     Alive,
@@ -50,10 +50,10 @@ from shmjet.net.messages import (
 )
 from shmjet.net.packets import PacketError
 from shmjet.net.peer import Peer
-from shmjet.net.periods import Periods
+from shmjet.net.pending_connection import PendingConnection, Security
+from shmjet.net.receiver import OverflowBuffer
 from shmjet.net.relay import Relays
-from shmjet.net.strangers import Security, Stranger
-from shmjet.net.wires import tune_near
+from shmjet.net.wire_socket import tune_near
 
 logger = logging.getLogger("shmjet.link")
 
@@ -81,7 +81,7 @@ class Link:
         self._peers: dict[str, Peer] = {}
         self._executions: dict[int, CarriedExecution] = {}
         self._relays = Relays(self)
-        self._shelf = Shelf()
+        self._shelf = OverflowBuffer()
         self._fenced: dict[str, None] = {}
         self._refused_clients = RefuseClients(False)
         self._bell: Doorbell | None = None
@@ -98,10 +98,10 @@ class Link:
             os.close(control)
             self._bell = Doorbell(self._control, setup.doorbell_offset, self._eventfd)
             self._epoll.register(self._eventfd, select.EPOLLIN | select.EPOLLET)  # never read: each ring is an edge
-        self._courier = Courier(self._epoll.fileno(), self._bell)
+        self._courier = LinkLoop(self._epoll.fileno(), self._bell)
         self._leaving: list[Peer] = []
         self._me = Identity(MEMBER, setup.cluster, setup.uuid, "", setup.secret.value, setup.member_secret.value)
-        self._gate = Gate(self, Security(setup.tls, listens=setup.tls is not None), setup.limits)
+        self._gate = ConnectionManager(self, Security(setup.tls, listens=setup.tls is not None), setup.limits)
         self.watch(channel.fileno(), select.EPOLLIN, self._told)
 
     # -- what the gate needs -------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ class Link:
         else:
             self._channel.queue(event)
 
-    def joined(self, stranger: Stranger, address: str) -> None:
+    def joined(self, stranger: PendingConnection, address: str) -> None:
         """Take a member that has proved itself."""
         uuid = stranger.peer
         dialed = stranger.remote if stranger.is_dialed else None
@@ -177,7 +177,7 @@ class Link:
         except (PacketError, RingCorruptError) as error:
             self._fail(peer, error)
 
-    def client(self, stranger: Stranger) -> None:
+    def client(self, stranger: PendingConnection) -> None:
         """Take a client that has proved itself: its connection is the member's from now on."""
         wire, leftover = stranger.accept()
         sock = wire.socket

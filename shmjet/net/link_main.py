@@ -11,9 +11,9 @@ import socket
 from pathlib import Path
 
 from shmjet._native import short_slice
-from shmjet.execution.channel import Channel, ChannelClosed
-from shmjet.execution.child import die_with_parent, name_process
-from shmjet.execution.stacks import offer_stacks
+from shmjet.host.child_process import die_with_parent, name_process
+from shmjet.host.stacks import offer_stacks
+from shmjet.ipc.channel import Channel, ChannelClosed
 from shmjet.net.link import Link
 from shmjet.net.messages import Order, Setup
 

@@ -1,4 +1,4 @@
-"""What a member and its link process say to each other, as msgspec structs over `shmjet.execution.channel.Channel`.
+"""What a member and its link process say to each other, as msgspec structs over `shmjet.ipc.channel.Channel`.
 
 The link owns every socket of its member. What members tell each other goes through it as bytes that it does not look
 into (`Send`, `Received`); the frames of distributed edges it moves itself between rings and connections, once the

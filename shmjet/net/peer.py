@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from shmjet._native import Courier, PacketWriter, clock_ns
-from shmjet.net.incoming import Incoming
-from shmjet.net.outgoing import Outgoing
+from shmjet._native import LinkLoop, PacketWriter, clock_ns
 from shmjet.net.packets import (
     BATCH,
     CONTROL,
@@ -29,7 +27,9 @@ from shmjet.net.packets import (
     control_packets,
     packet_reader,
 )
-from shmjet.net.wires import BLOCKED, MORE, Wire
+from shmjet.net.receiver import Incoming
+from shmjet.net.sender import Outgoing
+from shmjet.net.wire_socket import BLOCKED, MORE, Wire
 
 _KEPT_LIMITS = 4096
 """Limits that are remembered for executions that are not open here yet."""
@@ -83,7 +83,7 @@ class Peer:
         """Whether a courier may carry its packets: there is no TLS between them and the socket."""
         return self.wire.is_plain
 
-    def join(self, courier: Courier) -> None:
+    def join(self, courier: LinkLoop) -> None:
         """Have a courier send and receive for this peer, until it is told to remove the descriptor."""
         courier.add(self.fd, self._writer, self._reader)
 

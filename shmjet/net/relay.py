@@ -10,7 +10,7 @@ import socket
 from collections.abc import Callable
 from typing import Protocol
 
-from shmjet.net.wires import WOULD_BLOCK, Wire
+from shmjet.net.wire_socket import WOULD_BLOCK, Wire
 
 _ROOM = 1 << 16
 

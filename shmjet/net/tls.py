@@ -9,7 +9,7 @@ import hashlib
 import ssl
 from pathlib import Path
 
-from shmjet.core.errors import ConfigError
+from shmjet.data.errors import ConfigError
 from shmjet.net.messages import TlsFiles
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Any, Protocol
 
-from shmjet.core.errors import ShmjetError
+from shmjet.data.errors import ShmjetError
 from shmjet.execution.metrics import Metrics
 from shmjet.observe.flow import Flow, FlowMeter
 

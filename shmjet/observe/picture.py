@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shmjet.core.drawing import to_svg
 from shmjet.core.edge import Edge
+from shmjet.core.graph_drawing import to_svg
 from shmjet.core.vertex import Vertex
 from shmjet.execution.metrics import EdgeMetrics, Metrics
 from shmjet.observe.numbers import bytes_text, count_text

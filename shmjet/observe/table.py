@@ -9,7 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from shmjet.core.terminal import clean_line
+from shmjet.host.terminal_text import clean_line
 from shmjet.observe.flow import EdgeFlow, Flow, VertexFlow, WorkerFlow, network_rate
 from shmjet.observe.numbers import amount_text, bytes_rate_text, count_text, share_text, time_text
 

@@ -6,16 +6,16 @@ rings or members. Nothing here imports numpy before columns are used.
 
 from __future__ import annotations
 
-from shmjet.pipeline.building import AggregateBuilder, HashJoinBuilder
+from shmjet.pipeline.builders import AggregateBuilder, HashJoinBuilder
 from shmjet.pipeline.definitions import SinkDef, SourceDef
 from shmjet.pipeline.handles import SinkStage
-from shmjet.pipeline.joining import join_map_entries, on_keys
+from shmjet.pipeline.join_clauses import join_map_entries, on_keys
 from shmjet.pipeline.keyed import KeyedBatchStage
 from shmjet.pipeline.pipeline import Pipeline
 from shmjet.pipeline.stages import BatchStage
 from shmjet.pipeline.tables import Table
 from shmjet.pipeline.transforms import JoinClause
-from shmjet.processors.services import ServiceFactory
+from shmjet.processors.general.services import ServiceFactory
 
 __all__ = [
     "AggregateBuilder",

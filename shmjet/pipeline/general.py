@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from shmjet.aggregate_ops import AggregateOperation
 from shmjet.pipeline import transforms as t
-from shmjet.pipeline.checking import checked_count, checked_fn, checked_operation, checked_service
+from shmjet.pipeline.checks import checked_count, checked_fn, checked_operation, checked_service
 from shmjet.pipeline.handles import Stage
-from shmjet.processors.keying import KeyFn
-from shmjet.processors.mapping_batches import map_batches
+from shmjet.processors.columns.map_batches import map_batches
+from shmjet.processors.general.input_keys import KeyFn
 
 if TYPE_CHECKING:
     from shmjet.pipeline.stages import BatchStage

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from shmjet.core.checks import check_int
-from shmjet.core.errors import PlanError
+from shmjet.data.errors import PlanError
 from shmjet.pipeline.pipeline import Pipeline
 
 S_ = TypeVar("S_", bound="Stage")

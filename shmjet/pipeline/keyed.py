@@ -11,14 +11,14 @@ from typing import Any, Generic, TypeVar
 
 from shmjet.aggregate_ops import AggregateOperation
 from shmjet.pipeline import transforms as t
-from shmjet.pipeline.building import AggregateBuilder
-from shmjet.pipeline.checking import checked_fn, checked_operation
+from shmjet.pipeline.builders import AggregateBuilder
+from shmjet.pipeline.checks import checked_fn, checked_operation
 from shmjet.pipeline.general import ServiceLike
 from shmjet.pipeline.handles import SinkStage
-from shmjet.pipeline.joining import co_aggregation
+from shmjet.pipeline.join_clauses import co_aggregation
 from shmjet.pipeline.stages import BatchStage
 from shmjet.pipeline.tables import Table
-from shmjet.processors.keying import KeyFn
+from shmjet.processors.general.input_keys import KeyFn
 
 T = TypeVar("T")
 K = TypeVar("K")

@@ -10,8 +10,8 @@ import importlib
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from shmjet.core.dag import DAG
-from shmjet.core.errors import PlanError
 from shmjet.core.job import JobConfig
+from shmjet.data.errors import PlanError
 from shmjet.pipeline import transforms as t
 from shmjet.pipeline.definitions import SinkDef, SourceDef
 
@@ -193,13 +193,13 @@ class Pipeline:
 
     def to_dot(self) -> str:
         """Return the pipeline, stage by stage, in Graphviz' language; `to_dag().to_dot()` gives the DAG."""
-        from shmjet.pipeline.drawing import as_graph
+        from shmjet.pipeline.graph import as_graph
 
         return as_graph(self._nodes).to_dot()
 
     def to_svg(self) -> str:
         """Return the pipeline as a picture, a complete SVG document; `to_dag().to_svg()` gives the DAG."""
-        from shmjet.pipeline.drawing import as_graph
+        from shmjet.pipeline.graph import as_graph
 
         return as_graph(self._nodes).to_svg()
 
@@ -209,7 +209,7 @@ class Pipeline:
         Args:
             dag: the planned DAG instead of the stages.
         """
-        from shmjet.pipeline.drawing import as_graph
+        from shmjet.pipeline.graph import as_graph
 
         return (self.to_dag() if dag else as_graph(self._nodes)).to_mermaid()
 

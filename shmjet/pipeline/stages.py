@@ -13,20 +13,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from shmjet.aggregate_ops import AggregateOperation
-from shmjet.core.errors import PlanError
+from shmjet.data.errors import PlanError
 from shmjet.pipeline import transforms as t
-from shmjet.pipeline.checking import checked_fn, checked_key, checked_operation
+from shmjet.pipeline.checks import checked_fn, checked_key, checked_operation
 from shmjet.pipeline.definitions import SinkDef
 from shmjet.pipeline.general import GeneralStage
 from shmjet.pipeline.handles import SinkStage
-from shmjet.pipeline.joining import On, co_aggregation, parsed_sides
+from shmjet.pipeline.join_clauses import On, co_aggregation, parsed_sides
 from shmjet.pipeline.tables import Table
-from shmjet.processors.grouping_columns import group_by
-from shmjet.processors.keying import KeyFn
+from shmjet.processors.columns.group_by import group_by
+from shmjet.processors.general.input_keys import KeyFn
 
 if TYPE_CHECKING:
     from shmjet.columns.aggregates import Aggregate
-    from shmjet.pipeline.building import AggregateBuilder, HashJoinBuilder
+    from shmjet.pipeline.builders import AggregateBuilder, HashJoinBuilder
     from shmjet.pipeline.keyed import KeyedBatchStage
 
 T = TypeVar("T")
@@ -144,7 +144,7 @@ class BatchStage(GeneralStage[T]):
 
         See `HashJoinBuilder`.
         """
-        from shmjet.pipeline.building import HashJoinBuilder
+        from shmjet.pipeline.builders import HashJoinBuilder
 
         return HashJoinBuilder(self)
 
@@ -320,7 +320,7 @@ class BatchStage(GeneralStage[T]):
 
         See `AggregateBuilder`.
         """
-        from shmjet.pipeline.building import AggregateBuilder
+        from shmjet.pipeline.builders import AggregateBuilder
 
         return AggregateBuilder(self, op)
 

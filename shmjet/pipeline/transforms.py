@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from shmjet.pipeline.definitions import SinkDef, SourceDef
-from shmjet.processors.keying import KeyFn
-from shmjet.processors.services import ServiceFactory
+from shmjet.processors.general.input_keys import KeyFn
+from shmjet.processors.general.services import ServiceFactory
 
 Fn = Callable[..., Any]
 

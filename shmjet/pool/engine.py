@@ -21,20 +21,20 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Final
 
 from shmjet._native import Doorbell, clock_ns
-from shmjet.cluster.log_levels import levels
-from shmjet.cluster.logs import LogReceiver
-from shmjet.core.process_limits import lack_text
+from shmjet.cluster.client.log_levels import levels
+from shmjet.cluster.client.logs import LogReceiver
 from shmjet.execution.foreign_errors import name_of, text_of
-from shmjet.execution.standard_descriptors import fill_standard_descriptors
+from shmjet.host.process_limits import lack_text
+from shmjet.host.standard_descriptors import fill_standard_descriptors
 from shmjet.pool.blocks import blocks
-from shmjet.pool.crew import Crewman, Task
-from shmjet.pool.dispatching import STUCK_NS, Dispatcher, Failed
+from shmjet.pool.dispatcher import STUCK_NS, Dispatcher, Failed
 from shmjet.pool.functions import Functions
 from shmjet.pool.future import TaskFuture, log_error
 from shmjet.pool.layout import INITIALIZER, Layout
 from shmjet.pool.results import Done, Results, fail, resolve
-from shmjet.pool.staff import LOOK_NS, Staff
 from shmjet.pool.worker import PoolSettings
+from shmjet.pool.worker_handles import Task, WorkerHandle
+from shmjet.pool.worker_pool import LOOK_NS, WorkerPool
 from shmjet.ring.arena import Arena
 from shmjet.ring.pickling import dumps_by_value
 
@@ -108,7 +108,7 @@ class Engine:
                 undoing.callback(ours.close)
                 self._logs = LogReceiver(ours, levels()[0])
                 undoing.callback(self._logs.close)
-                self._staff = Staff(
+                self._staff = WorkerPool(
                     cores,
                     self._arena,
                     layout,
@@ -201,7 +201,7 @@ class Engine:
         fail(task, error)
         return True
 
-    def _worker_with(self, future: Future[Any]) -> tuple[Crewman, int] | None:
+    def _worker_with(self, future: Future[Any]) -> tuple[WorkerHandle, int] | None:
         for man in self._dispatcher.crew.values():
             for number, task in man.inflight.items():
                 if task.future is future:
@@ -247,7 +247,7 @@ class Engine:
         with contextlib.suppress(ValueError):  # it has just been closed: there is nobody to wake
             self._bell.post()
 
-    def _hire(self) -> Crewman | None:
+    def _hire(self) -> WorkerHandle | None:
         return self._staff.hire()
 
     def _not_up(self, text: str) -> None:
@@ -337,7 +337,7 @@ class Engine:
         return timeout
 
     @staticmethod
-    def _end_overdue(man: Crewman, limit: int) -> int:
+    def _end_overdue(man: WorkerHandle, limit: int) -> int:
         """Kill a worker whose task or initializer has run for longer than the limit; returns when to look again."""
         number, started = man.claims.running()
         left = started + limit - clock_ns() if number else limit

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
-from shmjet.pool.placing import choose_cores, give_back
+from shmjet.pool.placement import choose_cores, give_back
 
 if TYPE_CHECKING:
     from shmjet.pool.engine import Engine
@@ -153,7 +153,7 @@ class PoolExecutor(Executor):
             ValueError: `chunksize` or `buffersize` is below 1.
             TimeoutError: from the iterator, when a result is late.
         """
-        from shmjet.pool.mapping import ordered
+        from shmjet.pool.chunked_map import ordered
 
         return ordered(self._running_engine(), fn, iterables, timeout, chunksize, buffersize, self.max_workers)
 
@@ -179,7 +179,7 @@ class PoolExecutor(Executor):
             ...     sorted(pool.imap_unordered(abs, [-1, 2]))
             [1, 2]
         """
-        from shmjet.pool.mapping import unordered
+        from shmjet.pool.chunked_map import unordered
 
         return unordered(self._running_engine(), fn, iterables, timeout, chunksize, buffersize, self.max_workers)
 

@@ -14,12 +14,12 @@ from typing import Any, Final
 from shmjet._native import Codec
 from shmjet.execution.foreign_errors import is_exception, name_of, set_cause, text_of
 from shmjet.pool import layout as records
-from shmjet.pool.crew import Crewman, Task
-from shmjet.pool.dispatching import Dispatcher
+from shmjet.pool.dispatcher import Dispatcher
 from shmjet.pool.functions import Function
 from shmjet.pool.future import Outcome
 from shmjet.pool.layout import HEAD
 from shmjet.pool.payload import Load, kept_file, kept_record
+from shmjet.pool.worker_handles import Task, WorkerHandle
 
 _FRAME: Final = 256
 
@@ -42,7 +42,7 @@ class Results:
         self._on_not_up = on_not_up
         self._codec = Codec()
 
-    def read(self, man: Crewman, done: Done) -> None:
+    def read(self, man: WorkerHandle, done: Done) -> None:
         """Take all answers of one worker. One whose memory makes no sense is killed, and read no more."""
         if man.damage is not None:
             return
@@ -60,7 +60,7 @@ class Results:
             return
         self._dispatcher.has_read(man)
 
-    def _read_values(self, man: Crewman, rows: list[tuple[int, int, Any]], done: Done) -> None:
+    def _read_values(self, man: WorkerHandle, rows: list[tuple[int, int, Any]], done: Done) -> None:
         """Take plain results, most of which are of one function."""
         inflight = man.inflight
         function: Function | None = None
@@ -83,7 +83,7 @@ class Results:
         function.took(spent / count, count)
         man.load = man.load - load if inflight else 0.0
 
-    def _read_one(self, man: Crewman, record: Any, done: Done) -> None:
+    def _read_one(self, man: WorkerHandle, record: Any, done: Done) -> None:
         kind, _, _, _, payload = record
         number, _, taken, size = HEAD.unpack_from(payload)
         length = size or len(payload)

@@ -17,10 +17,10 @@ import sys
 from collections.abc import Sequence
 
 from shmjet._native import Doorbell
-from shmjet.execution.channel import Channel
-from shmjet.execution.child import accept_signals, name_process, pin
 from shmjet.execution.forkserver import ForkServer
 from shmjet.execution.messages import Fork
+from shmjet.host.child_process import accept_signals, name_process, pin
+from shmjet.ipc.channel import Channel
 from shmjet.pool.logs import send_task_logs
 from shmjet.pool.worker import PoolWorker
 

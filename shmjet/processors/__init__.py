@@ -9,26 +9,26 @@ ships processors. It must not know workers, rings or members; what it needs of t
 from __future__ import annotations
 
 from shmjet.aggregate_ops import AggregateOperation, counting, summing
-from shmjet.processors.aggregating import accumulate, aggregate, combine
-from shmjet.processors.aggregating_by_key import accumulate_by_key, aggregate_by_key, combine_by_key
-from shmjet.processors.batching import to_batches, to_rows
-from shmjet.processors.column_joining import hash_join_batches
-from shmjet.processors.column_sorting import sort_batches
-from shmjet.processors.diagnosing import logger, noop, peek_input, peek_output
-from shmjet.processors.distinguishing import distinct
-from shmjet.processors.file_sink import write_files
-from shmjet.processors.file_source import read_files
-from shmjet.processors.generating import generate, read_items
-from shmjet.processors.grid_io import read_list, read_map, write_list, write_map
-from shmjet.processors.grouping import group_and_accumulate, group_and_collect
-from shmjet.processors.grouping_columns import group_by
-from shmjet.processors.joining import hash_join
-from shmjet.processors.mapping_batches import map_batches
-from shmjet.processors.npy_sink import write_npy
-from shmjet.processors.npy_source import read_npy, read_npz
-from shmjet.processors.sockets import read_lines_socket, write_socket
-from shmjet.processors.sorting import sort
-from shmjet.processors.transforming import filter_, flat_map, map_, map_stateful
+from shmjet.processors.checks.logging_wrappers import logger, noop, peek_input, peek_output
+from shmjet.processors.columns.group_by import group_by
+from shmjet.processors.columns.hash_join_batches import hash_join_batches
+from shmjet.processors.columns.map_batches import map_batches
+from shmjet.processors.columns.sort_batches import sort_batches
+from shmjet.processors.files.file_sink import write_files
+from shmjet.processors.files.file_source import read_files
+from shmjet.processors.files.npy_sink import write_npy
+from shmjet.processors.files.npy_source import read_npy, read_npz
+from shmjet.processors.general.aggregate import accumulate, aggregate, combine
+from shmjet.processors.general.aggregate_by_key import accumulate_by_key, aggregate_by_key, combine_by_key
+from shmjet.processors.general.batches_and_rows import to_batches, to_rows
+from shmjet.processors.general.distinct import distinct
+from shmjet.processors.general.generate import generate, read_items
+from shmjet.processors.general.group_reduce import group_and_accumulate, group_and_collect
+from shmjet.processors.general.hash_join import hash_join
+from shmjet.processors.general.sockets import read_lines_socket, write_socket
+from shmjet.processors.general.sort import sort
+from shmjet.processors.general.transform import filter_, flat_map, map_, map_stateful
+from shmjet.processors.grid.maps_and_lists import read_list, read_map, write_list, write_map
 
 map = map_  # noqa: A001
 filter = filter_  # noqa: A001

@@ -16,7 +16,7 @@ from types import TracebackType
 
 import posix_ipc
 
-from shmjet.ring.memory_limits import available_memory
+from shmjet.host.memory_limits import available_memory
 
 _log = logging.getLogger(__name__)
 

@@ -20,9 +20,9 @@ import numpy.typing as npt
 from numpy import frombuffer
 
 from shmjet._native import RingCorruptError
-from shmjet.ring.batch import Batch
-from shmjet.ring.column import Values
-from shmjet.ring.text import Mask, Text
+from shmjet.data.batch import Batch
+from shmjet.data.column import Values
+from shmjet.data.text import Mask, Text
 
 Buffer: TypeAlias = bytes | npt.NDArray[Any]
 """A part of a payload."""

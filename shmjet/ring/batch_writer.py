@@ -11,8 +11,8 @@ from functools import cache
 from typing import Any
 
 from shmjet._native import RECORD_HEADER, RingProducer
+from shmjet.data.batch import Batch
 from shmjet.ring import frames
-from shmjet.ring.batch import Batch
 from shmjet.ring.batch_frames import BatchCodec, padded
 from shmjet.ring.fragments import FragmentWriter
 from shmjet.ring.slab import OutgoingSlab

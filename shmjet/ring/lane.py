@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from shmjet.ring.local import LocalLane
-from shmjet.ring.marks import Mark
+from shmjet.data.marks import Mark
+from shmjet.ring.local_lane import LocalLane
 from shmjet.ring.ring_reader import RingLaneReader
 from shmjet.ring.ring_writer import RingLaneWriter
 

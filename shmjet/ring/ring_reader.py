@@ -10,14 +10,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from shmjet._native import Codec, RingConsumer, RingCorruptError
+from shmjet.data.marks import DONE, Barrier, Mark, Watermark
 from shmjet.ring import frames
 from shmjet.ring.fragments import FragmentReader
-from shmjet.ring.marks import DONE, Barrier, Mark, Watermark
 from shmjet.ring.pickling import loads
 from shmjet.ring.slab import IncomingSlabs
 
 if TYPE_CHECKING:
-    from shmjet.ring.batch import Batch
+    from shmjet.data.batch import Batch
 
 _SMALL_LIST = 256
 """Frames are joined as long as the list has fewer items than this, or than a quarter of a large queue."""

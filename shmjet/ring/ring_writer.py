@@ -11,15 +11,15 @@ from operator import is_
 from typing import TYPE_CHECKING, Any
 
 from shmjet._native import Codec, RingProducer, index_of_special
+from shmjet.data.columnar import Columnar
+from shmjet.data.marks import Barrier, Mark, Watermark
 from shmjet.ring import frames
-from shmjet.ring.columnar import Columnar
 from shmjet.ring.fragments import FragmentWriter
-from shmjet.ring.marks import Barrier, Mark, Watermark
 from shmjet.ring.pickling import Buffer, ItemEncodingError, Pickling
 from shmjet.ring.slab import OutgoingSlab
 
 if TYPE_CHECKING:
-    from shmjet.ring.batch import Batch
+    from shmjet.data.batch import Batch
     from shmjet.ring.batch_writer import BatchWriter
 
 SLOT_BYTES = 1 << 20

@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from shmjet._native._columns import assign, scatter
-from shmjet.ring.batch import Batch, stored_column
-from shmjet.ring.column import Values
-from shmjet.ring.column_keys import key_columns
-from shmjet.ring.descriptors import descriptor
-from shmjet.ring.errors import BatchError
-from shmjet.ring.text import Mask, Text
+from shmjet.data.batch import Batch, stored_column
+from shmjet.data.column import Values
+from shmjet.data.column_descriptors import descriptor
+from shmjet.data.column_keys import key_columns
+from shmjet.data.errors import BatchError
+from shmjet.data.text import Mask, Text
 
 if TYPE_CHECKING:
     from shmjet._native._columns import Column, Memory

@@ -2,7 +2,7 @@
 
 Memory for slots is reserved when it is first needed, in steps, because few jobs have batches; where there is none, or
 all slots are taken, batches go by the ring instead, so nothing ever waits for a slot. The protocol is in
-`shmjet/_native/slab.h`. Must not know what a slot holds.
+`shmjet/_native/ring/slab.h`. Must not know what a slot holds.
 """
 
 from __future__ import annotations

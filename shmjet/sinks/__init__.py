@@ -6,11 +6,11 @@ stages or the planner. `list` and `map` are also exported as `list_` and `map_`;
 
 from __future__ import annotations
 
-from shmjet.sinks.building import SinkBuilder, builder
 from shmjet.sinks.checks import assert_any_order, assert_ordered
 from shmjet.sinks.files import csv, files, json
 from shmjet.sinks.plain import list_, logger, map_, noop, socket
 from shmjet.sinks.results import Results, collect
+from shmjet.sinks.user_functions import SinkBuilder, builder
 
 list = list_  # noqa: A001
 map = map_  # noqa: A001

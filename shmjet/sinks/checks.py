@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from shmjet.core.processor import ProcessorMetaSupplier
 from shmjet.pipeline.definitions import SinkDef
-from shmjet.processors.asserting import AssertAnyOrderProcessor, AssertOrderedProcessor
-from shmjet.processors.bulk import Supply
+from shmjet.processors.checks.assertion_sinks import AssertAnyOrderProcessor, AssertOrderedProcessor
+from shmjet.processors.general.base import Supply
 
 T = TypeVar("T")
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from shmjet.pipeline.definitions import SinkDef
-from shmjet.processors.compression import check_method
-from shmjet.processors.line_blocks import check_encoding
-from shmjet.processors.places import Folder, absolute_places
-from shmjet.processors.record_sink import RecordSinkSupplier, RecordWriting
+from shmjet.processors.files.compression import check_method
+from shmjet.processors.files.line_blocks import check_encoding
+from shmjet.processors.files.paths import Folder, absolute_places
+from shmjet.processors.files.record_sink import RecordSinkSupplier, RecordWriting
 
 Compression = Literal["gzip", "bz2", "xz", "zstd"]
 
@@ -65,7 +65,7 @@ def files(
     if isinstance(columns, str) or (columns is not None and (not columns or len(set(columns)) < len(columns))):
         raise ValueError(f"sinks.files: columns must be a sequence of different names, got {columns!r}")
     if format == "csv":
-        from shmjet.processors.csv_sink import csv_style
+        from shmjet.processors.csv.sink import csv_style
 
         charset = csv_style(delimiter, quote, header, null, charset).encoding
     elif columns is not None:

@@ -9,7 +9,7 @@ from typing import Any
 from shmjet import processors
 from shmjet.core.processor import ProcessorMetaSupplier
 from shmjet.pipeline.definitions import SinkDef
-from shmjet.processors.merging import add_merging
+from shmjet.processors.grid.merge_sink import add_merging
 
 
 def map_(

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, TypeVar
 
-from shmjet.core.errors import ShmjetError
+from shmjet.data.errors import ShmjetError
 from shmjet.pipeline.definitions import SinkDef
-from shmjet.processors.collecting import CollectSupplier, Shelf
+from shmjet.processors.general.collect import CollectSupplier, ResultSpool
 
 T = TypeVar("T")
 
@@ -33,10 +33,10 @@ class Results(SinkDef[T]):
         ...     print(item)
     """
 
-    _shelf: Shelf
+    _shelf: ResultSpool
 
     def __init__(self, name: str = "collect") -> None:
-        shelf = Shelf()
+        shelf = ResultSpool()
         super().__init__(name, CollectSupplier(shelf), parallelism=1)
         object.__setattr__(self, "_shelf", shelf)
 
@@ -92,5 +92,5 @@ def collect(name: str = "collect") -> Results[Any]:
 def _restored(name: str, supplier: CollectSupplier) -> Results[Any]:
     results: Results[Any] = object.__new__(Results)
     SinkDef.__init__(results, name, supplier, 1)
-    object.__setattr__(results, "_shelf", Shelf())
+    object.__setattr__(results, "_shelf", ResultSpool())
     return results

@@ -7,11 +7,11 @@ alone.
 
 from __future__ import annotations
 
-from shmjet.sources.building import SourceBuilder, builder
 from shmjet.sources.files import csv, files, json
 from shmjet.sources.given import items
 from shmjet.sources.plain import list_, map_, socket
 from shmjet.sources.spark import spark
+from shmjet.sources.user_functions import SourceBuilder, builder
 
 list = list_  # noqa: A001
 map = map_  # noqa: A001

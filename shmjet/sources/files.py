@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from shmjet.data.columnar import Columnar
 from shmjet.pipeline.definitions import SourceDef
-from shmjet.processors.compression import check_method, compression_of
-from shmjet.processors.line_blocks import check_encoding
-from shmjet.processors.places import absolute_places
-from shmjet.processors.record_reading import PATH_COLUMN, RecordReading
-from shmjet.processors.record_source import RecordMetaSupplier
-from shmjet.ring.columnar import Columnar
+from shmjet.processors.files.compression import check_method, compression_of
+from shmjet.processors.files.line_blocks import check_encoding
+from shmjet.processors.files.paths import absolute_places
+from shmjet.processors.files.record_reader import PATH_COLUMN, RecordReading
+from shmjet.processors.files.record_source import RecordMetaSupplier
 
 PathLike = str | os.PathLike[str]
 _BATCH_ROWS = 16384
@@ -176,8 +176,8 @@ def _batches(
     format_: str, charset: str, errors: str, with_path: bool, is_columnar: bool, options: Mapping[str, Any]
 ) -> Any:
     """Return how files become batches; where their rows are wanted, the path comes in a column that no file has."""
-    from shmjet.processors.file_batches import batch_format
-    from shmjet.ring.batch import Batch
+    from shmjet.data.batch import Batch
+    from shmjet.processors.files.file_batches import batch_format
 
     as_column = with_path and is_columnar
     batches: Any = batch_format(Batch, format_, encoding=charset, errors=errors, with_path=as_column, **options)

@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 
 from shmjet import processors
 from shmjet.core.checks import check_at_least
-from shmjet.core.errors import PartitionCountError
 from shmjet.core.processor import Processor
+from shmjet.data.columnar import Columnar
+from shmjet.data.errors import PartitionCountError
 from shmjet.pipeline.definitions import SourceDef
-from shmjet.processors.bulk import Supply
-from shmjet.processors.generating import ItemsProcessor
-from shmjet.processors.partitioned_items import PartitionedItemsProcessor, partitioned
-from shmjet.ring.columnar import Columnar
+from shmjet.processors.general.base import Supply
+from shmjet.processors.general.generate import ItemsProcessor
+from shmjet.processors.grid.partitioned_items import PartitionedItemsProcessor, partitioned
 
 T = TypeVar("T")
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from shmjet import processors
 from shmjet.core.checks import check_at_least
-from shmjet.core.errors import PartitionCountError
 from shmjet.core.keys import DEFAULT_PARTITION_COUNT
+from shmjet.data.errors import PartitionCountError
 from shmjet.pipeline.definitions import SourceDef
-from shmjet.processors.bulk import Supply
-from shmjet.processors.partitioned_items import PartitionedMapProcessor
+from shmjet.processors.general.base import Supply
+from shmjet.processors.grid.partitioned_items import PartitionedMapProcessor
 
 
 def map_(name: str, *, partitions: int = DEFAULT_PARTITION_COUNT) -> SourceDef[tuple[Any, Any]]:

@@ -15,10 +15,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shmjet.core.errors import BatchError
-from shmjet.ring.batch import Batch
-from shmjet.ring.column import Values
-from shmjet.ring.text import Mask, Text
+from shmjet.data.batch import Batch
+from shmjet.data.column import Values
+from shmjet.data.errors import BatchError
+from shmjet.data.text import Mask, Text
 from shmjet.spark.decimals import Unscaled, decimals, floats
 from shmjet.spark.schema import Field
 

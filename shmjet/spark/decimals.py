@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shmjet.core.errors import BatchError
+from shmjet.data.errors import BatchError
 
 Unscaled: TypeAlias = tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]
 """The low and the high 64 bits of values times 10 to the power of their scale."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shmjet.core.errors import ShmjetError
+from shmjet.data.errors import ShmjetError
 
 
 class SparkError(ShmjetError):

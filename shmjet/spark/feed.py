@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from shmjet.core.checks import check_at_least
-from shmjet.core.errors import ConfigError
 from shmjet.core.processor import Processor, ProcessorSupplier
+from shmjet.data.errors import ConfigError
 from shmjet.pipeline.definitions import SourceDef
+from shmjet.spark.feed_processor import FeedProcessor
 from shmjet.spark.protocol import Mode
-from shmjet.spark.receiving import FeedProcessor
 from shmjet.spark.schema import Field, fields_of, is_columnar
 
 MEMORY = 256 << 20
@@ -147,7 +147,7 @@ def source(
         >>> flights = shmjet.spark.source(spark.read.parquet("flights"), columns=["carrier", "delay"])  # doctest: +SKIP
         >>> p.read_from(flights).map_batches(clean).write_to(sinks.map("delays"))                   # doctest: +SKIP
     """
-    from shmjet.spark.origins import of_dataframe, of_rdd
+    from shmjet.spark.lineage import of_dataframe, of_rdd
 
     check_at_least("spark.source: batch_rows", batch_rows, 1)
     check_at_least("spark.source: memory", memory, 1)

@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from shmjet.cluster.visiting import visit
-from shmjet.core.errors import MemberLostError, ShmjetError
-from shmjet.execution.channel import Channel
+from shmjet.cluster.client.endpoint_connection import visit
+from shmjet.data.errors import MemberLostError, ShmjetError
+from shmjet.ipc.channel import Channel
 from shmjet.spark import protocol as says
-from shmjet.spark.area import AttachedArea
 from shmjet.spark.errors import FeedEndedError
 from shmjet.spark.protocol import Receipt
+from shmjet.spark.shm_area import AttachedArea
 
 
 class Area(Protocol):
-    """Where a task writes (`shmjet.spark.area.AttachedArea`)."""
+    """Where a task writes (`shmjet.spark.shm_area.AttachedArea`)."""
 
     slot_size: int
 
@@ -226,6 +226,6 @@ def _connected(destination: Destination, door: int) -> Link:
             f"this Spark task runs on host {socket.gethostname()!r}, the shmjet job on {destination.host[1]!r}: a feed "
             "reaches executors on the job's own host only while Spark's master is local[N] or local-cluster"
         )
-    from shmjet.spark.outside import OutsideLink, dialled  # most workers need no TCP
+    from shmjet.spark.remote_task import OutsideLink, dialled  # most workers need no TCP
 
     return OutsideLink(dialled(destination), door)

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from shmjet.core.errors import BatchError
+from shmjet.data.errors import BatchError
 
 ALIGNMENT: Final = 64
 _HEAD: Final = struct.Struct("<IIQQQQQQ")

@@ -14,11 +14,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from shmjet.core.errors import BatchError
+from shmjet.data.batch import Batch
+from shmjet.data.errors import BatchError
+from shmjet.data.text import Text
 from shmjet.ring import pickling
-from shmjet.ring.batch import Batch
 from shmjet.ring.batch_frames import BatchCodec, padded
-from shmjet.ring.text import Text
 from shmjet.spark.decimals import to_float
 from shmjet.spark.protocol import Content
 from shmjet.spark.schema import Field, is_columnar

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from shmjet.core.errors import ConfigError
+from shmjet.data.errors import ConfigError
 
 SIMPLE = {
     "ByteType": "int8",

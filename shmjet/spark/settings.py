@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from shmjet.core.errors import ConfigError
+from shmjet.data.errors import ConfigError
 
 _WORKER_NEEDS = 384 << 20
 """Bytes of address space that a Python worker of a feed needs beside the job's shared memory."""

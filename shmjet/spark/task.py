@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from shmjet.execution.channel import ChannelClosed
+from shmjet.ipc.channel import ChannelClosed
 from shmjet.spark import protocol as says
 from shmjet.spark.arrow import count_rows
 from shmjet.spark.errors import FeedEndedError

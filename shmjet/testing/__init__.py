@@ -8,6 +8,6 @@ must give the same output, make progress in every call and forget no refused ite
 from __future__ import annotations
 
 from shmjet.testing.doubles import TestContext, TestGrid, TestInbox, TestOutbox
-from shmjet.testing.verifying import MODES, Mode, ProcessorCheck, verify_processor
+from shmjet.testing.verification import MODES, Mode, ProcessorCheck, verify_processor
 
 __all__ = ["MODES", "Mode", "ProcessorCheck", "TestContext", "TestGrid", "TestInbox", "TestOutbox", "verify_processor"]

@@ -15,7 +15,9 @@ from shmjet import aggregate_ops
 MODULES = [f"shmjet.aggregate_ops.{module.name}" for module in pkgutil.iter_modules(aggregate_ops.__path__)]
 
 
-@pytest.mark.parametrize("name", [*MODULES, "shmjet.processors.aggregating", "shmjet.processors.aggregating_by_key"])
+@pytest.mark.parametrize(
+    "name", [*MODULES, "shmjet.processors.general.aggregate", "shmjet.processors.general.aggregate_by_key"]
+)
 def test_examples_of(name: str) -> None:
     assert doctest.testmod(importlib.import_module(name)).failed == 0
 

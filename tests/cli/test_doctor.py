@@ -11,9 +11,9 @@ import pytest
 from shmjet import ConfigError
 from shmjet.cli import checks, doctor
 from shmjet.cli.checks import State
-from shmjet.cluster.control_groups import Limits
-from shmjet.cluster.placement import place
-from shmjet.cluster.topology import Topology
+from shmjet.host.control_groups import Limits
+from shmjet.host.placement import place
+from shmjet.host.topology import Topology
 from tests.cli.conftest import Shmjet
 from tests.machines import four_nodes, machine, two_sockets, write
 

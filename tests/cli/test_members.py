@@ -19,9 +19,9 @@ from shmjet import Execution, JetConfig, JetInstance, JobConfig
 from shmjet.cli.completion import running_jobs
 from shmjet.cli.main import run
 from shmjet.cli.outcome import CommandError
-from shmjet.cluster import attach
-from shmjet.cluster.inspection import without_secrets
-from shmjet.execution import stacks
+from shmjet.cluster.monitor import local
+from shmjet.cluster.monitor.dump import without_secrets
+from shmjet.host import stacks
 from tests.cluster.held import held_dag
 
 Eventually = Callable[[Callable[[], object]], None]
@@ -36,7 +36,7 @@ def jet() -> Iterator[JetInstance]:
 @pytest.fixture(autouse=True)
 def _only_this_instance(jet: JetInstance, monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave other members of this user alone: they may be of another test run, and busy."""
-    monkeypatch.setattr(attach, "running_folders", lambda: [jet._folder])
+    monkeypatch.setattr(local, "running_folders", lambda: [jet._folder])
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ import itertools
 import random
 from collections.abc import Callable
 
-from shmjet.cluster.membership import Membership
-from shmjet.cluster.membership_events import State, ViewInstalled, WasFenced
-from shmjet.cluster.views import MembershipMessage, Peer, View
+from shmjet.cluster.membership.events import State, ViewInstalled, WasFenced
+from shmjet.cluster.membership.state_machine import Membership
+from shmjet.cluster.membership.views import MembershipMessage, Peer, View
 
 TICK_S = 0.25
 QUIET_S = 9.0

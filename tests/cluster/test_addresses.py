@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from shmjet.cluster import far_way, seeking
-from shmjet.cluster.contacts import DIAL_AGAIN_S, Contacts
-from shmjet.cluster.far_way import FarWay
-from shmjet.cluster.membership_events import MembershipSettings
-from shmjet.cluster.seeking import Seeking
+from shmjet.cluster.client import endpoint
+from shmjet.cluster.client.endpoint import RemoteEndpoint
+from shmjet.cluster.membership import cluster_search
+from shmjet.cluster.membership.cluster_search import Seeking
+from shmjet.cluster.membership.contacts import DIAL_AGAIN_S, Contacts
+from shmjet.cluster.membership.events import MembershipSettings
 
 OWN = "10.0.0.1:5701"
 
@@ -20,7 +21,7 @@ def test_addresses_that_were_heard_of_long_ago_are_forgotten_and_those_that_were
     for start in range(1000):
         known.learn([OWN, f"host{start}:1", f"host{start + 1}:1"])
         known.nobody_at(f"host{start}:1")
-    assert len(known.seeds) == seeking.MOST_LEARNED + 1
+    assert len(known.seeds) == cluster_search.MOST_LEARNED + 1
     assert {"given:1", "host999:1", "host1000:1"} <= known.seeds
     assert known.unreachable <= known.seeds
     known.nobody_at("host3:1")
@@ -46,10 +47,10 @@ def test_who_was_given_under_another_name_stays() -> None:
 
 
 def test_a_client_forgets_members_that_were_there_long_ago() -> None:
-    way = FarWay(["given:1"], "dev", b"hush", None, 1.0)
+    way = RemoteEndpoint(["given:1"], "dev", b"hush", None, 1.0)
     for number in range(1000):
         way.learn(["given:1", f"host{number}:1", f"host{number + 1}:1"])
-    assert len(way.gone.split(", ")) == far_way.MOST_LEARNED + 1
+    assert len(way.gone.split(", ")) == endpoint.MOST_LEARNED + 1
     assert way.gone.startswith("no member can be reached at given:1, host999:1, host1000:1, host998:1")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shmjet.cluster.arenas import ArenaPool
+from shmjet.cluster.processes.arenas import ArenaPool
 
 
 def test_what_a_dead_worker_had_mapped_is_forgotten_in_free_and_in_used_arenas() -> None:

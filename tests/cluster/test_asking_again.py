@@ -13,12 +13,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from shmjet.cluster.connection import Connection
-from shmjet.cluster.grid_serving import GridServing
+from shmjet.cluster.client.connection import Connection
 from shmjet.cluster.jobs.table import JobTable
-from shmjet.cluster.named_jobs import NamedJobs
-from shmjet.cluster.passing_on import PATIENCE_S, PassingOn
-from shmjet.cluster.peer_messages import Bounced, Forward
+from shmjet.cluster.member.grid_requests import GridServing
+from shmjet.cluster.membership.peer_messages import Bounced, Forward
+from shmjet.cluster.membership.views import Peer, View
 from shmjet.cluster.protocol import (
     Execute,
     Executing,
@@ -31,15 +30,16 @@ from shmjet.cluster.protocol import (
     Request,
     Submission,
 )
-from shmjet.cluster.views import Peer, View
+from shmjet.cluster.requests.named_jobs import NamedJobs
+from shmjet.cluster.requests.request_forwarder import PATIENCE_S, RequestForwarder
 from shmjet.core import JobStatus
-from shmjet.core.errors import MemberLostError
-from shmjet.execution.channel import Channel, ChannelClosed
+from shmjet.data.errors import MemberLostError
 from shmjet.execution.messages import JobShape
 from shmjet.execution.metrics import NO_METRICS, Metrics
 from shmjet.grid import Grid
 from shmjet.grid.layout import MAP_RECORD, record_key
 from shmjet.grid.operations import Size
+from shmjet.ipc.channel import Channel, ChannelClosed
 
 SUBMISSION = Submission("job", None, JobShape([], []), b"", b"", {}, [])
 
@@ -164,7 +164,7 @@ async def until(predicate: Callable[[], object]) -> None:
             await asyncio.sleep(0.001)
 
 
-def passing(story: Callable[[FakeNetwork, PassingOn, Any], Coroutine[Any, Any, None]]) -> None:
+def passing(story: Callable[[FakeNetwork, RequestForwarder, Any], Coroutine[Any, Any, None]]) -> None:
     """Tell a story of a member that passes requests on to "old"."""
 
     async def main() -> None:
@@ -177,7 +177,7 @@ def passing(story: Callable[[FakeNetwork, PassingOn, Any], Coroutine[Any, Any, N
             passing_on.take(asker, request, [])
 
         fake: Any = network
-        passing_on = PassingOn(fake, serve, lambda work: tasks.append(asyncio.ensure_future(work)))
+        passing_on = RequestForwarder(fake, serve, lambda work: tasks.append(asyncio.ensure_future(work)))
         await story(network, passing_on, client)
         for task in tasks:
             task.cancel()
@@ -187,7 +187,7 @@ def passing(story: Callable[[FakeNetwork, PassingOn, Any], Coroutine[Any, Any, N
 
 
 def test_when_the_coordinator_is_lost_the_next_one_is_asked() -> None:
-    async def story(network: FakeNetwork, passing_on: PassingOn, client: Any) -> None:
+    async def story(network: FakeNetwork, passing_on: RequestForwarder, client: Any) -> None:
         passing_on.take(client, ListJobs(1), [])
         passing_on.take(client, Execute(2, "job", None, True, None, None, "token"), [])
         passing_on.take(client, GridCall(3, b"x"), [])
@@ -236,7 +236,7 @@ def test_a_read_that_comes_again_is_answered_by_the_store_that_it_was_asked_of(t
 
 
 def test_when_the_connection_breaks_it_waits_for_another_one() -> None:
-    async def story(network: FakeNetwork, passing_on: PassingOn, client: Any) -> None:
+    async def story(network: FakeNetwork, passing_on: RequestForwarder, client: Any) -> None:
         passing_on.take(client, ListJobs(1), [])
         network.sent.clear()
         network.connected = False
@@ -254,7 +254,7 @@ def test_when_the_connection_breaks_it_waits_for_another_one() -> None:
 
 
 def test_where_nobody_can_be_reached_the_error_says_so() -> None:
-    async def story(network: FakeNetwork, passing_on: PassingOn, client: Any) -> None:
+    async def story(network: FakeNetwork, passing_on: RequestForwarder, client: Any) -> None:
         network.connected = False
         network.reached.set()
         passing_on.take(client, ListJobs(1), [])
@@ -272,15 +272,15 @@ def test_where_nobody_can_be_reached_the_error_says_so() -> None:
 
 
 def test_what_was_not_looked_at_is_asked_again_whatever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shmjet.cluster.passing_on.BOUNCE_S", 0.0)
+    monkeypatch.setattr("shmjet.cluster.requests.request_forwarder.BOUNCE_S", 0.0)
 
-    async def story(network: FakeNetwork, passing_on: PassingOn, client: Any) -> None:
+    async def story(network: FakeNetwork, passing_on: RequestForwarder, client: Any) -> None:
         passing_on.take(client, GridCall(1, b"x"), [])
         passing_on.bounced(Bounced(client.number, 99))
         passing_on.bounced(Bounced(client.number, 1))
         await until(lambda: len(network.sent) == 2)
         assert request_in(network.sent[1][1]) == GridCall(1, b"x")
-        monkeypatch.setattr("shmjet.cluster.passing_on.PATIENCE_S", -1.0)
+        monkeypatch.setattr("shmjet.cluster.requests.request_forwarder.PATIENCE_S", -1.0)
         passing_on.bounced(Bounced(client.number, 1))
         assert "nothing was done, ask again" in client.told[0].text
         passing_on.client_gone(client.number)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shmjet.cluster.attachments import MOST_JOBS, Attachments
+from shmjet.cluster.requests.attachments import MOST_JOBS, Attachments
 from shmjet.core import ShmjetError
 
 NEEDED = f"{3:016x}"

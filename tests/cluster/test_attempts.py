@@ -11,8 +11,7 @@ import pytest
 from shmjet.cluster.jobs.attempt import Attempt
 from shmjet.cluster.jobs.part import Part
 from shmjet.cluster.jobs.phase import Phase
-from shmjet.cluster.jobs.post import JobPost
-from shmjet.cluster.peer_messages import (
+from shmjet.cluster.membership.peer_messages import (
     CancelPart,
     CommitPart,
     FinishPart,
@@ -24,6 +23,7 @@ from shmjet.cluster.peer_messages import (
     PartReady,
     StartPart,
 )
+from shmjet.cluster.requests.post import JobPost
 from shmjet.core import JobStatus
 from shmjet.execution.messages import Cancel, Commit, Failure, Finish, Probed, Start
 from shmjet.execution.metrics import NO_METRICS

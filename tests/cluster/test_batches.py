@@ -27,7 +27,7 @@ from shmjet import (
     between,
 )
 from shmjet.core import column
-from shmjet.ring.batch import Batch
+from shmjet.data.batch import Batch
 
 ROWS = 8192
 

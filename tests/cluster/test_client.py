@@ -27,8 +27,8 @@ from shmjet import (
     new_instance,
     processors,
 )
-from shmjet.cluster.asking_about import AskingAbout
-from shmjet.cluster.far_way import FarWay
+from shmjet.cluster.client.endpoint import RemoteEndpoint
+from shmjet.cluster.client.status_poller import ExecutionStatusPoller
 from shmjet.cluster.protocol import Done, Refused
 
 pytestmark = pytest.mark.slow
@@ -132,7 +132,7 @@ def test_a_callback_of_a_job_that_was_cancelled_may_end_the_instance(address: st
 
 
 def test_an_execution_whose_end_nobody_tells_is_asked_about(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FarWay, "patience", 0.2)
+    monkeypatch.setattr(RemoteEndpoint, "patience", 0.2)
     with new_client([address], ClientConfig(secret="hush")) as jet:
         apply, lost = jet._apply, []
 
@@ -148,7 +148,7 @@ def test_an_execution_whose_end_nobody_tells_is_asked_about(address: str, monkey
 
 
 def test_executions_are_asked_about_until_somebody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shmjet.cluster.asking_about._AGAIN_S", 0.01)
+    monkeypatch.setattr("shmjet.cluster.client.status_poller._AGAIN_S", 0.01)
     asked, pending = [], [5, 7]
     done = threading.Event()
 
@@ -163,7 +163,7 @@ def test_executions_are_asked_about_until_somebody_knows(monkeypatch: pytest.Mon
             done.set()
         return reply
 
-    AskingAbout(post, lambda: list(pending)).all()
+    ExecutionStatusPoller(post, lambda: list(pending)).all()
     assert done.wait(60)
     assert asked == [[5, 7], [7], [7]]
 

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from shmjet.cluster import clients as module
-from shmjet.cluster.clients import MOST_UNANSWERED, Clients
-from shmjet.cluster.peer_messages import Backward
+from shmjet.cluster.membership.peer_messages import Backward
 from shmjet.cluster.protocol import Done, Logged, Ping
+from shmjet.cluster.requests import client_connections as module
+from shmjet.cluster.requests.client_connections import MOST_UNANSWERED, Clients
 from shmjet.net.messages import RefuseClients
 
 

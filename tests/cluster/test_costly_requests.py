@@ -14,20 +14,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from shmjet.cluster import connection
-from shmjet.cluster.clients import LONGEST_PLAIN_REQUEST, Clients
-from shmjet.cluster.connection import MOST_VAIN, Connection
-from shmjet.cluster.grid_serving import GridServing
+from shmjet.cluster.client import connection
+from shmjet.cluster.client.connection import MOST_VAIN, Connection
+from shmjet.cluster.member.grid_requests import GridServing
 from shmjet.cluster.protocol import LONGEST_TOKEN, MOST_WATCHED, Execute, GridCall, Ping, Request, watches
+from shmjet.cluster.requests.client_connections import LONGEST_PLAIN_REQUEST, Clients
 from shmjet.core import MemberLostError
 from shmjet.grid import Grid, GridError
+from shmjet.grid.code_free import brings_pickles
 from shmjet.grid.layout import MAP_RECORD, PARTITION, record_key
 from shmjet.grid.operations import MOST_ENTRIES, DeleteBlobs, FindAll, PageRead, ReadPage, Write
-from shmjet.grid.plain import brings_pickles
 from shmjet.grid.remote import RemoteGrid
 from shmjet.grid.scan import PAGE_BYTES
 from shmjet.grid.service import GridService
-from shmjet.net import loop_channel
+from shmjet.ipc import loop_channel
 
 LARGE = "v" * 60_000
 MOST_ANSWERED = 4 * PAGE_BYTES

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from shmjet import ConfigError, JetConfig
-from shmjet.cluster import discovery, finding
-from shmjet.cluster.addressing import advertised_host
-from shmjet.cluster.availability import check_instance
-from shmjet.cluster.discovery import PluggedDiscovery, make_discovery
-from shmjet.cluster.finding import Finding
-from shmjet.cluster.tls_settings import tls_settings
+from shmjet.cluster.client.tls_settings import tls_settings
+from shmjet.cluster.client.unsupported_settings import check_instance
+from shmjet.cluster.membership import discovery, discovery_search
+from shmjet.cluster.membership.advertised_address import advertised_host
+from shmjet.cluster.membership.discovery import PluggedDiscovery, make_discovery
+from shmjet.cluster.membership.discovery_search import Finding
 
 
 async def _found(way: discovery.Discovery) -> list[str]:
@@ -84,7 +84,7 @@ def test_a_plugins_start_and_stop_are_called() -> None:
 
 
 def test_a_plugin_that_does_not_come_back_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finding, "START_S", 0.01)
+    monkeypatch.setattr(discovery_search, "START_S", 0.01)
     come_back = threading.Event()
 
     class Stuck:
@@ -169,7 +169,7 @@ def test_settings_of_tls_are_checked() -> None:
 
 def test_false_announcements_neither_pile_up_nor_hold_up_the_true_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     multicast: Any = pytest.importorskip(
-        "shmjet.cluster.multicast", reason="zeroconf is not installed (pip install zeroconf)"
+        "shmjet.cluster.membership.multicast", reason="zeroconf is not installed (pip install zeroconf)"
     )
     asked: list[str] = []
     all_asked = asyncio.Event()

@@ -9,7 +9,7 @@ import pytest
 
 import shmjet
 from shmjet import DAG, JetInstance, MemberLostError, Processor, ShmjetError
-from shmjet.cluster.visiting import visit
+from shmjet.cluster.client.endpoint_connection import visit
 
 
 class Echo(Processor):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shmjet.cluster.failure_detector import DetectorSettings, FailureDetector
+from shmjet.cluster.membership.failure_detector import DetectorSettings, FailureDetector
 
 SETTINGS = DetectorSettings()
 EVERY = SETTINGS.heartbeat_interval

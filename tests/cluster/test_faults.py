@@ -28,7 +28,7 @@ from shmjet import (
     WorkerLostError,
     processors,
 )
-from shmjet.cluster.homes import LocalWay
+from shmjet.cluster.client.backend import LocalEndpoint
 from shmjet.grid import Grid, GridError
 from shmjet.grid.environment import Environment
 
@@ -453,6 +453,6 @@ def test_a_client_that_is_stopped_slows_no_job(tmp_path: Path, eventually: Calla
 
 def test_a_member_that_ends_as_soon_as_it_is_up_is_a_lost_member(tmp_path: Path) -> None:
     with pytest.raises(MemberLostError, match=r"the member of this instance \(pid 17\) is gone; .*No such file"):
-        LocalWay(tmp_path / "socket", 17).connect()
+        LocalEndpoint(tmp_path / "socket", 17).connect()
     with pytest.raises(GridError, match="a folder that is still there"):
         Environment(tmp_path / "gone" / "0", 1 << 20, memoryview(bytearray(8)).cast("Q")).open()

@@ -7,11 +7,11 @@ import os
 import socket
 from typing import Any
 
-from shmjet.cluster.clients import Clients, LocalClient
-from shmjet.cluster.log_relay import BURST_BYTES, BYTES_PER_S, Allowance, LogRelay
 from shmjet.cluster.protocol import CoordinatorLost, Done, Logged, Look, Reply, Watch
-from shmjet.execution.channel import Channel
+from shmjet.cluster.requests.client_connections import Clients, LocalClient
+from shmjet.cluster.requests.log_relay import BURST_BYTES, BYTES_PER_S, Allowance, LogRelay
 from shmjet.execution.logs import RELAYED
+from shmjet.ipc.channel import Channel
 
 
 def test_an_allowance_is_used_up_and_comes_back_with_time() -> None:

@@ -8,9 +8,20 @@ from types import FunctionType, ModuleType
 
 import pytest
 
-from shmjet.cluster.membership import Membership
-from shmjet.cluster.membership_events import JoinFailed, State, ViewInstalled, WasFenced, WasIsolated
-from shmjet.cluster.views import Accept, Fenced, Heartbeat, Install, JoinRequest, Peer, Probe, Propose, Reject, View
+from shmjet.cluster.membership.events import JoinFailed, State, ViewInstalled, WasFenced, WasIsolated
+from shmjet.cluster.membership.state_machine import Membership
+from shmjet.cluster.membership.views import (
+    Accept,
+    Fenced,
+    Heartbeat,
+    Install,
+    JoinRequest,
+    Peer,
+    Probe,
+    Propose,
+    Reject,
+    View,
+)
 from tests.cluster.simulation import Simulation
 
 

@@ -28,12 +28,12 @@ from shmjet import (
     new_instance,
     processors,
 )
-from shmjet.cluster.named_main import make
+from shmjet.cluster.client.named_job_main import make
 from shmjet.cluster.protocol import Execute, Shutdown
+from shmjet.grid.code_free import brings_pickles
 from shmjet.grid.entries import BLOCK_HEAD, COLUMNS_BLOCK, PICKLE, PICKLE_BLOCK
 from shmjet.grid.layout import LIST_RECORD, MAP_RECORD, record_key
 from shmjet.grid.operations import Add, Append, KeepClass, Pop, Replace, Size, Write, WriteBlob
-from shmjet.grid.plain import brings_pickles
 
 pytestmark = pytest.mark.slow
 
@@ -169,7 +169,7 @@ def test_no_code_of_a_client_is_unpickled(client: JetInstance, member: JetInstan
 def _submission(dag: DAG) -> Any:
     """Return a submission that claims to be of the configuration."""
     from shmjet import JobConfig
-    from shmjet.cluster.submitting import submission_of
+    from shmjet.cluster.client.submission import submission_of
 
     return msgspec.structs.replace(submission_of(dag, JobConfig(), "0" * 16, {}), named="squares")
 

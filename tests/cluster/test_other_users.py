@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from shmjet.cluster import attach, folder
-from shmjet.cluster.attach import AttachedMember
+from shmjet.cluster import folder
 from shmjet.cluster.folder import InstanceFolder, is_locked, running_folders, sweep
+from shmjet.cluster.monitor import local
+from shmjet.cluster.monitor.local import AttachedMember
 from shmjet.core import MemberLostError
-from shmjet.execution import unix_sockets
+from shmjet.ipc import unix_sockets
 
 OTHER = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of another user")
@@ -143,7 +144,7 @@ def test_shared_memory_that_is_cut_off_is_an_error() -> None:
     fd = os.memfd_create("cut")
     os.ftruncate(fd, 1 << 16)
     os.pwrite(fd, b"here", 100)
-    copy = attach._Copy(os.dup(fd), 1 << 16)
+    copy = local._Copy(os.dup(fd), 1 << 16)
     copy.refresh(100, 4)
     assert bytes(copy.memory[100:104]) == b"here"
     os.ftruncate(fd, 50)
@@ -151,7 +152,7 @@ def test_shared_memory_that_is_cut_off_is_an_error() -> None:
         copy.refresh()
     copy.close()
     with pytest.raises(MemberLostError, match="has 50 bytes where it said 4096"):
-        attach._Copy(fd, 4096)
+        local._Copy(fd, 4096)
 
 
 def test_a_socket_may_lie_in_a_folder_with_a_long_name(tmp_path: Path) -> None:

@@ -31,11 +31,11 @@ from shmjet import (
     sinks,
     sources,
 )
-from shmjet.cluster.job import Execution
+from shmjet.cluster.client.job import Execution
 from shmjet.cluster.jobs.run import RunRequest, Told
 from shmjet.cluster.jobs.table import JobTable
-from shmjet.cluster.named_jobs import NamedJobs
 from shmjet.cluster.protocol import Execute, Submission
+from shmjet.cluster.requests.named_jobs import NamedJobs
 from shmjet.execution.failure import without_exception
 from shmjet.execution.messages import Failure, JobShape
 from tests.odd import ODD, raise_odd

@@ -33,8 +33,8 @@ from shmjet import (
 )
 from shmjet.columns import count, sum_
 from shmjet.core import partition_id
-from shmjet.processors import collecting
-from shmjet.processors.building import SourceBuffer
+from shmjet.processors.general import collect
+from shmjet.processors.general.user_functions import SourceBuffer
 from tests.pipeline.reference import interpret
 from tests.pipeline.running import ordered_sinks, pipelines
 
@@ -198,8 +198,8 @@ def test_what_lies_in_partitions_meets_what_is_brought_there(
 def distance(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether processors reach the client's socket; those on other hosts do not."""
     if request.param == "far":
-        bound = collecting._listener
-        monkeypatch.setattr(collecting, "_listener", lambda address: bound(f"{address}-elsewhere"))
+        bound = collect._listener
+        monkeypatch.setattr(collect, "_listener", lambda address: bound(f"{address}-elsewhere"))
 
 
 @pytest.mark.usefixtures("distance")
@@ -243,7 +243,7 @@ def test_results_that_nobody_collects_fail_the_job(client: JetInstance, monkeypa
     pipeline = Pipeline()
     pipeline.read_from(sources.items([1])).write_to(results)
     monkeypatch.setattr(
-        "shmjet.processors.collecting.CollectSupplier.on_client", lambda *_: None
+        "shmjet.processors.general.collect.CollectSupplier.on_client", lambda *_: None
     )  # as if another process executed it
     with pytest.raises(JobFailedError, match="nobody collects its results"):
         client.new_job(pipeline).run(60)

@@ -11,8 +11,8 @@ import pytest
 from shmjet.cluster.jobs.run import ANNOUNCE_S, JobRun, RunRequest, Told
 from shmjet.cluster.protocol import Submission
 from shmjet.core import JobStatus
-from shmjet.execution.large import Large
 from shmjet.execution.messages import Failure, JobShape
+from shmjet.ipc.inline_or_memfd import InlineOrMemfd
 
 JOB = Submission("job", None, JobShape([], []), b"", b"", {}, [])
 
@@ -68,7 +68,7 @@ class Story:
 
         self.run = JobRun(
             7,
-            RunRequest(job=JOB, code=Large.of(b"", 1)),
+            RunRequest(job=JOB, code=InlineOrMemfd.of(b"", 1)),
             attempts=make,
             on_status=told,
             on_over=over,

@@ -25,7 +25,7 @@ from shmjet import (
     new_instance,
     processors,
 )
-from shmjet.cluster.banner import banner
+from shmjet.cluster.member.banner import banner
 from shmjet.cluster.protocol import Look, Shutdown
 from shmjet.cluster.settings import MemberSettings
 

@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 
 from shmjet import JetConfig, ShmjetError, new_instance
-from shmjet.cluster import launch, member_start
-from shmjet.cluster.launch import StartingMember
+from shmjet.cluster.client import launch, member_start
+from shmjet.cluster.client.launch import StartingMember
 
 STUCK = """
     import sys, time
 
     class Holding:
         def find_spec(self, name, path=None, target=None):
-            if name == "shmjet.cluster.member_program":
+            if name == "shmjet.cluster.member.program":
                 open({marker!r}, "w").write(str(__import__("os").getpid()))
                 time.sleep(3600)
 
@@ -123,7 +123,7 @@ def test_a_member_that_comes_up_ends_with_the_process_that_started_it(
 ) -> None:
     marker = site(STUCK)
     program = (
-        "from shmjet.cluster.launch import StartingMember; from shmjet import JetConfig; import time\n"
+        "from shmjet.cluster.client.launch import StartingMember; from shmjet import JetConfig; import time\n"
         "StartingMember(JetConfig(cores=1)); time.sleep(3600)"
     )
     client = subprocess.Popen([sys.executable, "-c", program], cwd=Path(launch._ROOT))

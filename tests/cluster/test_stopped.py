@@ -19,11 +19,12 @@ import pytest
 
 import shmjet
 from shmjet import DAG, JetConfig, JetInstance, JobStatus, MemberLostError, Processor, WorkerLostError
-from shmjet.cluster import connection, server_silence
-from shmjet.cluster.connection import Connection
+from shmjet.cluster.client import connection
+from shmjet.cluster.client.connection import Connection
+from shmjet.cluster.processes import fork_server_silence
+from shmjet.cluster.processes.fork_server_silence import SILENT_S, STOPPED_S, ServerSilence
+from shmjet.cluster.processes.worker_silence import WorkerSilence
 from shmjet.cluster.protocol import Ping
-from shmjet.cluster.server_silence import SILENT_S, STOPPED_S, ServerSilence
-from shmjet.cluster.worker_silence import WorkerSilence
 from shmjet.execution import control
 
 PATIENCE_S = 60.0
@@ -182,9 +183,9 @@ def test_an_instance_ends_with_its_fork_server_stopped(own: JetInstance) -> None
 
 
 def test_forks_are_waited_for_so_long(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(server_silence, "_STEP_S", 0.01)
-    monkeypatch.setattr(server_silence, "WARN_S", 0.02)
-    monkeypatch.setattr(server_silence, "STOPPED_S", 0.05)
+    monkeypatch.setattr(fork_server_silence, "_STEP_S", 0.01)
+    monkeypatch.setattr(fork_server_silence, "WARN_S", 0.02)
+    monkeypatch.setattr(fork_server_silence, "STOPPED_S", 0.05)
     server = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     server.send_signal(signal.SIGSTOP)
     reasons: list[str] = []

@@ -25,8 +25,8 @@ from shmjet import (
     processors,
 )
 from shmjet.cli.app import run_application
-from shmjet.cluster.afar import FarCluster
-from shmjet.cluster.client import way_to
+from shmjet.cluster.client.remote import way_to
+from shmjet.cluster.monitor.remote import RemoteMonitor
 from shmjet.core import Outbox
 
 SECRET = "a secret of these tests"
@@ -245,7 +245,7 @@ def test_each_member_has_its_own_part_in_the_metrics_for_prometheus(
     from prometheus_client.parser import text_string_to_metric_families
 
     from shmjet.console.exposition import exposition
-    from shmjet.console.finding import afar, here
+    from shmjet.console.member_finder import afar, here
     from shmjet.console.membership import WatchedMember
 
     members = pair[0].cluster.members
@@ -286,7 +286,7 @@ def test_each_member_has_its_own_part_in_the_metrics_for_prometheus(
     if way == "on this host":
         eventually(lambda: all_is_there(here([jet.folder for jet in pair])))
         return
-    cluster = FarCluster(way_to([members[1].address], ClientConfig(secret=SECRET)))
+    cluster = RemoteMonitor(way_to([members[1].address], ClientConfig(secret=SECRET)))
     try:
         eventually(lambda: all_is_there(afar(cluster)))
     finally:

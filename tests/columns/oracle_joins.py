@@ -16,8 +16,8 @@ import polars
 from shmjet import DAG, Batch, columns, from_, processors
 from shmjet.core import Processor
 from shmjet.core.edge import Edge
-from shmjet.processors.bulk import Supply
-from shmjet.processors.generating import ItemsProcessor
+from shmjet.processors.general.base import Supply
+from shmjet.processors.general.generate import ItemsProcessor
 from tests.columns.awkward import DATABASE_TYPES, FLOATS, INTEGERS, NUMBERS, Table, plain, random_table
 from tests.columns.differences import NAN_MATCHES_NOTHING, NUMBERS_ARE_EXACT, Expected
 

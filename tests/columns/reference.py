@@ -10,8 +10,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from shmjet.columns.aggregates import Aggregate
-from shmjet.ring.batch import Batch, stored_column
-from shmjet.ring.text import Text
+from shmjet.data.batch import Batch, stored_column
+from shmjet.data.text import Text
 
 NAT = np.iinfo(np.int64).min
 """NaT as an integer: dates are compared as these."""

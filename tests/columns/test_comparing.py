@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet import Batch
-from shmjet.columns.comparing import joined, rows_of
+from shmjet.columns.comparison import joined, rows_of
 from shmjet.core import AbstractProcessor
 from shmjet.testing import verify_processor
 

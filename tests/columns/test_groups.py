@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from shmjet.columns.aggregates import Aggregate, count, first, last, max_, mean, min_, sum_, var
 from shmjet.columns.groups import Groups
-from shmjet.ring.batch import Batch
-from shmjet.ring.errors import BatchError
-from shmjet.ring.text import Text
+from shmjet.data.batch import Batch
+from shmjet.data.errors import BatchError
+from shmjet.data.text import Text
 from tests.columns.reference import NUMBERS, VALUES, alike, batch_of, column, grouped, plain, some_values
 
 thorough = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

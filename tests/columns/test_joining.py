@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shmjet._native._columns import JoinTable
-from shmjet.columns.joining import HashJoin
-from shmjet.columns.piling import Pile
-from shmjet.ring.batch import Batch
-from shmjet.ring.column_keys import hash_rows
-from shmjet.ring.errors import BatchError
-from shmjet.ring.text import Text
+from shmjet.columns.batch_builder import BatchBuilder
+from shmjet.columns.join import HashJoin
+from shmjet.data.batch import Batch
+from shmjet.data.column_keys import hash_rows
+from shmjet.data.errors import BatchError
+from shmjet.data.text import Text
 
 NUMBERS: list[Any] = [
     st.integers(-2, 3),
@@ -270,7 +270,7 @@ def test_a_pile_becomes_what_concat_makes(rows: list[list[tuple[Any, int]]], nby
     whole = Batch.from_rows([(None, 0), ("x", 1), *(row for some in rows for row in some)], ["t", "n"])
     edges = np.cumsum([2, *map(len, rows)]).tolist()
     parts = [whole[a:b] for a, b in zip([1, *edges], edges, strict=False)]
-    pile = Pile()
+    pile = BatchBuilder()
     for part in parts:
         pile.add(part)
     while not pile.join(nbytes):

@@ -15,7 +15,7 @@ import shmjet
 from shmjet import JetConfig, JetInstance
 from shmjet.core import DAG
 from shmjet.pipeline import Pipeline
-from shmjet.processors import column_sorting
+from shmjet.processors.columns import sort_batches
 from tests.columns.oracle import CASES, check
 from tests.execution.harness import LocalRun
 from tests.net.members import linked, running
@@ -46,8 +46,8 @@ def test_stages_of_columns_give_what_polars_and_duckdb_give(kind: str, seed: int
 
 @pytest.mark.parametrize("seed", range(5, 9))
 def test_sorts_that_go_to_files_give_what_polars_and_duckdb_give(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(column_sorting, "RUN_ROWS", 7)
-    monkeypatch.setattr(column_sorting, "memory_share", lambda *_: 300.0)  # bytes
+    monkeypatch.setattr(sort_batches, "RUN_ROWS", 7)
+    monkeypatch.setattr(sort_batches, "memory_share", lambda *_: 300.0)  # bytes
     check("sorts", seed, on_harness, ENGINES[:3])
 
 

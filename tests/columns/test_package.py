@@ -53,7 +53,7 @@ def test_describing_a_dag_of_columns_needs_no_numpy() -> None:
         "dag.edge(between(source, batches)).edge(between(batches, mapped))\n"
         "dag.edge(between(mapped, group).partitioned(column('a'))).edge(between(group, rows))\n"
         "dag.validate()\n"
-        "print(sorted({'numpy', 'shmjet.ring.batch', 'shmjet.ring.text'} & set(sys.modules)))\n"
+        "print(sorted({'numpy', 'shmjet.data.batch', 'shmjet.data.text'} & set(sys.modules)))\n"
     )
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
     assert result.stdout == "[]\n"

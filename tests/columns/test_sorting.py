@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shmjet.columns.sorting import SortOrder, merge_sorted, sort_batch
-from shmjet.columns.taking import take_rows, take_rows_or_nulls
-from shmjet.ring.batch import Batch
-from shmjet.ring.errors import BatchError
-from shmjet.ring.text import Text
+from shmjet.columns.sort import SortOrder, merge_sorted, sort_batch
+from shmjet.columns.take import take_rows, take_rows_or_nulls
+from shmjet.data.batch import Batch
+from shmjet.data.errors import BatchError
+from shmjet.data.text import Text
 
 INTS = st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-3, 3))
 FLOATS = st.one_of(st.floats(), st.sampled_from([0.0, -0.0, 1.5, math.nan, math.inf]))

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet.columns.text import WordCounts, count_words, lower, split
-from shmjet.ring.batch import Batch
-from shmjet.ring.errors import BatchError
-from shmjet.ring.text import Text
+from shmjet.data.batch import Batch
+from shmjet.data.errors import BatchError
+from shmjet.data.text import Text
 
 SAMPLES = st.sampled_from(
     ["ΟΔΟΣ", "Σ", "AΣ", "ΑΣ.", "Σ\u0307b", "İZMİR", "ẞ", "Å", "\u212a", "The", "the", " ", "\u2028", "\x85", ""]

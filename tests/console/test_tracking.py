@@ -8,8 +8,8 @@ import msgspec
 
 from shmjet.cluster.protocol import ExecutionRow, JobReply
 from shmjet.console.history import History
+from shmjet.console.job_tracker import JobTrack
 from shmjet.console.membership import ExecutionTotals, busy_share, program_name
-from shmjet.console.tracking import JobTrack
 from shmjet.execution.messages import EdgePlan, Failure, Frame, JobShape, VertexShape
 from shmjet.execution.metrics import EdgeMetrics, Metrics, ProcessorMetrics, VertexMetrics, WorkerMetrics
 

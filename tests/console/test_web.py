@@ -21,8 +21,8 @@ from prometheus_client.parser import text_string_to_metric_families  # noqa: E40
 import shmjet  # noqa: E402
 from shmjet import JetConfig, JetInstance, JobConfig, JobStatus  # noqa: E402
 from shmjet.console.access import make_access  # noqa: E402
-from shmjet.console.finding import here  # noqa: E402
-from shmjet.console.watching import Watch  # noqa: E402
+from shmjet.console.member_finder import here  # noqa: E402
+from shmjet.console.watcher import Watch  # noqa: E402
 from shmjet.console.web import STATIC, make_app  # noqa: E402
 from tests.console.conftest import TOKEN, endless_dag, failing_dag  # noqa: E402
 
@@ -111,7 +111,7 @@ def test_a_job_that_runs_again_is_one_job(jet: JetInstance, client: Any, eventua
 @pytest.fixture
 def own(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[JetInstance, Any]]:
     """An instance that a test may harm, and a console that loses patience with it soon."""
-    monkeypatch.setattr("shmjet.cluster.attach._PATIENCE_S", 0.5)
+    monkeypatch.setattr("shmjet.cluster.monitor.local._PATIENCE_S", 0.5)
     with shmjet.new_instance(JetConfig(cores=1)) as jet:
         watch = Watch(lambda: here([jet.folder]), changes=True, period=0.1)
         with testclient.TestClient(make_app(watch, make_access("127.0.0.1", token=TOKEN)), base_url=BASE) as client:

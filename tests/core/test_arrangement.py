@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shmjet.core.arrangement import NOT_HERE, distributed_table, isolated_consumers, local_table
+from shmjet.core.partition_assignment import NOT_HERE, distributed_table, isolated_consumers, local_table
 
 counts = st.integers(1, 300)
 

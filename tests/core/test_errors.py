@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 
-from shmjet.core import errors
-from shmjet.core.errors import DagError, JobFailedError, PlanError, ShmjetError, WorkerLostError
+from shmjet.data import errors
+from shmjet.data.errors import DagError, JobFailedError, PlanError, ShmjetError, WorkerLostError
 
 
 def test_every_error_is_a_shmjet_error():

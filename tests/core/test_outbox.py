@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from shmjet.core import Outbox, OutboxError, Watermark
 from shmjet.core.outbox import DEFAULT_HIGH_WATER_MARK, differs
-from shmjet.ring.columnar import Columnar
+from shmjet.data.columnar import Columnar
 
 MARKS = (1, 3, 5)
 ordinals = st.sampled_from([-1, 0, 1, 2, (0, 2), [1], (2, 1, 0)])

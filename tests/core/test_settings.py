@@ -27,10 +27,10 @@ from shmjet import (
     sinks,
     sources,
 )
-from shmjet.cluster.availability import check_instance, check_job
+from shmjet.cluster.client.unsupported_settings import check_instance, check_job
 
 ROOT = Path(shmjet.__file__).parent
-DESCRIBING = {"core/config.py", "core/job.py", "cluster/availability.py"}
+DESCRIBING = {"core/config.py", "core/job.py", "cluster/client/unsupported_settings.py"}
 """Where settings are described and checked: to read one there is not to heed it."""
 
 NOT_YET: dict[type, dict[str, Any]] = {

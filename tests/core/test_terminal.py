@@ -12,7 +12,7 @@ from rich.console import Console
 from shmjet import DAG, processors
 from shmjet.cli.members import print_table
 from shmjet.cli.outcome import complain
-from shmjet.core.terminal import clean, clean_line
+from shmjet.host.terminal_text import clean, clean_line
 from shmjet.observe.flow import EdgeFlow, Flow, VertexFlow
 from shmjet.observe.table import flow_view
 

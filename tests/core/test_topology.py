@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shmjet.core.topology import cycle_in, topological_order
+from shmjet.core.graph_order import cycle_in, topological_order
 
 NODES = list("abcdef")
 graphs = st.fixed_dictionaries({node: st.lists(st.sampled_from(NODES), max_size=3) for node in NODES})

@@ -19,19 +19,19 @@ import cloudpickle
 
 from shmjet._native import Doorbell
 from shmjet.core import DAG, JobConfig
+from shmjet.data.marks import Barrier
+from shmjet.execution.adaptive_limit import NO_CALL_NS
+from shmjet.execution.arena_format import format_arena
 from shmjet.execution.code import code_of
 from shmjet.execution.control import BLOCK_SIZE, WORDS, control_size
 from shmjet.execution.deployment import Deployment
-from shmjet.execution.formatting import format_arena
 from shmjet.execution.interrupts import Interrupts
 from shmjet.execution.layout import ArenaLayout, lay_out, slab_size
 from shmjet.execution.messages import Adopt, Deploy, JobPlan
-from shmjet.execution.pacing import NO_CALL_NS
 from shmjet.execution.plan import describe, make_plan
+from shmjet.execution.runnable import any_polls, due, earliest
 from shmjet.execution.shared_memory import SharedMemory
 from shmjet.execution.tasklet import ProcessorTasklet, State
-from shmjet.execution.turns import any_polls, due, earliest
-from shmjet.ring.marks import Barrier
 
 _SLEEPING = 128
 """Where in a doorbell stands whether its owner sleeps (`docs/formats/ring.md`)."""

@@ -21,8 +21,8 @@ from shmjet.core import (
     Watermark,
     partition_id,
 )
-from shmjet.ring.batch import Batch
-from shmjet.ring.marks import IDLE
+from shmjet.data.batch import Batch
+from shmjet.data.marks import IDLE
 
 PARTITIONS = 271
 

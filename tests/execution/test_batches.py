@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from shmjet.core import DAG, BatchError, Edge, EdgeConfig, PartitionError, Watermark, between, column, columns
 from shmjet.core.keys import partition_id
-from shmjet.ring.batch import Batch
-from shmjet.ring.nullable import Nullable
-from shmjet.ring.text import Text
+from shmjet.data.batch import Batch
+from shmjet.data.nullable import Nullable
+from shmjet.data.text import Text
 from tests.execution.harness import LocalRun
 from tests.execution.vertices import Collect, Emit, Pass
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from shmjet.core import DAG, EdgeConfig, between
+from shmjet.data.batch import Batch
 from shmjet.execution import control
 from shmjet.execution.collect import Reading
 from shmjet.execution.control import WorkerControl
 from shmjet.execution.counters import ProcessorCounters, blank_block
 from shmjet.execution.metrics import Metrics, ProcessorMetrics, VertexMetrics
-from shmjet.ring.batch import Batch
 from tests.execution.harness import LocalRun
 from tests.execution.vertices import Collect, Emit
 

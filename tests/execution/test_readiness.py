@@ -10,10 +10,9 @@ import cloudpickle
 import pytest
 
 from shmjet.core import DAG, JobConfig, Processor, ProcessorSupplier, between
-from shmjet.execution.channel import Channel
+from shmjet.execution.arena_format import format_arena
 from shmjet.execution.code import code_of
 from shmjet.execution.control import BLOCK_SIZE, WorkerControl, control_size
-from shmjet.execution.formatting import format_arena
 from shmjet.execution.layout import ArenaLayout, lay_out
 from shmjet.execution.messages import (
     Adopt,
@@ -32,6 +31,7 @@ from shmjet.execution.messages import (
 from shmjet.execution.plan import describe, make_plan
 from shmjet.execution.readiness import PREPARING, READY, STARTED, Readiness
 from shmjet.execution.worker import Worker
+from shmjet.ipc.channel import Channel
 from tests.execution.vertices import Pass
 
 

@@ -22,8 +22,8 @@ from shmjet.core import (
     partition_id,
 )
 from shmjet.core.keys import PartitionCount
-from shmjet.execution.outbound import make_router
-from shmjet.processors.emission import Emission
+from shmjet.execution.outbound_edge import make_router
+from shmjet.processors.general.emission import Emission
 from tests.execution.harness import LocalRun
 from tests.execution.vertices import Collect, Emit
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from shmjet.core import DAG, AbstractProcessor, EdgeConfig, ShmjetError, Watermark, between, from_
-from shmjet.execution.inbound import InboundEdge, OrderedInboundEdge
+from shmjet.data.marks import DONE, Barrier
+from shmjet.execution.inbound_edge import InboundEdge, OrderedInboundEdge
 from shmjet.execution.tasklet import State
-from shmjet.ring.local import LocalLane
-from shmjet.ring.marks import DONE, Barrier
+from shmjet.ring.local_lane import LocalLane
 from tests.execution.harness import LocalRun
 from tests.execution.vertices import Collect, Emit, Pass
 

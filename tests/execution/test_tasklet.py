@@ -21,8 +21,8 @@ from shmjet.core import (
     between,
     from_,
 )
+from shmjet.execution.adaptive_limit import TARGET_NS, AdaptiveLimit
 from shmjet.execution.collect import Reading
-from shmjet.execution.pacing import TARGET_NS, AdaptiveLimit
 from shmjet.execution.tasklet import State
 from tests.execution.harness import LocalRun
 from tests.execution.vertices import Collect, Emit, Pass

@@ -59,7 +59,7 @@ def test_a_map_holds_what_a_dict_holds_with_the_same_types(grid: Grid, entries: 
     assert dict(jet.items()).keys() == jet.get_all(expected).keys() == expected.keys()
 
 
-class Large(str):
+class InlineOrMemfd(str):
     """A text that is stored in a file and does not fill hypothesis' reports."""
 
     __slots__ = ()
@@ -79,7 +79,7 @@ class MapMachine(RuleBasedStateMachine):
         self.map.destroy()
 
     keys = st.integers(0, 20) | st.sampled_from(["a", "b", 1.0, True, b"a", "k" * 600])
-    values = st.integers() | st.text(max_size=3) | st.just(Large("v" * 100_000)) | st.tuples(st.integers())
+    values = st.integers() | st.text(max_size=3) | st.just(InlineOrMemfd("v" * 100_000)) | st.tuples(st.integers())
 
     @rule(key=keys, value=values)
     def put(self, key: Any, value: Any) -> None:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from shmjet.core import keys
-from shmjet.grid import Grid, announcements, blobs, entries, layout
+from shmjet.grid import Grid, blobs, commit_counters, entries, layout
 from shmjet.grid.scan import pages
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "formats" / "grid.md").read_text()
@@ -24,7 +24,7 @@ def test_the_page_states_the_numbers_of_the_code() -> None:
     assert row("longest name") == f"{layout.MAX_NAME} bytes"
     assert row("longest key") == f"{layout.MAX_KEY} bytes"
     assert row("inline limit") == f"{blobs.INLINE_LIMIT} bytes"
-    assert row("announcement spacing") == f"{announcements.SPACING} bytes"
+    assert row("announcement spacing") == f"{commit_counters.SPACING} bytes"
     for key, name in (
         (layout.MAP_RECORD, "map record"),
         (layout.LIST_RECORD, "list record"),

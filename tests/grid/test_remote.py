@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from shmjet.core.errors import MemberLostError
+from shmjet.data.errors import MemberLostError
 from shmjet.grid import Grid, GridError
 from shmjet.grid.entries import BLOB_BLOCK, BLOCK_HEAD, COLUMNS_BLOCK
 from shmjet.grid.layout import CATALOGUE, LIST_RECORD, MAP_RECORD, MAX_NAME, PARTITION, record_key

@@ -3,9 +3,9 @@
 #include <math.h>
 
 #include "check.h"
-#include "column.h"
-#include "csv.h"
-#include "lines.h"
+#include "columns/column.h"
+#include "columns/csv.h"
+#include "columns/lines.h"
 
 enum { ROWS = 64, TEXT = 4096 };
 

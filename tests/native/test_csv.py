@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet._native import _columns as kernels
-from shmjet.processors.csv_format import column_type
+from shmjet.processors.csv.csv_format import column_type
 
 ROWS = 100
 

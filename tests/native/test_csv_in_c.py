@@ -1,4 +1,6 @@
-"""Compiles and runs the tests of `csv.h`, `lines.h` and `csv_write.h` in C, also under the address sanitizer."""
+"""Compiles and runs the tests of `columns/csv.h`, `columns/lines.h` and `columns/csv_write.h` in C, also under the
+address sanitizer.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
  * in memory of just the size that the kernel asks for. Exits 0 when everything held; says what did not otherwise. */
 
 #include "check.h"
-#include "csv_write.h"
+#include "columns/csv_write.h"
 
 static int slow_calls;
 

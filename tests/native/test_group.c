@@ -4,7 +4,7 @@
 #define _GNU_SOURCE
 
 #include "check.h"
-#include "group.h"
+#include "columns/group.h"
 
 static column_t words_column(char kind, const void *data, int64_t rows) {
     return (column_t){kind, 8, rows, data, NULL, NULL};

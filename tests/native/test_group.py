@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from shmjet._native._columns import GroupTable
-from shmjet.ring.descriptors import descriptor
-from shmjet.ring.text import Text
+from shmjet.data.column_descriptors import descriptor
+from shmjet.data.text import Text
 
 PAGE = Path(__file__).parents[2] / "docs" / "formats" / "groups.md"
 

@@ -1,4 +1,6 @@
-"""Compiles and runs the tests of `group.h` that are written in C, also under the address and undefined sanitizers."""
+"""Compiles and runs the tests of `columns/group.h` that are written in C, also under the address and undefined
+sanitizers.
+"""
 
 from __future__ import annotations
 

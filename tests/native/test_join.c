@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "check.h"
-#include "join_probe.h"
+#include "columns/join_probe.h"
 
 enum { MOST_ROWS = 1000 };
 

@@ -1,5 +1,5 @@
 /* Numbers gathered and given back, against qsort; with blocks that are full, begun and few. Exits 0 when all holds. */
-#include "../../shmjet/_native/numbers.h"
+#include "items/numbers.h"
 
 #include <stdio.h>
 

@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "check.h"
-#include "packet.h"
-#include "ring_run.h"
+#include "link/packet.h"
+#include "ring/ring_run.h"
 
 static void only_plain_runs_are_plain(void) {
     const packet_header_t right = {32, PACKET_DATA, 0, 3, 9, 1, 2, 4, 0};

@@ -1,5 +1,5 @@
 /* The radix sort against a stable insertion sort, for every kind of difference between keys. Exits 0 when all holds. */
-#include "../../shmjet/_native/radix.h"
+#include "items/radix.h"
 
 #include <math.h>
 #include <stdio.h>

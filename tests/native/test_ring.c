@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "check.h"
-#include "doorbell.h"
-#include "hash.h"
-#include "light.h"
-#include "ring.h"
+#include "ring/doorbell.h"
+#include "codec/hash.h"
+#include "ring/light.h"
+#include "ring/ring.h"
 
 enum { KIND = 1 };
 

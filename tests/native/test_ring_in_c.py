@@ -1,4 +1,6 @@
-"""Compiles and runs the tests of `ring.h`, `doorbell.h`, `slab.h` and `packet.h` in C, also under sanitizers."""
+"""Compiles and runs the tests of `ring/ring.h`, `ring/doorbell.h`, `ring/slab.h` and `link/packet.h` in C, also under
+sanitizers.
+"""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet._native import index_of_special, murmur3_32, partition_of, split
-from shmjet.ring.marks import IDLE, Watermark
+from shmjet.data.marks import IDLE, Watermark
 
 
 def no_fallback(key: object) -> bytes:

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "check.h"
-#include "scatter.h"
+#include "columns/scatter.h"
 
 /* Memory whose end is exactly where the block's is; the start may be odd. */
 static uint8_t *exactly(size_t size) {

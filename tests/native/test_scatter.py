@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from shmjet._native import murmur3_32
 from shmjet._native._columns import assign, hash_columns, scatter, take_text, take_text_ends
-from shmjet.ring.text import Text
+from shmjet.data.text import Text
 
 NUMBERS = np.arange(4)
 COLUMN = ("i", 8, 4, NUMBERS, None, None)

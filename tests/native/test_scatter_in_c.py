@@ -1,4 +1,6 @@
-"""Compiles and runs the tests of `column_hash.h` and `scatter.h` that are written in C, also under sanitizers."""
+"""Compiles and runs the tests of `columns/column_hash.h` and `columns/scatter.h` that are written in C, also under
+sanitizers.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 #include <time.h>
 
 #include "check.h"
-#include "slab.h"
+#include "ring/slab.h"
 
 #define SIZE (64u * SLAB_UNIT)
 #define READERS 3

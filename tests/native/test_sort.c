@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "check.h"
-#include "merge.h"
-#include "sort.h"
+#include "columns/merge.h"
+#include "columns/sort.h"
 
 /* Exactly `bytes`, at an odd address. */
 static uint8_t *odd(size_t bytes, void **block) {

@@ -7,11 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "text_case.h"
-#include "text_prefix.h"
-#include "text_split.h"
-#include "word_count.h"
-#include "word_walk.h"
+#include "columns/text_case.h"
+#include "columns/text_prefix.h"
+#include "columns/text_split.h"
+#include "columns/word_count.h"
+#include "columns/word_walk.h"
 
 static uint64_t state = 88172645463325252u;
 

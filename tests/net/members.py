@@ -14,18 +14,19 @@ from typing import Any
 import cloudpickle
 
 from shmjet.core import DAG, JobConfig
-from shmjet.execution.channel import Channel
+from shmjet.data.marks import Barrier
+from shmjet.execution.arena_format import format_arena
 from shmjet.execution.code import code_of
 from shmjet.execution.control import WORDS, control_size, link_offset
 from shmjet.execution.deployment import Deployment
-from shmjet.execution.formatting import format_arena
 from shmjet.execution.interrupts import Interrupts
 from shmjet.execution.layout import lay_out, slab_size
-from shmjet.execution.messages import Adopt, Deploy, JobShape, Seat
+from shmjet.execution.messages import Adopt, Deploy, JobShape, MemberSlot
 from shmjet.execution.plan import describe, make_plan
+from shmjet.execution.runnable import due
 from shmjet.execution.shared_memory import SharedMemory
 from shmjet.execution.tasklet import State
-from shmjet.execution.turns import due
+from shmjet.ipc.channel import Channel
 from shmjet.net.link import Link
 from shmjet.net.messages import (
     CloseExecution,
@@ -44,7 +45,6 @@ from shmjet.net.messages import (
     Stats,
 )
 from shmjet.ring.arena import Arena
-from shmjet.ring.marks import Barrier
 from tests.execution.harness import MemoryGrid
 
 SECRET = b"a secret of this test"
@@ -143,7 +143,7 @@ def linked(count: int, workers: int = 2, **settings: Any) -> Iterator[list[Linke
 class MemberRun:
     """One execution on one of the members: its arena and deployments."""
 
-    def __init__(self, member: LinkedMember, dag: DAG, shape: JobShape, seat: Seat, **options: Any) -> None:
+    def __init__(self, member: LinkedMember, dag: DAG, shape: JobShape, seat: MemberSlot, **options: Any) -> None:
         self.member = member
         self.execution = 7
         self.plan = make_plan(
@@ -228,7 +228,7 @@ class ClusterRun:
         owners = options.get("owners") or [p % len(members) for p in range(271)]
         self.runs = []
         for i, member in enumerate(members):
-            seat = Seat(
+            seat = MemberSlot(
                 i,
                 [m.uuid for m in members],
                 [m.address for m in members],

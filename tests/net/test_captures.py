@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shmjet.net.capturedump import dump_capture
+from shmjet.net.capture_dump import dump_capture
 from shmjet.net.captures import Direction, is_capture, tcp_streams
 from shmjet.net.handshake import CLIENT, MEMBER, Answering, Dialing, Identity
 from shmjet.net.packets import HEADER, HEARTBEAT, control_packets

@@ -14,8 +14,8 @@ import pytest
 from shmjet._native import clock_ns
 from shmjet.core import DAG, Edge, EdgeConfig, Inbox, Watermark, between
 from shmjet.core.keys import partition_id
+from shmjet.data.batch import Batch
 from shmjet.net.window import BLOCK
-from shmjet.ring.batch import Batch
 from tests.execution.vertices import Collect, Emit, Pass
 from tests.net.members import ClusterRun, linked, running
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from shmjet.net import handshake, packets, squeezing
+from shmjet.net import compression, handshake, packets
 from shmjet.net.handshake import Answering, Dialing, Identity, Welcome
 from shmjet.net.messages import ConnectFailed
 from shmjet.net.window import BLOCK
@@ -51,10 +51,10 @@ def test_the_flags_are_as_the_page_says() -> None:
 
 def test_a_compressed_payload_is_as_the_page_says() -> None:
     (at, size, _), (block_at, _, _) = rows("packet.md", "A compressed payload")
-    assert (int(at), int(size), int(block_at)) == (0, squeezing.SIZE.size, squeezing.SIZE.size)
+    assert (int(at), int(size), int(block_at)) == (0, compression.SIZE.size, compression.SIZE.size)
     block = pytest.importorskip("lz4.block")
     payload = bytes(range(200)) * 30
-    packed = squeezing.Squeezer().pack(memoryview(payload))
+    packed = compression.Lz4Compressor().pack(memoryview(payload))
     assert packed is not None
     assert int.from_bytes(packed[:4], "little") == len(payload)
     assert block.decompress(packed[4:], uncompressed_size=len(payload)) == payload

@@ -139,7 +139,7 @@ def test_links_wake_up_for_rings_and_workers_for_links() -> None:
     """Both links sleep in epoll; only the doorbells of rings tell them that there is something to do."""
 
     async def test(first: Member, second: Member) -> None:
-        from shmjet.execution.messages import Seat
+        from shmjet.execution.messages import MemberSlot
         from shmjet.execution.plan import describe
 
         dag = DAG()
@@ -148,7 +148,9 @@ def test_links_wake_up_for_rings_and_workers_for_links() -> None:
         dag.edge(between(source, sink).distributed())
         members = [first, second]
         owners = [p % 2 for p in range(271)]
-        seats = [Seat(i, [m.uuid for m in members], [m.address for m in members], owners, 1, 1 << 20) for i in (0, 1)]
+        seats = [
+            MemberSlot(i, [m.uuid for m in members], [m.address for m in members], owners, 1, 1 << 20) for i in (0, 1)
+        ]
         shape = describe(dag)
         parts = [MemberRun(m, dag, shape, seat) for m, seat in zip(members, seats, strict=True)]  # type: ignore[arg-type]
         try:

@@ -14,8 +14,8 @@ import pytest
 from shmjet._native import (
     RING_HEADER,
     SLAB_UNIT,
-    Courier,
     EdgeFlow,
+    LinkLoop,
     PacketReader,
     PacketWriter,
     RingConsumer,
@@ -167,7 +167,7 @@ def test_the_rest_of_a_fast_stream_is_looked_for_though_nobody_wakes_the_link() 
             sock.setblocking(False)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
             sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8 << 20)
-            courier = Courier(epoll.fileno(), None)
+            courier = LinkLoop(epoll.fileno(), None)
             courier.add(sock.fileno(), PacketWriter(), target.reader)
             body = bytes(size)
             stream = packet(body) + packet(body)

@@ -1,5 +1,5 @@
-"""`PacketWriter`, `PacketReader` and `Courier` against a reference of a few lines: nothing is lost, doubled or changed,
-whatever a socket takes, and nothing points into memory that has gone."""
+"""`PacketWriter`, `PacketReader` and `LinkLoop` against a reference of a few lines: nothing is lost, doubled or
+changed, whatever a socket takes, and nothing points into memory that has gone."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from shmjet._native import (
     RING_HEADER,
-    Courier,
     EdgeFlow,
+    LinkLoop,
     PacketReader,
     PacketWriter,
     Poller,
@@ -287,7 +287,7 @@ class Station:
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.epoll = select.epoll()
-        self.courier = Courier(self.epoll.fileno(), None)
+        self.courier = LinkLoop(self.epoll.fileno(), None)
         self.writer = PacketWriter()
         self.got: list[tuple[int, bytes]] = []
         self.reader = PacketReader(opened, lambda header, body: self.got.append((header.kind, bytes(body))), no_slot)

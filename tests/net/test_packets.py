@@ -27,7 +27,7 @@ from shmjet.net.packets import (
     control_packets,
     packet_reader,
 )
-from shmjet.net.wiredump import dump
+from shmjet.net.wire_dump import dump
 
 
 def packet(kind: int, body: bytes = b"", *, items: int = 0, flags: int = 0) -> bytes:

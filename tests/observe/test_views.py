@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from shmjet import DAG, between, processors
-from shmjet.core.errors import MemberLostError
+from shmjet.data.errors import MemberLostError
 from shmjet.execution.metrics import Metrics, WorkerMetrics
 from shmjet.observe import live
 from shmjet.observe.flow import Flow, FlowMeter

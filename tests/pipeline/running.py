@@ -20,8 +20,8 @@ from shmjet.pipeline import BatchStage, Pipeline, SinkDef, SourceDef, Table, on_
 from shmjet.pipeline.planner.graph import LogicalGraph
 from shmjet.pipeline.transforms import Sink
 from shmjet.processors import counting, summing, write_list
-from shmjet.processors.bulk import Supply
-from shmjet.processors.generating import ItemsProcessor
+from shmjet.processors.general.base import Supply
+from shmjet.processors.general.generate import ItemsProcessor
 from tests.execution.harness import LocalRun
 
 

@@ -12,12 +12,12 @@ import shmjet.pipeline
 
 MODULES = [
     *(module.name for module in pkgutil.walk_packages(shmjet.pipeline.__path__, "shmjet.pipeline.")),
-    "shmjet.processors.async_services",
-    "shmjet.processors.fusing",
-    "shmjet.processors.service_use",
-    "shmjet.processors.services",
-    "shmjet.processors.stateful",
-    "shmjet.processors.table_joining",
+    "shmjet.processors.general.async_services",
+    "shmjet.processors.general.fused_steps",
+    "shmjet.processors.general.service_use",
+    "shmjet.processors.general.services",
+    "shmjet.processors.general.stateful",
+    "shmjet.processors.general.table_lookup",
 ]
 
 

@@ -9,8 +9,9 @@ import pytest
 
 from shmjet.core import JobConfig
 from shmjet.pipeline import Pipeline
-from shmjet.processors import column_sorting, sorting
-from shmjet.processors.spill_files import memory_share
+from shmjet.processors.columns import sort_batches
+from shmjet.processors.general import sort
+from shmjet.processors.general.spill_files import memory_share
 from tests.pipeline.running import INTS, items_source, list_sink, run
 
 STAGES = {**INTS.one, **INTS.two, "table": INTS.table}
@@ -26,7 +27,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[JobConfig]:
         found.append(config)
         return memory_share(config, processors)
 
-    for module in (sorting, column_sorting):
+    for module in (sort, sort_batches):
         monkeypatch.setattr(module, "memory_share", share)
     return found
 

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 import shmjet
 from shmjet import JetConfig, JetInstance, JobConfig, JobFailedError, PlanError
 from shmjet.aggregate_ops import counting
-from shmjet.core.errors import DagError
+from shmjet.data.errors import DagError
 from shmjet.pipeline import BatchStage, Pipeline, ServiceFactory, SinkDef, SourceDef
 from shmjet.processors import generate, read_files, read_items, write_list, write_map
 from tests.pipeline.reference import interpret

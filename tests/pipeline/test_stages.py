@@ -11,7 +11,7 @@ import pytest
 import shmjet
 from shmjet.aggregate_ops import aggregate_operation2, counting, summing
 from shmjet.core import Processor
-from shmjet.core.errors import DagError, PlanError
+from shmjet.data.errors import DagError, PlanError
 from shmjet.pipeline import BatchStage, Pipeline, ServiceFactory, Table, join_map_entries, on_keys
 from shmjet.pipeline import transforms as t
 from tests.pipeline.running import items_source, list_sink, results_of, run

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shmjet._native import CLAIMS_HEADER, DOORBELL_SIZE, RING_HEADER
-from shmjet.pool import crew, layout
+from shmjet.pool import layout, worker_handles
 from shmjet.pool.layout import CELLS, HEAD, QUEUE, Layout
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats" / "pool.md").read_text()
@@ -65,4 +65,4 @@ def test_every_kind_of_record_is_on_the_page() -> None:
     to = dict.fromkeys(("CALL", "CHUNK", "FUNCTION", "FORGET", "ITEMS"), "worker")
     for name, value in named.items():
         assert kinds[str(value)][0] == to.get(name.removeprefix("KIND_"), "client")
-    assert f"at most {('no', 'one', 'two')[crew.MOST_FILES]} such payloads" in PAGE
+    assert f"at most {('no', 'one', 'two')[worker_handles.MOST_FILES]} such payloads" in PAGE

@@ -20,8 +20,8 @@ import cloudpickle
 import pytest
 
 from shmjet import PoolExecutor
-from shmjet.pool.crew import Crewman
 from shmjet.pool.layout import Layout
+from shmjet.pool.worker_handles import WorkerHandle
 from tests.odd import ODD, ExitsOnArrival, ExitsOnDeparture, NamelessKind, SlowToArrive, raise_odd, raise_odd_at
 from tests.pool.functions import touch_and_wait, wait_for_file
 
@@ -225,7 +225,7 @@ def test_worker_pids_are_those_of_processes(tmp_path: Path) -> None:
 def test_a_signal_to_a_worker_that_is_being_forked_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[tuple[int, int]] = []
     monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))
-    man = Crewman.__new__(Crewman)
+    man = WorkerHandle.__new__(WorkerHandle)
     man.pid, man._signal, man.killed_because = 0, None, None
     man.kill(signal.SIGTERM)
     assert sent == []
@@ -291,8 +291,8 @@ def test_a_stopped_fork_server_is_waited_for_so_long(
     with PoolExecutor(1) as own:
         worker = own.submit(os.getpid).result(PATIENCE_S)
         server = fork_server_of(own)
-        monkeypatch.setattr("shmjet.pool.staff._WARN_S", 0.1)
-        monkeypatch.setattr("shmjet.pool.staff._STOPPED_S", 0.5)
+        monkeypatch.setattr("shmjet.pool.worker_pool._WARN_S", 0.1)
+        monkeypatch.setattr("shmjet.pool.worker_pool._STOPPED_S", 0.5)
         os.kill(server, signal.SIGSTOP)
         lost = own.submit(touch_and_wait, str(tmp_path / "begun"), str(tmp_path / "never"))
         wait_for_file(str(tmp_path / "begun"))

@@ -13,12 +13,12 @@ import pytest
 
 from shmjet.core import DAG, between
 from shmjet.core.context import ProcessorContext
-from shmjet.core.errors import ProcessorError
 from shmjet.core.inbox import Inbox
 from shmjet.core.outbox import Outbox
-from shmjet.processors.async_services import using_service_async
-from shmjet.processors.services import ServiceFactory
-from shmjet.ring.marks import Watermark
+from shmjet.data.errors import ProcessorError
+from shmjet.data.marks import Watermark
+from shmjet.processors.general.async_services import using_service_async
+from shmjet.processors.general.services import ServiceFactory
 from tests.execution.harness import LocalRun
 from tests.execution.vertices import Collect, Emit
 
@@ -275,7 +275,7 @@ def test_a_watermark_behind_calls_that_are_under_way_goes_on_when_they_have_ende
 def test_calls_that_end_at_once_are_followed_by_others_in_the_same_callback(
     running: Any, monkeypatch: pytest.MonkeyPatch, in_order: bool
 ) -> None:
-    monkeypatch.setattr("shmjet.processors.async_services.monotonic_ns", lambda: 0)
+    monkeypatch.setattr("shmjet.processors.general.async_services.monotonic_ns", lambda: 0)
 
     async def double(_: Any, item: int) -> int:
         return item * 2
@@ -292,7 +292,7 @@ def test_a_callback_with_calls_that_end_at_once_lasts_a_millisecond(
     running: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = iter(range(0, 1 << 60, 100_000))
-    monkeypatch.setattr("shmjet.processors.async_services.monotonic_ns", lambda: next(now))
+    monkeypatch.setattr("shmjet.processors.general.async_services.monotonic_ns", lambda: next(now))
 
     async def same(_: Any, item: int) -> int:
         return item

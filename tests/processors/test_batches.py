@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from shmjet import Batch, BatchError, Nullable, processors
 from shmjet.core import Outbox, Watermark
 from shmjet.core.context import ProcessorContext
-from shmjet.processors import batching
+from shmjet.processors.general import batches_and_rows
 from shmjet.testing import TestGrid, TestInbox, verify_processor
 
 from .driving import Driver, processors_of
@@ -182,7 +182,7 @@ def test_rows_do_not_wait_behind_a_watermark() -> None:
 
 def test_rows_wait_for_others_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(batching, "monotonic", lambda: now)
+    monkeypatch.setattr(batches_and_rows, "monotonic", lambda: now)
     (processor,) = processors_of(processors.to_batches(3, ["n"], max_delay=0.5))
     driver = Driver(processor)
     assert processor.next_call == math.inf

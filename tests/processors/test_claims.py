@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from shmjet.processors.claims import ClaimCounter, Claims
+from shmjet.processors.general.claims import ClaimCounter, Claims
 
 CLAIM = """
 import sys
-from shmjet.processors.claims import Claims
+from shmjet.processors.general.claims import Claims
 claims = Claims(sys.argv[1])
 print(*(claims.next() for _ in range(int(sys.argv[2]))))
 claims.close()

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 import pytest
 
 from shmjet import ShmjetError
-from shmjet.processors.client_ends import ClientEnds
+from shmjet.processors.general.client_ends import ClientEnds
 
 
 class Address:

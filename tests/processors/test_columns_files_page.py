@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 from shmjet import processors
-from shmjet.processors import csv_batches, csv_format, csv_inference, npy_reading
+from shmjet.processors.csv import batch_reader, csv_format, schema_inference
+from shmjet.processors.files import npy_reader
 
 PAGE = (Path(__file__).parents[2] / "docs" / "columns-files.md").read_text()
 
@@ -25,6 +26,6 @@ def test_every_type_of_the_page_can_be_in_a_schema() -> None:
 
 
 def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
-    assert f"first {csv_inference.SAMPLE_ROWS:,} records (or {csv_inference.SAMPLE_BYTES >> 20} MiB)" in PAGE
-    assert f"more than {csv_batches.LARGEST_RECORD >> 20} MiB is always an error" in PAGE
-    assert f"file of {npy_reading.SMALLEST_MAPPING >> 20} MiB or more is mapped" in PAGE
+    assert f"first {schema_inference.SAMPLE_ROWS:,} records (or {schema_inference.SAMPLE_BYTES >> 20} MiB)" in PAGE
+    assert f"more than {batch_reader.LARGEST_RECORD >> 20} MiB is always an error" in PAGE
+    assert f"file of {npy_reader.SMALLEST_MAPPING >> 20} MiB or more is mapped" in PAGE

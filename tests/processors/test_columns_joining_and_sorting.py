@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shmjet import DAG, JobConfig, between, column, columns, from_, processors
-from shmjet.columns.joining import HashJoin
-from shmjet.core.errors import BatchError, ProcessorError
-from shmjet.processors import column_sorting
-from shmjet.ring.batch import Batch
+from shmjet.columns.join import HashJoin
+from shmjet.data.batch import Batch
+from shmjet.data.errors import BatchError, ProcessorError
+from shmjet.processors.columns import sort_batches
 from shmjet.testing import verify_processor
 from tests.execution.harness import LocalRun
 
@@ -58,7 +58,7 @@ def test_sorting_in_runs_gives_what_sorted_gives(
     rows: list[list[tuple[int, str]]], limit: int | None, descending: bool, size: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(column_sorting, "RUN_ROWS", 16)
+        patch.setattr(sort_batches, "RUN_ROWS", 16)
         supplier = processors.sort_batches("k", descending=descending, limit=limit, batch_rows=size)
         driver = Driver(processors_of(supplier)[0], room=3)
         for batch in batches_of(rows):
@@ -140,7 +140,7 @@ def test_what_does_not_fit_is_an_error_that_names_it() -> None:
 def test_batches_that_memory_has_no_room_for_lie_in_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory_limit: int
 ) -> None:
-    monkeypatch.setattr(column_sorting, "RUN_ROWS", 500)
+    monkeypatch.setattr(sort_batches, "RUN_ROWS", 500)
     rng = np.random.default_rng(5)
     texts = [None if n % 7 == 0 else f"text {n} ä" for n in range(200)]
     batches = [
@@ -163,7 +163,7 @@ def test_batches_that_memory_has_no_room_for_lie_in_a_file(
 
 
 def test_a_folder_without_room_for_batches_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(column_sorting, "RUN_ROWS", 1)
+    monkeypatch.setattr(sort_batches, "RUN_ROWS", 1)
     config = JobConfig(memory_limit=1, spill_folder="/not/there")
     driver = Driver(processors_of(processors.sort_batches("n"))[0], config=config)
     with pytest.raises(OSError, match=r"sort_batches could not make a file in '/not/there'.*raise memory_limit"):
@@ -268,7 +268,7 @@ def test_sorted_batches_have_the_dtypes_that_hold_all(cuts: list[int]) -> None:
 def test_a_sort_may_meet_the_float_that_integers_of_both_signs_need_at_last(
     limit: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(column_sorting, "RUN_ROWS", 2)
+    monkeypatch.setattr(sort_batches, "RUN_ROWS", 2)
     values: list[Any] = [2**63, -1, 5, 0.5]
     batches = [Batch({"n": [value]}) for value in values]
     sorting = processors.sort_batches("n", limit=limit)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet.core.outbox import Outbox
-from shmjet.processors.emission import LARGEST_PULL, Emission
+from shmjet.processors.general.emission import LARGEST_PULL, Emission
 
 
 def drain(outbox: Outbox) -> list[int]:
@@ -86,7 +86,7 @@ def test_a_slow_sequence_does_not_hold_a_call_for_long(monkeypatch: pytest.Monke
             now += 10_000_000
             yield number
 
-    monkeypatch.setattr("shmjet.processors.emission.monotonic_ns", lambda: now)
+    monkeypatch.setattr("shmjet.processors.general.emission.monotonic_ns", lambda: now)
     outbox = Outbox([LARGEST_PULL])
     outbox.begin_callback()
     emission = Emission(outbox)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shmjet.processors.file_blocks import FILES_PER_UNIT, absolute_patterns, cut_units, find_files, unit_size
+from shmjet.processors.files.file_blocks import FILES_PER_UNIT, absolute_patterns, cut_units, find_files, unit_size
 
 
 @given(sizes=st.lists(st.integers(0, 10_000), max_size=30), size=st.integers(1, 3000))

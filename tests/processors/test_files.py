@@ -10,7 +10,7 @@ import pytest
 
 from shmjet import processors
 from shmjet.core.context import MetaSupplierContext
-from shmjet.processors.file_source import FileMetaSupplier
+from shmjet.processors.files.file_source import FileMetaSupplier
 from shmjet.testing import TestGrid, verify_processor
 
 from .driving import Driver

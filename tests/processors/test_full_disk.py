@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from shmjet import Batch, Processor, processors
-from shmjet.processors.file_blocks import UNFINISHED
-from shmjet.processors.new_file import naming
-from shmjet.processors.places import Folder
-from shmjet.processors.record_sink import RecordSinkProcessor, RecordWriting
+from shmjet.processors.files.file_blocks import UNFINISHED
+from shmjet.processors.files.new_file import naming
+from shmjet.processors.files.paths import Folder
+from shmjet.processors.files.record_sink import RecordSinkProcessor, RecordWriting
 
 from .driving import Driver, processors_of
 

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet import JobConfig, processors
-from shmjet.core.errors import ProcessorError
-from shmjet.processors import sorted_runs, sorting, spill_files
-from shmjet.processors.footprint import footprint
+from shmjet.data.errors import ProcessorError
+from shmjet.processors.general import sort, sorted_runs, spill_files
+from shmjet.processors.general.memory_size import memory_size
 from shmjet.testing import verify_processor
 
 from .driving import Driver, processors_of
@@ -70,8 +70,8 @@ batches = st.lists(st.lists(pairs, min_size=1, max_size=30), max_size=10)
 
 @pytest.fixture(autouse=True)
 def short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sorting, "LONGEST_RUN", 8)
-    monkeypatch.setattr(sorting, "SLICE", 4)
+    monkeypatch.setattr(sort, "LONGEST_RUN", 8)
+    monkeypatch.setattr(sort, "SLICE", 4)
 
 
 @given(batches=batches, reverse=st.booleans(), by_first=st.booleans())
@@ -101,7 +101,7 @@ def test_sort_beyond_its_memory_gives_what_sorted_gives_and_is_stable(
     key: Any = (lambda pair: pair[0]) if by_first else None
     items: list[list[Any]] = batches if plain else [[Pair(pair) for pair in batch] for batch in batches]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sorting, "FAN_IN", fan_in)
+        patch.setattr(sort, "FAN_IN", fan_in)
         driver = Driver(processors_of(processors.sort(key, reverse=reverse, memory_limit=limit))[0], room=5)
         for batch in items:
             driver.feed(batch)
@@ -170,8 +170,8 @@ def test_files_are_unnamed_and_closed_whatever_happens(tmp_path: Path) -> None:
 
 
 def test_memory_holds_no_more_items_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sorting, "LONGEST_RUN", 1 << 16)
-    monkeypatch.setattr(sorting, "SLICE", 8192)
+    monkeypatch.setattr(sort, "LONGEST_RUN", 1 << 16)
+    monkeypatch.setattr(sort, "SLICE", 8192)
     rng = random.Random(1)
     limit = 2 << 20
     driver = Driver(processors_of(processors.sort(memory_limit=limit))[0])
@@ -230,15 +230,15 @@ def test_the_memory_limit_is_checked() -> None:
 
 
 def test_footprints_are_near_the_truth() -> None:
-    assert footprint([]) == 0
-    assert footprint(list(range(1000))) == pytest.approx(36 * 1000, rel=0.1)
+    assert memory_size([]) == 0
+    assert memory_size(list(range(1000))) == pytest.approx(36 * 1000, rel=0.1)
     words = [str(n) * 10 for n in range(1000)]
-    assert footprint(words) == pytest.approx(sum(map(sys.getsizeof, words)) + 8000, rel=0.2)
+    assert memory_size(words) == pytest.approx(sum(map(sys.getsizeof, words)) + 8000, rel=0.2)
     pairs = [(1.5, "abc") for _ in range(1000)]
     one = sys.getsizeof(pairs[0]) + sys.getsizeof(1.5) + sys.getsizeof("abc")
-    assert footprint(pairs) == 1000 * (one + 8)
-    assert footprint([{n: [n] * 100 for n in range(100)}]) > 100 * 100 * 8
-    assert footprint([Path("/tmp"), {1, 2}, object(), b"x"]) > 0
+    assert memory_size(pairs) == 1000 * (one + 8)
+    assert memory_size([{n: [n] * 100 for n in range(100)}]) > 100 * 100 * 8
+    assert memory_size([Path("/tmp"), {1, 2}, object(), b"x"]) > 0
 
 
 def test_sort_in_all_modes() -> None:
@@ -281,8 +281,8 @@ def test_the_job_says_how_much_memory_a_sort_may_take_and_where_its_files_go(tmp
 
 def test_a_sort_writes_early_when_others_take_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     left = [1 << 30]
-    monkeypatch.setattr(sorting, "_LOOK", 1000)
-    for module in (sorting, spill_files):
+    monkeypatch.setattr(sort, "_LOOK", 1000)
+    for module in (sort, spill_files):
         monkeypatch.setattr(module, "process_memory", lambda: left[0])
     driver = Driver(processors_of(processors.sort())[0])
     before = open_files()

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shmjet import processors
-from shmjet.processors import line_blocks
-from shmjet.ring.batch import Batch
-from shmjet.ring.errors import BatchError
+from shmjet.data.batch import Batch
+from shmjet.data.errors import BatchError
+from shmjet.processors.files import line_blocks
 
 from .test_files import read
 from .test_line_blocks import pieces

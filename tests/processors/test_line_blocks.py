@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shmjet.processors import line_blocks
-from shmjet.processors.file_blocks import Segment
-from shmjet.processors.line_blocks import LineReader, check_encoding
+from shmjet.processors.files import line_blocks
+from shmjet.processors.files.file_blocks import Segment
+from shmjet.processors.files.line_blocks import LineReader, check_encoding
 
 
 @pytest.fixture

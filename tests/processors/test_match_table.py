@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shmjet.processors.match_table import NOTHING, MatchTable
+from shmjet.processors.general.match_table import NOTHING, MatchTable
 
 entries = st.lists(st.tuples(st.one_of(st.integers(0, 5), st.sampled_from("ab")), st.integers()), max_size=8)
 

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from shmjet import processors
 from shmjet.core.context import MetaSupplierContext
-from shmjet.processors.npy_format import make_header, read_header
-from shmjet.processors.npy_source import cut_rows
-from shmjet.ring.batch import Batch
-from shmjet.ring.errors import BatchError
+from shmjet.data.batch import Batch
+from shmjet.data.errors import BatchError
+from shmjet.processors.files.npy_format import make_header, read_header
+from shmjet.processors.files.npy_source import cut_rows
 
 from .driving import Driver
 from .test_files import read

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shmjet.processors import plain_rows
-from shmjet.processors.row_text import RowEncoder
+from shmjet.processors.files import plain_rows
+from shmjet.processors.files.row_text import RowEncoder
 
 NAMES = ("id", "a,b", "t")
 
@@ -95,7 +95,7 @@ def test_others_are(rows: list[Any], names: tuple[str, ...] | None) -> None:
 
 def test_rows_that_are_never_plain_are_not_tried_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[int] = []
-    monkeypatch.setattr("shmjet.processors.row_text.written_rows", lambda rows, *rest: tried.append(len(rows)))
+    monkeypatch.setattr("shmjet.processors.files.row_text.written_rows", lambda rows, *rest: tried.append(len(rows)))
     encoder = RowEncoder(",", '"', False, "", None)
     for _ in range(10):
         assert encoder.encode([(1, 2)]) == "1,2\n"

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 from shmjet import processors
 from shmjet.core.context import MetaSupplierContext
-from shmjet.processors import csv_batches, csv_errors
-from shmjet.processors.csv_seams import Seams, SeamTable
-from shmjet.processors.file_blocks import Segment
-from shmjet.ring.batch import Batch
-from shmjet.ring.errors import BatchError
+from shmjet.data.batch import Batch
+from shmjet.data.errors import BatchError
+from shmjet.processors.csv import batch_reader, parse_errors
+from shmjet.processors.csv.quote_seams import Seams, SeamTable
+from shmjet.processors.files.file_blocks import Segment
 from shmjet.testing import TestGrid
 
 from .test_files import read
@@ -158,7 +158,7 @@ def test_the_line_is_right_however_far_down(tmp_path: Path, monkeypatch: pytest.
     for text in ["\r\n", "a\r", "a\r\n", "\r\r\n\n", "abc"]:
         (tmp_path / "x").write_bytes(text.encode() * 700_000)
         wanted = len(io.StringIO(text * 700_000, newline=None).read().split("\n"))
-        assert csv_errors.line_of(str(tmp_path / "x"), 700_000 * len(text)) == wanted
+        assert parse_errors.line_of(str(tmp_path / "x"), 700_000 * len(text)) == wanted
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_inference_passes_over_empty_files_and_bad_lines(tmp_path: Path) -> None
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_batches, "PIECE", 16)
+    monkeypatch.setattr(batch_reader, "PIECE", 16)
 
 
 words = st.sampled_from(["", "a", "ä€", " b ", '"', ",", "\n", "\r\n", "\r", "x,y\n", 'say ""', "z" * 40, "\n\n\n"])
@@ -392,7 +392,7 @@ def test_the_processors_share_one_file_with_quotes(tmp_path: Path) -> None:
 
 
 def test_a_record_without_end_is_an_error_that_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_batches, "LARGEST_RECORD", 1 << 20)
+    monkeypatch.setattr(batch_reader, "LARGEST_RECORD", 1 << 20)
     path = csv_file(tmp_path, 's\na\n"' + "x" * (3 << 20))
     for blocks in ({}, {"block_size": 100_000}):
         with pytest.raises(

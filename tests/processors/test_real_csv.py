@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from shmjet import processors
-from shmjet.ring.batch import Batch
+from shmjet.data.batch import Batch
 
 from .driving import Driver
 from .test_files import read

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from shmjet.core.errors import ProcessorError
-from shmjet.processors.service_use import using_service
-from shmjet.processors.services import ServiceFactory, takes_an_argument
+from shmjet.data.errors import ProcessorError
+from shmjet.processors.general.service_use import using_service
+from shmjet.processors.general.services import ServiceFactory, takes_an_argument
 from shmjet.testing import verify_processor
 from tests.processors.driving import Driver, processors_of
 

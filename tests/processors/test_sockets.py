@@ -36,7 +36,7 @@ def test_lines_are_read_until_the_other_side_closes(server: socket.socket) -> No
 
 
 def test_a_quiet_connection_gives_the_engine_its_turn(server: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shmjet.processors.sockets.WAIT", 0.001)
+    monkeypatch.setattr("shmjet.processors.general.sockets.WAIT", 0.001)
     (processor,) = processors_of(processors.read_lines_socket("127.0.0.1", port_of(server)))
     driver = Driver(processor)
     assert not driver.call(processor.complete)
@@ -46,7 +46,7 @@ def test_a_quiet_connection_gives_the_engine_its_turn(server: socket.socket, mon
 def test_items_are_sent_as_lines_also_when_the_other_side_is_slow(
     server: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shmjet.processors.sockets.WAIT", 0.01)
+    monkeypatch.setattr("shmjet.processors.general.sockets.WAIT", 0.01)
     processor = processors.write_socket("127.0.0.1", port_of(server), lambda n: f"{n:0100}")()
     assert not processor.is_cooperative
     driver = Driver(processor)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from shmjet.aggregate_ops import AggregateOperation, all_of, averaging, counting, grouping_by, to_list
-from shmjet.core.errors import ProcessorError
+from shmjet.data.errors import ProcessorError
 from shmjet.processors import hash_join
-from shmjet.processors.stateful import filter_stateful, flat_map_stateful, rolling_aggregate
-from shmjet.processors.table_joining import join_table
+from shmjet.processors.general.stateful import filter_stateful, flat_map_stateful, rolling_aggregate
+from shmjet.processors.general.table_lookup import join_table
 from shmjet.testing import verify_processor
 from tests.processors.driving import Driver, processors_of
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shmjet.columns.words import WordCounter
-from shmjet.processors import word_blocks
-from shmjet.processors.file_blocks import Segment
-from shmjet.processors.word_blocks import WordReader
+from shmjet.processors.columns import word_blocks
+from shmjet.processors.columns.word_blocks import WordReader
+from shmjet.processors.files.file_blocks import Segment
 
 PIECES = st.sampled_from(
     [b"a", b"Bc", "ä€😀".encode(), b"\xff\xe2", b"\xe2\x80", b"\n", b" ", "\u2003".encode(), "\x85".encode(), b"x" * 40]

@@ -21,8 +21,11 @@ from shmjet.columns.words import WordPiece
 from shmjet.core import DAG, between
 from shmjet.core.context import MetaSupplierContext
 from shmjet.core.processor import ProcessorSupplier
+from shmjet.data.batch import Batch
+from shmjet.data.errors import BatchError
+from shmjet.data.text import Text
 from shmjet.processors import write_list
-from shmjet.processors.word_count import (
+from shmjet.processors.columns.word_count import (
     CombineWordsProcessor,
     WordCountMetaSupplier,
     combine_words,
@@ -30,9 +33,6 @@ from shmjet.processors.word_count import (
     count_words_of,
     share_partition,
 )
-from shmjet.ring.batch import Batch
-from shmjet.ring.errors import BatchError
-from shmjet.ring.text import Text
 from shmjet.testing import TestGrid
 from tests.execution.harness import LocalRun
 

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shmjet import processors
-from shmjet.processors.csv_sink import CsvWriter, csv_style
-from shmjet.ring.batch import Batch
-from shmjet.ring.errors import BatchError
-from shmjet.ring.text import Text
+from shmjet.data.batch import Batch
+from shmjet.data.errors import BatchError
+from shmjet.data.text import Text
+from shmjet.processors.csv.sink import CsvWriter, csv_style
 
 from .driving import Driver
 from .test_files import read

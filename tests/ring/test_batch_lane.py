@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shmjet._native import RING_HEADER, Codec, Poller, RingConsumer, RingCorruptError, RingProducer, ring_format
+from shmjet.data.batch import Batch
+from shmjet.data.marks import DONE, Watermark
+from shmjet.data.text import Text
 from shmjet.ring import frames
-from shmjet.ring.batch import Batch
 from shmjet.ring.batch_frames import BatchCodec, padded
 from shmjet.ring.lane import RingLaneReader, RingLaneWriter
-from shmjet.ring.marks import DONE, Watermark
 from shmjet.ring.slab import IncomingSlabs, OutgoingSlab
-from shmjet.ring.text import Text
-from tests.ring.batches import batches
+from tests.data.batches import batches
 
 SLAB = 8 << 20
 

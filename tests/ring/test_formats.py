@@ -23,10 +23,10 @@ from shmjet._native import (
     SlabWriter,
     ring_format,
 )
+from shmjet.data.batch import Batch
+from shmjet.data.text import Text
 from shmjet.ring import frames
-from shmjet.ring.batch import Batch
 from shmjet.ring.batch_frames import BatchCodec, padded
-from shmjet.ring.text import Text
 
 ROOT = Path(__file__).parents[2]
 FORMATS = ROOT / "docs" / "formats"

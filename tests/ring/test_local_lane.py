@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from shmjet.data.marks import DONE, Watermark
 from shmjet.ring.lane import LaneReader, LaneWriter, LocalLane
-from shmjet.ring.marks import DONE, Watermark
 
 
 def test_it_is_both_ends_of_a_lane() -> None:

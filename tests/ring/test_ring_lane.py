@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shmjet._native import RING_HEADER, Codec, Poller, RingConsumer, RingCorruptError, RingProducer, ring_format
+from shmjet.data.marks import DONE, IDLE, Barrier, Mark, Watermark
 from shmjet.ring import frames
 from shmjet.ring.lane import LaneReader, LaneWriter, RingLaneReader, RingLaneWriter
-from shmjet.ring.marks import DONE, IDLE, Barrier, Mark, Watermark
 from shmjet.ring.pickling import ItemEncodingError
 from tests.native.values import nested, odd_scalars, plain_scalars, same
 

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shmjet.core.keys import partition_id
-from shmjet.ring.batch import Batch
-from shmjet.ring.column_keys import hash_rows
-from shmjet.ring.errors import BatchError
+from shmjet.data.batch import Batch
+from shmjet.data.column_keys import hash_rows
+from shmjet.data.errors import BatchError
+from shmjet.data.text import Text
 from shmjet.ring.scatter import BatchScatter
-from shmjet.ring.text import Text
-from tests.ring.batches import columns
+from tests.data.batches import columns
 
 PARTITIONS = 13
 

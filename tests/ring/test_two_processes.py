@@ -10,9 +10,9 @@ from contextlib import contextmanager
 import pytest
 
 from shmjet._native import DOORBELL_SIZE, RING_HEADER, Codec, Doorbell, Poller, RingConsumer, RingProducer, ring_format
+from shmjet.data.marks import DONE
 from shmjet.ring.arena import Arena
 from shmjet.ring.lane import RingLaneReader, RingLaneWriter
-from shmjet.ring.marks import DONE
 
 SECOND = 1_000_000_000
 RING_AT = 4096

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import shmjet
 from shmjet import Batch, JobFailedError, sinks, sources
-from shmjet.processors.asserting import difference
+from shmjet.processors.checks.assertion_sinks import difference
 from tests.sources.running import run
 
 

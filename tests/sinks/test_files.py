@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import shmjet
 from shmjet import Batch, JobFailedError, JobStatus, WorkerLostError, processors, sinks, sources
 from shmjet.pipeline.definitions import SinkDef, SourceDef
-from shmjet.processors.row_text import RowEncoder
+from shmjet.processors.files.row_text import RowEncoder
 from tests.sources.running import collected, dag_of, read, run
 
 METHODS: list[Any] = [None, "gzip", "bz2", "xz", "zstd"]

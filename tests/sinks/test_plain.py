@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import shmjet
 from shmjet import Batch, JobFailedError, ShmjetError, processors, sinks, sources
 from shmjet.pipeline.definitions import SourceDef
-from shmjet.processors.merging import merged
+from shmjet.processors.grid.merge_sink import merged
 from tests.sources.running import run
 
 

@@ -18,7 +18,7 @@ import pytest
 import shmjet
 from shmjet import Batch, JobFailedError, ShmjetError, WorkerLostError, processors, sinks, sources
 from shmjet.pipeline.definitions import SourceDef
-from shmjet.processors.building import SourceBuffer
+from shmjet.processors.general.user_functions import SourceBuffer
 from tests.sources.running import collected, dag_of, run
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import shmjet
 from shmjet import JobFailedError, ShmjetError, sources
-from shmjet.processors.building import SourceBuffer
+from shmjet.processors.general.user_functions import SourceBuffer
 from tests.sources.running import collected
 
 

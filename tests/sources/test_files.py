@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import shmjet
 from shmjet import Batch, BatchError, JobFailedError, sources
-from shmjet.processors.compression import Unpacking, compression_of
+from shmjet.processors.files.compression import Unpacking, compression_of
 from tests.sources.running import collected, read
 
 ODD = ["ein wort", "", "zwei  wörter", "日本語", " mit Rand ", "ende"]

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from shmjet.execution import unix_sockets
-from shmjet.spark.back import asking
-from shmjet.spark.back.asking import Answering, ask
+from shmjet.ipc import unix_sockets
+from shmjet.spark.back import sink_client
+from shmjet.spark.back.sink_client import Answering, ask
 from shmjet.spark.errors import SparkError
 
 _numbers = itertools.count()
@@ -33,8 +33,8 @@ def test_without_descriptors_the_client_waits_and_answers_later(address: str, mo
                 raise OSError(errno.EMFILE, "Too many open files")
             return super().accept()
 
-    monkeypatch.setattr(asking, "_PAUSE_S", 0.01)
-    monkeypatch.setattr(asking.socket, "socket", Exhausted)
+    monkeypatch.setattr(sink_client, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(sink_client.socket, "socket", Exhausted)
     answering = Answering(address, {"ready": lambda: "yes"})
     monkeypatch.undo()
     try:

@@ -15,7 +15,7 @@ import pytest
 
 import shmjet.spark
 from shmjet import Batch, BatchError, ConfigError, JetInstance, JobFailedError, Pipeline, Text, sinks, sources
-from shmjet.spark.back import inferring
+from shmjet.spark.back import type_inference
 from shmjet.spark.back.areas import new_area
 from tests.spark.test_parquet import COLUMNS, ROWS
 
@@ -118,7 +118,7 @@ def rows_pipeline(sink: Any, rows: Any) -> Pipeline:
     ],
 )
 def test_dates_and_spans_get_the_type_of_their_unit(values: Any, kind: str) -> None:
-    assert [inferring.word_for([value]) for value in values] == [kind] * len(values)
+    assert [type_inference.word_for([value]) for value in values] == [kind] * len(values)
 
 
 def test_spans_of_months_are_refused_as_they_have_no_fixed_length(spark: Any, jet: JetInstance) -> None:

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from shmjet import Batch, ProcessorContext, column, processors
 from shmjet.core import partition_id
-from shmjet.core.errors import ProcessorError
+from shmjet.data.errors import ProcessorError
 from shmjet.spark.runner import blocks
 from shmjet.spark.runner.blocks import HEAVY, ITEMS, OrderedBlocks, pack, packed, place_of, sized, unpack
-from shmjet.spark.runner.failing import described, guarded, job_error
-from shmjet.spark.runner.hosting import hosted
-from shmjet.spark.runner.receiving import bounds_of, merged, received
-from shmjet.spark.runner.splitting import by_key, by_range, evenly
+from shmjet.spark.runner.exchange_receiver import bounds_of, merged, received
+from shmjet.spark.runner.exchange_sender import by_key, by_range, evenly
+from shmjet.spark.runner.failures import described, guarded, job_error
+from shmjet.spark.runner.processor_host import hosted
 
 FORMAT = Path(__file__).parents[2] / "docs" / "formats" / "blocks.md"
 

@@ -13,7 +13,7 @@ pytest.importorskip("pyspark")
 
 import shmjet
 from shmjet import Pipeline, sinks
-from shmjet.spark import driving, reading
+from shmjet.spark import feed_client, row_readers
 from shmjet.spark import source as spark_source
 from shmjet.spark.direct import feed as direct_feed
 from tests.spark.conftest import Fed
@@ -27,7 +27,7 @@ MIXED = ["id", "id * 0.5D half", "if(id % 7 = 0, null, concat('s', id)) name", "
 @pytest.fixture
 def direct(spark: Any) -> None:
     """Skip where this Spark, or its Java, cannot compile the writer."""
-    if reading.direct(spark.range(1), 10) is None:
+    if row_readers.direct(spark.range(1), 10) is None:
         pytest.skip("this Spark does not compile the writer")
 
 
@@ -64,7 +64,7 @@ def test_where_it_cannot_be_the_next_rung_reads(
         compiled = direct_feed._compiled
         monkeypatch.setattr(direct_feed, "_compiled", lambda jvm, source: (compiled(jvm, source), jvm.no.Such())[1])
     else:
-        monkeypatch.setattr(driving, "_is_writable", lambda path: False)
+        monkeypatch.setattr(feed_client, "_is_writable", lambda path: False)
     source = spark_source(spark.range(3))
     assert rows(source) == [(0,), (1,), (2,)]
     assert source._origin.rung != "direct"
@@ -130,7 +130,7 @@ def test_of_attempts_that_run_side_by_side_one_counts(
     spark: Any, direct: None, jet: shmjet.JetInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two Spark jobs send the same round: both get the same receipts, and each row is seen once."""
-    run = reading.DirectFeed.run
+    run = row_readers.DirectFeed.run
     receipts = []
 
     def twice(feed: Any, destination: Any) -> Any:
@@ -138,7 +138,7 @@ def test_of_attempts_that_run_side_by_side_one_counts(
             receipts.extend(threads.map(lambda _: run(feed, destination), range(2)))
         return receipts[0]
 
-    monkeypatch.setattr(reading.DirectFeed, "run", twice)
+    monkeypatch.setattr(row_readers.DirectFeed, "run", twice)
     pipeline, results = Pipeline(), sinks.collect()
     df = spark.range(0, 300_000, 1, 3).selectExpr("id", "id + 1 next")
     pipeline.read_from(spark_source(df, batch_rows=1000, memory=1 << 20)).write_to(results)

@@ -11,7 +11,7 @@ pytest.importorskip("pyspark")
 
 import shmjet
 from shmjet import DAG, Batch, ConfigError, Pipeline, between, processors, sinks, sources
-from shmjet.spark import reading
+from shmjet.spark import row_readers
 from shmjet.spark import source as spark_source
 from tests.spark.conftest import Fed
 
@@ -82,7 +82,7 @@ def test_empty_partitions_and_none_at_all(spark: Any, rows: Fed, partitions: int
 
 
 def test_many_partitions_are_joined_to_fewer_tasks(spark: Any, fed: Fed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MANY", 16)
+    monkeypatch.setattr(row_readers, "MANY", 16)
     for found in (spark.range(0, 100, 1, 100), spark.range(0, 100, 1, 100).rdd.map(lambda row: row[0])):
         source = spark_source(found)
         batches = fed(source)

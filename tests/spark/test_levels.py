@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from shmjet import BatchError
 from shmjet.spark.back import parquet
-from shmjet.spark.back.fitting import fitted_values
+from shmjet.spark.back.column_conversion import fitted_values
 from shmjet.spark.back.levels import Leaf, is_optional, leaves_of, shredded
 from shmjet.spark.back.parquet import ParquetWriter
 from shmjet.spark.back.schemas import Column

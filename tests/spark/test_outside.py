@@ -20,21 +20,21 @@ pytest.importorskip("pyspark")
 
 import shmjet
 from shmjet import AuthenticationError, JobFailedError, Pipeline, sinks
-from shmjet.execution.channel import Channel, ChannelClosed
+from shmjet.ipc.channel import Channel, ChannelClosed
 from shmjet.net.dial import dial
 from shmjet.net.handshake import PREAMBLE
 from shmjet.spark import protocol as says
 from shmjet.spark import source as spark_source
-from shmjet.spark.entrance import Entrance
 from shmjet.spark.links import Destination, host_id
+from shmjet.spark.tcp_gateway import Entrance
 from tests.spark.conftest import Fed
 
 
 @pytest.fixture
 def elsewhere(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have tasks find that the job runs on another host."""
-    monkeypatch.setattr("shmjet.spark.driving.host_id", lambda: "another host")
-    monkeypatch.setattr("shmjet.spark.origins.reached_at", lambda _: ("127.0.0.1", "127.0.0.1"))
+    monkeypatch.setattr("shmjet.spark.feed_client.host_id", lambda: "another host")
+    monkeypatch.setattr("shmjet.spark.lineage.reached_at", lambda _: ("127.0.0.1", "127.0.0.1"))
 
 
 @pytest.mark.slow
@@ -87,7 +87,7 @@ class TestWithSpark:
     ) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
-        monkeypatch.setattr("shmjet.spark.entrance.join_address", lambda host, _: f"no-such-host.invalid:{port}")
+        monkeypatch.setattr("shmjet.spark.tcp_gateway.join_address", lambda host, _: f"no-such-host.invalid:{port}")
         rdd = spark.sparkContext.range(0, 10, 1, 1)
         with pytest.raises(
             JobFailedError, match=r"cannot reach it at no-such-host\.invalid:\d+: .*spark\.driver\.host"
@@ -97,7 +97,7 @@ class TestWithSpark:
     def test_a_local_master_expects_nobody_from_elsewhere(
         self, spark: Any, fed: Fed, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("shmjet.spark.origins.reached_at", lambda _: None)
+        monkeypatch.setattr("shmjet.spark.lineage.reached_at", lambda _: None)
         rdd = spark.sparkContext.range(0, 10, 1, 1)
         with pytest.raises(JobFailedError, match="executors on the job's own host only while Spark's master is local"):
             fed(spark_source(rdd, columns=["n"]))
@@ -105,16 +105,16 @@ class TestWithSpark:
     def test_a_port_that_cannot_be_opened_fails_the_job(
         self, spark: Any, fed: Fed, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("shmjet.spark.origins.reached_at", lambda _: ("here", "192.0.2.1"))
+        monkeypatch.setattr("shmjet.spark.lineage.reached_at", lambda _: ("here", "192.0.2.1"))
         with pytest.raises(JobFailedError, match=r"no port can be opened .* at '192.0.2.1' .spark.driver.bindAddress."):
             fed(spark_source(spark.range(10)))
 
     def test_a_container_on_the_same_host_comes_in_over_tcp(
         self, spark: Any, rows: Fed, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("shmjet.spark.driving.host_id", host_id)
+        monkeypatch.setattr("shmjet.spark.feed_client.host_id", host_id)
         unseen = partial(Destination, "/no/such/socket")
-        monkeypatch.setattr("shmjet.spark.driving.Destination", lambda _, *more: unseen(*more))
+        monkeypatch.setattr("shmjet.spark.feed_client.Destination", lambda _, *more: unseen(*more))
         assert rows(spark_source(spark.range(0, 10, 1, 3))) == [(n,) for n in range(10)]
 
 
@@ -165,7 +165,7 @@ def test_closing_sends_everybody_away(entrance: Entrance) -> None:
 def test_connections_that_prove_nothing_keep_nobody_out(
     entrance: Entrance, monkeypatch: pytest.MonkeyPatch, eventually: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr("shmjet.spark.entrance.MOST_STRANGERS", 8)
+    monkeypatch.setattr("shmjet.spark.tcp_gateway.MOST_STRANGERS", 8)
     host, port = entrance.address.split(":")
     strangers = [socket.create_connection((host, int(port)), 10) for _ in range(40)]
     try:
@@ -183,7 +183,7 @@ def test_connections_that_prove_nothing_keep_nobody_out(
 def test_one_who_proves_itself_byte_by_byte_has_the_same_time(
     entrance: Entrance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shmjet.spark.entrance.HANDSHAKE_S", 0.1)
+    monkeypatch.setattr("shmjet.spark.tcp_gateway.HANDSHAKE_S", 0.1)
     host, port = entrance.address.split(":")
     with socket.create_connection((host, int(port)), 10) as sock:
         sock.setblocking(False)
@@ -201,7 +201,7 @@ def test_one_who_proves_itself_byte_by_byte_has_the_same_time(
 def test_an_entrance_without_descriptors_goes_on(
     entrance: Entrance, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("shmjet.spark.entrance._PAUSE_S", 0.01)
+    monkeypatch.setattr("shmjet.spark.tcp_gateway._PAUSE_S", 0.01)
     accept, tries = entrance._listener.accept, []
 
     class Exhausted:

@@ -11,7 +11,7 @@ pytest.importorskip("pyspark")
 
 from shmjet import ShmjetError
 from shmjet.spark import links
-from shmjet.spark.telling import told_by_spark
+from shmjet.spark.error_summary import told_by_spark
 
 
 def run(program: str) -> subprocess.CompletedProcess[str]:
@@ -20,7 +20,7 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
 
 def test_neither_shmjet_nor_what_workers_load_imports_pyspark() -> None:
     found = run(
-        "import sys, shmjet, shmjet.sources, shmjet.spark.receiving, shmjet.spark.feed, shmjet.spark.task\n"
+        "import sys, shmjet, shmjet.sources, shmjet.spark.feed_processor, shmjet.spark.feed, shmjet.spark.task\n"
         "print([name for name in sys.modules if name.partition('.')[0] in ('pyspark', 'py4j', 'pandas', 'pyarrow')])"
     )
     assert (found.stdout.strip(), found.stderr) == ("[]", "")

@@ -19,8 +19,8 @@ import pytest
 from shmjet import Batch, BatchError, Text
 from shmjet._native._columns import text_prefix
 from shmjet.spark.back import parquet
+from shmjet.spark.back.column_conversion import fitted_values
 from shmjet.spark.back.files import ColumnFile, file_name
-from shmjet.spark.back.fitting import fitted_values
 from shmjet.spark.back.levels import GROUPS
 from shmjet.spark.back.parquet import PAGE_ROWS, ROW_GROUP, ParquetWriter
 from shmjet.spark.back.schemas import KINDS, Column

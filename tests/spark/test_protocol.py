@@ -10,9 +10,9 @@ import pytest
 pytest.importorskip("pyspark")
 
 from shmjet import BatchError
-from shmjet.spark.area import AttachedArea, FeedArea
-from shmjet.spark.holding import Extent, Holding, Room, room_for
 from shmjet.spark.protocol import ALIGNMENT, Content, Mode, padded, put_head, records
+from shmjet.spark.shm_area import AttachedArea, FeedArea
+from shmjet.spark.staging import Extent, Holding, Room, room_for
 
 
 def test_a_record_lies_as_the_page_says() -> None:

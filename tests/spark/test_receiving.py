@@ -13,16 +13,16 @@ import pytest
 pytest.importorskip("pyspark")
 
 from shmjet import Batch
-from shmjet.execution.channel import Channel
+from shmjet.ipc.channel import Channel
 from shmjet.ring.batch_frames import BatchCodec, padded
 from shmjet.spark import protocol as says
-from shmjet.spark.area import AttachedArea
+from shmjet.spark.feed_processor import FeedProcessor, slots_for
 from shmjet.spark.protocol import Content, Mode, Receipt
-from shmjet.spark.receiving import FeedProcessor, slots_for
+from shmjet.spark.shm_area import AttachedArea
 from shmjet.testing import TestContext, TestOutbox
 
 
-class Door:
+class ProcessorEndpoint:
     def __init__(self) -> None:
         self.waiting: deque[socket.socket] = deque()
 
@@ -34,7 +34,7 @@ class Rig:
     """A processor with an outbox, and visitors made of socket pairs."""
 
     def __init__(self) -> None:
-        self.door = Door()
+        self.door = ProcessorEndpoint()
         self.processor = FeedProcessor("feed", (), 1 << 16)
         self.outbox = TestOutbox(100)
         self.processor.init(self.outbox, TestContext(open_door=lambda name: self.door))

@@ -328,7 +328,7 @@ def test_a_task_that_is_killed_is_done_again_and_nothing_is_lost_or_doubled(spar
 def test_what_cannot_run_there_is_a_plan_error_that_names_the_stage(
     spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shmjet.spark.runner.running.open_instances", list)
+    monkeypatch.setattr("shmjet.spark.runner.run.open_instances", list)
     p = Pipeline()
     p.read_from(sources.socket("localhost", 1)).set_name("lines").write_to(sinks.noop())
     with pytest.raises(PlanError, match=r"lines: a socket cannot be read on Spark"):

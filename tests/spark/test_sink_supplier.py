@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from shmjet import ShmjetError
-from shmjet.spark.back.asking import ask
 from shmjet.spark.back.schemas import Column
+from shmjet.spark.back.sink_client import ask
 from shmjet.spark.back.sinks import BEGIN, COMMIT, Destination, SparkSinkSupplier
-from shmjet.spark.back.writing import Writing
+from shmjet.spark.back.writer_options import Writing
 from shmjet.spark.errors import SparkError
 
 

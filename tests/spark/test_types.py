@@ -13,13 +13,13 @@ import pytest
 pytest.importorskip("pyspark")
 
 from shmjet import Batch, ConfigError
-from shmjet.spark import reading
+from shmjet.spark import row_readers
 from shmjet.spark import source as spark_source
 from tests.spark.conftest import Fed
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("spark")]
 
-RUNGS = [rung.__name__ for rung in reading.LADDER]
+RUNGS = [rung.__name__ for rung in row_readers.LADDER]
 
 FLAT = """
     select id,
@@ -44,8 +44,8 @@ NESTED = """
 
 @pytest.fixture(params=RUNGS)
 def rung(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    chosen = next(found for found in reading.LADDER if found.__name__ == request.param)
-    monkeypatch.setattr(reading, "LADDER", (chosen,))
+    chosen = next(found for found in row_readers.LADDER if found.__name__ == request.param)
+    monkeypatch.setattr(row_readers, "LADDER", (chosen,))
     return str(request.param)
 
 
@@ -53,11 +53,11 @@ def only(spark: Any, rung: str, *, flat: bool = True) -> None:
     """Skip where this version of Spark does not have the rung, or the rung not the types."""
     if rung == "direct" and not flat:
         pytest.skip("what is nested, or has many digits, does not go directly")
-    if rung == "direct" and reading.direct(spark.range(1), 10) is None:
+    if rung == "direct" and row_readers.direct(spark.range(1), 10) is None:
         pytest.skip("this Spark does not compile the writer")
-    if rung == "plain_frames" and reading.plain_frames(spark.range(1), 10) is None:
+    if rung == "plain_frames" and row_readers.plain_frames(spark.range(1), 10) is None:
         pytest.skip("this Spark has no toArrowBatchRdd without arguments")
-    if rung == "frames" and reading.frames(spark.range(1), 10) is None:
+    if rung == "frames" and row_readers.frames(spark.range(1), 10) is None:
         pytest.skip("this Spark has no toArrowBatchRdd with arguments")
 
 
@@ -121,8 +121,8 @@ def test_a_type_without_a_counterpart_is_refused_by_name(spark: Any) -> None:
 
 
 def test_the_ladder_goes_down_to_what_is_there(spark: Any, rows: Fed, monkeypatch: pytest.MonkeyPatch) -> None:
-    missing = [lambda df, batch_rows: reading._called(df._jdf, "noSuchMethod", batch_rows)] * 2
-    monkeypatch.setattr(reading, "LADDER", (*missing, reading.raw_rows, reading.rows))
+    missing = [lambda df, batch_rows: row_readers._called(df._jdf, "noSuchMethod", batch_rows)] * 2
+    monkeypatch.setattr(row_readers, "LADDER", (*missing, row_readers.raw_rows, row_readers.rows))
     source = spark_source(spark.range(3))
     assert rows(source) == [(0,), (1,), (2,)]
     assert source._origin.rung == "raw_rows"

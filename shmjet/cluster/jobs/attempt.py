@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from shmjet.cluster.jobs.phase import Phase, Progress
-from shmjet.cluster.peer_messages import (
+from shmjet.cluster.membership.peer_messages import (
     CancelPart,
     CommitPart,
     FinishPart,

@@ -11,20 +11,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shmjet.cluster.arenas import ArenaPool, PooledArena
-from shmjet.cluster.peer_messages import PreparePart, ProbePart
+from shmjet.cluster.membership.peer_messages import PreparePart, ProbePart
+from shmjet.cluster.processes.arenas import ArenaPool, PooledArena
+from shmjet.cluster.processes.workers import Child, Workers
 from shmjet.cluster.protocol import Submission
-from shmjet.cluster.workers import Child, Workers
+from shmjet.execution.arena_format import format_arena
 from shmjet.execution.collect import Reading
-from shmjet.execution.formatting import format_arena
-from shmjet.execution.large import Large
 from shmjet.execution.layout import CANCELLED_OFFSET, ArenaLayout, lay_out, slab_size
 from shmjet.execution.messages import Deploy, Forget, JobPlan, JobShape, Probe
 from shmjet.execution.plan import make_plan
 from shmjet.execution.readiness import STARTED, Readiness
+from shmjet.ipc.inline_or_memfd import InlineOrMemfd
 from shmjet.net.client import LinkClient
+from shmjet.net.compression import check_installed
 from shmjet.net.messages import OpenExecution
-from shmjet.net.squeezing import check_installed
 
 
 @dataclass
@@ -55,7 +55,7 @@ def needs_probe(shape: JobShape) -> bool:
     return any(vertex.has_meta or vertex.cooperative is None for vertex in shape.vertices)
 
 
-def probe_of(order: ProbePart, code: Large, services: MemberServices) -> Probe:
+def probe_of(order: ProbePart, code: InlineOrMemfd, services: MemberServices) -> Probe:
     """Return what a worker is asked before a job can be planned."""
     job, shape = order.submission, order.submission.shape
     meta = [v for v, vertex in enumerate(shape.vertices) if vertex.has_meta]
@@ -100,7 +100,7 @@ class ExecutionContext:
         ConfigError: an edge is to be compressed, and what does that is not installed.
     """
 
-    def __init__(self, order: PreparePart, code: Large, services: MemberServices, *, first_worker: int) -> None:
+    def __init__(self, order: PreparePart, code: InlineOrMemfd, services: MemberServices, *, first_worker: int) -> None:
         self._logs = order.logs
         self._id = order.execution
         self._job = order.submission

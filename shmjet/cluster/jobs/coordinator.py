@@ -17,9 +17,7 @@ import msgspec
 from shmjet.cluster.jobs.attempt import Attempt
 from shmjet.cluster.jobs.context import MemberServices, needs_probe
 from shmjet.cluster.jobs.phase import Phase
-from shmjet.cluster.jobs.post import Beside, JobPost
-from shmjet.cluster.merging import merge_metrics
-from shmjet.cluster.peer_messages import (
+from shmjet.cluster.membership.peer_messages import (
     AskMetrics,
     PartFailed,
     PartFinished,
@@ -28,14 +26,16 @@ from shmjet.cluster.peer_messages import (
     PreparePart,
     ProbePart,
 )
+from shmjet.cluster.membership.views import Peer
+from shmjet.cluster.merged_metrics import merge_metrics
 from shmjet.cluster.protocol import Submission
-from shmjet.cluster.views import Peer
+from shmjet.cluster.requests.post import Beside, JobPost
 from shmjet.core import JobStatus
 from shmjet.core.ownership import PartitionOwners
 from shmjet.execution.failure import member_failed
-from shmjet.execution.large import Large
-from shmjet.execution.messages import Failure, LogWish, Probed, Seat
+from shmjet.execution.messages import Failure, LogSubscription, MemberSlot, Probed
 from shmjet.execution.metrics import NO_METRICS, Metrics
+from shmjet.ipc.inline_or_memfd import InlineOrMemfd
 
 METRICS_S = 1.0
 """How long other members may take to tell their metrics."""
@@ -59,8 +59,8 @@ class AttemptPlan:
     id: int
     run: int
     job: Submission
-    code: Large
-    logs: LogWish | None
+    code: InlineOrMemfd
+    logs: LogSubscription | None
     members: tuple[Peer, ...]
     epoch: Callable[[], int]
     owners: PartitionOwners
@@ -183,7 +183,7 @@ class JobCoordinator:
         plan, members = self._plan, self._members
         if not self._attempt.ask([peer.uuid for peer in members]):
             return  # cancelled or failed meanwhile, and nobody else knows of it
-        seat = Seat(
+        seat = MemberSlot(
             index=0,
             peers=[peer.uuid for peer in members],
             addresses=[peer.address for peer in members],
@@ -283,7 +283,7 @@ def _told(_: JobCoordinator) -> None:
     """Stand for what is to be called at the end, when it has been called."""
 
 
-def wish_at(logs: LogWish | None, member: str) -> LogWish | None:
+def wish_at(logs: LogSubscription | None, member: str) -> LogSubscription | None:
     """Return a client's wish for log records as far as a member has to fulfil it: not where the client hears itself."""
     return None if logs is None or logs.home == member else logs
 

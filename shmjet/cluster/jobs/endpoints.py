@@ -1,12 +1,14 @@
-"""Connections from outside to processors of an attempt: the member's part in it (`shmjet.execution.doors`)."""
+"""Connections from outside to processors of an attempt: the member's part in it
+(`shmjet.execution.processor_endpoints`).
+"""
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Callable
 
-from shmjet.cluster.workers import Child
-from shmjet.execution.messages import Visitor
+from shmjet.cluster.processes.workers import Child
+from shmjet.execution.messages import EndpointConnection
 
 Answer = Callable[[Child | None], None]
 """Called once, with the process of the processor, or None when the attempt has ended before the endpoint was open."""
@@ -24,7 +26,7 @@ def connect_endpoint(child: Child, attempt: int, name: str, sock: socket.socket)
     if child.lost:
         sock.close()
     else:
-        child.send(Visitor(attempt, name), (sock.fileno(),))
+        child.send(EndpointConnection(attempt, name), (sock.fileno(),))
         child.channel.when_flushed([sock.detach()])
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shmjet.cluster.clients import Clients
 from shmjet.cluster.jobs.service import JobService
-from shmjet.cluster.membership_events import ViewInstalled
-from shmjet.cluster.passing_on import PassingOn
+from shmjet.cluster.membership.events import ViewInstalled
+from shmjet.cluster.membership.views import Peer, View
 from shmjet.cluster.protocol import CoordinatorLost, MembersAre, WatchAgain
-from shmjet.cluster.views import Peer, View
+from shmjet.cluster.requests.client_connections import Clients
+from shmjet.cluster.requests.request_forwarder import RequestForwarder
 from shmjet.execution.failure import member_lost
 from shmjet.execution.messages import Failure
 
@@ -32,7 +32,7 @@ class MemberLossHandler:
         self,
         jobs: JobService,
         clients: Clients,
-        passing_on: PassingOn,
+        passing_on: RequestForwarder,
         clear_grid: Callable[[], None],
     ) -> None:
         self._jobs = jobs

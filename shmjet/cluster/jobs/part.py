@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shmjet.cluster.jobs.phase import Phase, Progress
-from shmjet.cluster.peer_messages import PartCommitted, PartEnded, PartFailed, PartProbed, PartReady
+from shmjet.cluster.membership.peer_messages import PartCommitted, PartEnded, PartFailed, PartProbed, PartReady
 from shmjet.core import JobStatus
 from shmjet.execution.failure import without_exception
 from shmjet.execution.messages import Cancel, Commit, Failure, Finish, Probed, Start

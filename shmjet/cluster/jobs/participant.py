@@ -13,14 +13,12 @@ from dataclasses import dataclass
 from signal import SIGKILL
 from typing import Any
 
-from shmjet.cluster.arenas import PooledArena
 from shmjet.cluster.jobs.context import ExecutionContext, MemberServices, probe_of
 from shmjet.cluster.jobs.endpoints import ProcessorEndpoints
 from shmjet.cluster.jobs.part import Part
 from shmjet.cluster.jobs.phase import Phase
-from shmjet.cluster.jobs.post import JobPost
 from shmjet.cluster.jobs.stopping import Stopping
-from shmjet.cluster.peer_messages import (
+from shmjet.cluster.membership.peer_messages import (
     AskMetrics,
     CancelPart,
     CommitPart,
@@ -31,12 +29,13 @@ from shmjet.cluster.peer_messages import (
     ProbePart,
     StartPart,
 )
+from shmjet.cluster.processes.arenas import PooledArena
+from shmjet.cluster.processes.workers import Child
 from shmjet.cluster.protocol import Submission
-from shmjet.cluster.workers import Child
+from shmjet.cluster.requests.post import JobPost
 from shmjet.core import ConfigError, JobStatus, PlanError
 from shmjet.execution.collect import Reading
 from shmjet.execution.failure import member_failed, worker_lost
-from shmjet.execution.large import Large
 from shmjet.execution.messages import (
     Adopt,
     Committed,
@@ -54,6 +53,7 @@ from shmjet.execution.messages import (
 )
 from shmjet.execution.metrics import NO_METRICS, Metrics
 from shmjet.execution.readiness import PREPARING, READY
+from shmjet.ipc.inline_or_memfd import InlineOrMemfd
 
 logger = logging.getLogger("shmjet.member")
 
@@ -79,7 +79,7 @@ class Assignment:
     id: int
     run: int
     job: Submission
-    code: Large
+    code: InlineOrMemfd
     coordinator: str
     first_worker: int
 

@@ -11,22 +11,22 @@ from typing import Any
 
 import msgspec
 
-from shmjet.cluster.clients import LocalClient
 from shmjet.cluster.jobs.context import MemberServices
 from shmjet.cluster.jobs.endpoints import connect_endpoint
 from shmjet.cluster.jobs.participant import Assignment, Participant
-from shmjet.cluster.jobs.post import Beside, JobPost
-from shmjet.cluster.log_relay import LogRelay
-from shmjet.cluster.peer_messages import PartEnded, PartFailed, PartFinished, PreparePart, ProbePart
-from shmjet.cluster.protocol import Refused, Visit, VisitHere, Visiting
+from shmjet.cluster.membership.peer_messages import PartEnded, PartFailed, PartFinished, PreparePart, ProbePart
+from shmjet.cluster.membership.views import Peer, View
+from shmjet.cluster.processes.workers import Child
+from shmjet.cluster.protocol import ConnectInline, Refused, Visit, Visiting
+from shmjet.cluster.requests.client_connections import LocalClient
+from shmjet.cluster.requests.log_relay import LogRelay
+from shmjet.cluster.requests.post import Beside, JobPost
 from shmjet.cluster.settings import LARGE_CODE
-from shmjet.cluster.views import Peer, View
-from shmjet.cluster.workers import Child
 from shmjet.execution import control
 from shmjet.execution.failure import member_lost
-from shmjet.execution.large import Large
 from shmjet.execution.messages import Failure
 from shmjet.execution.metrics import NO_METRICS
+from shmjet.ipc.inline_or_memfd import InlineOrMemfd
 
 
 class ParticipantRegistry:
@@ -45,7 +45,7 @@ class ParticipantRegistry:
         self._on_begin = on_begin
         self._permits = permits
         self._participants: dict[int, Participant] = {}
-        self._codes: dict[int, Large] = {}
+        self._codes: dict[int, InlineOrMemfd] = {}
         """Of attempts that others coordinate; that of the own ones stays with the job."""
         self._held: dict[int, PreparePart] = {}
         """What waits for the end of an older attempt of the same run."""
@@ -101,10 +101,10 @@ class ParticipantRegistry:
 
     def _joined(self, sender: str, order: ProbePart | PreparePart, beside: Beside) -> Participant:
         job = order.submission
-        if isinstance(beside, Large):
+        if isinstance(beside, InlineOrMemfd):
             code = beside
         else:
-            code = self._codes[order.execution] = Large.of(job.code, LARGE_CODE)
+            code = self._codes[order.execution] = InlineOrMemfd.of(job.code, LARGE_CODE)
             job = msgspec.structs.replace(job, code=code.inline, code_size=code.size)
         assignment = Assignment(
             id=order.execution,
@@ -209,7 +209,7 @@ class ParticipantRegistry:
         """Say whether one of them is of a job."""
         return any(participant.job.job_id == job_id for participant in self._participants.values())
 
-    def visit(self, client: LocalClient, request: Visit | VisitHere) -> None:
+    def visit(self, client: LocalClient, request: Visit | ConnectInline) -> None:
         """Give the asker, whose user was looked at when it connected, a socket to the processor behind a door."""
         participant = self.part_of(request.execution_id)
 
@@ -217,7 +217,7 @@ class ParticipantRegistry:
             if child is None or participant is None:
                 text = f"execution {request.execution_id} has ended; nobody is behind its door {request.door!r}"
                 client.send(Refused(request.request, "ShmjetError", text))
-            elif isinstance(request, VisitHere):
+            elif isinstance(request, ConnectInline):
                 client.send(Visiting(request.request))
                 theirs = client.give_away()
                 if theirs is not None:

@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 from shmjet.cluster.protocol import Submission
 from shmjet.core import JobStatus
-from shmjet.execution.large import Large
-from shmjet.execution.messages import Failure, LogWish
+from shmjet.execution.messages import Failure, LogSubscription
 from shmjet.execution.metrics import Metrics
+from shmjet.ipc.inline_or_memfd import InlineOrMemfd
 
 ANNOUNCE_S = 0.001
 """How long after its start a run's client is told how far it is, if it has not ended by then."""
@@ -59,8 +59,8 @@ class RunRequest:
     """
 
     job: Submission
-    code: Large
-    logs: LogWish | None = None
+    code: InlineOrMemfd
+    logs: LogSubscription | None = None
 
 
 class JobRun:

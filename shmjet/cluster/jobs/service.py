@@ -7,12 +7,10 @@ from typing import Any
 
 from shmjet.cluster.jobs.context import MemberServices
 from shmjet.cluster.jobs.coordinator import AttemptPlan, JobCoordinator
-from shmjet.cluster.jobs.post import Beside, FilePost, JobPost
 from shmjet.cluster.jobs.registry import ParticipantRegistry
 from shmjet.cluster.jobs.run import JobRun, RunRequest, Told
 from shmjet.cluster.jobs.table import JobTable
-from shmjet.cluster.named_jobs import NamedJobs
-from shmjet.cluster.peer_messages import (
+from shmjet.cluster.membership.peer_messages import (
     AskMetrics,
     CancelPart,
     CommitPart,
@@ -22,7 +20,9 @@ from shmjet.cluster.peer_messages import (
     ProbePart,
     StartPart,
 )
-from shmjet.cluster.views import Peer, View
+from shmjet.cluster.membership.views import Peer, View
+from shmjet.cluster.requests.named_jobs import NamedJobs
+from shmjet.cluster.requests.post import Beside, FilePost, JobPost
 from shmjet.core.ownership import dealt
 from shmjet.execution.messages import Failure
 

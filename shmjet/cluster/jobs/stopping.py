@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-from shmjet.cluster.workers import Child, Workers
+from shmjet.cluster.processes.workers import Child, Workers
 from shmjet.execution import control
 
 INTERRUPT_S = 0.2

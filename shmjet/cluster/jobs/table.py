@@ -15,8 +15,6 @@ from typing import Any, Protocol
 import msgspec
 
 from shmjet.cluster.jobs.run import RunRequest
-from shmjet.cluster.named_jobs import NamedJobs
-from shmjet.cluster.no_code import NO_CODE
 from shmjet.cluster.protocol import (
     CancelExecution,
     Done,
@@ -35,13 +33,15 @@ from shmjet.cluster.protocol import (
     Submission,
     Watch,
 )
+from shmjet.cluster.requests.code_policy import NO_CODE
+from shmjet.cluster.requests.named_jobs import NamedJobs
 from shmjet.cluster.settings import KEPT_CODES, KEPT_EXCEPTIONS, KEPT_RESULTS, LARGE_CODE
 from shmjet.core import JobStatus
-from shmjet.core.errors import ShmjetError
+from shmjet.data.errors import ShmjetError
 from shmjet.execution.failure import member_lost
-from shmjet.execution.large import Large
 from shmjet.execution.messages import Failure
 from shmjet.execution.metrics import NO_METRICS, Metrics
+from shmjet.ipc.inline_or_memfd import InlineOrMemfd
 
 _JOB_ID = re.compile("[0-9a-f]{16}")
 SKEW_S = 1.0
@@ -104,7 +104,7 @@ class JobRecord:
     """A job with its executions, the newest last."""
 
     submission: Submission
-    code: Large
+    code: InlineOrMemfd
     executions: list[Running] = field(default_factory=list)
 
     @property
@@ -421,10 +421,10 @@ class JobTable:
 def _recorded(submission: Submission, fds: list[int]) -> JobRecord:
     """Return the record of a new job; large code lies in a file, also when it came in the message."""
     if submission.code_size:
-        code = Large.received(submission.code, submission.code_size, fds)
+        code = InlineOrMemfd.received(submission.code, submission.code_size, fds)
         fds.remove(code.fd)
     else:
-        code = Large.of(submission.code, LARGE_CODE)
+        code = InlineOrMemfd.of(submission.code, LARGE_CODE)
         submission = msgspec.structs.replace(submission, code=code.inline, code_size=code.size)
     return JobRecord(submission, code)
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from shmjet.core.dag import DAG
 from shmjet.core.job import JobConfig
-from shmjet.pipeline.planner.buffering import buffer_edges
-from shmjet.pipeline.planner.compiling import compile_plan
-from shmjet.pipeline.planner.explaining import explain
+from shmjet.pipeline.planner.compiler import compile_plan
+from shmjet.pipeline.planner.edge_buffers import buffer_edges
+from shmjet.pipeline.planner.explanation import explain
 from shmjet.pipeline.planner.graph import LogicalGraph
 from shmjet.pipeline.planner.model import PhysicalPlan
 from shmjet.pipeline.planner.streams import partition_counts

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from shmjet.pipeline import transforms as t
-from shmjet.pipeline.checking import inputs_of
-from shmjet.pipeline.planner.drafting import Draft, adopt
+from shmjet.pipeline.checks import inputs_of
+from shmjet.pipeline.planner.draft import Draft, adopt
+from shmjet.pipeline.planner.edge_order import Descending
 from shmjet.pipeline.planner.keys import FIRST, identity_of
 from shmjet.pipeline.planner.model import GRID_PARTITIONS, Partitioning
-from shmjet.pipeline.planner.ordering import Descending
 from shmjet.pipeline.planner.outputs import Feed, Output, partitioned_by
 from shmjet.processors import (
     accumulate,
@@ -24,8 +24,8 @@ from shmjet.processors import (
     distinct,
     sort,
 )
-from shmjet.processors.fusing import fused
-from shmjet.processors.keying import KeyFn
+from shmjet.processors.general.fused_steps import fused
+from shmjet.processors.general.input_keys import KeyFn
 
 
 def plan_sort(draft: Draft, node: t.Node, transform: t.Sort) -> Output:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from shmjet.core.errors import PlanError
+from shmjet.data.errors import PlanError
 
 
 def check(counts: Mapping[str, int], sets: Mapping[str, Collection[str]]) -> None:
@@ -24,7 +24,7 @@ def check(counts: Mapping[str, int], sets: Mapping[str, Collection[str]]) -> Non
         >>> check({"a": 8, "b": 16}, {"join": ["a", "b"]})      # doctest: +ELLIPSIS
         Traceback (most recent call last):
         ...
-        shmjet.core.errors.PlanError: join 'join': stream 'a' has 8 partitions, but stream 'b' has 16; ...
+        shmjet.data.errors.PlanError: join 'join': stream 'a' has 8 partitions, but stream 'b' has 16; ...
     """
     for join, streams in sets.items():
         first, *others = streams

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
-from shmjet.core.errors import PlanError
+from shmjet.data.errors import PlanError
 from shmjet.pipeline import transforms as t
 
 STATELESS = (t.Map, t.Filter, t.FlatMap, t.Peek)

@@ -11,18 +11,18 @@ from typing import Any
 
 from shmjet.core.column_key import ColumnKey
 from shmjet.pipeline import transforms as t
-from shmjet.pipeline.planner.drafting import ROWS, Draft
+from shmjet.pipeline.planner.draft import ROWS, Draft
 from shmjet.pipeline.planner.graph import PASSING
 from shmjet.pipeline.planner.keys import FIRST
 from shmjet.pipeline.planner.model import GRID_PARTITIONS
 from shmjet.pipeline.planner.outputs import Feed, Output, Spread, described, partitioned_by
 from shmjet.processors import map_batches, map_stateful, to_batches
-from shmjet.processors.async_services import using_service_async
-from shmjet.processors.fusing import Kind, Step, fused
-from shmjet.processors.keying import KeyFn
-from shmjet.processors.peeking import Peeking
-from shmjet.processors.service_use import using_service
-from shmjet.processors.stateful import filter_stateful, flat_map_stateful, rolling_aggregate
+from shmjet.processors.checks.peek import Peeking
+from shmjet.processors.general.async_services import using_service_async
+from shmjet.processors.general.fused_steps import Kind, Step, fused
+from shmjet.processors.general.input_keys import KeyFn
+from shmjet.processors.general.service_use import using_service
+from shmjet.processors.general.stateful import filter_stateful, flat_map_stateful, rolling_aggregate
 
 _KINDS: dict[type[t.Transform], Kind] = {t.Map: "map", t.Filter: "filter", t.FlatMap: "flat_map", t.Peek: "peek"}
 

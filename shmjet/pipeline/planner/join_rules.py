@@ -6,13 +6,13 @@ What a rule is: see `item_rules`. Must not know how matches are found.
 from __future__ import annotations
 
 from shmjet.pipeline import transforms as t
-from shmjet.pipeline.planner.drafting import Draft, adopt
+from shmjet.pipeline.planner.draft import Draft, adopt
 from shmjet.pipeline.planner.keys import FIRST, identity_of
 from shmjet.pipeline.planner.model import GRID_PARTITIONS, Partitioning, PlannedVertex
 from shmjet.pipeline.planner.outputs import Feed, Output
 from shmjet.processors import hash_join
-from shmjet.processors.keying import KeyFn
-from shmjet.processors.table_joining import join_table
+from shmjet.processors.general.input_keys import KeyFn
+from shmjet.processors.general.table_lookup import join_table
 
 
 def plan_hash_join(draft: Draft, node: t.Node, transform: t.HashJoin) -> Output:

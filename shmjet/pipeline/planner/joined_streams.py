@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from shmjet.core.errors import PlanError
+from shmjet.data.errors import PlanError
 from shmjet.pipeline.planner.traverse import traverse
 
 Op = TypeVar("Op", bound=Hashable)

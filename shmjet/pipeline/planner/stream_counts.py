@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from shmjet.core.config import MOST_PARTITIONS
-from shmjet.core.errors import PlanError
 from shmjet.core.keys import DEFAULT_PARTITION_COUNT
+from shmjet.data.errors import PlanError
 
 MOST_INFERRED = 256
 """No count that is inferred from inputs and outputs is larger; one that is known or configured may be."""

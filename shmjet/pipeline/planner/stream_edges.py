@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from shmjet.core.errors import PlanError
+from shmjet.data.errors import PlanError
 
 Op = TypeVar("Op", bound=Hashable)
 

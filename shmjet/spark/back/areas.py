@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from shmjet.cluster.folder import InstanceFolder, base_folder, sweep
-from shmjet.core.errors import ConfigError
+from shmjet.data.errors import ConfigError
 
 
 def new_area(spark: Any, folder: str | os.PathLike[str] | None) -> InstanceFolder:

@@ -11,10 +11,10 @@ from hashlib import blake2b
 from typing import IO, Any
 
 from shmjet.core.processor import ProcessorContext
-from shmjet.processors.bulk import BulkProcessor
-from shmjet.ring.batch import Batch, stored_column
-from shmjet.ring.errors import BatchError
-from shmjet.spark.back.fitting import Fitted, fitted_column, fitted_rows
+from shmjet.data.batch import Batch, stored_column
+from shmjet.data.errors import BatchError
+from shmjet.processors.general.base import BulkProcessor
+from shmjet.spark.back.column_conversion import Fitted, fitted_column, fitted_rows
 from shmjet.spark.back.parquet import ParquetWriter
 from shmjet.spark.back.rows import uniform
 from shmjet.spark.back.schemas import Column

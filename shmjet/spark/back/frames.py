@@ -18,15 +18,15 @@ from typing import Any
 import numpy as np
 
 from shmjet.cluster.folder import InstanceFolder
-from shmjet.core.errors import ConfigError
+from shmjet.data.batch import Batch
+from shmjet.data.errors import ConfigError
+from shmjet.data.text import Text
 from shmjet.grid import IMap
-from shmjet.ring.batch import Batch
-from shmjet.ring.text import Text
 from shmjet.spark.back.areas import new_area
 from shmjet.spark.back.files import ColumnFile, file_name
-from shmjet.spark.back.inferring import fields_of, word_for
 from shmjet.spark.back.rows import of_entry
 from shmjet.spark.back.schemas import columns_of, struct_of
+from shmjet.spark.back.type_inference import fields_of, word_for
 
 LOOKED_AT = 1000
 """Rows from which a schema is made where none is given."""

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shmjet.ring.text import Mask, Text
-from shmjet.spark.back.fitting import Fitted, Nested
+from shmjet.data.text import Mask, Text
+from shmjet.spark.back.column_conversion import Fitted, Nested
 from shmjet.spark.back.schemas import Column
 
 Levels: TypeAlias = npt.NDArray[np.uint8]

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from shmjet._native import _columns
-from shmjet.ring.errors import BatchError
-from shmjet.ring.text import Text
-from shmjet.spark.back.fitting import WIDE, Fitted
+from shmjet.data.errors import BatchError
+from shmjet.data.text import Text
+from shmjet.spark.back.column_conversion import WIDE, Fitted
 from shmjet.spark.back.levels import GROUPS, Entries, Leaf, Levels, is_optional, leaves_of, shredded
 from shmjet.spark.back.schemas import Column
 from shmjet.spark.back.thrift import I64, Byte, Struct, encoded, struct, varint

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from shmjet.ring.batch import Batch
-from shmjet.ring.errors import BatchError
+from shmjet.data.batch import Batch
+from shmjet.data.errors import BatchError
 from shmjet.spark.back.schemas import Column
 
 CONTAINERS: dict[str, tuple[type, ...]] = {

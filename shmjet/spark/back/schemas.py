@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from shmjet.core.errors import ConfigError
+from shmjet.data.errors import ConfigError
 from shmjet.spark.schema import NESTED, SIMPLE
 
 KINDS = {**SIMPLE, "DecimalType": "decimal", "ArrayType": "list", "MapType": "map", "StructType": "struct"}

@@ -15,18 +15,18 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
 
-from shmjet.core.errors import ConfigError
 from shmjet.core.processor import MetaSupplierContext, ProcessorMetaSupplier, ProcessorSupplier
+from shmjet.data.errors import ConfigError
 from shmjet.pipeline.definitions import SinkDef
-from shmjet.processors.bulk import Supply
-from shmjet.processors.client_ends import ClientEnds
+from shmjet.processors.general.base import Supply
+from shmjet.processors.general.client_ends import ClientEnds
 from shmjet.spark.back.areas import new_area
-from shmjet.spark.back.asking import Answering, ask
 from shmjet.spark.back.files import ColumnFileProcessor
 from shmjet.spark.back.schemas import Column, columns_of, struct_of
-from shmjet.spark.back.writing import Writing, checked_writing
+from shmjet.spark.back.sink_client import Answering, ask
+from shmjet.spark.back.writer_options import Writing, checked_writing
+from shmjet.spark.error_summary import told_by_spark
 from shmjet.spark.errors import SparkError
-from shmjet.spark.telling import told_by_spark
 
 BEGIN, COMMIT = "begin", "commit"
 """What the meta-supplier asks the client."""

@@ -6,8 +6,8 @@ of the job like a Python worker, says and hears the same messages and keeps the 
 path, since Java takes no descriptors from a socket.
 
 All that is used of Spark is public in bytecode but not meant for others: where anything of it is missing or of another
-shape, there is no such writer, and the next rung of `shmjet.spark.reading` reads. The source is compiled once in the
-driver, so that this shows before the job starts. It needs Java 16 (Unix sockets).
+shape, there is no such writer, and the next rung of `shmjet.spark.row_readers` reads. The source is compiled once in
+the driver, so that this shows before the job starts. It needs Java 16 (Unix sockets).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ PySpark; the rest knows lists, blocks and plans, and is tested without a JVM.
 
 from __future__ import annotations
 
-from shmjet.spark.runner.explaining import explain_on_spark
-from shmjet.spark.runner.running import run_on_spark
+from shmjet.spark.runner.explanation import explain_on_spark
+from shmjet.spark.runner.run import run_on_spark
 
 __all__ = ["explain_on_spark", "run_on_spark"]

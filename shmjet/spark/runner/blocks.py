@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any
 
 from shmjet._native import Codec
+from shmjet.data.columnar import Columnar
 from shmjet.ring import pickling
-from shmjet.ring.columnar import Columnar
 
 ITEMS = 4096
 """Items of a block, at most."""

@@ -10,17 +10,22 @@ import enum
 from dataclasses import dataclass
 from typing import Any
 
-from shmjet.core.errors import PlanError
 from shmjet.core.processor import CommittingSupplier, FactorySupplier, ProcessorMetaSupplier, supplier_for_all
+from shmjet.data.errors import PlanError
 from shmjet.pipeline.definitions import SinkDef, SourceDef
-from shmjet.processors.asserting import AssertAnyOrderProcessor, AssertOrderedProcessor
-from shmjet.processors.bulk import Supply
-from shmjet.processors.collecting import CollectSupplier
-from shmjet.processors.generating import ItemsProcessor
-from shmjet.processors.grid_io import ReadListProcessor, ReadMapProcessor, WriteListProcessor, WriteMapProcessor
-from shmjet.processors.partitioned_items import PartitionedMapProcessor
-from shmjet.processors.record_sink import RecordSinkSupplier
-from shmjet.processors.sockets import ReadLinesProcessor, WriteSocketProcessor
+from shmjet.processors.checks.assertion_sinks import AssertAnyOrderProcessor, AssertOrderedProcessor
+from shmjet.processors.files.record_sink import RecordSinkSupplier
+from shmjet.processors.general.base import Supply
+from shmjet.processors.general.collect import CollectSupplier
+from shmjet.processors.general.generate import ItemsProcessor
+from shmjet.processors.general.sockets import ReadLinesProcessor, WriteSocketProcessor
+from shmjet.processors.grid.maps_and_lists import (
+    ReadListProcessor,
+    ReadMapProcessor,
+    WriteListProcessor,
+    WriteMapProcessor,
+)
+from shmjet.processors.grid.partitioned_items import PartitionedMapProcessor
 from shmjet.spark.back.sinks import SparkSinkSupplier
 from shmjet.spark.feed import SparkSource, StreamSource
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from shmjet.core.processor import ProcessorContext
-from shmjet.spark.runner import splitting
+from shmjet.spark.runner import exchange_sender
 from shmjet.spark.runner.blocks import ITEMS, pack, packed, unpack
-from shmjet.spark.runner.failing import guarded
-from shmjet.spark.runner.hosting import hosted
-from shmjet.spark.runner.receiving import merged, received
-from shmjet.spark.runner.shipping import Code, close_run, process_id
+from shmjet.spark.runner.exchange_receiver import merged, received
+from shmjet.spark.runner.failures import guarded
+from shmjet.spark.runner.processor_host import hosted
+from shmjet.spark.runner.user_code import Code, close_run, process_id
 
 _TARGET = struct.Struct("!q")
 _SAMPLES = 64
@@ -135,17 +135,17 @@ class Split:
             yield _TARGET.pack(target)
             yield block
 
-    def _split(self, index: int, flow: Lists) -> Iterator[splitting.Targeted]:
+    def _split(self, index: int, flow: Lists) -> Iterator[exchange_sender.Targeted]:
         match self.way:
             case "key":
                 key_fn = function_of(self.code, self.key)
-                return splitting.by_key(flow, key_fn, self.count, self.targets, self.ordinal, index)
+                return exchange_sender.by_key(flow, key_fn, self.count, self.targets, self.ordinal, index)
             case "deal":
-                return splitting.evenly(flow, self.targets, self.ordinal, index)
+                return exchange_sender.evenly(flow, self.targets, self.ordinal, index)
             case "one":
-                return splitting.to_one(flow, self.ordinal, index)
+                return exchange_sender.to_one(flow, self.ordinal, index)
         bounds: list[Any] = unpack(self.bounds[0]) if self.bounds else []
-        return splitting.by_range(flow, function_of(self.code, self.key), bounds, self.ordinal, index)
+        return exchange_sender.by_range(flow, function_of(self.code, self.key), bounds, self.ordinal, index)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,402 @@
+/* Binding of the kernels in group.h. */
+#include "columns/columns.h"
+
+#include "columns/group.h"
+
+typedef struct {
+    PyObject_HEAD
+    group_table_t table;
+} GroupTable;
+
+static const char *const FUNCTIONS[] = {"", "count", "sum", "min", "max", "mean", "first", "last", "var"};
+
+static int set_error(int status) {
+    switch (status) {
+    case GROUP_OK: return 0;
+    case GROUP_ERRNO: PyErr_SetFromErrno(PyExc_OSError); break;
+    case GROUP_FULL: PyErr_SetString(PyExc_ValueError, "a GroupTable holds at most 4 billion groups"); break;
+    case GROUP_LONG_TEXT: PyErr_SetString(PyExc_ValueError, "a GroupTable holds no text of 4 GiB or more"); break;
+    }
+    return -1;
+}
+
+static GroupTable *new_object(PyTypeObject *type) {
+    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    GroupTable *self = (GroupTable *)allocate(type, 0);
+    if (self) self->table.memory.fd = -1;
+    return self;
+}
+
+/* Reads (function, class) pairs. */
+static Py_ssize_t read_aggregates(PyObject *given, uint8_t *functions, char *classes) {
+    PyObject *listed = PySequence_Tuple(given);
+    if (!listed) return -1;
+    Py_ssize_t count = PyTuple_Size(listed);
+    if (count > GROUP_MAX_AGGREGATES) {
+        PyErr_Format(PyExc_ValueError, "a GroupTable has at most %d aggregates, got %zd", GROUP_MAX_AGGREGATES, count);
+        goto fail;
+    }
+    for (Py_ssize_t a = 0; a < count; a++) {
+        const char *function, *class;
+        if (!PyArg_ParseTuple(PyTuple_GetItem(listed, a), "ss:aggregate", &function, &class)) goto fail;
+        functions[a] = 0;
+        classes[a] = *class;
+        for (uint8_t f = COUNT; f <= VAR; f++)
+            if (!strcmp(function, FUNCTIONS[f])) functions[a] = f;
+        int parts;
+        if (!functions[a] || !*class || class[1] || !aggregate_shape(functions[a], *class, &parts)) {
+            PyErr_Format(PyExc_ValueError, "there is no aggregate %s of class '%s'", function, class);
+            goto fail;
+        }
+    }
+    Py_DECREF(listed);
+    return count;
+fail:
+    Py_DECREF(listed);
+    return -1;
+}
+
+static PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"keys", "aggregates", NULL};
+    const char *keys;
+    Py_ssize_t key_count;
+    PyObject *given;
+    uint8_t functions[GROUP_MAX_AGGREGATES];
+    char classes[GROUP_MAX_AGGREGATES];
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s#O:GroupTable", names, &keys, &key_count, &given)) return NULL;
+    Py_ssize_t count = read_aggregates(given, functions, classes);
+    if (count < 0) return NULL;
+    if (key_count > GROUP_MAX_KEYS || strspn(keys, "ift") != (size_t)key_count)
+        return PyErr_Format(PyExc_ValueError, "keys are at most %d letters of i, f and t, got %s", GROUP_MAX_KEYS, keys);
+    GroupTable *self = new_object(type);
+    if (!self) return NULL;
+    int status = group_open(&self->table, keys, (uint32_t)key_count, functions, classes, (uint32_t)count);
+    if (set_error(status) == 0) return (PyObject *)self;
+    self->table.memory.fd = -1;
+    Py_DECREF((PyObject *)self);
+    return NULL;
+}
+
+static void table_dealloc(GroupTable *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    if (self->table.memory.fd >= 0) group_close(&self->table);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(self);
+    Py_DECREF((PyObject *)type);
+}
+
+/* -- adding -------------------------------------------------------------------------------------------------------- */
+
+static int fits(char class, const column_t *column) {
+    int is_variable = column_is_variable(column), is_word = !is_variable && column->itemsize <= 8;
+    switch (class) {
+    case 'i': return is_word && strchr("biumM", column->kind);
+    case 'u': return is_word && column->kind == 'u';
+    case 'd': return is_word && strchr("mM", column->kind);
+    case 'f': return is_word && column->kind == 'f' && column->itemsize != 1;
+    case 't': return is_variable || column->kind == 'S' || column->kind == 'U';
+    case 'U': return column->kind == 'U' && column->itemsize % 4 == 0;
+    case 'x': return !is_variable;
+    default: return 1;
+    }
+}
+
+/* What a part of a state is when it comes from another table. */
+static char class_of_part(const group_field_t *field, int part) {
+    switch (field->function) {
+    case COUNT: return 'i';
+    case SUM: return (char)field->class;
+    case MEAN: return part == 2 ? 'i' : (char)field->class;
+    case VAR: return part == 0 || (field->class == 'i' && part < 3) ? 'i' : 'f';
+    default: return field->class != 'm' ? (char)field->class : part == 0 ? 'f' : 'i';
+    }
+}
+
+static int check_column(char class, const column_t *column, int64_t rows, const char *what, long long place) {
+    if (column->rows == rows && fits(class, column)) return 0;
+    PyErr_Format(PyExc_ValueError, "%s %lld is a column of kind '%c', itemsize %u and %lld rows; expected class '%c' and %lld rows",
+                 what, place, column->kind, column->itemsize, (long long)column->rows, class, (long long)rows);
+    return -1;
+}
+
+/* Binds the columns of the aggregates; a None stays NULL. Room for GROUP_MAX_AGGREGATES * 3. */
+static int bind_inputs(PyObject *given, bound_column_t *bound, const column_t **columns, Py_ssize_t wanted) {
+    if (PyTuple_Size(given) != wanted) {
+        PyErr_Format(PyExc_ValueError, "expected %zd columns for the aggregates, got %zd", wanted, PyTuple_Size(given));
+        return -1;
+    }
+    for (Py_ssize_t c = 0; c < wanted; c++) {
+        PyObject *descriptor = PyTuple_GetItem(given, c);
+        columns[c] = NULL;
+        if (descriptor == Py_None) continue;
+        if (column_bind(descriptor, &bound[c]) < 0) return -1;
+        columns[c] = &bound[c].column;
+    }
+    return 0;
+}
+
+/* Whether a column that has a word for each value is one that the words of the state can be compared with. */
+static int is_comparable(const group_field_t *field, const column_t *column) {
+    return (field->function != MIN && field->function != MAX) || field->class != 'i' ||
+           (!is_uint64(column) && !strchr("mM", column->kind));
+}
+
+static int check_inputs(const group_header_t *header, const column_t *const *columns, int is_merge, int64_t rows) {
+    for (uint32_t a = 0, c = 0; a < header->aggregates; a++) {
+        const group_field_t *field = &header->aggregate_fields[a];
+        for (int part = 0; part < (is_merge ? field->parts : 1); part++, c++) {
+            if (!is_merge && field->class == '-' && !columns[c]) continue;
+            char class = is_merge ? class_of_part(field, part) : (char)field->class;
+            if (class == 'm') return PyErr_SetString(PyExc_ValueError, "mixed columns can only be merged"), -1;
+            if (!columns[c]) return PyErr_Format(PyExc_ValueError, "aggregate %u needs a column", a), -1;
+            if (check_column(class, columns[c], rows, "aggregate", a) < 0) return -1;
+            if (is_comparable(field, columns[c])) continue;
+            return PyErr_Format(PyExc_ValueError, "aggregate %u compares int64, not kind '%c'", a, columns[c]->kind), -1;
+        }
+    }
+    return 0;
+}
+
+static PyObject *update(GroupTable *self, PyObject *const *args, Py_ssize_t count, int is_merge) {
+    if (count != 3) return PyErr_SetString(PyExc_TypeError, "expected keys, columns and the number of rows"), NULL;
+    const group_header_t *header = self->table.memory.header;
+    long long rows = PyLong_AsLongLong(args[2]);
+    if (rows < 0) return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "rows must be at least 0, got %lld", rows);
+    Py_ssize_t key_count = 0, wanted = 0;
+    for (uint32_t a = 0; a < header->aggregates; a++) wanted += is_merge ? header->aggregate_fields[a].parts : 1;
+    PyObject *inputs = PySequence_Tuple(args[1]), *result = NULL;
+    if (!inputs) return NULL;
+    bound_column_t *keys = columns_bind(args[0], &key_count), *bound = PyMem_Calloc((size_t)wanted + 1, sizeof *bound);
+    const column_t **columns = PyMem_Calloc((size_t)(wanted + GROUP_MAX_KEYS) + 1, sizeof *columns);
+    if (!keys) goto done;
+    if (!bound || !columns) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    if (key_count != (Py_ssize_t)header->keys) {
+        PyErr_Format(PyExc_ValueError, "expected %u key columns, got %zd", header->keys, key_count);
+        goto done;
+    }
+    const column_t **key_columns = columns + wanted;
+    for (Py_ssize_t k = 0; k < key_count; k++) {
+        key_columns[k] = &keys[k].column;
+        if (check_column((char)header->key_fields[k].class, key_columns[k], rows, "key", k) < 0) goto done;
+    }
+    if (bind_inputs(inputs, bound, columns, wanted) < 0 || check_inputs(header, columns, is_merge, rows) < 0) goto done;
+    int status = group_update(&self->table, key_columns, columns, is_merge, rows);
+    if (set_error(status) == 0) result = Py_NewRef(Py_None);
+done:
+    if (keys) columns_unbind(keys, key_count);
+    if (bound) columns_unbind(bound, wanted);
+    PyMem_Free(columns);
+    Py_DECREF(inputs);
+    return result;
+}
+
+static PyObject *table_add(GroupTable *self, PyObject *const *args, Py_ssize_t count) { return update(self, args, count, 0); }
+
+static PyObject *table_merge(GroupTable *self, PyObject *const *args, Py_ssize_t count) { return update(self, args, count, 1); }
+
+/* -- reading ------------------------------------------------------------------------------------------------------- */
+
+/* Parses field, position and count, and checks them. */
+static int parse_reading(GroupTable *self, PyObject *const *args, int is_text, group_reading_t *reading, uint64_t range[2]) {
+    long long numbers[3];
+    for (int i = 0; i < 3; i++) {
+        numbers[i] = PyLong_AsLongLong(args[i]);
+        if (numbers[i] == -1 && PyErr_Occurred()) return -1;
+    }
+    long long groups = (long long)self->table.memory.header->groups;
+    if (numbers[0] < 0 || !group_reading(&self->table, (uint64_t)numbers[0], reading) || reading->is_text != is_text) {
+        PyErr_Format(PyExc_ValueError, "there is no %s field %lld", is_text ? "text" : "word", numbers[0]);
+        return -1;
+    }
+    if (numbers[1] < 0 || numbers[2] < 0 || numbers[1] > groups || numbers[2] > groups - numbers[1]) {
+        PyErr_Format(PyExc_ValueError, "there are no %lld groups from %lld on; there are %lld", numbers[2], numbers[1], groups);
+        return -1;
+    }
+    range[0] = (uint64_t)numbers[1];
+    range[1] = (uint64_t)numbers[2];
+    return 0;
+}
+
+static int writable(PyObject *buffer, Py_buffer *view, uint64_t least) {
+    if (PyObject_GetBuffer(buffer, view, PyBUF_WRITABLE) < 0) return -1;
+    if ((uint64_t)view->len >= least) return 0;
+    PyErr_Format(PyExc_ValueError, "a buffer of %zd bytes is too short, %llu are needed", view->len, (unsigned long long)least);
+    PyBuffer_Release(view);
+    return -1;
+}
+
+/* read_words and read_offsets: (field, position, count, out, valid) -> whether any is null */
+static PyObject *read_plain(GroupTable *self, PyObject *const *args, Py_ssize_t count, int is_text) {
+    group_reading_t reading;
+    uint64_t range[2];
+    Py_buffer out, valid;
+    if (count != 5) return PyErr_SetString(PyExc_TypeError, "expected field, position, count, out, valid"), NULL;
+    if (parse_reading(self, args, is_text, &reading, range) < 0) return NULL;
+    if (writable(args[3], &out, 8 * (range[1] + (uint64_t)is_text)) < 0) return NULL;
+    if (writable(args[4], &valid, range[1]) < 0) {
+        PyBuffer_Release(&out);
+        return NULL;
+    }
+    int any = group_read_valid(&self->table, &reading, range[0], range[1], valid.buf);
+    if (is_text)
+        group_read_offsets(&self->table, &reading, range[0], range[1], out.buf);
+    else
+        group_read_words(&self->table, &reading, range[0], range[1], valid.buf, out.buf);
+    PyBuffer_Release(&valid);
+    PyBuffer_Release(&out);
+    return PyBool_FromLong(any);
+}
+
+static PyObject *table_read_words(GroupTable *self, PyObject *const *args, Py_ssize_t count) {
+    return read_plain(self, args, count, 0);
+}
+
+static PyObject *table_read_offsets(GroupTable *self, PyObject *const *args, Py_ssize_t count) {
+    return read_plain(self, args, count, 1);
+}
+
+static PyObject *table_read_data(GroupTable *self, PyObject *const *args, Py_ssize_t count) {
+    group_reading_t reading;
+    uint64_t range[2];
+    Py_buffer data;
+    if (count != 5) return PyErr_SetString(PyExc_TypeError, "read_data(field, position, count, data, itemsize)"), NULL;
+    if (parse_reading(self, args, 1, &reading, range) < 0) return NULL;
+    long long itemsize = PyLong_AsLongLong(args[4]);
+    if (itemsize < 0 || itemsize > INT32_MAX)
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "no itemsize: %lld", itemsize);
+    if (writable(args[3], &data, 0) < 0) return NULL;
+    int status = group_read_data(&self->table, &reading, range[0], range[1], (uint32_t)itemsize, data.buf, (uint64_t)data.len);
+    PyBuffer_Release(&data);
+    if (status < 0) return PyErr_SetString(PyExc_ValueError, "the texts do not fit the buffer or the itemsize"), NULL;
+    Py_RETURN_NONE;
+}
+
+/* -- handing over -------------------------------------------------------------------------------------------------- */
+
+static PyObject *table_fileno(GroupTable *self, PyObject *none) {
+    (void)none;
+    return PyLong_FromLong(self->table.memory.fd);
+}
+
+static PyObject *attached(PyTypeObject *type, int fd) {
+    GroupTable *self = new_object(type);
+    if (!self) return NULL;
+    if (group_attach(&self->table, fd) == GROUP_OK) return (PyObject *)self;
+    self->table.memory.fd = -1;
+    if (errno == EINVAL)
+        PyErr_Format(PyExc_ValueError, "descriptor %d is not that of a GroupTable, or its contents are damaged", fd);
+    else
+        PyErr_SetFromErrno(PyExc_OSError);
+    Py_DECREF((PyObject *)self);
+    return NULL;
+}
+
+static PyObject *table_attach(PyObject *type, PyObject *number) {
+    long fd = PyLong_AsLong(number);
+    if (fd == -1 && PyErr_Occurred()) return NULL;
+    return attached((PyTypeObject *)type, (int)fd);
+}
+
+static PyObject *table_reduce(GroupTable *self, PyObject *none) {
+    (void)none;
+    PyObject *regions = PyTuple_New(GROUP_REGIONS);
+    if (!regions) return NULL;
+    for (int region = 0; region < GROUP_REGIONS; region++) {
+        const char *base = (const char *)self->table.memory.base[region];
+        PyObject *bytes = PyBytes_FromStringAndSize(base, (Py_ssize_t)group_used(&self->table, region));
+        if (!bytes || PyTuple_SetItem(regions, region, bytes) < 0) {
+            Py_DECREF(regions);
+            return NULL;
+        }
+    }
+    PyObject *restore = PyObject_GetAttrString((PyObject *)Py_TYPE((PyObject *)self), "restored");
+    if (!restore) {
+        Py_DECREF(regions);
+        return NULL;
+    }
+    return Py_BuildValue("(N(N))", restore, regions);
+}
+
+/* Copies the regions of a pickled table into a new memory; then they are attached and checked like any other. */
+static PyObject *table_restored(PyObject *type, PyObject *regions) {
+    group_memory_t memory;
+    PyObject *result = NULL;
+    if (!PyTuple_Check(regions) || PyTuple_Size(regions) != GROUP_REGIONS)
+        return PyErr_Format(PyExc_ValueError, "a GroupTable has %d regions", GROUP_REGIONS);
+    if (group_create(&memory) < 0) return PyErr_SetFromErrno(PyExc_OSError);
+    uint64_t allocated[GROUP_REGIONS];
+    for (int region = 0; region < GROUP_REGIONS; region++) {
+        Py_buffer view;
+        if (PyObject_GetBuffer(PyTuple_GetItem(regions, region), &view, PyBUF_SIMPLE) < 0) goto done;
+        int status = group_reserve(&memory, region, (size_t)view.len);
+        allocated[region] = memory.header->allocated[region];
+        if (status == 0 && region == REGION_DIRECTORY && view.len < GROUP_DIRECTORY_OFFSET) {
+            PyErr_SetString(PyExc_ValueError, "the header of a GroupTable is longer");
+            status = -1;
+        } else if (status < 0)
+            PyErr_SetFromErrno(PyExc_OSError);
+        else if (view.len && region == REGION_DIRECTORY) {
+            memcpy(memory.base[region], view.buf, (size_t)view.len);
+            memset(memory.header->allocated, 0, sizeof memory.header->allocated);
+        } else if (view.len)
+            memcpy(memory.base[region], view.buf, (size_t)view.len);
+        PyBuffer_Release(&view);
+        if (status < 0) goto done;
+    }
+    memcpy(memory.header->allocated, allocated, sizeof allocated);
+    result = attached((PyTypeObject *)type, memory.fd);
+done:
+    group_unmap(&memory);
+    return result;
+}
+
+static PyObject *table_nbytes(GroupTable *self, void *closure) {
+    (void)closure;
+    uint64_t bytes = 0;
+    for (int region = 0; region < GROUP_REGIONS; region++) bytes += self->table.memory.header->allocated[region];
+    return PyLong_FromUnsignedLongLong(bytes);
+}
+
+static Py_ssize_t table_length(GroupTable *self) { return (Py_ssize_t)self->table.memory.header->groups; }
+
+static PyMethodDef table_methods[] = {
+    FAST("add", table_add, "add(keys, inputs, rows) -> None: group rows and add their values"),
+    FAST("merge", table_merge, "merge(keys, states, rows) -> None: merge groups of another table"),
+    FAST("read_words", table_read_words, "read_words(field, position, count, out, valid) -> bool: whether any is null"),
+    FAST("read_offsets", table_read_offsets, "read_offsets(field, position, count, offsets, valid) -> bool: whether any is null"),
+    FAST("read_data", table_read_data, "read_data(field, position, count, data, itemsize) -> None"),
+    {"fileno", (PyCFunction)table_fileno, METH_NOARGS, "fileno() -> int: the memfd that holds the contents"},
+    {"attach", table_attach, METH_O | METH_CLASS, "attach(fd) -> GroupTable: map a table that another process made"},
+    {"restored", table_restored, METH_O | METH_CLASS, "restored(regions) -> GroupTable: what __reduce__ took apart"},
+    {"__reduce__", (PyCFunction)table_reduce, METH_NOARGS, "Copies the contents."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef table_properties[] = {
+    {"nbytes", (getter)table_nbytes, NULL, "Bytes of memory taken.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot table_slots[] = {
+    {Py_tp_new, table_new},         {Py_tp_dealloc, table_dealloc},
+    {Py_tp_methods, table_methods}, {Py_tp_getset, table_properties},
+    {Py_mp_length, table_length},   {Py_tp_doc, "GroupTable(keys, aggregates): groups rows and keeps their aggregates."},
+    {0, NULL},
+};
+
+static PyType_Spec table_spec = {"shmjet._native._columns.GroupTable", sizeof(GroupTable), 0, Py_TPFLAGS_DEFAULT, table_slots};
+
+PyMethodDef columns_group_methods[] = {
+    {NULL, NULL, 0, NULL},
+};
+
+int columns_group_exec(PyObject *module) {
+    PyObject *type = PyType_FromModuleAndSpec(module, &table_spec, NULL);
+    if (!type) return -1;
+    int status = PyModule_AddType(module, (PyTypeObject *)type);
+    Py_DECREF(type);
+    return status;
+}

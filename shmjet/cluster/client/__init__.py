@@ -1,0 +1,1 @@
+"""What a program uses: instances, jobs and executions as a client sees them, and its connections to members."""

@@ -1,0 +1,48 @@
+"""Being a visitor: a program that talks to one processor of a running execution, through the member's socket.
+
+For programs that are no client, such as Spark's Python workers: it needs neither a thread nor the rest of this package.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from shmjet.cluster.protocol import Refused, Reply, Visit
+from shmjet.data import errors
+from shmjet.data.errors import MemberLostError, ShmjetError
+from shmjet.ipc import unix_sockets
+from shmjet.ipc.channel import Channel, ChannelClosed
+
+
+def visit(member_socket: str, execution_id: int, door: str) -> socket.socket:
+    """Return a connected socket whose other end is the processor's behind a door; waits until the door is open.
+
+    Args:
+        member_socket: path of the member's socket (`Execution.member_socket`).
+        execution_id: of the execution that runs.
+        door: as the processor named it (`ProcessorContext.open_door`).
+
+    Raises:
+        MemberLostError: nobody listens at the path, or it went away before it answered.
+        ShmjetError: the execution has ended.
+    """
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        unix_sockets.connect(sock, member_socket)
+    except OSError as error:
+        sock.close()
+        raise MemberLostError(f"no member listens at {member_socket}: {error}") from error
+    channel = Channel(sock, Reply)
+    try:
+        channel.send(Visit(1, execution_id, door))
+        reply, fds = channel.receive()
+    except ChannelClosed as error:
+        raise MemberLostError(f"the member at {member_socket} was lost before it answered") from error
+    finally:
+        channel.close()
+    if isinstance(reply, Refused):
+        kind = getattr(errors, reply.error, ShmjetError)
+        raise kind(reply.text)
+    os.set_inheritable(fds[0], False)
+    return socket.socket(fileno=fds[0])

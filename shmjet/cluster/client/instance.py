@@ -1,0 +1,445 @@
+"""`JetInstance`: a cluster as one process sees and uses it, by the member that it started or over the network."""
+
+from __future__ import annotations
+
+import atexit
+import copy
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+import cloudpickle
+import msgspec
+
+from shmjet.cluster.client.callback_runner import CallbackRunner
+from shmjet.cluster.client.connection import CLOSED, Connection
+from shmjet.cluster.client.grid_access import GridAccess
+from shmjet.cluster.client.job import Execution, Job
+from shmjet.cluster.client.known_executions import KnownExecutions
+from shmjet.cluster.client.log_levels import levels
+from shmjet.cluster.client.logs import LogSink
+from shmjet.cluster.client.members import Cluster
+from shmjet.cluster.client.status_poller import ExecutionStatusPoller
+from shmjet.cluster.client.submission import attachments_of, graph_of, listeners_of, pieces_of, submission_of
+from shmjet.cluster.client.unsupported_settings import check_job
+from shmjet.cluster.protocol import (
+    CancelExecution,
+    CoordinatorLost,
+    Execute,
+    Executing,
+    ExecutionChanged,
+    GetMetrics,
+    ListJobs,
+    Logged,
+    MembersAre,
+    News,
+    Submission,
+    Upload,
+    WatchAgain,
+    watches,
+)
+from shmjet.cluster.settings import SOCKET_NAME
+from shmjet.core import (
+    DAG,
+    DagError,
+    JetConfig,
+    JobAlreadyExistsError,
+    JobConfig,
+    JobNotFoundError,
+    JobStatus,
+    MemberLostError,
+    ShmjetError,
+)
+from shmjet.execution.failure import to_exception
+from shmjet.execution.foreign_errors import name_of, text_of
+from shmjet.execution.messages import LogSubscription
+from shmjet.execution.metrics import Metrics
+from shmjet.grid import IList, IMap
+from shmjet.ipc.inline_or_memfd import InlineOrMemfd
+
+if TYPE_CHECKING:
+    from shmjet.cluster.client.backend import Backend
+
+
+class Planned(Protocol):
+    """What can be made a DAG: a pipeline."""
+
+    def to_dag(self, config: JobConfig | None = None) -> DAG:
+        """Return the DAG, planned for a job's settings."""
+
+
+class JetInstance:
+    """A running cluster and the way to use it; made by `new_instance`, with a member of its own, or by `new_client`.
+
+    All methods may be called from any thread. Leaving the `with` block, `shutdown` and the end of the process that
+    made it end the member that it started: alone, jobs that still run are cancelled, maps and lists are gone; in a
+    cluster the others go on. A client only goes away.
+
+    Example:
+        >>> with shmjet.new_instance() as jet:               # doctest: +SKIP
+        ...     jet.new_job(dag).run()
+        ...     print(dict(jet.get_map("counts")))
+    """
+
+    def __init__(self, config: JetConfig, home: Backend) -> None:
+        self._config = config
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._known = KnownExecutions()
+        self._jobs: weakref.WeakValueDictionary[str, Job] = weakref.WeakValueDictionary()
+        self._closed = False
+        self._lost = False
+        self._upheavals = 0
+        """How often executions may have been lost, or news of them."""
+        self._home = home
+        self._calling_back = CallbackRunner()
+        self._maps = GridAccess(home.grid_folder, lambda make: self._connection.ask(make))
+        self._asking = ExecutionStatusPoller(lambda make: self._connection.post(make), self._known.pending)
+        self._connection = Connection(home.way, self._news, self._again, self._member_lost, self._asking.all)
+        self._logs = home.logs()
+        self._sink = LogSink(levels()[0]) if self._logs is None else self._logs.sink
+        _open.add(self)
+        atexit.register(self._at_exit)
+
+    @property
+    def config(self) -> JetConfig:
+        """The settings that the instance was started with."""
+        return self._config
+
+    @property
+    def folder(self) -> Path:
+        """Where its member's socket and maps are; for an `Observer`.
+
+        Raises:
+            ShmjetError: it has no member of its own, but is a client of others.
+        """
+        if self._home.folder is None:
+            raise ShmjetError("a client has no member of its own, so there is no folder to look into")
+        return self._home.folder
+
+    _folder = folder
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster: one member, unless it joined others."""
+        return Cluster(self._connection, self._home.has_own_member, self._home.learn)
+
+    # -- jobs ---------------------------------------------------------------------------------------------------
+
+    def new_job(self, dag: DAG | Planned, config: JobConfig | None = None) -> Job:
+        """Make a job; nothing runs before `execute` or `run`.
+
+        Args:
+            dag: what to run, a DAG or a pipeline; later changes of it do not matter.
+            config: how to run it; later changes of it do not matter either.
+
+        Raises:
+            DagError: the DAG is not valid, or empty.
+            PlanError: the pipeline cannot be planned.
+            ConfigError: the config is none, or asks for what this version does not have (snapshots), or an edge for a
+                compression that is not installed.
+            TypeError: something in it cannot be pickled; the text names the vertex.
+        """
+        config = JobConfig() if config is None else config
+        check_job(config)
+        config = copy.copy(config)
+        if not isinstance(dag, DAG):
+            if isinstance(dag, type) or not hasattr(dag, "to_dag"):
+                raise DagError(f"new_job() takes a Pipeline or a DAG, got {dag!r} ({type(dag).__name__})")
+            dag = dag.to_dag(config)
+        if not dag.vertices:
+            raise DagError("new_job(): the DAG has no vertices; make some with dag.new_vertex()")
+        job_id = os.urandom(8).hex()
+        submission = submission_of(dag, config, job_id, attachments_of(config))
+        if self._home.has_own_member and self._config.bind is not None:
+            from shmjet.net.compression import check_installed  # only members with a network need it
+
+            check_installed(
+                submission.shape.edges, [vertex.name for vertex in submission.shape.vertices], "this member"
+            )
+        self._attach(job_id, config)
+        job = Job(self, job_id, config, submission, listeners_of(dag), graph_of(dag, submission.shape))
+        is_networked = not self._home.has_own_member or self._config.bind is not None
+        job.keeps_submission = is_networked or bool(submission.attachments)
+        self._jobs[job_id] = job
+        return job
+
+    def named_job(self, name: str) -> Job:
+        """Return a job of the cluster's own configuration (`JetConfig.jobs`); it is made there when it is executed.
+
+        Args:
+            name: that the members' configuration gives it; it is the job's name, too.
+
+        Raises:
+            ConfigError: the name is no text.
+
+        Example:
+            >>> jet.named_job("nightly").run()               # doctest: +SKIP
+        """
+        job = Job(self, os.urandom(8).hex(), JobConfig(name=name), named=name)
+        self._jobs[job.id] = job
+        return job
+
+    def _attach(self, job_id: str, config: JobConfig) -> None:
+        for path, offset, piece in pieces_of(config):
+            self._upload(job_id, path, offset, piece)
+
+    def _upload(self, job_id: str, path: str, offset: int, piece: bytes) -> None:
+        self._connection.ask(lambda request: Upload(request, job_id, path, offset, piece))
+
+    def jobs(self) -> list[Job]:
+        """Return all jobs that have been executed, the oldest first.
+
+        Raises:
+            MemberLostError: the member is gone.
+        """
+        rows = self._connection.ask(ListJobs).jobs
+        unknown: list[int] = []
+        jobs = [self._job_of(row, unknown) for row in rows]
+        for watch in watches(unknown):  # another client's, or nobody has kept them: from now on we are told of them
+            self._connection.ask(watch)
+        return jobs
+
+    def job(self, name: str | None = None, id: str | None = None) -> Job | None:  # noqa: A002
+        """Return a job, or None when there is none.
+
+        Args:
+            name: its name; one that runs is preferred, then the latest.
+            id: its id, 16 hexadecimal digits.
+
+        Raises:
+            MemberLostError: the member is gone.
+        """
+        found = [job for job in self.jobs() if (id is None or job.id == id) and (name is None or job.name == name)]
+        best = [job for job in found if not job.status.is_terminal] or found
+        return best[-1] if best else None
+
+    def _job_of(self, row: Any, unknown: list[int]) -> Job:
+        """Return a job with its latest execution, whose number is added to `unknown` where nothing is known of it."""
+        job = self._jobs.get(row.job_id)
+        if job is None:
+            job = Job(self, row.job_id, cloudpickle.loads(row.config))
+            self._jobs[row.job_id] = job
+        if row.execution_id is not None and not job.is_starting:
+            execution, is_new = self._known.find(row.execution_id, job, partial(Execution, self))
+            if is_new:
+                execution.started_as(row.execution_id)
+                unknown.append(row.execution_id)
+            job.attach(execution)
+        return job
+
+    def execute(self, job: Job, *, patient: bool, timeout: float | None = None) -> Execution:
+        """Run a job once more; what `Job.execute` calls.
+
+        Args:
+            job: made by this instance.
+            patient: the caller will wait for the end; so this may take a millisecond, and spares small jobs a message.
+            timeout: seconds that the member may take to answer; what it starts after that is cancelled.
+        """
+        if self._closed:
+            raise ShmjetError(CLOSED)
+        execution = Execution(self)
+        upheavals = self._upheavals
+        try:
+            for tell in job.listeners:
+                tell(execution)
+            submission = job.take_submission()
+            try:
+                reply = self._ask_to_run(job, submission, patient, timeout)
+            except JobAlreadyExistsError:
+                job.give_back(submission)  # nobody has kept it
+                raise
+        except BaseException as error:
+            if job.listeners:
+                text = f"{name_of(error)}: {text_of(error)}"
+                execution.changed(JobStatus.FAILED, False, lambda: ShmjetError(f"the job could not be started: {text}"))
+            raise
+        assert isinstance(reply, Executing)
+        execution.started_as(reply.execution_id)
+        for change in self._known.add(reply.execution_id, execution, job):
+            self._apply(execution, job, change)
+        if self._lost:
+            self._fail_pending(None)
+        elif self._upheavals != upheavals:  # news may have come between the answer and this
+            self._asking.some([reply.execution_id])
+        return execution
+
+    def _ask_to_run(self, job: Job, submission: Submission | None, patient: bool, timeout: float | None) -> Any:
+        token = os.urandom(8).hex()
+        logs = LogSubscription(*levels()) if self._home.is_networked else None
+        code = InlineOrMemfd(b"") if submission is None else InlineOrMemfd.of(submission.code, self._home.most_inline)
+        try:
+            if submission is not None and code.fds:
+                submission = msgspec.structs.replace(submission, code=code.inline, code_size=code.size)
+            return self._connection.ask(
+                lambda number: Execute(number, job.id, submission, patient, logs, job.named, token),
+                timeout,
+                code.fds,
+                self._started_late,
+            )
+        except JobNotFoundError:  # the coordinator that knew it has been lost
+            if submission is not None or (submission := job.kept_submission) is None:
+                raise
+        finally:
+            code.close()
+        self._attach(job.id, job.config)
+        return self._ask_to_run(job, submission, patient, timeout)
+
+    def _started_late(self, reply: Any) -> None:
+        """Cancel what nobody waits for any more."""
+        if isinstance(reply, Executing):
+            self._known.drop(reply.execution_id)
+            self._connection.post(lambda number: CancelExecution(number, reply.execution_id))
+
+    @property
+    def member_socket(self) -> str:
+        """Path of the member's socket. Raises ShmjetError where there is no member of this process."""
+        return str(self.folder / SOCKET_NAME)
+
+    def call_back(self, callbacks: Callable[[], None]) -> None:
+        """Call the callbacks of an execution that has ended."""
+        self._calling_back.call(callbacks)
+
+    def cancel_execution(self, execution_id: int) -> None:
+        """Ask the member to end an execution; what `Execution.cancel` calls."""
+        self._connection.ask(lambda number: CancelExecution(number, execution_id))
+
+    def execution_metrics(self, execution_id: int) -> Metrics:
+        """Ask the member for metrics; what `Execution.metrics` calls."""
+        metrics: Metrics = self._connection.ask(lambda number: GetMetrics(number, execution_id)).metrics
+        return metrics
+
+    def _news(self, news: News) -> None:
+        if isinstance(news, Logged):
+            self._sink.take(news.records, news.member, news.dropped)
+            return
+        if isinstance(news, CoordinatorLost):
+            self._upheavals += 1
+            self._maps.forget()
+            self._fail_pending(news.text)
+            return
+        if isinstance(news, WatchAgain):
+            self._again()
+            return
+        if isinstance(news, MembersAre):
+            self._home.learn(news.addresses)
+            return
+        known = self._known.take(news)
+        if known is not None:
+            self._apply(*known, news)
+
+    def _again(self) -> None:
+        """Ask the member that we are connected to now about everything that has not ended; we may have missed it."""
+        self._upheavals += 1
+        self._maps.forget()
+        self._asking.all()
+
+    def _apply(self, execution: Execution, job: Job, change: ExecutionChanged) -> None:
+        make_error = None
+        if change.failure is not None and not change.cancelled:
+            name = repr(job.name) if job.name else job.id
+            make_error = partial(to_exception, change.failure, member=self._home.address, job=name)
+        status = JobStatus(change.status)
+        if status.is_terminal:
+            if self._logs is not None:
+                self._logs.drain()  # what its processors have logged has been sent before they ended
+            self._known.forget(change.execution_id)
+        execution.changed(status, change.cancelled, make_error)
+
+    def _member_lost(self) -> None:
+        self._lost = True
+        self._fail_pending(None)
+
+    def _fail_pending(self, why: str | None) -> None:
+        """End what has not ended: by an error, or as cancelled when this instance is being closed."""
+        for execution, job in self._known.forget_all():
+            if self._closed and self._home.has_own_member:
+                execution.changed(JobStatus.FAILED, True, None)
+                continue
+            name = repr(job.name) if job.name else job.id
+            text = f"{self._home.loss} (job {name})" if why is None else f"job {name} failed: {why}"
+            if self._closed:
+                text = f"job {name} goes on, but this client has been closed"
+            execution.changed(JobStatus.FAILED, False, partial(MemberLostError, text))
+
+    # -- maps and lists -----------------------------------------------------------------------------------------
+
+    def get_map(self, name: str) -> IMap[Any, Any]:
+        """Return the map of that name; it comes into being when it is first written to.
+
+        Args:
+            name: the same name gives the same map, in every process.
+
+        Raises:
+            ShmjetError: the instance has been shut down.
+        """
+        return self._maps.open().get_map(name)
+
+    def get_list(self, name: str) -> IList[Any]:
+        """Return the list of that name; it comes into being when it is first written to.
+
+        Args:
+            name: the same name gives the same list, in every process.
+
+        Raises:
+            ShmjetError: the instance has been shut down.
+        """
+        return self._maps.open().get_list(name)
+
+    def shared_list(self, name: str) -> IList[Any] | None:
+        """Return the list of that name, None when nothing runs but the member of this process; see `Execution`."""
+        return self.get_list(name) if self._home.is_networked else None
+
+    # -- end ----------------------------------------------------------------------------------------------------
+
+    def shutdown(self) -> None:
+        """End the instance; may be called twice.
+
+        The member that it started leaves its cluster and ends with all its processes; alone, it cancels what runs and
+        removes its maps. A client closes its connection.
+        """
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._maps.refuse()
+        _open.discard(self)
+        atexit.unregister(self._at_exit)
+        if os.getpid() != self._pid:  # a forked child's copy: the instance is the parent's
+            return
+        self._home.begin_end(self._connection)
+        self._maps.close()
+        self._connection.close()
+        self._calling_back.close()
+        self._home.end()
+        if self._logs is not None:
+            self._logs.close()
+
+    def _at_exit(self) -> None:
+        if os.getpid() == self._pid:
+            self.shutdown()
+
+    def __enter__(self) -> JetInstance:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.shutdown()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "lost" if self._lost else self._home.name
+        return f"<JetInstance {self._config.cluster_name!r} {state}>"
+
+
+_open: weakref.WeakSet[JetInstance] = weakref.WeakSet()
+
+
+def open_instances() -> list[JetInstance]:
+    """Return the instances that this process has started and not shut down."""
+    return [instance for instance in list(_open) if instance._pid == os.getpid() and not instance._lost]

@@ -1,0 +1,92 @@
+"""The executions that a client knows: those that run, and those that have ended as long as somebody holds them.
+
+An instance must not keep an execution that has ended. Its job, its callbacks and what they refer to may be large, and
+the member remembers how it ended. Safe for several threads.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+
+from shmjet.cluster.client.job import Execution, Job
+from shmjet.cluster.protocol import ExecutionChanged
+from shmjet.cluster.settings import KEPT_RESULTS
+
+Known = tuple[Execution, Job]
+
+
+def _nobody() -> None:
+    return None
+
+
+class KnownExecutions:
+    """Executions by their numbers."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: dict[int, Known] = {}
+        self._ended: OrderedDict[int, Callable[[], Execution | None]] = OrderedDict()
+        self._unclaimed: dict[int, list[ExecutionChanged]] = {}
+        """News that came before the answer which gave the number."""
+
+    def pending(self) -> list[int]:
+        """Return the numbers of those that have not ended."""
+        with self._lock:
+            return list(self._running)
+
+    def add(self, number: int, execution: Execution, job: Job) -> list[ExecutionChanged]:
+        """Take an execution that has been started; returns the news that have come already."""
+        with self._lock:
+            self._running[number] = execution, job
+            return self._unclaimed.pop(number, [])
+
+    def find(self, number: int, job: Job, make: Callable[[], Execution]) -> tuple[Execution, bool]:
+        """Return the execution of a number, and whether it had to be made: then the member has to be asked about it."""
+        with self._lock:
+            if (known := self._running.get(number)) is not None:
+                return known[0], False
+            ended = self._ended.pop(number, None)
+            execution = None if ended is None else ended()
+            if ended is not None and execution is not None:
+                self._ended[number] = ended
+                return execution, False
+            execution = make()
+            self._running[number] = execution, job
+            return execution, True
+
+    def take(self, news: ExecutionChanged) -> Known | None:
+        """Return whom news are about; None when nobody needs them now."""
+        with self._lock:
+            known = self._running.get(news.execution_id)
+            if known is None and news.execution_id not in self._ended:  # else its end was on the way when we asked
+                self._unclaimed.setdefault(news.execution_id, []).append(news)
+            return known
+
+    def drop(self, number: int) -> None:
+        """Take that nobody wants to hear of an execution."""
+        with self._lock:
+            self._unclaimed.pop(number, None)
+            self._ended[number] = _nobody
+
+    def forget(self, number: int) -> None:
+        """Take that an execution ends. From now on those who use it keep it."""
+        with self._lock:
+            self._forget(number)
+
+    def forget_all(self) -> list[Known]:
+        """Take that all executions end; returns them."""
+        with self._lock:
+            left = list(self._running.values())
+            for number in list(self._running):
+                self._forget(number)
+        return left
+
+    def _forget(self, number: int) -> None:
+        known = self._running.pop(number, None)
+        if known is not None:
+            self._ended[number] = weakref.ref(known[0])
+        while len(self._ended) > KEPT_RESULTS:
+            self._ended.popitem(last=False)

@@ -1,0 +1,223 @@
+"""`new_instance`: starts a member process for this process, and while that comes up imports the client of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shmjet.cluster.client.log_levels import levels
+from shmjet.cluster.client.member_start import MemberStart
+from shmjet.cluster.client.unsupported_settings import check_instance
+from shmjet.core import ConfigError, JetConfig, ShmjetError
+from shmjet.host.placement import place
+from shmjet.host.process_limits import lack_text
+from shmjet.host.standard_descriptors import fill_standard_descriptors
+from shmjet.host.topology import read_topology
+
+if TYPE_CHECKING:
+    from shmjet.cluster.client.instance import JetInstance
+    from shmjet.cluster.settings import Started
+
+_STEAL_MARGIN = 2
+"""Jet's rule: a worker takes a tasklet from one that has at least two more."""
+_SHARED = ("numpy", "shmjet.processors")
+"""Imports that workers share with the fork server when the client has made them: then its jobs will use them."""
+_ROOT = str(Path(__file__).resolve().parents[2])
+
+
+def member_settings(config: JetConfig) -> dict[str, Any]:
+    """Return the fields of `MemberSettings`, which is not imported before the member starts.
+
+    Raises:
+        ConfigError: a core that it names may not be used by this process, or a file of TLS is missing or wrong.
+    """
+    placement = place(config.cores, read_topology())
+    return {
+        "cluster_name": config.cluster_name,
+        "cores": list(placement.cores),
+        "allowed": list(placement.allowed),
+        "memory_nodes": list(placement.memory_nodes),
+        "spin": placement.spin,
+        "note": placement.note,
+        "partition_count": config.partition_count,
+        "ring_memory": config.ring_memory,
+        "idle_min_ns": int(config.idle_min * 1e9),
+        "idle_max_ns": int(config.idle_max * 1e9),
+        "steal_margin": int(os.environ.get("SHMJET_STEAL_MARGIN", _STEAL_MARGIN)) if config.work_stealing else None,
+        "force_rings": os.environ.get("SHMJET_FORCE_RINGS", "") not in ("", "0"),
+        "client_pid": os.getpid(),
+        "log_levels": list(levels()),
+        "jobs": dict(config.jobs),
+        **_network_settings(config),
+    }
+
+
+def _network_settings(config: JetConfig) -> dict[str, Any]:
+    if config.bind is None:
+        return {}
+    return {
+        "allow_code": config.allow_code,
+        "bind": config.bind,
+        "seeds": list(config.members),
+        "discovery": config.discovery,
+        "tls": None if config.tls is None else _tls(config.tls),
+        "flow_period_ns": int(config.flow_control_period * 1e9),
+        "tells_members_apart": config.member_secret is not None,
+    }
+
+
+def _tls(given: Mapping[str, Any]) -> dict[str, Any] | None:
+    from shmjet.cluster.client.tls_settings import tls_settings
+    from shmjet.net.messages import TlsFiles
+    from shmjet.net.tls import check_files
+
+    settings = tls_settings(given)
+    if settings is not None:
+        check_files(TlsFiles(**settings), listens=True)
+    return settings
+
+
+def secret_pipe(config: JetConfig) -> int:
+    """Return a descriptor from which a member can read its secrets, -1 when it needs none.
+
+    Raises:
+        ConfigError: a secret's file cannot be read, or the two secrets are the same.
+    """
+    if config.bind is None or config.secret is None:
+        return -1
+    from shmjet.core.secret import secret_bytes, send_secrets
+
+    secret = secret_bytes(config.secret)
+    member_secret = b"" if config.member_secret is None else secret_bytes(config.member_secret)
+    if secret == member_secret:
+        raise ConfigError(
+            "JetConfig.member_secret is the same as secret: then every client could join as a member; make another one "
+            "(`shmjet secret -o FILE`)"
+        )
+    reader, writer = os.pipe()
+    send_secrets(writer, secret, member_secret)
+    return reader
+
+
+def member_program(
+    settings: dict[str, Any], ready: int, logs: int, preload: list[str], secret_fd: int, errors_fd: int = -1
+) -> list[str]:
+    """Return the command line of a member."""
+    arguments = f"{ready}, {logs}, {settings['allowed']!r}, {preload!r}, {secret_fd}, {errors_fd}"
+    program = (
+        f"import sys; sys.path.insert(0, {_ROOT!r})\n"
+        "from shmjet.cluster.member.main import main\n"
+        f"main({settings!r}, {arguments})"
+    )
+    return [sys.executable, "-P", "-c", program]
+
+
+class StartingMember:
+    """A member process that has been started and comes up while its client goes on; `wait` for it.
+
+    Until its own code runs, its standard error is a file: an interpreter that fails can be quoted then.
+
+    Raises:
+        ConfigError: a core that the config names may not be used by this process.
+        ShmjetError: the process cannot be started; the text names the limit.
+    """
+
+    def __init__(self, config: JetConfig) -> None:
+        fill_standard_descriptors()
+        settings = member_settings(config)
+        secret = secret_pipe(config)
+        self.log_level: int = settings["log_levels"][0]
+        preload = [name for name in _SHARED if name in sys.modules]
+        with contextlib.ExitStack() as stack:
+            if secret >= 0:
+                stack.callback(os.close, secret)
+            try:
+                early = os.memfd_create("shmjet-start", os.MFD_CLOEXEC)
+                failing = stack.enter_context(contextlib.ExitStack())
+                failing.callback(os.close, early)
+                errors = os.dup(2)
+                stack.callback(os.close, errors)
+                reader, writer = os.pipe()
+                stack.callback(os.close, writer)
+                failing.callback(os.close, reader)
+                self.logs, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                """On which the records of all its processes will arrive; whoever waits for the member takes it."""
+                stack.callback(theirs.close)
+                failing.callback(self.logs.close)
+                self.process = subprocess.Popen(
+                    member_program(settings, writer, theirs.fileno(), preload, secret, errors),
+                    stdin=subprocess.DEVNULL,
+                    stderr=early,
+                    pass_fds=[fd for fd in (writer, theirs.fileno(), secret, errors) if fd >= 0],
+                    process_group=0,
+                )
+            except OSError as error:
+                raise ShmjetError(f"no member can be started: {lack_text(error)}") from error
+            failing.pop_all()
+        self._start = MemberStart(self.process, reader, early)
+
+    def wait(self) -> Started:
+        """Wait until it serves; called once.
+
+        Raises:
+            ShmjetError: it did not come up; the text says why.
+        """
+        try:
+            return self._start.wait()
+        except BaseException:
+            self.kill()
+            raise
+        finally:
+            self._start.close()
+
+    def kill(self) -> None:
+        """End it for good."""
+        self.process.kill()
+        self.process.wait()
+        self.logs.close()
+
+
+def new_instance(config: JetConfig | None = None) -> JetInstance:
+    """Start a member with its workers for this process.
+
+    Args:
+        config: settings; by default from the environment (`SHMJET_*`), else one worker per core.
+
+    Returns:
+        the instance, a context manager that ends it.
+
+    Raises:
+        ConfigError: a setting is wrong.
+        AuthenticationError: the members that it was to join do not accept its secret.
+        ShmjetError: the member could not start.
+
+    Example:
+        >>> jet = shmjet.new_instance(JetConfig(cores=2))    # doctest: +SKIP
+        >>> jet.shutdown()                                   # doctest: +SKIP
+    """
+    config = JetConfig() if config is None else config
+    check_instance(config)
+    member = StartingMember(config)
+    try:
+        from shmjet.cluster.client.backend import (
+            EmbeddedBackend,  # the client's half is imported while the member starts
+        )
+        from shmjet.cluster.client.instance import JetInstance
+    except BaseException:
+        member.kill()
+        raise
+    home = EmbeddedBackend(member, has_network=config.bind is not None)
+    try:
+        return JetInstance(config, home)
+    except RuntimeError as error:
+        member.kill()
+        raise ShmjetError(f"this process has a member, but cannot use it: {lack_text(error)}") from error
+    except BaseException:
+        member.kill()
+        raise

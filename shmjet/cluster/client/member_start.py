@@ -1,0 +1,134 @@
+"""Waiting for a member to come up, and saying what held it up when it does not."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shmjet.core import ShmjetError
+from shmjet.data import errors
+from shmjet.host.stacks import answers
+
+if TYPE_CHECKING:
+    from shmjet.cluster.settings import Started
+
+START_S = 60.0
+_STACKS_S = 1.0
+"""How long a member that is late may take to write where it is."""
+_MOST_SAID = 2000
+"""Characters of what a member has written that an error quotes."""
+
+
+class MemberStart:
+    """A member that comes up.
+
+    Args:
+        process: it.
+        reader: what it says of itself, `Starting` and in the end `Started` or `StartFailed`, a line each.
+        early: its standard error until its own code runs, and where it writes its stacks.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], reader: int, early: int) -> None:
+        self._process = process
+        self._reader = reader
+        self._early = early
+        self._doing = "starting the interpreter and importing shmjet"
+
+    def wait(self) -> Started:
+        """Wait until it serves.
+
+        Raises:
+            ShmjetError: it did not come up; the text says what it was doing, and what it has written.
+        """
+        from shmjet.cluster.settings import Started, StartFailed, Starting
+
+        begun = since = time.monotonic()
+        left = b""
+        poller = select.poll()
+        poller.register(self._reader, select.POLLIN)
+        while True:
+            ready = poller.poll(max(0.0, 1000 * (begun + START_S - time.monotonic())))
+            if not ready:
+                raise ShmjetError(self._late(time.monotonic() - since))
+            chunk = os.read(self._reader, 65536)
+            if not chunk:
+                raise ShmjetError(self._ended())
+            *lines, left = (left + chunk).split(b"\n")
+            for line in lines:
+                answer = _decode(line)
+                if isinstance(answer, Starting):
+                    self._doing, since = answer.doing, time.monotonic()
+                elif isinstance(answer, StartFailed):
+                    kind = getattr(errors, answer.error, ShmjetError)
+                    raise kind(f"the member could not start: {answer.text}")
+                else:
+                    assert isinstance(answer, Started)
+                    self._pass_on()
+                    return answer
+
+    def _late(self, seconds: float) -> str:
+        pid = self._process.pid
+        text = (
+            f"the member process (pid {pid}) did not come up within {START_S:.0f} s; for the last {seconds:.0f} s it "
+            f"was {self._doing}{_state_of(pid)}"
+        )
+        if answers(pid):
+            os.kill(pid, signal.SIGUSR2)
+        deadline = time.monotonic() + _STACKS_S
+        said = self._said()
+        while "most recent call first" not in said and time.monotonic() < deadline:
+            time.sleep(0.01)
+            said = self._said()
+        return text + (f". It has written:\n{said}" if said else "")
+
+    def _ended(self) -> str:
+        status = self._process.wait()
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        said = self._said()
+        text = f"the member process {how} before it was up, while it was {self._doing}"
+        return text + (f"; it has written:\n{said}" if said else "; what it had to say is on standard error")
+
+    def _said(self) -> str:
+        """Return the end of what it has written, as far as that went into the file."""
+        with contextlib.suppress(OSError):
+            size = os.fstat(self._early).st_size
+            return os.pread(self._early, _MOST_SAID, max(0, size - _MOST_SAID)).decode(errors="replace").strip()
+        return ""
+
+    def _pass_on(self) -> None:
+        """Let what it has written, warnings for example, reach the standard error that it was meant for."""
+        size = os.fstat(self._early).st_size
+        if size:
+            with contextlib.suppress(OSError):
+                os.write(2, os.pread(self._early, size, 0))
+
+    def close(self) -> None:
+        """Let go of pipe and file."""
+        os.close(self._reader)
+        os.close(self._early)
+
+
+def _decode(line: bytes) -> object:
+    import msgspec  # here it costs nothing: the member was waited for
+
+    from shmjet.cluster.settings import StartAnswer
+
+    return msgspec.json.decode(line, type=StartAnswer)
+
+
+def _state_of(pid: int) -> str:
+    """Say how the kernel sees a process that should have come up by now; empty where it does not tell."""
+    try:
+        parts = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        waits = Path(f"/proc/{pid}/wchan").read_text().strip()
+    except OSError:
+        return ""
+    ticks = (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK")
+    where = f", in {waits}" if waits.strip("0") else ""
+    return f" (state {parts[0].decode()}{where}; it has had {ticks:.1f} s of CPU time)"

@@ -1,0 +1,71 @@
+"""The members of a cluster, as a client sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from shmjet.cluster.client.connection import Connection
+from shmjet.cluster.protocol import Describe
+from shmjet.core import ShmjetError
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of the cluster.
+
+    `address` is "local" for a member without a network; `uuid` names it for good, `pid` is its process; `cores` are the
+    core numbers that its workers run on; `workers` are the pids of its workers; `is_local`: this process started it;
+    `is_coordinator`: it is the oldest, which coordinates jobs.
+    """
+
+    address: str
+    uuid: str
+    pid: int
+    cores: tuple[int, ...]
+    workers: tuple[int, ...]
+    is_local: bool
+    is_coordinator: bool
+
+
+class Cluster:
+    """The members that a client sees.
+
+    Example:
+        >>> [len(member.workers) for member in jet.cluster.members]             # doctest: +SKIP
+        [4]
+    """
+
+    def __init__(self, connection: Connection, has_own: bool, learn: Callable[[list[str]], None]) -> None:
+        self._connection = connection
+        self._has_own = has_own
+        self._learn = learn
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """All members, the oldest, which coordinates, first.
+
+        Raises:
+            MemberLostError: the member is gone.
+        """
+        reply = self._connection.ask(Describe)
+        found = tuple(
+            Member(
+                address=row.address,
+                uuid=row.uuid,
+                pid=row.pid,
+                cores=tuple(row.cores),
+                workers=tuple(row.workers),
+                is_local=self._has_own and row.uuid == reply.asked,
+                is_coordinator=place == 0,
+            )
+            for place, row in enumerate(reply.members)
+        )
+        self._learn([member.address for member in found])
+        return found
+
+    def __repr__(self) -> str:
+        try:
+            return f"<Cluster of {', '.join(f'{member.address} (pid {member.pid})' for member in self.members)}>"
+        except ShmjetError:
+            return "<Cluster that is gone>"

@@ -1,0 +1,200 @@
+"""What all members of a cluster do, for those who look from elsewhere: any member asks the others and tells.
+
+A member that does not answer in time is left out, and named. Three things can be asked for: the pids of workers, a
+survey (numbers of workers and processes, executions), and a dump for a report of trouble, for which each member starts
+a program beside itself, so that it does nothing itself while the stacks of its processes are looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from shmjet.cluster.membership.peer_messages import AskReport, Report
+from shmjet.cluster.membership.views import Peer
+from shmjet.cluster.protocol import (
+    Describe,
+    DumpAll,
+    DumpsReply,
+    MemberDump,
+    MemberRow,
+    MembersReply,
+    MemberSurvey,
+    StatusRequest,
+    SurveyReply,
+)
+from shmjet.ipc.decode_errors import UNREADABLE
+
+WORKERS_S = SURVEY_S = 1.0
+DUMP_S = 30.0
+"""How long others may take to answer."""
+
+T = TypeVar("T")
+_ROOT = str(Path(__file__).resolve().parents[2])
+
+
+class Client(Protocol):
+    """Who asks."""
+
+    def send(self, message: object) -> None:
+        """Send the answer."""
+
+
+class ClusterStatus:
+    """Asks and answers for one member.
+
+    Args:
+        folder: the member's.
+        members: gives all members, the oldest first; this one alone where there is no network.
+        me: gives this one's identity.
+        post: sends a message to a member.
+        pids: gives the pids of this member's workers.
+        look: gives this member's part of a survey.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        members: Callable[[], Sequence[Peer]],
+        me: Callable[[], str],
+        post: Callable[[str, object], None],
+        pids: Callable[[], Coroutine[Any, Any, list[int]]],
+        look: Callable[[], MemberSurvey],
+    ) -> None:
+        self._folder = folder
+        self._members = members
+        self._me = me
+        self._post = post
+        self._pids = pids
+        self._look = look
+        self._numbers = itertools.count(1)
+        self._asked: dict[int, asyncio.Future[bytes]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._dumping: asyncio.Future[bytes] | None = None
+        """The dump that is being made: a process makes it, so all who ask meanwhile get the same."""
+
+    def serve(self, client: Client, request: Any) -> bool:
+        """Answer a client; False when it asks for something else."""
+        match request:
+            case Describe():
+                self._start(self._describe(client, request.request))
+            case StatusRequest():
+                self._start(self._survey(client, request.request))
+            case DumpAll():
+                self._start(self._dump(client, request.request))
+            case _:
+                return False
+        return True
+
+    def take(self, sender: str, message: AskReport | Report) -> None:
+        """Take what another member asks or answers."""
+        if isinstance(message, AskReport):
+            self._start(self._answer(sender, message))
+            return
+        future = self._asked.get(message.request)
+        if future is not None and not future.done():
+            future.set_result(message.body)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- for clients --------------------------------------------------------------------------------------------
+
+    async def _describe(self, client: Client, request: int) -> None:
+        told = await self._gather("workers", WORKERS_S)
+        rows = []
+        for peer, body in told:
+            pids = _decoded(body, list[int]) or []
+            rows.append(MemberRow(peer.uuid, peer.address, peer.pid, list(peer.cores), pids))
+        client.send(MembersReply(request, rows, self._me()))
+
+    async def _survey(self, client: Client, request: int) -> None:
+        told = [(peer.address, _decoded(body, MemberSurvey)) for peer, body in await self._gather("survey", SURVEY_S)]
+        found = [survey for _, survey in told if survey is not None]
+        silent = [address for address, survey in told if survey is None]
+        client.send(SurveyReply(request, found, silent, told[0][0]))
+
+    async def _dump(self, client: Client, request: int) -> None:
+        told = await self._gather("dump", DUMP_S)
+        client.send(DumpsReply(request, [MemberDump(peer.address, body) for peer, body in told]))
+
+    async def _gather(self, kind: str, patience: float) -> list[tuple[Peer, bytes | None]]:
+        """Ask all members, this one included; None for those that do not answer."""
+        peers = self._members()
+        return list(zip(peers, await asyncio.gather(*(self._ask(p, kind, patience) for p in peers)), strict=True))
+
+    async def _ask(self, peer: Peer, kind: str, patience: float) -> bytes | None:
+        if peer.uuid == self._me():
+            return await self._report(kind)
+        number = next(self._numbers)
+        self._asked[number] = future = asyncio.get_running_loop().create_future()
+        self._post(peer.uuid, AskReport(number, kind))
+        try:
+            return await asyncio.wait_for(future, patience)
+        except TimeoutError:
+            return None
+        finally:
+            del self._asked[number]
+
+    # -- of this member -----------------------------------------------------------------------------------------
+
+    async def _answer(self, sender: str, asked: AskReport) -> None:
+        self._post(sender, Report(asked.request, await self._report(asked.kind)))
+
+    async def _report(self, kind: str) -> bytes:
+        match kind:
+            case "workers":
+                return msgspec.msgpack.encode(await self._pids())
+            case "survey":
+                return msgspec.msgpack.encode(self._look())
+            case "dump":
+                if self._dumping is None or self._dumping.done():
+                    self._dumping = asyncio.ensure_future(asyncio.to_thread(dump_of, self._folder))
+                return await asyncio.shield(self._dumping)
+        return b""  # of a newer version
+
+
+def _decoded(body: bytes | None, kind: type[T]) -> T | None:
+    """Return what a member has told; None when it has not, or not in words that are understood here."""
+    if body is None:
+        return None
+    try:
+        return msgspec.msgpack.decode(body, type=kind)
+    except UNREADABLE:
+        return None
+
+
+def dump_of(folder: Path) -> bytes:
+    """Return what `shmjet.cluster.monitor.dump` finds out about a member, as JSON; made by a program of its own.
+
+    Args:
+        folder: the member's.
+    """
+    program = (
+        f"import sys; sys.path.insert(0, {_ROOT!r})\n"
+        f"from shmjet.cluster.monitor.dump import main\nmain({os.fspath(folder)!r})"
+    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", program],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=DUMP_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return json.dumps({"gone": f"cannot be looked at: {error}"}).encode()
+    if done.returncode:
+        return json.dumps({"gone": f"cannot be looked at: {done.stderr.decode(errors='replace').strip()}"}).encode()
+    return done.stdout

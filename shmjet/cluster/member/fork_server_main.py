@@ -1,0 +1,94 @@
+"""The program that a member executes as its fork server, and what the forked children run.
+
+Here the floors meet: workers (floor 3) get the maps and lists (floor 5) without knowing them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import mmap
+import os
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from shmjet.cluster.member.grid_caller import FarGrid
+from shmjet.cluster.settings import SOCKET_NAME
+from shmjet.execution.control import BLOCK_SIZE, WorkerControl
+from shmjet.execution.forkserver import serve
+from shmjet.execution.logs import send_logs
+from shmjet.execution.messages import Command, Fork, WorkerSettings
+from shmjet.execution.worker import Worker
+from shmjet.grid import Grid
+from shmjet.host.child_process import pin
+from shmjet.host.stacks import offer_stacks
+from shmjet.ipc.channel import Channel
+
+PRELOADED = ("psutil",)
+"""Imported here once, so that all children share its pages."""
+
+
+def run_child(request: Fork, fds: list[int], logs: socket.socket, levels: Sequence[int]) -> None:
+    """Be a worker, or, with an arena in the request, a carrier, until the member lets go.
+
+    Args:
+        fds: of its channel to the member, the control segment, the arena if there is one; where there is a network,
+            what wakes the link, and what takes log records for those who listen elsewhere.
+        logs: where its log records go, of at least these levels.
+    """
+    others = fds[3:] if request.arena_size else fds[2:]
+    relay = socket.socket(fileno=others[1]) if len(others) > 1 else None
+    send_logs(logs, request.index, levels[0], levels[1], relay)
+    settings = msgspec.msgpack.decode(request.settings, type=WorkerSettings)
+    offer_stacks(Path(settings.folder))
+    pin(request.core)
+    control = _mapped(fds[1], request.control_size)
+    if request.arena_size:
+        arena = _mapped(fds[2], request.arena_size)
+        block = WorkerControl(arena, request.doorbell_offset)
+    else:
+        block = WorkerControl(control, request.index * BLOCK_SIZE)
+    channel = Channel(socket.socket(fileno=fds[0]), Command)
+
+    def open_grid() -> Any:
+        return Grid.open(Path(settings.folder) / "grid")
+
+    def open_far_grid() -> Any:
+        return FarGrid(Path(settings.folder) / SOCKET_NAME)
+
+    Worker(
+        request.index, channel, control, block, settings, open_grid, others[0] if others else -1, open_far_grid
+    ).run()
+
+
+def _mapped(fd: int, size: int) -> memoryview:
+    """Map shared memory, but not for what user code forks: a copy of a worker that went on would be a second one."""
+    mapping = mmap.mmap(fd, size)
+    mapping.madvise(mmap.MADV_DONTFORK)
+    os.close(fd)
+    return memoryview(mapping)
+
+
+def main(sock: socket.socket, logs: int, levels: Sequence[int], preload: Sequence[str], cluster: str) -> None:
+    """Serve fork requests that come in on this socket.
+
+    Args:
+        logs: descriptor of the socket for log records.
+        levels: those from which they are sent.
+        preload: modules that users' functions will probably need; imported as those in `PRELOADED`, if they can be.
+        cluster: its name, for the list of processes.
+    """
+    for name in PRELOADED:
+        importlib.import_module(name)
+    for name in preload:
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    serve(sock, functools.partial(run_child, logs=socket.socket(fileno=logs), levels=levels), cluster)

@@ -1,0 +1,86 @@
+"""The coordinator's maps and lists, for clients and members from anywhere.
+
+Operations on the store block for a moment, so a few threads do them; results come back on the member's loop. Bytes in,
+bytes out: nothing of what they hold is unpickled here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+from shmjet.cluster.jobs.table import Client
+from shmjet.cluster.protocol import GridCall, GridReply, Refused
+from shmjet.cluster.requests.request_forwarder import MAPS_LOST
+from shmjet.grid.errors import GridError
+from shmjet.grid.service import GridService
+
+_THREADS = 2
+_MOST_AT_ONCE = 2
+"""Operations of one client that are performed at the same time: what it does not read piles up here."""
+
+logger = logging.getLogger("shmjet.member")
+
+
+class GridServing:
+    """See the module. The threads and the store are there from the first call on.
+
+    Args:
+        folder: of the store.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._service: GridService | None = None
+        self._threads: ThreadPoolExecutor | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._turns: WeakKeyDictionary[Client, asyncio.Semaphore] = WeakKeyDictionary()
+
+    def serve(self, client: Client, request: GridCall) -> None:
+        """Perform an operation and answer."""
+        task = asyncio.ensure_future(self._in_turn(client, request))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _in_turn(self, client: Client, request: GridCall) -> None:
+        async with self._turns.setdefault(client, asyncio.Semaphore(_MOST_AT_ONCE)):
+            await client.until_read()
+            await self._perform(client, request)
+
+    async def _perform(self, client: Client, request: GridCall) -> None:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="shmjet-grid")
+        loop = asyncio.get_running_loop()
+        try:
+            service = self._opened()
+            if request.again and request.store != service.store:
+                text = f"the member that was asked is gone; {MAPS_LOST}"
+                client.send(Refused(request.request, "MemberLostError", text))
+                return
+            body = await loop.run_in_executor(self._threads, service.perform, request.body)
+        except GridError as error:
+            client.send(Refused(request.request, type(error).__name__, str(error)))
+        except Exception as error:
+            logger.exception("an operation on a map or list failed")
+            client.send(Refused(request.request, "GridError", f"{type(error).__name__}: {error}"))
+        else:
+            client.send(GridReply(request.request, body, service.store))
+
+    def _opened(self) -> GridService:
+        if self._service is None:
+            self._service = GridService(self._folder)
+        return self._service
+
+    def clear(self) -> None:
+        """Remove all maps and lists: this member is not who had them any more."""
+        self._opened().clear()
+
+    def close(self) -> None:
+        """Let go of the store."""
+        if self._threads is not None:
+            self._threads.shutdown()
+        if self._service is not None:
+            self._service.close()

@@ -1,0 +1,118 @@
+"""The program that a client executes: one fresh interpreter that becomes the member and its fork server.
+
+It imports what both need, which is most of it, then splits while it still has one thread and has opened nothing, so
+that no lock and no thread of anyone else is copied into children; each half then imports the rest. Two interpreters,
+one started by the other, took three times as long to come up.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from shmjet.cluster.member.start_report import StartReport
+from shmjet.host.child_process import accept_signals, die_with_parent, end_with
+from shmjet.host.standard_descriptors import fill_standard_descriptors
+
+_BOTH = ("shmjet.execution.messages", "shmjet.execution.plan", "shmjet.grid")
+"""What member and workers need alike; none of it starts a thread or imports numpy."""
+_BLAS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+def main(
+    settings: dict[str, Any],
+    ready: int,
+    logs: int,
+    cores: Sequence[int],
+    preload: Sequence[str],
+    secret_fd: int = -1,
+    errors_fd: int = -1,
+) -> None:
+    """Be a member, or in the forked child its fork server.
+
+    Args:
+        settings: the fields of `MemberSettings`.
+        ready: descriptor on which the member says that it is up; -1 for one that says so on standard output.
+        logs: of the socket on which all processes send their log records; -1 for standard error.
+        cores: those that any of its processes may run on; empty for all.
+        preload: modules that the fork server imports, so that all workers share them.
+        secret_fd: where the member reads its secret; -1 for one without a network.
+        errors_fd: what standard error is to be from now on. Until now it is a file that the starter looks into when
+            this process does not come up; a signal has the stacks of all threads written there. -1: no such file.
+    """
+    fill_standard_descriptors()
+    accept_signals()
+    early = -1
+    if errors_fd >= 0:
+        early = os.dup(2)
+        os.dup2(errors_fd, 2)
+        os.close(errors_fd)
+        faulthandler.register(signal.SIGUSR2, file=early, all_threads=True, chain=False)
+    report = StartReport(ready, early)
+    if settings["client_pid"]:
+        end_with(settings["client_pid"])
+    try:
+        _split(settings, report, logs, cores, preload, secret_fd)
+    except Exception as error:
+        report.failed(error)
+        if not isinstance(error, OSError):
+            raise
+        sys.exit(1)
+
+
+def _split(
+    settings: dict[str, Any],
+    report: StartReport,
+    logs: int,
+    cores: Sequence[int],
+    preload: Sequence[str],
+    secret_fd: int,
+) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if logs < 0:  # nobody reads: each process writes its records to standard error
+        reader, writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        reader.close()
+        logs = writer.detach()
+    os.set_inheritable(logs, False)
+    report.phase("importing its modules")
+    for name in _BOTH:
+        importlib.import_module(name)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a carrier takes one; workers and carriers inherit it
+    if cores:
+        os.sched_setaffinity(0, cores)
+    report.phase("forking its fork server")
+    ours, theirs = socket.socketpair()
+    member = os.getpid()
+    server = os.fork()
+    if server == 0:
+        ours.close()
+        if report.has_reader:
+            faulthandler.unregister(signal.SIGUSR2)
+        report.close()
+        if secret_fd >= 0:
+            os.close(secret_fd)
+        os.setpgid(0, 0)
+        threads = os.environ.get("SHMJET_BLAS_THREADS", "1")
+        os.environ.update(dict.fromkeys(_BLAS, threads))
+        die_with_parent(member)
+        from shmjet.cluster.member import fork_server_main
+
+        fork_server_main.main(theirs, logs, settings["log_levels"], preload, settings["cluster_name"])
+    else:
+        theirs.close()
+        report.phase("importing its own half of the modules")
+        sys.modules["ssl"] = None  # type: ignore[assignment]  # asyncio does without it, as does a member: 5 ms
+        import asyncio  # noqa: F401
+
+        del sys.modules["ssl"]
+        from shmjet.cluster.member import program as program
+
+        program.main(settings, report, logs, server, ours, secret_fd)

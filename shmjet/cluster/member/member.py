@@ -1,0 +1,436 @@
+"""The member: the control plane of one host, an asyncio loop that never touches data and never runs user code.
+
+It owns the instance's folder, the control segment, the arenas, the fork server and through it the workers. It takes
+jobs from clients, over a Unix socket and, with a network, over TCP; the coordinator runs them, on all members of the
+view, and others pass on what they are asked. A member that a client has started ends with that client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import math
+import os
+import random
+import socket
+import uuid
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import msgspec
+
+from shmjet.cluster.folder import InstanceFolder, base_folder, sweep
+from shmjet.cluster.jobs.context import MemberServices
+from shmjet.cluster.jobs.member_loss import MemberLossHandler
+from shmjet.cluster.jobs.registry import ParticipantRegistry
+from shmjet.cluster.jobs.service import JobService
+from shmjet.cluster.member.cluster_status import ClusterStatus
+from shmjet.cluster.member.grid_requests import GridServing
+from shmjet.cluster.member.watchers import Watching
+from shmjet.cluster.membership.events import ViewInstalled
+from shmjet.cluster.membership.network import Network
+from shmjet.cluster.membership.peer_messages import (
+    AskReport,
+    Backward,
+    Bounced,
+    ClientGone,
+    ExecutionMessage,
+    Forward,
+    PartLogs,
+    Report,
+)
+from shmjet.cluster.membership.views import Peer, View
+from shmjet.cluster.processes.arenas import ArenaPool
+from shmjet.cluster.processes.worker_silence import WorkerSilence
+from shmjet.cluster.processes.workers import Child, ForkServerProcess, Workers
+from shmjet.cluster.protocol import (
+    FORWARDED,
+    Attach,
+    ConnectInline,
+    Done,
+    Execute,
+    GridCall,
+    Look,
+    MembersAre,
+    Ping,
+    Refused,
+    Shutdown,
+    TakeArena,
+    Upload,
+    Visit,
+)
+from shmjet.cluster.requests.attachments import Attachments
+from shmjet.cluster.requests.client_connections import Clients, ForwardedClient, LocalClient
+from shmjet.cluster.requests.code_policy import NO_CODE, carries_code
+from shmjet.cluster.requests.log_relay import LogRelay
+from shmjet.cluster.requests.named_jobs import NamedJobs
+from shmjet.cluster.requests.request_forwarder import RequestForwarder
+from shmjet.cluster.settings import SOCKET_NAME, MemberSettings
+from shmjet.execution import control
+from shmjet.execution.messages import WorkerSettings
+from shmjet.grid import Grid
+from shmjet.grid.store import ENVIRONMENTS_OF_A_CLUSTER
+from shmjet.host.child_process import outlive
+from shmjet.host.stacks import offer_stacks
+
+_STOP_S = 0.5
+
+logger = logging.getLogger("shmjet.member")
+
+
+class Member:
+    """One member.
+
+    Args:
+        settings: from the client that starts it.
+        server: its fork server.
+        network: makes its network, from the member; None for one alone.
+        phase: takes what it does on its way up.
+    """
+
+    def __init__(
+        self,
+        settings: MemberSettings,
+        server: ForkServerProcess,
+        network: Callable[[Member], Network] | None = None,
+        phase: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.settings = settings
+        self._phase = phase
+        self._uuid = uuid.uuid4().hex
+        self._alone: View | None = None
+        base = base_folder()
+        phase(f"removing the folders of dead members in {base}")
+        sweep(base)
+        phase(f"making its folder in {base}")
+        self.folder = InstanceFolder(base)
+        phase("reserving shared memory")
+        worker_settings = WorkerSettings(
+            folder=str(self.folder.path),
+            worker_count=len(settings.cores),
+            member_address="local",
+            idle_min_ns=settings.idle_min_ns,
+            idle_max_ns=settings.idle_max_ns,
+            spin=settings.spin,
+            partition_count=settings.partition_count,
+            steal_margin=settings.steal_margin,
+        )
+        self._eventfd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK) if network is not None else -1
+        self._logs = None if network is None else LogRelay(self._pass_logs_on)
+        self._named = NamedJobs(settings.jobs)
+        permits = None if settings.allow_code else self._named.__contains__
+        participants = ParticipantRegistry(self._logs, lambda: self._silence.watch(), permits)
+        network_fds = () if self._logs is None else (self._eventfd, self._logs.writer)
+        self.workers = Workers(settings.cores, worker_settings, server, participants.report, self._on_lost, network_fds)
+        self._silence = WorkerSilence(self.workers.children, lambda: not participants.is_empty, participants.name_of)
+        self._network = None if network is None else network(self)
+        self._watching = Watching(settings, self.workers.control, lambda: self._jobs.table.executions, participants)
+        self._services = MemberServices(
+            self.workers,
+            ArenaPool(),
+            "local",
+            settings.partition_count,
+            settings.ring_memory,
+            settings.force_rings,
+            settings.steal_margin is not None,
+            participants.name_of,
+            self._watching.note_change,
+            self.folder.path / "attachments",
+            lambda: None if self._network is None else self._network.link,
+            None if self._network is None else self._network.reach,
+        )
+        self._grid_folder = self.folder.path / "grid"
+        environments = None if network is None else ENVIRONMENTS_OF_A_CLUSTER
+        Grid.create(self._grid_folder, settings.partition_count, environments=environments)
+        self._grid = GridServing(self._grid_folder)
+        self._ids = itertools.count(1 if network is None else (random.SystemRandom().getrandbits(30) << 32) + 1)
+        coordinating_for = (lambda: math.inf) if self._network is None else self._network.coordinating_for
+        self._attachments = Attachments(self._services.attachments, self._network, lambda job: self._jobs.has_job(job))
+        self._jobs = JobService(
+            self._services,
+            participants,
+            self._attachments,
+            self._named,
+            view=self._view,
+            next_number=lambda: next(self._ids),
+            coordinating_for=coordinating_for,
+            allow_code=settings.allow_code,
+        )
+        refuse = (lambda _: None) if self._network is None else self._network.refuse_clients
+        allow_code = settings.allow_code
+        self._clients = Clients(self._network, self._serve, self._client_gone, refuse, allow_code=allow_code)
+        self._passing_on: RequestForwarder | None = None
+        self._member_loss: MemberLossHandler | None = None
+        if self._network is not None:
+            self._passing_on = RequestForwarder(self._network, self._serve, self._start_task)
+            self._member_loss = MemberLossHandler(self._jobs, self._clients, self._passing_on, self._grid.clear)
+        self._surveying = ClusterStatus(
+            self.folder.path,
+            self._members,
+            lambda: self.uuid,
+            self._post,
+            self.workers.pids,
+            lambda: self._watching.survey(self.uuid, self.address),
+        )
+        self._stop = asyncio.Event()
+        self._closing = contextlib.ExitStack()
+        self._stopped_by: list[tuple[LocalClient | ForwardedClient, int]] = []
+        self._tasks: set[asyncio.Future[None]] = set()
+
+    # -- life ---------------------------------------------------------------------------------------------------
+
+    async def start(self) -> bool:
+        """Come up: serve clients of this host, fork the workers, join or found a cluster.
+
+        Returns:
+            False when it has been told to stop before it was up; then `close` it.
+
+        Raises:
+            OSError: the port cannot be opened.
+            ShmjetError: the cluster does not take this member.
+        """
+        self._phase("opening its socket and forking its workers")
+        offer_stacks(self.folder.path)
+        loop = asyncio.get_running_loop()
+        self._closing.callback(self._clients.listen(self.folder.path / SOCKET_NAME))
+        for number in self.settings.stop_signals:
+            loop.add_signal_handler(number, self._stop.set)
+        if self._logs is not None:
+            self._logs.open()
+        self.workers.start()
+        self._watch_starter(loop)
+        if self._network is not None:
+            self._phase(f"opening its port on {self.settings.bind} and joining the cluster")
+            joining, stopped = asyncio.ensure_future(self._network.start()), asyncio.ensure_future(self._stop.wait())
+            try:
+                await asyncio.wait((joining, stopped), return_when=asyncio.FIRST_COMPLETED)
+                if joining.done():
+                    joining.result()
+            finally:
+                joining.cancel()
+                stopped.cancel()
+            self._services.address = self._network.address
+        return not self._stop.is_set()
+
+    def _watch_starter(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not self.settings.client_pid:
+            return
+        try:
+            client = os.pidfd_open(self.settings.client_pid)
+        except ProcessLookupError:  # it died while this member was starting
+            self._stop.set()
+        else:
+            loop.add_reader(client, self._stop.set)
+            outlive()  # the thread that started this member may end from now on; its process may not
+            self._closing.callback(os.close, client)
+            self._closing.callback(loop.remove_reader, client)
+
+    @property
+    def uuid(self) -> str:
+        """This member's identity now."""
+        return self._uuid if self._network is None else self._network.me.uuid
+
+    @property
+    def address(self) -> str:
+        """Where others reach it."""
+        return self._services.address
+
+    async def serve(self) -> None:
+        """Serve until a client asks for the end, or the client that started this member is gone."""
+        await self._stop.wait()
+        await self.close()
+
+    async def close(self) -> None:
+        """Leave the cluster, cancel what runs, end all processes and remove the folder."""
+        self._closing.close()
+        if self._network is not None:
+            await self._network.leave()
+        self._jobs.end_all()
+        self._silence.end()
+        await self.workers.close(_STOP_S)
+        self._watching.close()
+        if self._network is not None:
+            await self._network.stop()
+            os.close(self._eventfd)
+        if self._logs is not None:
+            self._logs.close()
+        for client, request in self._stopped_by:
+            client.send(Done(request))
+        self._services.arenas.close()
+        self._grid.close()
+        self.folder.remove()
+        self._clients.close()
+
+    # -- clients ------------------------------------------------------------------------------------------------
+
+    def _serve(self, client: LocalClient | ForwardedClient, request: Any, fds: list[int] | None = None) -> None:
+        """Do what a client asks for; of the descriptors that came with it those are taken out that are kept."""
+        if isinstance(request, Execute) and request.logs is not None and isinstance(client, LocalClient):
+            home = self.uuid if client.is_here else ""
+            request = msgspec.structs.replace(request, logs=msgspec.structs.replace(request.logs, home=home))
+        fds = [] if fds is None else fds
+        try:
+            if not self.settings.allow_code and not client.is_here and carries_code(request):
+                client.send(Refused(request.request, "AuthenticationError", NO_CODE))
+            elif isinstance(request, FORWARDED) and self._network is not None and not self._network.is_coordinator:
+                self._pass_on(client, request, fds)
+            elif not self._jobs.table.serve(client, request, fds):
+                self._serve_other(client, request)
+        except Exception as error:
+            logger.exception("request %s failed", type(request).__name__)
+            client.send(Refused(request.request, "ShmjetError", f"{type(error).__name__}: {error}"))
+
+    def _serve_other(self, client: LocalClient | ForwardedClient, request: Any) -> None:
+        if isinstance(client, LocalClient) and client.is_here and self._watching.serve(client, request):
+            return
+        if self._surveying.serve(client, request):
+            return
+        match request:
+            case Attach() if isinstance(client, LocalClient) and client.is_here:
+                self._start_task(self._attach(client, request.request))
+            case Visit() | ConnectInline() if isinstance(client, LocalClient) and client.is_here:
+                self._jobs.participants.visit(client, request)
+            case Attach() | Look() | TakeArena() | Visit() | ConnectInline():
+                client.send(
+                    Refused(request.request, "ShmjetError", "only a process of the same host can watch a member")
+                )
+            case GridCall():
+                self._grid.serve(client, request)
+            case Ping():
+                client.send(Done(request.request))
+            case Upload():
+                self._attachments.add(request.job_id, request.path, request.offset, request.data)
+                client.send(Done(request.request))
+            case Shutdown() if not client.is_here:
+                text = "only a process of the same host and user can end a member"
+                client.send(Refused(request.request, "AuthenticationError", text))
+            case Shutdown():
+                self._stopped_by.append((client, request.request))
+                self._stop.set()
+
+    def _pass_on(self, client: LocalClient | ForwardedClient, request: Any, fds: list[int]) -> None:
+        """Have the coordinator answer."""
+        if isinstance(client, ForwardedClient):  # who passed it on saw another coordinator than we do
+            client.bounce(request.request)
+        else:
+            assert self._passing_on is not None
+            self._passing_on.take(client, request, fds)
+
+    def _client_gone(self, client: LocalClient | ForwardedClient) -> None:
+        self._jobs.table.client_gone(client)
+        if self._network is not None and isinstance(client, LocalClient):
+            if self._passing_on is not None:
+                self._passing_on.client_gone(client.number)
+            view = self._network.view
+            if view is not None and not self._network.is_coordinator:
+                self._network.send(view.coordinator.uuid, ClientGone(client.number))
+
+    async def _attach(self, client: LocalClient, request: int) -> None:
+        pids = await self.workers.pids()
+        try:
+            self._watching.attach(client, request, self.uuid, pids, self.address)
+        except OSError as error:  # there is no /proc, say, or no descriptor
+            client.send(Refused(request, "ShmjetError", f"the member (pid {os.getpid()}) cannot be watched: {error}"))
+
+    def _members(self) -> tuple[Peer, ...]:
+        """All members that this one knows of, the oldest first."""
+        return self._view().members
+
+    def _post(self, identity: str, message: object) -> None:
+        if self._network is not None:
+            self._network.send(identity, message)
+
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- executions ---------------------------------------------------------------------------------------------
+
+    def _view(self) -> View:
+        """Return the view in force; of a member without one, a view with it alone."""
+        view = None if self._network is None else self._network.view
+        if view is not None:
+            return view
+        if self._alone is None or self._alone.coordinator.address != self.address:
+            self._alone = View(0, (self.peer(self.uuid, self.address),), (0,))
+        return self._alone
+
+    def _pass_logs_on(self, execution: int, records: list[bytes], dropped: int) -> None:
+        """Have log records of processors here reach who has the execution run: the coordinator knows."""
+        leader = self._jobs.participants.leader_of(execution)
+        if leader is None:
+            self._jobs.logged(execution, self.address, records, dropped)
+        elif self._network is not None:
+            self._network.send(leader, PartLogs(execution, records, dropped))
+
+    def _on_lost(self, child: Child) -> None:
+        with Grid.open(self._grid_folder) as grid:
+            grid.after_worker_death()
+        self._services.arenas.worker_gone(child.index)
+        self._jobs.participants.child_lost(child)
+
+    # -- the network's user ---------------------------------------------------------------------------------------
+
+    def peer(self, identity: str, address: str) -> Peer:
+        """Return how this member is described to others."""
+        cores = sorted({core for core in self.settings.cores if core is not None}) or self.settings.allowed
+        return Peer(identity, address, os.getpid(), tuple(cores), len(self.settings.cores))
+
+    def link_setup(self) -> tuple[int, int, list[int]]:
+        """Return what the link needs to be woken by workers."""
+        workers = len(self.settings.cores)
+        return self.workers.control.size, control.link_offset(workers), [self.workers.control.fd, self._eventfd]
+
+    def view_changed(self, event: ViewInstalled) -> None:
+        """See `NetworkUser`."""
+        assert self._member_loss is not None
+        self._member_loss.view_changed(event, self.uuid)
+
+    def connection_lost(self, peer: Peer, why: str) -> None:
+        """See `NetworkUser`."""
+        assert self._network is not None
+        assert self._member_loss is not None
+        self._member_loss.connection_lost(peer, why, self._network.view)
+
+    def isolated(self, lost: tuple[Peer, ...]) -> None:
+        """See `NetworkUser`."""
+        assert self._member_loss is not None
+        self._member_loss.isolated(lost, self.address)
+
+    def fenced(self, others: tuple[Peer, ...], why: str) -> None:
+        """See `NetworkUser`."""
+        assert self._member_loss is not None
+        self._member_loss.fenced(others, why, self.address)
+
+    def peer_message(self, sender: str, message: Any) -> None:
+        """Take what another member says."""
+        assert self._passing_on is not None
+        match message:
+            case Forward():
+                self._clients.take(sender, message)
+            case Backward():
+                self._passing_on.answered(message.client, message.request)
+                self._clients.backward(message)
+            case Bounced():
+                self._passing_on.bounced(message)
+            case ClientGone():
+                self._clients.forwarded_gone(sender, message)
+            case AskReport() | Report():
+                self._surveying.take(sender, message)
+            case _:
+                self._execution_message(sender, message)
+
+    def _execution_message(self, sender: str, message: ExecutionMessage) -> None:
+        assert self._network is not None
+        if self._attachments.take(message):
+            return
+        self._jobs.receive(sender, message, self._network.view, self._network.me)
+
+    def client_accepted(self, fd: int, address: str, leftover: bytes) -> None:
+        """Serve a client from anywhere."""
+        logger.debug("client %s", address)
+        client = self._clients.add(socket.socket(fileno=fd), leftover, address, is_here=False)
+        client.send(MembersAre([peer.address for peer in self._members()]))

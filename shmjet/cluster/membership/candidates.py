@@ -1,0 +1,95 @@
+"""Those that ask to join: what they are told, and who of them is to be in the next view.
+
+A part of `membership`; no clock in here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shmjet.cluster.membership.roster import Roster
+from shmjet.cluster.membership.views import Fenced, Install, JoinRefused, JoinRequest, Peer, Redirect, View
+
+
+@dataclass
+class Candidate:
+    """One that has asked: what it has seen, since when it may be in views (0: not yet), and when it asked last."""
+
+    peer: Peer
+    epoch: int
+    since: int
+    at: float
+
+
+class Candidates:
+    """Who has asked, and when."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Candidate] = {}
+
+    def add(self, request: JoinRequest, now: float) -> None:
+        """Take a request; whoever asked from that address before is gone."""
+        peer = request.peer
+        for uuid in [u for u, c in self._found.items() if c.peer.address == peer.address and u != peer.uuid]:
+            del self._found[uuid]
+        before = self._found.get(peer.uuid)
+        since = request.since or (0 if before is None else before.since)
+        self._found[peer.uuid] = Candidate(peer, request.epoch, since, now)
+
+    def excuse_all(self, now: float) -> None:
+        """Take that we were away, so that we cannot know who has asked."""
+        for candidate in self._found.values():
+            candidate.at = now
+
+    def drop_silent(self, now: float, patience: float) -> None:
+        """Forget those that have not asked for so many seconds."""
+        self._found = {uuid: c for uuid, c in self._found.items() if now - c.at < patience}
+
+    def drop_members(self, view: View) -> None:
+        """Forget those that are in a view now."""
+        self._found = {uuid: c for uuid, c in self._found.items() if view.find(uuid) is None}
+
+    def outside(self, view: View) -> list[Candidate]:
+        """Return those that are not in a view, in the order in which they asked first."""
+        return [c for uuid, c in self._found.items() if view.find(uuid) is None]
+
+    def addresses(self) -> Iterator[str]:
+        """Yield where they are."""
+        return (candidate.peer.address for candidate in self._found.values())
+
+
+def answer_to(
+    request: JoinRequest, me: Peer, partition_count: int, roster: Roster, now: float, *, allow_code: bool = True
+) -> Install | Fenced | JoinRefused | Redirect | None:
+    """Return what a member tells one that asks to join; None where it is for this member to take it in.
+
+    Args:
+        request: what it says.
+        me: this member, which is in a view.
+        partition_count: of the cluster.
+        roster: this member's view.
+        now: seconds.
+        allow_code: whether the members of the cluster take code from clients.
+    """
+    peer, view = request.peer, roster.view
+    assert view is not None
+    if request.partition_count != partition_count:
+        text = (
+            f"the cluster of {me.address} has partition_count {partition_count}, and {peer.address} has "
+            f"{request.partition_count}: give all members the same"
+        )
+        return JoinRefused(me, text)
+    if request.allow_code != allow_code:
+        # Who may bring code to one member may act as that member, so one would open all.
+        text = (
+            f"the cluster of {me.address} has allow_code {allow_code}, and {peer.address} has {request.allow_code}: "
+            "give all members the same"
+        )
+        return JoinRefused(me, text)
+    if view.find(peer.uuid) is not None:
+        return Install(me.uuid, view)
+    if 0 < request.since <= view.epoch:
+        # It had accepted a view that never reached it: others may have had it in theirs, and lost it since.
+        return Fenced(me.uuid, peer.uuid, view.epoch)
+    return None if roster.leads(now) else Redirect(me, roster.leader(now).address)

@@ -1,0 +1,85 @@
+"""What membership tells the member, and how patient it is."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from shmjet.cluster.membership.failure_detector import DetectorSettings
+from shmjet.cluster.membership.views import Peer, View
+
+
+class State(enum.Enum):
+    """How a member stands to the cluster."""
+
+    JOINING = enum.auto()
+    MEMBER = enum.auto()
+    ISOLATED = enum.auto()
+    """It has lost more than half of the others, does nothing, and waits to hear from them."""
+    LEAVING = enum.auto()
+    LEFT = enum.auto()
+    REFUSED = enum.auto()
+
+
+@dataclass(frozen=True)
+class MembershipSettings:
+    """Times in seconds.
+
+    Args:
+        detector: how patient to be with the others.
+        join_patience: how long one that looks for a cluster waits for silent addresses before it founds one.
+        join_interval: how often it asks.
+        probe_interval: how often a coordinator looks for members at addresses where there should be some.
+        complaint_grace: for how long a member must not hear another before the younger of the two has to go.
+        leave_patience: how long one that leaves waits for the others to agree.
+        own_pause: a gap between two ticks above which it is we who were away, not the others.
+    """
+
+    detector: DetectorSettings = field(default_factory=DetectorSettings)
+    join_patience: float = 3.0
+    join_interval: float = 0.2
+    probe_interval: float = 1.0
+    complaint_grace: float = 1.0
+    leave_patience: float = 1.5
+    own_pause: float = 0.9
+
+
+@dataclass(frozen=True)
+class ViewInstalled:
+    """There is a new view; `lost` are members of the `old` one that are gone, `left` those that said goodbye."""
+
+    view: View
+    old: View | None
+    joined: tuple[Peer, ...]
+    lost: tuple[Peer, ...]
+    left: tuple[Peer, ...]
+
+
+@dataclass(frozen=True)
+class WasIsolated:
+    """We have lost touch with these, which is more than half; what they took part in has failed."""
+
+    lost: tuple[Peer, ...]
+
+
+@dataclass(frozen=True)
+class WasFenced:
+    """The others went on without us: everything has failed, and we join again as `me`."""
+
+    me: Peer
+    others: tuple[Peer, ...]
+
+
+@dataclass(frozen=True)
+class JoinFailed:
+    """The cluster does not take us; `text` says why."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class HasLeft:
+    """The others know that we go."""
+
+
+Event = ViewInstalled | WasIsolated | WasFenced | JoinFailed | HasLeft

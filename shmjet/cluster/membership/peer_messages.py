@@ -1,0 +1,213 @@
+"""What members say to each other besides membership: about executions, and for clients that ask the wrong one.
+
+Typed messages of msgspec, in bytes that the link carries. What is pickled in them (code, configs, exceptions) stays
+opaque here; it is unpickled in workers and clients only. A message that comes from none of the view's members is
+dropped before it is looked at, and one about an execution is taken from its coordinator only.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from shmjet.cluster.membership.views import MembershipMessage
+from shmjet.cluster.protocol import Submission
+from shmjet.execution.messages import Failure, LogSubscription, MemberSlot, Probed
+from shmjet.execution.metrics import Metrics
+
+
+class ProbePart(msgspec.Struct, frozen=True):
+    """Coordinator to its own member: ask a worker about the suppliers. It stays in the process.
+
+    `others` are the addresses of the other members that take part, `owners` the places of the partitions' owners.
+    """
+
+    execution: int
+    run: int
+    submission: Submission
+    others: list[str]
+    logs: LogSubscription | None
+    owners: list[int]
+
+
+class PartProbed(msgspec.Struct, frozen=True):
+    """Member to the coordinator in it: what a worker has found out."""
+
+    execution: int
+    probed: Probed
+
+
+class PreparePart(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Coordinator to member: make your part of an attempt of a run. `execution` is the attempt's number.
+
+    `epoch` is that of the view whose members take part; a member that is in another view refuses.
+    """
+
+    execution: int
+    epoch: int
+    submission: Submission
+    probed: Probed
+    seat: MemberSlot
+    logs: LogSubscription | None = None
+    run: int = 0
+
+
+class StartPart(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Coordinator to member: all are ready."""
+
+    execution: int
+
+
+class CancelPart(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Coordinator to member: stop."""
+
+    execution: int
+
+
+class CommitPart(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Coordinator to member: all have ended well everywhere; commit what you have to."""
+
+    execution: int
+
+
+class FinishPart(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Coordinator to member: all have ended; close suppliers, with this error if there was one, and let go."""
+
+    execution: int
+    error: str | None
+
+
+class PartReady(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to coordinator: all is ready here."""
+
+    execution: int
+
+
+class PartFailed(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to coordinator: it has failed here, and is being stopped here."""
+
+    execution: int
+    failure: Failure
+
+
+class PartEnded(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to coordinator: no tasklet is left here; `commits`: something here waits for `CommitPart`."""
+
+    execution: int
+    commits: bool = False
+
+
+class PartCommitted(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to coordinator: what had to be committed here is committed."""
+
+    execution: int
+
+
+class PartFinished(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to coordinator: nothing is left here; these were the metrics."""
+
+    execution: int
+    metrics: Metrics
+
+
+class AskMetrics(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Coordinator to member: how far is your part?"""
+
+    request: int
+    execution: int
+
+
+class PartMetrics(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to coordinator: so far."""
+
+    request: int
+    metrics: Metrics
+    execution: int
+
+
+class PartLogs(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to coordinator: what processors here have logged, for the client that has the job executed (`Logged`)."""
+
+    execution: int
+    records: list[bytes]
+    dropped: int
+
+
+class PutFile(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Coordinator to member: a piece of a file attached to a job, from `offset` on; they come in order."""
+
+    job: str
+    path: str
+    offset: int
+    data: bytes
+
+
+class Forward(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to coordinator: a client of mine asks; `body` is its request.
+
+    `is_here`: the client is a process of the member's host and user, such as one of its workers.
+    """
+
+    client: int
+    body: bytes
+    is_here: bool
+
+
+class Backward(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Coordinator to member: for your client; `body` is the reply to `request`, or news of an execution (0).
+
+    What `may_drop` is not sent to a client that does not read what it was sent before.
+    """
+
+    client: int
+    body: bytes
+    request: int
+    may_drop: bool = False
+
+
+class Bounced(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to member: I do not coordinate, and have not done what that client of yours has asked."""
+
+    client: int
+    request: int
+
+
+class ClientGone(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to coordinator: that client of mine is gone."""
+
+    client: int
+
+
+class AskReport(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to member: tell me about yourself. `kind`: "workers", "survey" or "dump"
+    (`shmjet.cluster.member.cluster_status`).
+    """
+
+    request: int
+    kind: str
+
+
+class Report(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to member: the answer. Pids of workers or a `MemberSurvey`, in msgpack, or a dump, in JSON."""
+
+    request: int
+    body: bytes
+
+
+ExecutionMessage = (
+    PreparePart
+    | StartPart
+    | CancelPart
+    | CommitPart
+    | FinishPart
+    | PartReady
+    | PartFailed
+    | PartEnded
+    | PartCommitted
+    | PartFinished
+    | AskMetrics
+    | PartMetrics
+    | PartLogs
+    | PutFile
+)
+RelayMessage = Forward | Backward | Bounced | ClientGone | AskReport | Report
+PeerMessage = MembershipMessage | ExecutionMessage | RelayMessage

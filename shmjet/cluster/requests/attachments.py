@@ -1,0 +1,104 @@
+"""Files attached to jobs: kept in the instance's folder, and sent to the members that take part in an execution.
+
+Messages to other members go through here as well (`Post`), because files go the same way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from shmjet.cluster.membership.network import Network
+from shmjet.cluster.membership.peer_messages import PutFile
+from shmjet.cluster.protocol import Submission
+from shmjet.data.errors import ShmjetError
+
+PIECE = 1 << 20
+"""Bytes of a file in one message."""
+MOST_JOBS = 64
+"""Of how many jobs files are kept that are not needed any more, or not yet."""
+
+
+class Attachments:
+    """The attached files of one member.
+
+    Args:
+        folder: where they are kept, a folder for each job in it.
+        network: leads to other members; None where there are none.
+        is_needed: says of a job, by its id, whether it may be executed again, or is being executed.
+    """
+
+    def __init__(self, folder: Path, network: Network | None, is_needed: Callable[[str], bool]) -> None:
+        self._folder = folder
+        self._network = network
+        self._is_needed = is_needed
+        self._jobs: dict[str, None] = {}
+        """Those that have files here; the one whose files came last stands last."""
+
+    def add(self, job: str, path: str, offset: int, data: bytes) -> None:
+        """Write a piece of a file.
+
+        Args:
+            job: id of the job, hexadecimal digits.
+            path: relative to the job's folder.
+            offset: where the piece begins; 0 makes the file anew.
+
+        Raises:
+            ShmjetError: id or path lead out of the folder.
+        """
+        where = PurePosixPath(path)
+        if not job.isalnum() or where.is_absolute() or ".." in where.parts or not where.parts:
+            raise ShmjetError(f"an attachment cannot be called {path!r} in job {job!r}")
+        file = self._folder / job / where
+        if offset == 0:
+            self._remove_old(job)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if offset and not file.exists():
+            raise ShmjetError(
+                f"the beginning of the attachment {path!r} went to a member that was lost; make the job anew"
+            )
+        with file.open("wb" if offset == 0 else "r+b") as stream:
+            stream.seek(offset)
+            stream.write(data)
+
+    def _remove_old(self, newest: str) -> None:
+        """Make room for another job: they lie in memory, and a member may live for months."""
+        self._jobs.pop(newest, None)
+        self._jobs[newest] = None
+        excess = len(self._jobs) - MOST_JOBS
+        if excess <= 0:
+            return
+        import shutil  # it loads compressors, which few members need
+
+        old = [job for job in list(self._jobs)[:-1] if not self._is_needed(job)]
+        for job in old[:excess]:
+            del self._jobs[job]
+            shutil.rmtree(self._folder / job, ignore_errors=True)
+
+    def take(self, message: Any) -> bool:
+        """Take a piece that another member sends; False when the message is about something else."""
+        if isinstance(message, PutFile):
+            self.add(message.job, message.path, message.offset, message.data)
+            return True
+        return False
+
+    def send(self, identity: str, message: object) -> None:
+        """Send a message to a member; it is lost when the member is."""
+        if self._network is not None:
+            self._network.send(identity, message)
+
+    async def send_files(self, uuids: Sequence[str], job: Submission) -> None:
+        """Send the files of a job; between pieces others get their turn."""
+        for path in job.attachments.values():
+            with (self._folder / job.job_id / path).open("rb") as stream:
+                offset = 0
+                while True:
+                    data = stream.read(PIECE)
+                    for uuid in uuids:
+                        self.send(uuid, PutFile(job.job_id, path, offset, data))
+                    offset += len(data)
+                    if len(data) < PIECE:
+                        break
+                    await asyncio.sleep(0)

@@ -1,0 +1,24 @@
+"""What a member that takes no code (`allow_code=False`) refuses of a client, by what it is: nothing is looked into."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shmjet.cluster.protocol import Execute, GridCall, Upload
+from shmjet.grid.code_free import brings_pickles
+
+NO_CODE = (
+    "this member takes no code from clients (allow_code is off): it runs the jobs of its own configuration, by name"
+)
+
+
+def carries_code(request: Any) -> bool:
+    """Say whether a request holds what would be unpickled somewhere, or belongs to a job that a client brings."""
+    match request:
+        case Execute():
+            return request.submission is not None
+        case Upload():
+            return True
+        case GridCall():
+            return brings_pickles(request.body)
+    return False

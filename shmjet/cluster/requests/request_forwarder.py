@@ -1,0 +1,147 @@
+"""Requests of this member's clients that only the coordinator can answer, until it has.
+
+They go to the coordinator and are remembered, as messages between members are lost when a connection breaks or the
+coordinator does. What may be asked twice is then asked again, of whoever coordinates now; for the rest the client is
+told that nobody knows whether it was carried out. `Bounced` comes from one that does not coordinate (any more, or yet):
+nothing was done, so everything is asked again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from shmjet.cluster.membership.network import Network
+from shmjet.cluster.membership.peer_messages import Bounced, Forward
+from shmjet.cluster.protocol import Execute, GridCall, Refused
+from shmjet.cluster.requests.client_connections import LocalClient
+from shmjet.cluster.retry import as_retry, is_idempotent
+from shmjet.ipc.inline_or_memfd import InlineOrMemfd
+
+BOUNCE_S = 0.1
+"""When a request that has bounced is tried again: views reach members one after the other."""
+PATIENCE_S = 10.0
+"""How long a request is tried, from the first time."""
+
+MAPS_LOST = "its maps and lists may be lost with it"
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+@dataclass
+class _Asked:
+    client: LocalClient
+    request: Any
+    first: float
+    sent: float
+
+
+class RequestForwarder:
+    """See the module.
+
+    Args:
+        network: leads to the coordinator.
+        serve: has a request looked at again, by this member if it coordinates now.
+        start: starts a task.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        serve: Callable[[LocalClient, Any], None],
+        start: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self._network = network
+        self._serve = serve
+        self._start = start
+        self._asked: dict[tuple[int, int], _Asked] = {}
+        self._first: dict[tuple[int, int], float] = {}
+
+    def take(self, client: LocalClient, request: Any, fds: list[int]) -> None:
+        """Pass a request on, or say why that cannot be. Code that came as a descriptor goes on in the message."""
+        view = self._network.view
+        if view is None:
+            client.send(Refused(request.request, "MemberLostError", self._network.trouble))
+            return
+        if isinstance(request, Execute) and request.submission is not None and request.submission.code_size:
+            code = InlineOrMemfd.received(b"", request.submission.code_size, fds)
+            submission = msgspec.structs.replace(request.submission, code=bytes(code.view()), code_size=0)
+            request = msgspec.structs.replace(request, submission=submission)
+        coordinator = view.coordinator.uuid
+        if not self._network.is_connected(coordinator):
+            self._start(self._await(client, request, coordinator))
+            return
+        now, key = time.monotonic(), (client.number, request.request)
+        self._asked[key] = _Asked(client, request, self._first.get(key, now), now)
+        self._network.send(coordinator, Forward(client.number, _encode(request), client.is_here))
+
+    async def _await(self, client: LocalClient, request: Any, coordinator: str) -> None:
+        """Wait until there is a connection to the coordinator, or another coordinator."""
+        key = client.number, request.request
+        first = self._first.get(key, time.monotonic())
+        try:
+            await self._network.reach([coordinator])
+        except OSError as error:
+            view = self._network.view
+            if view is not None and view.coordinator.uuid == coordinator:
+                client.send(Refused(request.request, "MemberLostError", str(error)))
+                return
+        self._serve_since(client, request, first)
+
+    def answered(self, client: int, request: int) -> None:
+        """Take that a request has been answered."""
+        self._asked.pop((client, request), None)
+
+    def client_gone(self, client: int) -> None:
+        """Take that nobody waits for the answers any more."""
+        for key in [key for key in self._asked if key[0] == client]:
+            del self._asked[key]
+
+    def bounced(self, message: Bounced) -> None:
+        """Take that a request was not looked at."""
+        asked = self._asked.pop((message.client, message.request), None)
+        if asked is None:
+            return
+        if time.monotonic() - asked.first > PATIENCE_S:
+            text = "the members do not agree on who coordinates; nothing was done, ask again"
+            asked.client.send(Refused(message.request, "MemberLostError", text))
+        else:
+            self._again(asked, asked.request, BOUNCE_S)
+
+    def lost(self, why: str, *, is_over: bool = False) -> None:
+        """Take that the connection to the coordinator has broken, or that it is gone: ask again what may be.
+
+        Args:
+            why: what has happened.
+            is_over: there is nobody to ask.
+        """
+        lost, self._asked = self._asked, {}
+        now = time.monotonic()
+        for asked in lost.values():
+            request = asked.request
+            if is_idempotent(request) and not is_over and now - asked.first <= PATIENCE_S:
+                self._again(asked, as_retry(request, now - asked.sent), 0.0)
+            else:
+                asked.client.send(Refused(request.request, "MemberLostError", _unknown(request, why)))
+
+    def _again(self, asked: _Asked, request: Any, after: float) -> None:
+        asyncio.get_running_loop().call_later(after, self._serve_since, asked.client, request, asked.first)
+
+    def _serve_since(self, client: LocalClient, request: Any, first: float) -> None:
+        """Have a request looked at again that came at some time."""
+        key = client.number, request.request
+        self._first[key] = first
+        if not client.is_closed:
+            self._serve(client, request)
+        self._first.pop(key, None)
+
+
+def _unknown(request: Any, why: str) -> str:
+    if isinstance(request, GridCall):
+        return f"{why}; whether the operation was carried out is not known, and {MAPS_LOST}"
+    return f"{why}; whether the request ({type(request).__name__}) was carried out is not known"

@@ -1,0 +1,49 @@
+"""What may be asked again when nobody knows whether it was carried out: then once more does no harm.
+
+A request can be lost with the member that was to answer it, with the coordinator, or with the connection between them.
+Whoever had sent it then, a client or the member that had passed it on, asks here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from shmjet.cluster.protocol import (
+    CancelExecution,
+    Describe,
+    Execute,
+    GetJob,
+    GetMetrics,
+    GridCall,
+    ListJobs,
+    Ping,
+    Upload,
+    Watch,
+)
+
+_ALWAYS = (Execute, CancelExecution, GetMetrics, ListJobs, GetJob, Watch, Upload, Describe, Ping)
+
+
+def is_idempotent(request: Any) -> bool:
+    """Say whether a request may be asked again.
+
+    Of the operations on maps and lists those may that only read, of a store that the client knows: who coordinates now
+    sees whether it has that one still.
+    """
+    return isinstance(request, _ALWAYS) or (isinstance(request, GridCall) and request.store != 0)
+
+
+def as_retry(request: Any, seconds: float) -> Any:
+    """Return a request as it is asked again.
+
+    Args:
+        request: that was asked before.
+        seconds: how long ago that was.
+    """
+    if isinstance(request, Execute):
+        return msgspec.structs.replace(request, age=request.age + seconds)
+    if isinstance(request, GridCall):
+        return msgspec.structs.replace(request, again=True)
+    return request

@@ -1,0 +1,267 @@
+"""Joins batches by key columns: one side is kept in a hash table, the other streams past it.
+
+The table is `shmjet/_native/columns/join.h`; here rows that match become batches. Must not know processors. Every
+method that gives batches gives them in steps of bounded size, however many rows have the same key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from shmjet._native import _columns
+from shmjet.columns.batch_builder import BatchBuilder
+from shmjet.columns.join_keys import Kinds, On, check_families, key_columns, key_names
+from shmjet.columns.promotion import check_same_names, is_known
+from shmjet.columns.schemas import Kind, fitted, nulls, schema_of
+from shmjet.columns.stream_kinds import StreamKinds
+from shmjet.columns.take import Rows, take_rows, take_rows_or_nulls
+from shmjet.data.batch import Batch, stored_column
+from shmjet.data.errors import BatchError
+from shmjet.data.schema_heads import known_columns
+from shmjet.data.text import Mask
+
+ADDED_ROWS: Final = 8192
+"""Rows that are put into the table in a call of it: well under a millisecond."""
+
+STEP_ROWS: Final = 1 << 16
+"""Rows of a batch that a join gives, at most."""
+
+
+class HashJoin:
+    """A table of the rows of one side, the build side, by their key columns.
+
+    Keys are equal as in Python: numbers by value (`1 == 1.0 == True`), dates (units from years to days) and times
+    (hours to microseconds) whatever their unit; text never equals bytes, nor a date a time. Nulls and NaN equal
+    nothing. The results have the probe side's columns and then those of the build side that are no keys.
+
+    Args:
+        build: a batch or several of the same columns, in any order. More may be added with `add` before the first join.
+        on: the key columns: a name, several names, or a dict from names of the probe side to names of the build side.
+        suffix: is put behind the name of a build column that the probe side has too; without one that is an error.
+        schema: name → type of the build side's columns, as for `schema_of`; needed only if there may be no batch at
+            all and `left` has to give its columns nevertheless.
+
+    Raises:
+        BatchError: a key column does not exist or cannot be a key, or the batches differ.
+
+    Example:
+        >>> cities = Batch({"city": ["Rome", "Oslo"], "country": ["it", "no"]})
+        >>> join = HashJoin(cities, on="city")
+        >>> visits = Batch({"city": ["Oslo", "Bonn"], "n": [1, 2]})
+        >>> [batch.to_dict() for batch in join.left(visits)]
+        [{'city': ['Oslo', 'Bonn'], 'n': [1, 2], 'country': ['no', None]}]
+    """
+
+    def __init__(
+        self,
+        build: Batch | Iterable[Batch] = (),
+        *,
+        on: On,
+        suffix: str | None = None,
+        schema: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._probe_names, self._build_names = key_names(on)
+        self._suffix = suffix
+        self._table = _columns.JoinTable()
+        self._pile = BatchBuilder()
+        self._parts: list[Batch] = []
+        self._row_count = 0
+        self._begun = self._settled = False
+        self._kinds = StreamKinds(self._build_names)
+        self._given = None if schema is None else schema_of(schema)
+        self._checked: tuple[Kinds, frozenset[str], dict[str, str]] | None = None
+        self._out: tuple[Rows, Rows] | None = None
+        if self._given is not None:
+            self.add(_empty(self._given))
+        for batch in (build,) if isinstance(build, Batch) else build:
+            self.add(batch)
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the build side."""
+        return self._row_count
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the table, without the batches."""
+        return self._table.nbytes
+
+    def add(self, batch: Batch) -> None:
+        """Add rows to the build side. Dtypes may differ from batch to batch; results have those that hold all values.
+
+        Raises:
+            BatchError: it has other columns than those before or than the schema, or a join has begun.
+        """
+        if self._begun:
+            raise BatchError("a HashJoin takes no more rows once a join has begun; add all of the build side before")
+        if self._given is not None:
+            check_same_names(self._given, batch.schema)
+            columns, masks = batch.parts()
+            made = {
+                name: fitted(name, columns[name], masks.get(name), kind)
+                if is_known(columns[name], masks.get(name))
+                else nulls(kind, batch.num_rows)
+                for name, kind in self._given.items()
+            }
+            known = {name: masks[name] for name in made if name in masks} if batch.num_rows else _all_known(made)
+            batch = Batch.trusted(made, known, batch.num_rows)
+        key_columns(batch[:0], self._build_names)  # checks names and dtypes
+        self._kinds.add(batch)
+        self._row_count += batch.num_rows
+        # A null equals nothing: of rows whose key is null all through, nothing but the columns is of interest.
+        unknown = set(self._build_names) - known_columns(batch)
+        self._parts.append(batch[:0] if unknown else batch)
+
+    def settle(self, nbytes: int) -> bool:
+        """Get ready for joins, doing about `nbytes` bytes of the work; True when ready. A join does it all at once."""
+        if not self._begun:
+            self._begun = True
+            self._parts.reverse()
+        while self._parts and nbytes > 0:
+            batch = self._kinds.of(self._parts.pop())
+            nbytes -= max(batch.nbytes, 1)
+            for at in range(0, batch.num_rows, ADDED_ROWS):
+                self._table.add(key_columns(batch[at : at + ADDED_ROWS], self._build_names))
+            self._pile.add(batch.select(*(name for name in batch.names if name not in self._build_names)))
+        self._settled = not self._parts and nbytes > 0 and self._pile.join(nbytes)
+        return self._settled
+
+    def inner(self, batch: Batch, rows: int = STEP_ROWS) -> Iterator[Batch]:
+        """Give the rows of `batch` with each row of the build side that has the same key.
+
+        Args:
+            batch: the probe side.
+            rows: of a result, at most.
+
+        Yields:
+            Batches with rows in the order of `batch`, and for each of its rows in the order of the build side.
+
+        Raises:
+            BatchError: a key column does not exist or is of another kind, or both sides have a column of a name.
+        """
+        return self._joined(batch, False, rows)
+
+    def left(self, batch: Batch, rows: int = STEP_ROWS) -> Iterator[Batch]:
+        """As `inner`, but a row of `batch` without a match is there once, with nulls for the build side's columns."""
+        return self._joined(batch, True, rows)
+
+    def semi(self, batch: Batch, rows: int = STEP_ROWS) -> Iterator[Batch]:
+        """Give the rows of `batch` whose key the build side has, each once, in batches of at most `rows`."""
+        return self._filtered(batch, True, rows)
+
+    def anti(self, batch: Batch, rows: int = STEP_ROWS) -> Iterator[Batch]:
+        """Give the rows of `batch` whose key the build side does not have, in batches of at most `rows`."""
+        return self._filtered(batch, False, rows)
+
+    def contains(self, batch: Batch) -> Mask:
+        """Return for each row of `batch` whether the build side has its key.
+
+        Raises:
+            BatchError: a key column does not exist or is of another kind than the build side's.
+        """
+        mask = np.zeros(batch.num_rows, np.bool_)
+        self._settle_all()
+        self._check(batch)
+        if self._kinds.kinds:
+            self._table.contains(self._keys(batch), mask)
+        return mask
+
+    def _settle_all(self) -> None:
+        while not self._settled:
+            self.settle(1 << 30)
+
+    def _keys(self, batch: Batch) -> list[_columns.Column]:
+        kinds = [self._kinds.kinds[name] for name in self._build_names]
+        known = known_columns(batch)
+        if not known.issuperset(self._probe_names):  # columns of nulls may be of any kind
+            columns, masks = batch.parts()
+            empty = {
+                name: nulls(kind, batch.num_rows)
+                for name, kind in zip(self._probe_names, kinds, strict=True)
+                if name not in known
+            }
+            batch = Batch.trusted({**columns, **empty}, masks, batch.num_rows)
+        return key_columns(batch, self._probe_names, kinds)
+
+    def _check(self, batch: Batch) -> dict[str, str]:
+        """Return the names that the build side's columns get beside those of `batch`."""
+        known = known_columns(batch)
+        if self._checked is not None and self._checked[0] == batch.schema and self._checked[1] == known:
+            return self._checked[2]
+        for name in self._probe_names:
+            stored_column(batch, name)
+        names: dict[str, str] = {}
+        pairs = zip(self._probe_names, self._build_names, strict=True)
+        comparable = [(one, two) for one, two in pairs if one in known and two in self._kinds.known]
+        check_families(batch.schema, [one for one, _ in comparable], self._kinds.kinds, [two for _, two in comparable])
+        for name in self._kinds.kinds:
+            if name not in self._build_names:
+                names[name] = self._name(name, {*batch.names, *names.values()})
+        self._checked = batch.schema, known, names
+        return names
+
+    def _name(self, name: str, taken: set[str]) -> str:
+        if name not in taken:
+            return name
+        if self._suffix is None:
+            raise BatchError(f"both sides of the join have a column {name!r}; rename one, or give suffix='_right'")
+        if name + self._suffix in taken:
+            raise BatchError(
+                f"both sides of the join have a column {name!r}, and {name + self._suffix!r} exists too; "
+                f"give another suffix than {self._suffix!r}"
+            )
+        return name + self._suffix
+
+    def _joined(self, batch: Batch, outer: bool, rows: int) -> Iterator[Batch]:
+        self._settle_all()
+        for at in range(0, batch.num_rows, STEP_ROWS):
+            piece = batch[at : at + STEP_ROWS] if batch.num_rows > STEP_ROWS else batch
+            names = self._check(piece)
+            if not self._kinds.kinds:
+                if outer:
+                    yield from (piece[start : start + rows] for start in range(0, piece.num_rows, rows))
+                continue
+            keys = self._keys(piece)
+            row, link = 0, -1
+            while row < piece.num_rows:
+                probe, build = self._buffers(rows)
+                count, row, link = self._table.probe(keys, row, link, outer, probe[:rows], build[:rows])
+                if count:
+                    yield self._together(piece, probe[:count], build[:count], names, outer)
+
+    def _together(self, batch: Batch, probe: Rows, build: Rows, names: dict[str, str], outer: bool) -> Batch:
+        # Often every row has exactly one match: then they need not be copied.
+        whole = len(probe) == batch.num_rows and bool((probe == np.arange(len(probe))).all())
+        left = batch if whole else take_rows(batch, probe)
+        right = take_rows_or_nulls(self._pile.batch, build) if outer else take_rows(self._pile.batch, build)
+        columns, masks = left.parts()
+        values, valid = right.parts()
+        columns = columns | {names[name]: column for name, column in values.items()}
+        masks = masks | {names[name]: mask for name, mask in valid.items()}
+        return Batch.trusted(columns, masks, len(probe))
+
+    def _filtered(self, batch: Batch, wanted: bool, rows: int) -> Iterator[Batch]:
+        for at in range(0, batch.num_rows, rows):
+            piece = batch[at : at + rows] if batch.num_rows > rows else batch
+            found = self.contains(piece)
+            chosen = (found if wanted else ~found).nonzero()[0]
+            if len(chosen) == piece.num_rows:
+                yield piece
+            elif len(chosen):
+                yield take_rows(piece, chosen)
+
+    def _buffers(self, rows: int) -> tuple[Rows, Rows]:
+        if self._out is None or len(self._out[0]) < rows:
+            self._out = np.empty(rows, np.int64), np.empty(rows, np.int64)
+        return self._out
+
+
+def _empty(schema: Mapping[str, Kind]) -> Batch:
+    return Batch({name: nulls(kind, 0) for name, kind in schema.items()})
+
+
+def _all_known(columns: Mapping[str, Any]) -> dict[str, Mask]:
+    return {name: np.zeros(0, np.bool_) for name in columns}

@@ -1,0 +1,62 @@
+"""Takes rows of a batch by their numbers, of which some may stand for no row.
+
+Must not know why rows are taken.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from shmjet.columns.schemas import nulls
+from shmjet.data.batch import Batch
+from shmjet.data.column import Values
+from shmjet.data.text import Mask, Text
+
+Rows: TypeAlias = npt.NDArray[np.int64]
+
+
+def take_rows(batch: Batch, rows: Rows) -> Batch:
+    """Return the rows of a batch with these numbers, in that order: `Batch.take` without masks that hide nothing.
+
+    Args:
+        batch: any.
+        rows: each from 0 to `batch.num_rows - 1`.
+
+    Raises:
+        IndexError: a number is too large.
+    """
+    stored, masks = batch.parts()
+    columns: dict[str, Values] = {name: _frozen(values.take(rows)) for name, values in stored.items()}
+    validity: dict[str, Mask] = {}
+    for name, mask in masks.items():
+        if not (taken := mask.take(rows)).all():
+            validity[name] = _frozen(taken)
+    return Batch.trusted(columns, validity, len(rows) if columns else 0)
+
+
+def take_rows_or_nulls(batch: Batch, rows: Rows) -> Batch:
+    """As `take_rows`, with rows of nulls where the number is -1; then the batch may have no rows at all."""
+    missing = rows < 0
+    if not missing.any():
+        return take_rows(batch, rows)
+    present = ~missing
+    stored, masks = batch.parts()
+    if not batch.num_rows:
+        columns = {name: _frozen(nulls(values.dtype, len(rows))) for name, values in stored.items()}
+        return Batch.trusted(columns, {name: _frozen(present) for name in columns}, len(rows) if columns else 0)
+    places = np.where(missing, 0, rows)
+    columns = {name: _frozen(values.take(places)) for name, values in stored.items()}
+    validity: dict[str, Mask] = {}
+    for name in columns:
+        mask = masks.get(name)
+        validity[name] = _frozen(present if mask is None else present & mask.take(places))
+    return Batch.trusted(columns, validity, len(rows) if columns else 0)
+
+
+def _frozen(values: Any) -> Any:
+    if not isinstance(values, Text):
+        values.flags.writeable = False
+    return values

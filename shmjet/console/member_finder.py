@@ -1,0 +1,33 @@
+"""Where the console finds members: in this user's folders on this host, or in a cluster over the network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+
+from shmjet.cluster.monitor.base import MonitoredMember
+from shmjet.cluster.monitor.local import AttachedMember
+from shmjet.cluster.monitor.remote import RemoteMember, RemoteMonitor
+from shmjet.cluster.protocol import MemberSurvey
+
+Found = dict[str, Callable[[], MonitoredMember]]
+"""By a key that names a member for good: what connects to it. It may raise MemberLostError."""
+
+
+def here(folders: Iterable[Path]) -> Found:
+    """Return the members of this host that have these folders."""
+    return {str(folder): partial(AttachedMember, folder) for folder in folders}
+
+
+def afar(cluster: RemoteMonitor) -> Found:
+    """Return the members of a cluster.
+
+    Raises:
+        MemberLostError: no member can be reached.
+    """
+
+    def connect(survey: MemberSurvey) -> MonitoredMember:
+        return RemoteMember(cluster, survey)
+
+    return {survey.uuid: partial(connect, survey) for survey in cluster.survey().members}

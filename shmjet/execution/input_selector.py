@@ -1,0 +1,204 @@
+"""What one processor takes in: which of its edges is drained next, in what order, and which marks end a batch.
+
+Edges of one priority are consumed together, round robin, the next group when they are exhausted. A batch that was
+drained is handed out in slices, then the mark behind it counts: watermarks are coalesced over all edges, and an edge
+that has brought a barrier waits until it has come on every edge of the group. Must not know the processor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from shmjet.core import Watermark, WatermarkCoalescer
+from shmjet.data.marks import DONE, Barrier
+from shmjet.execution.inbound_edge import InboundEdge
+
+_MOVING = ("_cursor", "_mark_edge", "aligned", "barrier", "coalescer", "mark", "received", "received_batches")
+"""Fields that move to another worker as they are."""
+
+
+class InputSelector:
+    """The inbound edges of one tasklet, and what has been drained from them.
+
+    Args:
+        inbound: one for each ordinal.
+    """
+
+    def __init__(self, inbound: Sequence[InboundEdge]) -> None:
+        self.edges = sorted(inbound, key=lambda edge: edge.ordinal)
+        self.buffered = [edge for edge in inbound if edge.is_buffered]
+        self.group: list[InboundEdge] = []
+        """The edges that are being consumed; empty when all are exhausted."""
+        self.edge: InboundEdge | None = None
+        """The one that the last batch or mark has come from, until it is complete."""
+        self.mark: Watermark | Barrier | None = None
+        """Comes after what is left of the batch."""
+        self.barrier: Barrier | None = None
+        """Has come on all edges, and is to be passed on."""
+        self.aligned: dict[int, Barrier] = {}
+        """By ordinal, the barriers that have come, while others have not."""
+        self.coalescer = WatermarkCoalescer(len(inbound)) if inbound else None
+        self.received = self.received_batches = 0
+        self._groups = _by_priority(inbound)
+        self._cursor = 0
+        self._batch: list[Any] = []
+        self._batch_pos = 0
+        self._mark_edge = 0
+        self._open_next_group()
+
+    @property
+    def has_items(self) -> bool:
+        """Whether something is left of the batch that was drained last."""
+        return self._batch_pos < len(self._batch)
+
+    @property
+    def has_input(self) -> bool:
+        """Whether something has been drained that has not been dealt with: items, a mark, the end of an edge."""
+        return (
+            self.has_items
+            or self.mark is not None
+            or self.barrier is not None
+            or not self.group
+            or (self.edge is not None and self.edge.done)
+        )
+
+    def soak(self) -> bool:
+        """Empty the lanes of buffered edges into memory; True when anything was there."""
+        found = False
+        for edge in self.buffered:
+            if edge.soak():
+                found = True
+        return found
+
+    def drain(self, limit: int) -> bool:
+        """Drain at most one edge of about `limit` items, when nothing is left; True when a lane has moved."""
+        count, moved_any = len(self.group), False
+        for step in range(count):
+            at = (self._cursor + step) % count
+            edge = self.group[at]
+            if edge.ordinal in self.aligned:
+                continue
+            items, mark, moved = edge.drain(limit)
+            moved_any = moved_any or moved
+            if items is not None or mark is not None or edge.done:
+                self.edge = edge
+                self._cursor = (at + 1) % count
+                self._batch = items or []
+                self._batch_pos = 0
+                assert mark is not DONE
+                self.mark = mark if isinstance(mark, Watermark | Barrier) else None
+                self._mark_edge = edge.ordinal
+                if items is not None:
+                    self.received += len(items)
+                    self.received_batches += 1
+                    assert self.coalescer is not None
+                    self.coalescer.observe_event(edge.ordinal)
+                break
+        return moved_any
+
+    def next_slice(self, limit: int) -> list[Any]:
+        """Return the next items of the batch, at most `limit`; only while it has some."""
+        batch, pos = self._batch, self._batch_pos
+        if pos == 0 and len(batch) <= limit:
+            self._batch = []
+            return batch
+        self._batch_pos = pos + limit
+        if self._batch_pos >= len(batch):
+            self._batch, self._batch_pos = [], 0
+        return batch[pos : pos + limit]
+
+    def take_mark(self) -> Watermark | None:
+        """Let the mark behind the batch count, if there is one; return a watermark that has come on all edges."""
+        mark, self.mark = self.mark, None
+        if isinstance(mark, Watermark):
+            assert self.coalescer is not None
+            return self.coalescer.observe_watermark(self._mark_edge, mark)
+        if isinstance(mark, Barrier):
+            self.aligned[self._mark_edge] = mark
+            self.edges[self._mark_edge].open(False)
+            self._align()
+        return None
+
+    def end_edge(self) -> Watermark | None:
+        """Note that the processor has completed `edge`; return a watermark that only this edge has held back."""
+        edge, self.edge = self.edge, None
+        assert edge is not None
+        assert self.coalescer is not None
+        edge.refuse_late()
+        at = self._cursor - 1  # where it was drained, unless it has moved from elsewhere
+        if self.group[at] is not edge:
+            at = self.group.index(edge)
+        del self.group[at]
+        if 0 <= at < self._cursor:
+            self._cursor -= 1
+        if not self.group:
+            self._open_next_group()
+        self._align()
+        return self.coalescer.input_done(edge.ordinal)
+
+    def refuse_late(self) -> None:
+        """Check that nothing has come on an edge since it ended; `ShmjetError` if something has."""
+        for edge in self.edges:
+            edge.refuse_late()
+
+    def resume(self) -> None:
+        """Go on behind a barrier that has been passed on."""
+        self.barrier = None
+        self.aligned.clear()
+        for edge in self.group:
+            edge.open(True)
+
+    def _align(self) -> None:
+        """Take the barrier once it has come on every edge that is being consumed; such an edge waits for it."""
+        if self.aligned and all(edge.ordinal in self.aligned for edge in self.group):
+            self.barrier = next(iter(self.aligned.values()))
+
+    def _open_next_group(self) -> None:
+        if self._groups:
+            self.group = self._groups.pop(0)
+            for edge in self.group:
+                edge.open(True)
+        self._cursor = 0
+        for group in self._groups:
+            for edge in group:
+                edge.open(False)
+
+    # -- moving to another worker -------------------------------------------------------------------------------
+
+    @property
+    def in_fragments(self) -> bool:
+        """Whether an item has come in part on one of the edges."""
+        return any(edge.in_fragments for edge in self.edges)
+
+    def packed(self) -> dict[str, Any]:
+        """Return all that a twin on another worker needs to go on."""
+        return {
+            "plain": {name: getattr(self, name) for name in _MOVING},
+            "batch": self._batch[self._batch_pos :],
+            "edge": None if self.edge is None else self.edge.ordinal,
+            "group": [edge.ordinal for edge in self.group],
+            "groups": [[edge.ordinal for edge in group] for group in self._groups],
+            "edges": [edge.packed() for edge in self.edges],
+        }
+
+    def unpack(self, packed: dict[str, Any]) -> None:
+        """Go on where a twin on another worker stopped."""
+        for edge, state in zip(self.edges, packed["edges"], strict=True):
+            edge.unpack(state)
+        for name, value in packed["plain"].items():
+            setattr(self, name, value)
+        self._batch, self._batch_pos = packed["batch"], 0
+        self.edge = None if packed["edge"] is None else self.edges[packed["edge"]]
+        self.group = [self.edges[ordinal] for ordinal in packed["group"]]
+        self._groups = [[self.edges[ordinal] for ordinal in group] for group in packed["groups"]]
+        for edge in self.edges:
+            edge.open(edge in self.group and edge.ordinal not in self.aligned)
+
+
+def _by_priority(edges: Sequence[InboundEdge]) -> list[list[InboundEdge]]:
+    """Group edges that are consumed together, the first group first."""
+    groups: dict[int, list[InboundEdge]] = {}
+    for edge in edges:
+        groups.setdefault(edge.priority, []).append(edge)
+    return [groups[priority] for priority in sorted(groups)]

@@ -1,0 +1,162 @@
+"""One outbound ordinal of one processor: takes a drained bucket and hands its items to lanes.
+
+`Outbound` keeps the order: a bucket is cut into runs of items with watermarks between them, a run is given to the
+`Router` of the edge, and a mark (watermark, barrier, DONE) goes to every lane after the run before it has left.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from shmjet._native import RingProducer, index_of_special
+from shmjet.data.marks import Mark, Watermark
+from shmjet.execution.partitioned_router import PartitionedRouter
+from shmjet.execution.routers import BroadcastRouter, FanoutRouter, Router, UnicastRouter, replaced
+from shmjet.ring.lane import LaneWriter, RingLaneWriter
+
+
+class Outbound:
+    """An ordinal's queue of runs and marks in front of its router.
+
+    Args:
+        lanes: every lane of this ordinal, local and ring, by consumer.
+        router: spreads the items over these lanes.
+    """
+
+    __slots__ = ("_lanes", "_mark", "_mark_lanes", "_marked", "_queue", "_router", "emitted", "is_waiting")
+
+    def __init__(self, lanes: Sequence[LaneWriter], router: Router) -> None:
+        self._lanes = list(lanes)
+        self._router = router
+        self._queue: deque[list[Any] | Mark] = deque()
+        self._mark: Mark | None = None
+        self._mark_lanes: list[LaneWriter] = []
+        self._marked = 0
+        self.emitted = 0
+        self.is_waiting = False
+        """Whether the last `flush` found no room; for whoever measures how long."""
+
+    @property
+    def moved(self) -> int:
+        """A number that grows whenever anything was handed over."""
+        return self._router.moved + self._marked
+
+    @property
+    def producers(self) -> list[RingProducer]:
+        """The writing ends of its ring lanes, to be polled for room."""
+        return [lane.producer for lane in self._lanes if isinstance(lane, RingLaneWriter)]
+
+    def packed(self) -> tuple[int, int]:
+        """Return what a twin on another worker needs to go on; only while nothing is left in here."""
+        return self.emitted, self._router.turn
+
+    def unpack(self, packed: tuple[int, int]) -> None:
+        """Go on where a twin on another worker stopped."""
+        self.emitted, self._router.turn = packed
+
+    def replace(self, old: LaneWriter, new: LaneWriter) -> None:
+        """Go on with another lane to the same consumer; what `old` has accepted is the consumer's."""
+        self._lanes = replaced(self._lanes, old, new)
+        self._mark_lanes = replaced(self._mark_lanes, old, new)
+        self._router.replace(old, new)
+
+    def add(self, items: list[Any], is_plain: bool = False) -> None:
+        """Queue a bucket, which may be known to have no watermark; the list is now the router's."""
+        self.emitted += len(items)
+        if is_plain:
+            self._queue.append(items)
+            return
+        start = 0
+        at = index_of_special(items, 0, Watermark)
+        while at >= 0:
+            if at > start:
+                self._queue.append(items[start:at])
+            self._queue.append(items[at])
+            start = at + 1
+            at = index_of_special(items, start, Watermark)
+        if start == 0:
+            self._queue.append(items)
+        elif start < len(items):
+            self._queue.append(items[start:])
+
+    def add_mark(self, mark: Mark) -> None:
+        """Queue a mark for every lane."""
+        self._queue.append(mark)
+
+    @property
+    def gathering(self) -> bool:
+        """Whether rows of batches are kept back until there are enough for a batch of their own."""
+        return self._router.gathering
+
+    def settle(self) -> bool:
+        """Hand over what is kept back too; True when nothing is left."""
+        return self.flush() and self._router.settle()
+
+    def flush(self) -> bool:
+        """Hand over what the lanes take; True when nothing is left but what the router keeps back."""
+        while True:
+            if self._mark is not None:
+                waiting = [lane for lane in self._mark_lanes if not lane.push_mark(self._mark)]
+                self._marked += len(self._mark_lanes) - len(waiting)
+                self._mark_lanes = waiting
+                if waiting:
+                    return False
+                self._mark = None
+            elif not self._router.flush():
+                return False
+            if not self._queue:
+                return True
+            head = self._queue[0]
+            if isinstance(head, list):
+                self._router.start(head)
+            elif not self._router.settle():
+                return False
+            else:
+                self._mark = head
+                self._mark_lanes = list(self._lanes)
+            self._queue.popleft()
+
+
+def make_router(
+    routing: str,
+    lanes: Sequence[LaneWriter],
+    *,
+    producers: int,
+    workers: int,
+    key_fn: Callable[[Any], Any] | None,
+    partitioner: Callable[[Any, int], int] | None,
+    table: array[int],
+    target_partition: int,
+    edge: str,
+    spreads: bool = False,
+    members: Sequence[int] = (),
+    tells_schemas: bool = False,
+) -> Router:
+    """Make the router of an edge for one producer.
+
+    Args:
+        routing: value of `shmjet.core.Routing`.
+        lanes: the producer's lanes by consumer; for `isolated` only those of its pairs.
+        producers: parallelism of the upstream vertex.
+        table: partition -> consumer; `partitioned` and `all_to_one` alone look at it.
+        target_partition: where `all_to_one` sends everything.
+        spreads: a unicast edge deals to all consumers in turn, the one on the same worker like the others, as one that
+            reaches other members has to.
+        tells_schemas: the consumers of a `partitioned` edge want to know the columns of all batches.
+        members: of each lane, the member on which it ends; `fanout` alone looks at it.
+    """
+    if routing == "broadcast":
+        return BroadcastRouter(lanes)
+    if routing == "partitioned":
+        return PartitionedRouter(lanes, key_fn, partitioner, table, edge, tells_schemas)
+    if routing == "all_to_one":
+        return UnicastRouter([lanes[table[target_partition]]], deal=True)
+    if routing == "fanout":
+        groups: dict[int, list[LaneWriter]] = {}
+        for lane, member in zip(lanes, members, strict=True):
+            groups.setdefault(member, []).append(lane)
+        return FanoutRouter(list(groups.values()))
+    return UnicastRouter(lanes, deal=routing != "unicast" or spreads or producers < workers)

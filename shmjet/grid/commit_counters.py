@@ -1,0 +1,44 @@
+"""A number per environment that tells whether anything was committed since a page was read.
+
+LMDB can say so too, by the id of a new read transaction, but asking costs more than most of what one saves by
+knowing. So the number of each write transaction is announced here right before it commits, under the environment's
+lock. LMDB numbers commits without a gap and a read transaction bears the number of the last one that it sees: as long
+as that number is the one announced, nothing newer exists. A writer that is killed or fails between announcing and
+committing leaves a number that no page has, which only means "unknown" until the next commit.
+
+The numbers lie in one small file that all processes map; a writer does one store, a reader one load.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+
+NUMBER_SIZE = 8
+SPACING = 64
+"""Bytes from one environment's number to the next: a cache line each."""
+
+
+class CommitCounters:
+    """The numbers of one store, mapped into this process.
+
+    Args:
+        path: a file that `create` made.
+        count: environments.
+    """
+
+    def __init__(self, path: Path, count: int) -> None:
+        with path.open("r+b") as file:
+            self._numbers = memoryview(mmap.mmap(file.fileno(), count * SPACING)).cast("Q")
+
+    @staticmethod
+    def create(path: Path, count: int) -> None:
+        """Make the file, with its memory reserved: a page that a full /dev/shm lacks is a SIGBUS."""
+        with path.open("xb") as file:
+            os.posix_fallocate(file.fileno(), 0, count * SPACING)
+
+    def of(self, environment: int) -> memoryview:
+        """Return the number of one environment, as a memoryview with one element that keeps the mapping alive."""
+        at = environment * SPACING // NUMBER_SIZE
+        return self._numbers[at : at + 1]

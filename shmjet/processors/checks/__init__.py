@@ -1,0 +1,1 @@
+"""Processors that look at a stream: assertions for tests, logging of what passes."""

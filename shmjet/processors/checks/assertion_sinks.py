@@ -1,0 +1,131 @@
+"""Sinks that fail their job unless they got what a test expects. After Jet's `AssertionSinks`.
+
+Must not know: where the items come from. The rows of a batch count as dicts, one each.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from shmjet.data.columnar import Columnar
+from shmjet.processors.general.base import BulkProcessor
+
+_SHOWN = 5
+"""Items of a kind that a message shows."""
+_LONGEST = 120
+"""Characters of an item that a message shows."""
+
+
+class AssertOrderedProcessor(BulkProcessor):
+    """Compares each item with the one expected in its place; the first that differs ends the job."""
+
+    def __init__(self, expected: tuple[Any, ...], message: str) -> None:
+        self._expected = expected
+        self._message = message
+        self._count = 0
+
+    def absorb(self, ordinal: int, items: list[Any]) -> None:
+        """Compare a list."""
+        got = rows_of(items)
+        first = self._count
+        wanted = self._expected[first : first + len(got)]
+        self._count += len(got)
+        if len(wanted) == len(got) and list(wanted) == got:
+            return
+        for place, (item, other) in enumerate(zip(got, wanted, strict=False), first):
+            if item != other:
+                raise AssertionError(f"{self._message}: item {place} is {shown(item)}, expected {shown(other)}")
+        more = got[len(wanted) :]
+        if more:
+            raise AssertionError(
+                f"{self._message}: expected {len(self._expected)} items, then came {few(more)} as item "
+                f"{first + len(wanted)}"
+            )
+
+    def finish(self) -> bool:
+        """Check that none is missing."""
+        if not self.context.receives:
+            return True
+        missing = self._expected[self._count :]
+        if missing:
+            raise AssertionError(
+                f"{self._message}: expected {len(self._expected)} items, got {self._count}; missing at the end: "
+                f"{few(missing)}"
+            )
+        return True
+
+
+class AssertAnyOrderProcessor(BulkProcessor):
+    """Gathers all items, and compares them as a multiset at the end."""
+
+    def __init__(self, expected: tuple[Any, ...], message: str) -> None:
+        self._expected = expected
+        self._message = message
+        self._got: list[Any] = []
+
+    def absorb(self, ordinal: int, items: list[Any]) -> None:
+        """Gather a list."""
+        self._got += rows_of(items)
+
+    def finish(self) -> bool:
+        """Compare."""
+        if not self.context.receives:
+            return True
+        missing, unexpected = difference(self._expected, self._got)
+        if missing or unexpected:
+            text = f"{self._message}: expected {len(self._expected)} items in any order, got {len(self._got)}"
+            if missing:
+                text += f"\nmissing: {few(missing)}"
+            if unexpected:
+                text += f"\nunexpected: {few(unexpected)}"
+            raise AssertionError(text)
+        return True
+
+
+def rows_of(items: Iterable[Any]) -> list[Any]:
+    """Return the items, with each batch replaced by its rows as dicts."""
+    rows: list[Any] = []
+    for item in items:
+        if isinstance(item, Columnar):
+            batch: Any = item
+            rows += batch.rows()
+        else:
+            rows.append(item)
+    return rows
+
+
+def difference(expected: Iterable[Any], got: Iterable[Any]) -> tuple[list[Any], list[Any]]:
+    """Return what is only in the first and only in the second of two multisets.
+
+    Linear for items that can be hashed; for others each is looked for among those left.
+
+    Example:
+        >>> difference([1, [2], [2]], [[2], 3])
+        ([1, [2]], [3])
+    """
+    left, right = list(expected), list(got)
+    try:
+        one, other = Counter(left), Counter(right)
+    except TypeError:
+        missing = []
+        for item in left:
+            try:
+                right.remove(item)
+            except ValueError:
+                missing.append(item)
+        return missing, right
+    return list((one - other).elements()), list((other - one).elements())
+
+
+def shown(item: Any) -> str:
+    """Return an item as a message shows it."""
+    text = repr(item)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def few(items: Any) -> str:
+    """Return the first items of a sequence as a message shows them, and how many there are more."""
+    listed = ", ".join(map(shown, items[:_SHOWN]))
+    return listed if len(items) <= _SHOWN else f"{listed} and {len(items) - _SHOWN} more"

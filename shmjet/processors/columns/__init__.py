@@ -1,0 +1,1 @@
+"""Processors of batches: group by, hash join, sort, map, counting words."""

@@ -1,0 +1,156 @@
+"""Hash join on batches: those of edge 0 stream past a table that is built from those of edge 1.
+
+Must not know how the build side is spread; its edge is broadcast, or both are partitioned by the key columns, and it
+has a lower priority number than edge 0. It is `hash_join` for columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any, Final
+
+from shmjet.core.column_key import ColumnKey, checked_names
+from shmjet.core.inbox import Inbox
+from shmjet.core.outbox import Outbox
+from shmjet.core.processor import Processor, ProcessorContext
+from shmjet.data.errors import ProcessorError
+from shmjet.processors.general.base import ExpandingProcessor, Supply, check_batch_rows, require_batches
+from shmjet.processors.general.emission import CALL_NS
+
+if TYPE_CHECKING:  # numpy takes 0.1 s to import: only where there are batches
+    from shmjet.columns.join import HashJoin
+    from shmjet.data.batch import Batch
+
+KINDS: Final = ("inner", "left", "semi", "anti")
+
+BATCH_ROWS: Final = 1 << 14
+"""Rows of a batch that is emitted, at most: about a millisecond's work."""
+
+SETTLED_BYTES: Final = 8 << 20
+"""Bytes of the build side that are joined in a call."""
+
+
+class HashJoinBatchesProcessor(ExpandingProcessor):
+    """Builds a table of edge 1, then joins edge 0 with it."""
+
+    movable = False
+    """The table lies in memory that only its process knows."""
+
+    takes_schemas = True
+    """A left join has the columns of edge 1 also where none of its rows come."""
+
+    def __init__(
+        self, on: Any, how: str, suffix: str | None, build_schema: Mapping[str, Any] | None, rows: int
+    ) -> None:
+        self._on = on
+        self._how = how
+        self._suffix = suffix
+        self._build_schema = build_schema
+        self._rows = rows
+        self._join: HashJoin | None = None
+        self._settled = False
+
+    def init(self, outbox: Outbox, context: ProcessorContext) -> None:
+        """As `ExpandingProcessor.init`."""
+        from shmjet.columns.join import HashJoin
+
+        self._join = HashJoin(on=self._on, suffix=self._suffix, schema=self._build_schema)
+        super().init(outbox, context)
+
+    def process(self, ordinal: int, inbox: Inbox) -> None:
+        """Join batches of edge 0, or put those of edge 1 into the table."""
+        if ordinal == 1:
+            self._build(inbox)
+        elif ordinal > 1:
+            raise ProcessorError(f"hash_join_batches joins edges 0 and 1, but items arrived on edge {ordinal}")
+        elif not self._settled:
+            raise ProcessorError(
+                f"vertex {self.context.vertex_name!r}: batches of the stream (edge 0) arrived before edge 1 was "
+                "complete; give the joined edge a lower priority number: .priority(-1)"
+            )
+        else:
+            super().process(ordinal, inbox)
+
+    def expand(self, ordinal: int, items: list[Any]) -> Iterable[Batch]:
+        """Join some batches of edge 0."""
+        require_batches("hash_join_batches", items)
+        return self._joined(items)
+
+    def complete_edge(self, ordinal: int) -> bool:
+        """Get the table ready when edge 1 has ended, some megabytes a call."""
+        if ordinal == 1 and not self._settled:
+            assert self._join is not None
+            self._settled = self._join.settle(SETTLED_BYTES)
+            return self._settled
+        return super().complete_edge(ordinal)
+
+    def _build(self, inbox: Inbox) -> None:
+        assert self._join is not None
+        deadline = monotonic_ns() + CALL_NS
+        while inbox:
+            batch = inbox.poll()
+            require_batches("hash_join_batches", [batch])
+            self._join.add(batch)
+            if monotonic_ns() >= deadline:
+                return
+
+    def _joined(self, items: list[Batch]) -> Iterator[Batch]:
+        assert self._join is not None
+        join = getattr(self._join, self._how)
+        for batch in items:
+            yield from join(batch, self._rows)
+
+
+def hash_join_batches(
+    on: str | Sequence[str] | ColumnKey | Mapping[str, str],
+    *,
+    how: str = "inner",
+    suffix: str | None = None,
+    build_schema: Mapping[str, Any] | None = None,
+    batch_rows: int = BATCH_ROWS,
+) -> Callable[[], Processor]:
+    """Join the rows of batches on edge 0 with those of edge 1, which are kept in memory by key.
+
+    Keys are equal as in Python: numbers by value whatever their dtypes, dates (units from years to days) and times
+    (hours to microseconds) whatever their unit, but never a date and a time; nulls and NaN equal nothing. Results have
+    the columns of edge 0 and then, for `inner` and `left`, those of edge 1 that are no keys.
+
+    Args:
+        on: the key columns: a name, several names, what `columns("a", "b")` returns, or a dict from names on edge 0 to
+            names on edge 1.
+        how: `"inner"`: each pair of rows with equal keys; `"left"`: rows of edge 0 without a match too, with nulls;
+            `"semi"`: rows of edge 0 with a match, once; `"anti"`: those without.
+        suffix: is put behind the name of a column of edge 1 that edge 0 has too; without one that is an error.
+        build_schema: name → type of the columns of edge 1, as `schema` of `to_batches`; a left join needs it where
+            there may be no batch on that edge at all, for any processor.
+        batch_rows: rows of an emitted batch, at most.
+
+    Give edge 1 `.broadcast()` and `.priority(-1)`; or partition both edges by their key columns, edge 1 with
+    `.priority(-1)`.
+
+    Raises:
+        BatchError: no key column is named, one is named twice, or `build_schema` is none. Columns that do not exist or
+            cannot be equal make the job fail.
+        ValueError: `how` or `batch_rows` is wrong.
+
+    Example:
+        >>> from shmjet import Batch
+        >>> from shmjet.testing import verify_processor
+        >>> visits, cities = Batch({"city": ["Oslo", "Bonn"]}), Batch({"city": ["Oslo"], "country": ["no"]})
+        >>> verify_processor(hash_join_batches("city")).inputs([visits], [cities]).priorities(0, -1).expect(
+        ...     [Batch({"city": ["Oslo"], "country": ["no"]})])
+    """
+    if how not in KINDS:
+        raise ValueError(f"hash_join_batches: how must be one of {', '.join(KINDS)}, got {how!r}")
+    check_batch_rows("hash_join_batches", batch_rows)
+    if isinstance(on, Mapping):
+        streamed, kept = checked_names("hash_join_batches: on", on), checked_names("hash_join_batches: on", on.values())
+    else:
+        streamed = kept = checked_names("hash_join_batches: on", on)
+    if build_schema is not None:
+        from shmjet.columns.schemas import schema_of
+
+        build_schema = schema_of(build_schema)
+    keys = dict(zip(streamed, kept, strict=True))
+    return Supply(HashJoinBatchesProcessor, keys, how, suffix, build_schema, batch_rows)

@@ -1,0 +1,390 @@
+"""Counting words in native code: a source that counts the files it reads, a processor that counts those of a column,
+and one that adds counts up.
+
+The same two stages as with items: every processor counts for itself, then the counts of a word meet in one processor.
+Words travel with their counts in pieces, each of one share of the hashes, so that an edge partitioned by the share
+brings equal words together and no word becomes an object. A piece is a plain tuple of bytes, the fields of a
+`columns.words.WordPiece`; or a `Batch` with the columns `word` and `count`, for edges partitioned by `column("word")`
+and for processors of batches. Only batches need numpy, which takes longer to import than a small text takes to count.
+
+Must not know: what becomes of the counts, and how files are cut (`file_blocks`) or read (`word_blocks`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from time import monotonic
+from typing import TYPE_CHECKING, Any, cast
+
+from shmjet.columns.words import WordCounter, WordPiece
+from shmjet.core.processor import (
+    MetaSupplierContext,
+    Processor,
+    ProcessorContext,
+    ProcessorMetaSupplier,
+    ProcessorSupplier,
+)
+from shmjet.data.columnar import Columnar
+from shmjet.processors.columns.word_blocks import WordReader
+from shmjet.processors.files.file_blocks import LARGEST_UNIT, Unit, absolute_patterns, cut_units, find_files, unit_size
+from shmjet.processors.files.file_reader import CALL_SECONDS, STATS_PERIOD
+from shmjet.processors.files.file_source import PathLike
+from shmjet.processors.general.base import BulkProcessor, Supply, require_batches
+from shmjet.processors.general.claims import ClaimCounter, Claims
+
+if TYPE_CHECKING:
+    from shmjet.data.batch import Batch
+
+ROWS = 8192
+"""Words in a piece, at most."""
+
+SHARES_PER_PROCESSOR = 4
+"""Shares of the words for each processor that adds up, were there as many of them as of those that count."""
+
+MOST_SHARES = 256
+"""Shares at most: fewer than there are partitions (271 by default)."""
+
+_OPEN_COST = 16 << 10
+"""What a file costs besides its bytes, in bytes."""
+
+
+@dataclass(frozen=True)
+class WordCounting:
+    """How words are counted; the arguments of `count_words`."""
+
+    patterns: tuple[str, ...]
+    lower: bool
+    skip_binary: bool
+    batches: bool
+    largest_unit: int
+    stats: str | None
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What the processors of all members have in common: the units, and how words are hashed and dealt."""
+
+    units: Sequence[Unit]
+    seed: int
+    shares: int
+
+
+def share_partition(share: int, partition_count: int) -> int:
+    """The partitioner of edges on which pieces travel: shares are dealt to partitions, and so evenly to processors."""
+    return share % partition_count
+
+
+class CountWordsProcessor(BulkProcessor):
+    """Counts the words of the units that it claims, and emits the counts at the end.
+
+    Args:
+        counting: how to count.
+        plan: what there is to do.
+        claims: where to claim numbers of units; None: take a fixed share by the processor's global index.
+    """
+
+    work_unit = "bytes"
+
+    def __init__(self, counting: WordCounting, plan: _Plan, claims: str | None) -> None:
+        self._counting = counting
+        self._plan = plan
+        self._address = claims
+        self._claims: Claims | None = None
+        self._reader: WordReader | None = None
+        self._next_report = 0.0
+        self._done = False
+        self._read_bytes = self._all_bytes = 0
+
+    def start(self, context: ProcessorContext) -> None:
+        """Open the counter of claims."""
+        self._counter = WordCounter(self._counting.lower, self._plan.seed)
+        self._reader = WordReader(self._counter, self._counting.skip_binary)
+        if self._address is not None:
+            self._claims = Claims(self._address)
+        mine: Sequence[Unit] = self._plan.units if context.global_index == 0 else ()
+        if self._claims is None:
+            mine = self._plan.units[context.global_index :: context.total_parallelism]
+        self._all_bytes = sum(segment.end - segment.start for unit in mine for segment in unit)
+        self._steps = self._count(self._reader)
+        self._emit = _emitter(self._counting.batches)
+
+    def complete(self) -> bool:
+        """Count until a call's time is over, then emit the counts; True when all are emitted."""
+        if not self._done:
+            deadline = monotonic() + CALL_SECONDS
+            for _ in self._steps:
+                now = monotonic()
+                if now >= self._next_report:
+                    self._next_report = now + STATS_PERIOD
+                    self._report()
+                if now >= deadline:
+                    return False
+            self._report()
+            self._done = True
+            shares = 1 if self._counting.batches else self._plan.shares
+            self.emission.start(pieces_of(self._counter, self._emit, shares))
+        return self.emission.flush()
+
+    def close(self) -> None:
+        """Close the file that is open, and the counter of claims."""
+        if self._claims is not None:
+            self._claims.close()
+        if self._reader is not None:
+            self._reader.close()
+
+    def progress(self) -> tuple[int, int]:
+        """Return the bytes that are read, and all; the first processor has those of shared units."""
+        return self._read_bytes, self._all_bytes
+
+    def _numbers(self) -> Iterator[int]:
+        if self._claims is not None:
+            while True:
+                yield self._claims.next()
+        yield from count(self.context.global_index, self.context.total_parallelism)
+
+    def _count(self, reader: WordReader) -> Iterator[None]:
+        """Count everything, a piece at a time."""
+        units = self._plan.units
+        for number in self._numbers():
+            if number >= len(units):
+                break
+            for segment in units[number]:
+                try:
+                    reader.open(segment)
+                    while reader.next_piece():
+                        yield
+                except OSError as error:
+                    error.add_note(f"while reading {segment.path}, bytes {segment.start} to {segment.end}")
+                    raise
+                self._read_bytes += segment.end - segment.start
+                yield
+        while not self._counter.settle():
+            yield
+
+    def _report(self) -> None:
+        name = self._counting.stats
+        if name is not None and self.context.grid is not None and self._reader is not None:
+            self.context.grid.get_map(name)[self.context.global_index] = self._reader.report()
+
+
+class CountColumnProcessor(BulkProcessor):
+    """Counts the words of a text column, and emits the counts at the end.
+
+    Args:
+        column: its name.
+        lower: fold case.
+    """
+
+    movable = False  # its table is native memory
+
+    def __init__(self, column: str, lower: bool) -> None:
+        self._column = column
+        self._lower = lower
+        self._is_settled = False
+
+    def start(self, context: ProcessorContext) -> None:
+        """Begin with an empty table."""
+        from shmjet.columns.text import WordCounts
+
+        self._counts = WordCounts(lower=self._lower, seed=random.getrandbits(63))
+
+    def absorb(self, ordinal: int, items: list[Any]) -> None:
+        """Count the words of batches."""
+        require_batches("count_words_of", items)
+        for batch in items:
+            self._counts.add(batch[self._column])
+
+    def complete(self) -> bool:
+        """Fold what is not ASCII, a part at a time, then emit."""
+        if not self._is_settled:
+            self._is_settled = self._counts.settle()
+            return False
+        return super().complete()
+
+    def results(self) -> Iterable[Batch]:
+        """Return the counts, a batch at a time."""
+        position = 0
+        while position >= 0:
+            batch, position = self._counts.batch(position, ROWS)
+            if batch.num_rows:
+                yield batch
+
+
+class CombineWordsProcessor(BulkProcessor):
+    """Adds up counts of words and emits the sums at the end.
+
+    Args:
+        batches: emit batches, otherwise plain tuples.
+    """
+
+    movable = False  # its table is native memory
+
+    def __init__(self, batches: bool) -> None:
+        self._batches = batches
+
+    def start(self, context: ProcessorContext) -> None:
+        """Begin with an empty table."""
+        self._counter = WordCounter(seed=random.getrandbits(63))
+        self._emit = _emitter(self._batches)
+
+    def absorb(self, ordinal: int, items: list[Any]) -> None:
+        """Add the counts of pieces or batches."""
+        for item in items:
+            if isinstance(item, Columnar):
+                from shmjet.columns.text import merge_batch
+
+                merge_batch(self._counter, cast("Batch", item))
+            else:
+                piece = WordPiece(*item)
+                self._counter.merge(piece.words, piece.counts)
+
+    def results(self) -> Iterable[Any]:
+        """Return pieces of the sums."""
+        return pieces_of(self._counter, self._emit, 1)
+
+
+def pieces_of(counter: WordCounter, emit: Callable[[WordPiece], Any], shares: int) -> Iterator[Any]:
+    """Yield all counts, `emit(piece)` for each piece of at most `ROWS` words; none for a share without words."""
+    for share in range(shares):
+        position = 0
+        while position >= 0:
+            piece, position = counter.piece(position, ROWS, share, shares)
+            if piece.counts:
+                yield emit(piece)
+
+
+def _emitter(batches: bool) -> Callable[[WordPiece], Any]:
+    """Return what makes an item of a piece."""
+    if not batches:
+        return tuple  # exactly a tuple, which the codec of rings takes to columns
+    from shmjet.columns.text import as_batch
+
+    return as_batch
+
+
+class WordCountSupplier(ProcessorSupplier):
+    """Makes the processors of one member."""
+
+    is_cooperative = True
+
+    def __init__(self, counting: WordCounting, plan: _Plan, claims: str | None) -> None:
+        self._counting = counting
+        self._plan = plan
+        self._claims = claims
+
+    def get(self, count: int) -> Sequence[Processor]:
+        """Return processors that share the units."""
+        return [CountWordsProcessor(self._counting, self._plan, self._claims) for _ in range(count)]
+
+
+class WordCountMetaSupplier(ProcessorMetaSupplier):
+    """Finds the files and cuts them into units when an execution starts; it owns the counter of claims."""
+
+    is_cooperative = True
+
+    def __init__(self, counting: WordCounting) -> None:
+        self._counting = counting
+        self._plan = _Plan((), 0, 1)
+        self._claims: ClaimCounter | None = None
+
+    def init(self, context: MetaSupplierContext) -> None:
+        """List files and sizes.
+
+        Raises:
+            FileNotFoundError: when a path does not exist; it names it.
+        """
+        files = find_files(self._counting.patterns)
+        total = sum(size for _, size in files) + _OPEN_COST * len(files)
+        units = cut_units(files, unit_size(total, context.total_parallelism, self._counting.largest_unit))
+        shares = min(SHARES_PER_PROCESSOR * max(1, context.total_parallelism), MOST_SHARES)
+        self._plan = _Plan(units, random.getrandbits(63), shares)
+
+    def get(self, addresses: Sequence[str]) -> Mapping[str, ProcessorSupplier]:
+        """Return the suppliers: with claims on the only member, with fixed shares on several."""
+        address = None
+        if len(addresses) == 1:
+            self._claims = ClaimCounter()
+            address = self._claims.address
+        return dict.fromkeys(addresses, WordCountSupplier(self._counting, self._plan, address))
+
+    def close(self, error: BaseException | None) -> None:
+        """Free the counter."""
+        if self._claims is not None:
+            self._claims.close()
+
+
+def count_words(
+    paths: PathLike | Iterable[PathLike],
+    *,
+    lower: bool = True,
+    skip_binary: bool = False,
+    batches: bool = False,
+    block_size: int = LARGEST_UNIT,
+    stats: str | None = None,
+) -> ProcessorMetaSupplier:
+    """Count the words of UTF-8 files: the first stage of two. What it emits is for `combine_words`.
+
+    Words are what `text.lower().split()` gives, bytes that are no UTF-8 being U+FFFD.
+
+    Args:
+        paths: a file, folder (read recursively) or glob (`**` included), or several.
+        lower: fold case.
+        skip_binary: leave out files with a NUL byte among their first 8 KiB.
+        batches: emit batches with the columns `word` and `count`; the edge to `combine_words` is then partitioned by
+            `column("word")`. Otherwise tuples are emitted, and the edge is
+            `.partitioned(operator.itemgetter(0), share_partition)`.
+        block_size: bytes that a processor reads between two claims, at most.
+        stats: name of a map that gets an entry {"files", "bytes", "skipped", "words"} per processor while they read.
+
+    Raises:
+        ValueError: no paths, or a block size below 1.
+        TypeError: when a path is none.
+
+    A path that does not exist makes the job fail with a `FileNotFoundError` that names it.
+
+    Example:
+        >>> dag = DAG()                                                                   # doctest: +SKIP
+        >>> read = dag.new_vertex("read", count_words("/usr/share/doc"))                  # doctest: +SKIP
+        >>> combine = dag.new_vertex("combine", combine_words())                          # doctest: +SKIP
+        >>> dag.edge(between(read, combine).partitioned(itemgetter(0), share_partition))  # doctest: +SKIP
+    """
+    if block_size < 1:
+        raise ValueError(f"count_words: block_size must be at least 1 byte, got {block_size}")
+    return WordCountMetaSupplier(WordCounting(absolute_patterns(paths), lower, skip_binary, batches, block_size, stats))
+
+
+def count_words_of(column: str, *, lower: bool = True) -> Callable[[], Processor]:
+    """Count the words of a text column of batches; emit batches with the columns `word` and `count` at the end.
+
+    Each processor counts for itself, so that counts of equal words have still to be added up: by `combine_words`, or in
+    a pipeline by `group_by("word").agg(n=sum_("count"))`. That is much less work than adding up the counts of every
+    batch. Words are what `value.lower().split()` gives; nulls have none.
+
+    Args:
+        column: name of the column.
+        lower: fold case.
+
+    Raises:
+        BatchError: (in the job) an item is no batch, or the column is missing or holds something else.
+
+    Example:
+        >>> words = lines.custom_transform("words", count_words_of("line"))       # doctest: +SKIP
+        >>> words.group_by("word").agg(n=sum_("count")).write_to(results)         # doctest: +SKIP
+    """
+    return Supply(CountColumnProcessor, column, lower)
+
+
+def combine_words(*, batches: bool = False) -> Callable[[], Processor]:
+    """Add up the counts of `count_words`: the second stage of two.
+
+    Args:
+        batches: emit batches with the columns `word` and `count`. Otherwise tuples that make a
+            `shmjet.columns.words.WordPiece` are emitted. Either is accepted.
+
+    Example:
+        >>> supplier = combine_words(batches=True)
+    """
+    return Supply(CombineWordsProcessor, batches)

@@ -1,0 +1,1 @@
+"""CSV as batches: its format, reading and writing, and guessing a schema."""

@@ -1,0 +1,1 @@
+"""Files as sources and sinks: lines, records, numpy's files, packed or not, near or far."""

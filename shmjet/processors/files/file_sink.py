@@ -1,0 +1,105 @@
+"""The sink that writes text files, one per processor: lines, or batches as CSV (`csv_sink`).
+
+Must not know: where lines come from. A file has a temporary name until the processor is through, so that whoever
+sees `FOLDER/INDEX` sees all of it. After Jet's `writeFileP`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from shmjet.core.processor import Processor, ProcessorContext
+from shmjet.processors.files.line_blocks import check_encoding
+from shmjet.processors.files.new_file import NewFile
+from shmjet.processors.general.base import BulkProcessor, Supply
+from shmjet.processors.general.input_keys import mapped
+
+
+class WriteFileProcessor(BulkProcessor):
+    """Writes `to_line(item)` and a newline for each item."""
+
+    def __init__(self, folder: str, to_line: Callable[[Any], str], encoding: str) -> None:
+        self._folder = Path(folder)
+        self._to_line = to_line
+        self._encoding = encoding
+        self._new: NewFile | None = None
+
+    def start(self, context: ProcessorContext) -> None:
+        """Create the folder and this processor's file."""
+        self._new = NewFile(self._folder, str(context.global_index))
+        self._new.open("w", encoding=self._encoding, newline="\n")
+
+    def absorb(self, ordinal: int, items: list[Any]) -> None:
+        """Write a list."""
+        assert self._new is not None
+        self._new.write("\n".join(mapped(self._to_line, items)) + "\n")
+
+    def finish(self) -> bool:
+        """Give the file its name."""
+        if self._new is not None:
+            self._new.keep()
+        return True
+
+    def close(self) -> None:
+        """Remove what is unfinished."""
+        if self._new is not None:
+            self._new.drop()
+
+
+def write_files(
+    folder: str | os.PathLike[str],
+    to_line: Callable[[Any], str] = str,
+    *,
+    encoding: str = "utf-8",
+    format: Literal["lines", "csv"] = "lines",  # noqa: A002
+    delimiter: str = ",",
+    quote: str | None = '"',
+    header: bool = True,
+    null: str = "",
+) -> Callable[[], Processor]:
+    """Write each item as a line of text into `folder/<global index of the processor>`.
+
+    The folder is created when it is missing. A file of the same name is replaced, when its processor has written all;
+    other files in the folder stay, so use a fresh folder for each run. Where the job fails after that, the file stays:
+    `sinks.files` waits for the whole job.
+
+    With `format="csv"` the items are batches, and the files `folder/<global index>.csv` have a record for each row.
+    `read_files(folder, as_=Batch, format="csv", schema=..., ...)` gives back equal values.
+
+    Args:
+        folder: where the files go; made absolute here.
+        to_line: text of an item, without the newline; not for CSV.
+        encoding: of the files. CSV: UTF-8, or one byte a character.
+        format: "lines", or "csv".
+        delimiter: CSV: one ASCII character.
+        quote: CSV: one ASCII character, or None: what would need quotes is an error.
+        header: CSV: write the columns' names first.
+        null: CSV: what stands for a null.
+
+    Raises:
+        TypeError: when `to_line` is not callable.
+        LookupError, ValueError: for an encoding that is unknown or has no one-byte newline, or an argument for CSV that
+            is wrong.
+
+    With CSV, the job fails with a `BatchError` for columns that CSV cannot hold (complex, structured) and when batches
+    differ in their columns.
+
+    Example:
+        >>> writer = write_files("/tmp/counts", lambda pair: f"{pair[0]},{pair[1]}")
+        >>> table = write_files("/tmp/table", format="csv")
+    """
+    if not callable(to_line):
+        raise TypeError(f"write_files: to_line must be callable, got {to_line!r}")
+    place = os.path.abspath(os.path.expanduser(folder))
+    if format == "lines":
+        return Supply(WriteFileProcessor, place, to_line, check_encoding(encoding))
+    if format != "csv":
+        raise ValueError(f'write_files: format must be "lines" or "csv", got {format!r}')
+    if to_line is not str:
+        raise ValueError('write_files: to_line is for lines; format="csv" writes the columns of batches')
+    from shmjet.processors.csv.sink import WriteCsvProcessor, csv_style
+
+    return Supply(WriteCsvProcessor, place, csv_style(delimiter, quote, header, null, encoding))

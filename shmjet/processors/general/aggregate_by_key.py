@@ -1,0 +1,121 @@
+"""Aggregation per key, in one stage or in two; results are (key, result) tuples.
+
+Must not know: how keys are routed; the edges into these processors are partitioned by the same key. After Jet's
+`aggregateByKeyP`, `accumulateByKeyP`, `combineByKeyP`. All groups are kept in one table, a dict or the operation's
+own, and emitted at the end, resumably and without a second copy of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from shmjet.aggregate_ops import AggregateOperation
+from shmjet.core.processor import Processor
+from shmjet.processors.general.aggregate import checked_operation
+from shmjet.processors.general.base import BulkProcessor, Supply
+from shmjet.processors.general.input_keys import NAN, KeyFn, KeyFns, keys_of, unify_nans
+
+
+class KeyedAggregateProcessor(BulkProcessor):
+    """Folds items into an accumulator per key.
+
+    Args:
+        key_fns: key functions by inbound ordinal.
+        op: the operation.
+        finishes: results are emitted, not accumulators.
+    """
+
+    def __init__(self, key_fns: KeyFns, op: AggregateOperation[Any, Any, Any], finishes: bool) -> None:
+        self._key_fns = key_fns
+        self._op = op
+        self._finisher = op.finisher if finishes else None
+        self._table: Any = op.table()
+
+    def absorb(self, ordinal: int, items: list[Any]) -> None:
+        """Fold a list."""
+        self._op.fold_groups(self._table, keys_of(self._key_fns.at(ordinal), items), items, ordinal)
+
+    def results(self) -> Iterable[Any]:
+        """Return (key, result) for every key."""
+        entries: Iterable[Any] = self._table.items()
+        finisher = self._finisher
+        return entries if finisher is None else ((key, finisher(value)) for key, value in entries)
+
+
+class CombineByKeyProcessor(KeyedAggregateProcessor):
+    """Folds (key, accumulator) pairs of an earlier stage into an accumulator per key."""
+
+    def absorb(self, ordinal: int, items: list[Any]) -> None:
+        """Fold a list of pairs."""
+        self._op.merge_groups(self._table, unify_nans(items, NAN))
+
+
+def _key_fns(name: str, key_fns: KeyFn | Sequence[KeyFn], op: AggregateOperation[Any, Any, Any]) -> KeyFns:
+    checked = KeyFns(key_fns)
+    if isinstance(key_fns, Sequence) and len(key_fns) < op.inputs:
+        raise ValueError(f"{name}: the operation has {op.inputs} inputs, but there are {len(key_fns)} key functions")
+    return checked
+
+
+def aggregate_by_key(
+    key_fns: KeyFn | Sequence[KeyFn], op: AggregateOperation[Any, Any, Any]
+) -> Callable[[], Processor]:
+    """Aggregate the items of each key and emit (key, result) at the end.
+
+    Args:
+        key_fns: key of an item (None: the item itself); or a sequence of such functions, one per inbound edge.
+        op: the operation. One with several inputs takes those of input i from inbound edge i, and a key that only some
+            of them have gets a result too; one with a single input takes all edges alike.
+
+    Raises:
+        TypeError: when an argument has the wrong type. ValueError: `op` has more inputs than there are functions.
+
+    Example:
+        >>> from shmjet.processors import counting
+        >>> from shmjet.testing import verify_processor
+        >>> verify_processor(aggregate_by_key(None, counting())).inputs("aba").expect([("a", 2), ("b", 1)])
+    """
+    checked = checked_operation("aggregate_by_key", op, False)
+    return Supply(KeyedAggregateProcessor, _key_fns("aggregate_by_key", key_fns, op), checked, finishes=True)
+
+
+def accumulate_by_key(
+    key_fns: KeyFn | Sequence[KeyFn], op: AggregateOperation[Any, Any, Any]
+) -> Callable[[], Processor]:
+    """First stage of two: emit (key, accumulator) at the end, for `combine_by_key` with the same operation.
+
+    The edge into it may be local and unpartitioned: fewer items then cross to another core, one per key and processor.
+
+    Args:
+        key_fns: as for `aggregate_by_key`.
+        op: an operation with `combine`.
+
+    Raises:
+        TypeError: when an argument has the wrong type.
+        ValueError: when `op` has no `combine` function, or more inputs than there are functions.
+
+    Example:
+        >>> from shmjet.processors import counting
+        >>> from shmjet.testing import verify_processor
+        >>> verify_processor(accumulate_by_key(str.lower, counting())).inputs("aBA").expect([("a", 2), ("b", 1)])
+    """
+    checked = checked_operation("accumulate_by_key", op, True)
+    return Supply(KeyedAggregateProcessor, _key_fns("accumulate_by_key", key_fns, op), checked, finishes=False)
+
+
+def combine_by_key(op: AggregateOperation[Any, Any, Any]) -> Callable[[], Processor]:
+    """Second stage of two: combine (key, accumulator) pairs and emit (key, result) at the end.
+
+    The edge into it is partitioned by the pair's key: `.partitioned(operator.itemgetter(0))`.
+
+    Raises:
+        TypeError: when `op` is not an `AggregateOperation`.
+        ValueError: when `op` has no `combine` function.
+
+    Example:
+        >>> from shmjet.processors import counting
+        >>> from shmjet.testing import verify_processor
+        >>> verify_processor(combine_by_key(counting())).inputs([("a", 2), ("a", 1)]).expect([("a", 3)])
+    """
+    return Supply(CombineByKeyProcessor, KeyFns(None), checked_operation("combine_by_key", op, True), finishes=True)

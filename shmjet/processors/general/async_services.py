@@ -1,0 +1,278 @@
+"""map, filter and flat_map with coroutine functions, several calls at once, beside everything else in the worker.
+
+All processors of a stage in a process share one event loop. Nobody runs it for long: each callback of a processor lets
+it take a few turns that do not wait, emits what is ready and starts new calls. While calls are under way the processor
+polls, so the engine comes back at least once a millisecond. Order is kept, where it is wanted, by emitting from the
+oldest call on. After Jet's `AsyncTransformUsingServiceOrderedP` and `...UnorderedP`.
+
+Must not know what services are, or what the calls wait for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+from collections import deque
+from collections.abc import Callable
+from itertools import chain
+from time import monotonic_ns
+from typing import Any
+
+from shmjet.core.inbox import Inbox
+from shmjet.core.processor import Processor, ProcessorContext, ProcessorSupplier
+from shmjet.data.errors import ProcessorError
+from shmjet.data.marks import Watermark
+from shmjet.processors.general.base import BulkProcessor
+from shmjet.processors.general.emission import CALL_NS
+from shmjet.processors.general.input_keys import KeyFn
+from shmjet.processors.general.service_use import ServiceCall, ServiceSupplier
+from shmjet.processors.general.services import ServiceFactory
+
+TURNS_NS = 500_000
+"""How long the loop may take turns in one callback, as long as calls end."""
+
+END_S = 5.0
+"""How long calls that have been cancelled, and the closing of a service, may take."""
+
+
+class LoopHolder:
+    """An event loop and a service that lives in it, for the processors of a process.
+
+    Args:
+        factory: makes the service, in the loop if it is a coroutine function.
+    """
+
+    def __init__(self, factory: ServiceFactory[Any]) -> None:
+        self._factory = factory
+        self._users = 0
+        self._service: Any = None
+        self.loop: Any = None
+        self.ended = 0
+        """Calls that have ended; whoever waits for progress compares it."""
+
+    def acquire(self, context: ProcessorContext) -> Any:
+        """Return the service; each call is answered by one of `release`."""
+        if not self._users:
+            self.loop = asyncio.new_event_loop()
+            try:
+                made: Any = self._factory(context)
+                self._service = self.loop.run_until_complete(made) if inspect.isawaitable(made) else made
+            except BaseException:
+                self.loop.close()
+                raise
+        self._users += 1
+        return self._service
+
+    def release(self) -> None:
+        """Close service and loop if nobody else uses them."""
+        self._users -= 1
+        if self._users:
+            return
+        service, self._service = self._service, None
+        try:
+            closing = self._factory.closing(service)
+            if inspect.isawaitable(closing):
+                self.loop.run_until_complete(asyncio.wait_for(closing, END_S))
+            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        finally:
+            self.loop.close()
+
+    def start(self, call: Any) -> asyncio.Task[Any]:
+        """Start a call."""
+        task: asyncio.Task[Any] = self.loop.create_task(call)
+        task.add_done_callback(self._note)
+        return task
+
+    def _note(self, _task: asyncio.Task[Any]) -> None:
+        self.ended += 1
+
+    def turn(self) -> None:
+        """Let the loop do what can be done now: two turns, and more while calls end, for half a millisecond."""
+        loop = self.loop
+        deadline = monotonic_ns() + TURNS_NS
+        turns = 0
+        while True:
+            before = self.ended
+            loop.call_soon(loop.stop)
+            loop.run_forever()
+            turns += 1
+            if turns >= 2 and (self.ended == before or monotonic_ns() >= deadline):
+                return
+
+    def cancel(self, tasks: list[asyncio.Task[Any]]) -> None:
+        """End calls that nobody waits for any more."""
+        for task in tasks:
+            task.cancel()
+        if tasks and not self.loop.is_closed():
+            self.loop.run_until_complete(asyncio.wait(tasks, timeout=END_S))
+            for task in tasks:
+                if task.done() and not task.cancelled():
+                    task.exception()  # looked at, so that asyncio does not complain
+
+
+class AsyncServiceProcessor(BulkProcessor):
+    """Calls a coroutine function for each item, up to a number of calls at once.
+
+    Args:
+        holder: of loop and service.
+        call: of the function.
+        kind: what its results mean.
+        most: calls at once.
+        in_order: results are emitted in the order of their items.
+    """
+
+    movable = False
+
+    def __init__(self, holder: LoopHolder, call: ServiceCall, kind: str, most: int, in_order: bool) -> None:
+        self._holder = holder
+        self._call = call
+        self._kind = kind
+        self._most = most
+        self._in_order = in_order
+        self._calls: deque[tuple[Any, asyncio.Task[Any]]] = deque()
+        self._acquired = False
+        self.next_call = math.inf
+
+    def start(self, context: ProcessorContext) -> None:
+        """Take loop and service."""
+        self._service = self._holder.acquire(context)
+        self._acquired = True
+
+    def process(self, ordinal: int, inbox: Inbox) -> None:
+        """Start as many calls as may run at once and emit what is ready; again and again while calls end at once."""
+        deadline = monotonic_ns() + CALL_NS
+        while True:
+            self._start(inbox)
+            under_way = len(self._calls)
+            self._advance()
+            if not inbox or len(self._calls) == under_way or not self.emission.idle or monotonic_ns() >= deadline:
+                break
+        self._start(inbox)
+
+    def _start(self, inbox: Inbox) -> None:
+        free = self._most - len(self._calls)
+        if free > 0:
+            for item in inbox.take(free):
+                call = self._call.one(self._service, item)
+                if not inspect.isawaitable(call):
+                    raise TypeError(
+                        f"vertex {self.context.vertex_name!r}: expected a coroutine function, but the function "
+                        f"returned {type(call).__name__}: {call!r:.80}"
+                    )
+                self._calls.append((item, self._holder.start(call)))
+            self.next_call = None
+
+    def _advance(self) -> bool:
+        """Let the loop run and emit what is ready; True when no call is under way and all is emitted."""
+        is_through = self._emit_ended()
+        self.next_call = math.inf if is_through else None
+        return is_through
+
+    def _emit_ended(self) -> bool:
+        emission = self.emission
+        if not emission.flush():
+            return False
+        if self._calls:
+            self._holder.turn()
+            results = self._ended()
+            if results:
+                emission.start(chain.from_iterable(results) if self._kind == "flat_map" else results)
+                if not emission.flush():
+                    return False
+        return not self._calls
+
+    def _ended(self) -> list[Any]:
+        """Take the calls out that have ended, in order or not, and return their results."""
+        calls = self._calls
+        ended: list[tuple[Any, asyncio.Task[Any]]] = []
+        if self._in_order:
+            while calls and calls[0][1].done():
+                ended.append(calls.popleft())
+        else:
+            ended = [each for each in calls if each[1].done()]
+            if ended:
+                self._calls = deque(each for each in calls if not each[1].done())
+        values = [(item, task.result()) for item, task in ended]
+        if self._kind == "filter":
+            return [item for item, kept in values if kept]
+        return [value for _, value in values if value is not None or self._kind == "flat_map"]
+
+    def try_process(self) -> bool:
+        """Go on with the calls that are under way."""
+        self._advance()
+        return True
+
+    def try_process_watermark(self, watermark: Watermark) -> bool:
+        """Wait for the calls of the items before it, then pass it on."""
+        return self._advance() and super().try_process_watermark(watermark)
+
+    def save_to_snapshot(self) -> bool:
+        """Wait for the calls of the items before the barrier."""
+        return self._advance()
+
+    def complete(self) -> bool:
+        """Wait for the last calls."""
+        return self._advance()
+
+    def close(self) -> None:
+        """Cancel what is under way and give loop and service back."""
+        if not self._acquired:
+            return
+        self._acquired = False
+        try:
+            self._holder.cancel([task for _, task in self._calls])
+            self._calls.clear()
+        finally:
+            self._holder.release()
+
+
+class _Maker:
+    """Makes one processor; a class, so that it pickles."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self._arguments = arguments
+
+    def __call__(self, holder: LoopHolder) -> Processor:
+        return AsyncServiceProcessor(holder, *self._arguments)
+
+
+def using_service_async(
+    kind: str,
+    factory: ServiceFactory[Any],
+    fn: Callable[..., Any],
+    key_fn: KeyFn = None,
+    keyed: bool = False,
+    max_concurrent_ops: int = 4,
+    preserve_order: bool = True,
+) -> ProcessorSupplier:
+    """Map, filter or flat_map with a service and a coroutine function.
+
+    Args:
+        kind: "map", "filter" or "flat_map".
+        factory: makes the service; it must be cooperative.
+        fn: coroutine function, `fn(service, item)`, or `fn(service, key, item)` when `keyed`.
+        key_fn: key of an item.
+        keyed: hand the key over.
+        max_concurrent_ops: calls of one processor that are under way at once, at most; with `preserve_order` those
+            count that have ended behind one that has not.
+        preserve_order: emit results in the order of their items.
+
+    Raises:
+        ProcessorError: an unknown kind, fewer than one call at once, or a factory that is not cooperative.
+
+    Example:
+        >>> import asyncio
+        >>> async def slow(_, item):
+        ...     await asyncio.sleep(0.001)
+        ...     return item * 2
+        >>> doubling = using_service_async("map", ServiceFactory(object), slow)
+    """
+    if kind not in ("map", "filter", "flat_map"):
+        raise ProcessorError(f"using_service_async: expected map, filter or flat_map, got {kind!r}")
+    if max_concurrent_ops < 1:
+        raise ProcessorError(f"using_service_async: max_concurrent_ops must be at least 1, got {max_concurrent_ops}")
+    if not factory.is_cooperative:
+        raise ProcessorError("using_service_async: calls that are awaited do not block; leave is_cooperative True")
+    maker = _Maker(ServiceCall(fn, key_fn, keyed), kind, max_concurrent_ops, preserve_order)
+    return ServiceSupplier(maker, LoopHolder, factory, f"{kind}_using_service_async")

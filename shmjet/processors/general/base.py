@@ -1,0 +1,215 @@
+"""The bases of the processors in this package: a list of items in, a list of items out.
+
+They are to lists what `AbstractProcessor` is to single items: a subclass says how a list of items becomes results, and
+suspending and resuming are dealt with here. The per-item work is then one comprehension or one chain of C iterators.
+
+Must not know: what any processor computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from shmjet.core.inbox import Inbox
+from shmjet.core.outbox import Outbox
+from shmjet.core.processor import Processor, ProcessorContext
+from shmjet.data.columnar import Columnar
+from shmjet.data.errors import BatchError, ProcessorError
+from shmjet.processors.general.emission import Emission
+
+FIRST_RATIO = 16.0
+"""Results per item that are expected before the first item."""
+
+LEAST_RATIO = 0.05
+"""Results per item that are expected at least, or a rare result would let a call take a whole large inbox."""
+
+SPARE = 1.2
+"""By how much the results of the next items may exceed the usual before the outbox is full."""
+
+LAZY_FILL = 0.98
+"""How full the last items of an inbox may make the outbox: whether a lazy sequence has ended shows only below that."""
+
+
+class BulkProcessor(Processor):
+    """A processor that takes its inbox as a list: the base of sources, sinks and aggregations.
+
+    A subclass overrides `absorb` (called with each fresh list of items), when it has results at the end `results`
+    (called once, after the last item), and `finish`.
+
+    No subclass leaves output behind when its inbox is empty, so watermarks, barriers and the ends of edges need no
+    flushing, and an idle processor need not be called (`try_process` is not overridden).
+    """
+
+    emission: Emission
+
+    def init(self, outbox: Outbox, context: ProcessorContext) -> None:
+        """Keep outbox and context, then call `start`."""
+        super().init(outbox, context)
+        self.emission = Emission(outbox)
+        self._finishing = False
+        self._held = False
+        self.start(context)
+
+    def start(self, context: ProcessorContext) -> None:
+        """Prepare, once, before the first item. It may block."""
+
+    def absorb(self, ordinal: int, items: list[Any]) -> None:
+        """Process a non-empty list of items that came in on `ordinal`; the list is the processor's to keep."""
+        raise ProcessorError(f"{type(self).__name__} is a source: it accepts no items, but edge {ordinal} brought some")
+
+    def results(self) -> Iterable[Any]:
+        """Return what is to be emitted after the last item; it is drawn lazily. Called once."""
+        return ()
+
+    def finish(self) -> bool:
+        """Do the last work once everything is emitted (close a file, say); False: call again."""
+        return True
+
+    def process(self, ordinal: int, inbox: Inbox) -> None:
+        """Empty the inbox."""
+        self.absorb(ordinal, inbox.take())
+
+    def complete(self) -> bool:
+        """Emit `results`, as far as there is room; then `finish`."""
+        if not self._finishing:
+            self._finishing = True
+            self.emission.start(self.results())
+        return self.emission.flush() and self.finish()
+
+    def hold(self, inbox: Inbox, item: Any) -> None:
+        """Leave an item in the inbox that has become empty, so that `process` is called again before anything else."""
+        if not inbox:
+            inbox.fill([item])
+            self._held = True
+
+    def release(self, inbox: Inbox) -> None:
+        """Remove the item that `hold` left."""
+        if self._held:
+            self._held = False
+            inbox.remove()
+
+
+class TransformingProcessor(BulkProcessor):
+    """A processor that makes at most one item of each. It takes as many as there is room for."""
+
+    def transform(self, items: list[Any]) -> list[Any]:
+        """Return what is to be emitted for a list of items, no more than there are, in a list to be given away."""
+        raise ProcessorError(f"{type(self).__name__} must override transform(items)")
+
+    def process(self, ordinal: int, inbox: Inbox) -> None:
+        """Transform what there is room for, until half of the room is used or the inbox is empty."""
+        outbox = self.outbox
+        room = least = outbox.room()
+        while inbox and room and 2 * room >= least:
+            outbox.give(self.transform(inbox.take(room)))
+            room = outbox.room()
+
+
+class ExpandingProcessor(BulkProcessor):
+    """A processor that makes any number of items of each, lazily.
+
+    It takes about so many items as will fill the room there is, by the ratio it has met so far; a callback then does
+    what it takes, and the engine's measure of the time per item is right.
+    """
+
+    fill = LAZY_FILL
+    """How full the last items of an inbox may make the outbox, by what is expected of them."""
+
+    def init(self, outbox: Outbox, context: ProcessorContext) -> None:
+        """As `BulkProcessor.init`."""
+        self._ratio = FIRST_RATIO
+        self._taken = 0
+        super().init(outbox, context)
+
+    def expand(self, ordinal: int, items: list[Any]) -> Iterable[Any]:
+        """Return what is to be emitted for a list of items, as a lazy iterable."""
+        raise ProcessorError(f"{type(self).__name__} must override expand(ordinal, items)")
+
+    def process(self, ordinal: int, inbox: Inbox) -> None:
+        """Emit what is left of earlier items, then expand as many as will probably fit."""
+        emission = self.emission
+        if not emission.idle:
+            if not self._flush():
+                return
+            self.release(inbox)
+        room = self.outbox.room()
+        if not inbox or not room:
+            return
+        fit = room / self._ratio
+        items = inbox.take(len(inbox) if len(inbox) <= self.fill * SPARE * fit + 1 else max(1, int(fit)))
+        last = items[-1]
+        self._taken = len(items)
+        emission.drawn = 0
+        self.begin(ordinal, items)
+        if not self._flush():
+            self.hold(inbox, last)
+
+    def begin(self, ordinal: int, items: list[Any]) -> None:
+        """Hand what a list of items makes to the emission, which is idle."""
+        self.emission.start(self.expand(ordinal, items))
+
+    def _flush(self) -> bool:
+        if not self.emission.flush():
+            return False
+        met = SPARE * self.emission.drawn / self._taken
+        self._ratio = max(met, (3 * self._ratio + met) / 4, LEAST_RATIO)
+        return True
+
+
+def require_batches(processor: str, items: list[Any]) -> None:
+    """Check that all items are batches, for a processor that works on nothing else.
+
+    Args:
+        processor: what the user calls it.
+        items: what came.
+
+    Raises:
+        BatchError: one is no batch; the text says how to make batches of items.
+    """
+    for item in items:
+        if not isinstance(item, Columnar):
+            raise BatchError(
+                f"{processor} expected a Batch, got {type(item).__name__} {item!r:.80}; put a vertex with "
+                "processors.to_batches() in front, or use a processor for items"
+            )
+
+
+def check_batch_rows(processor: str, rows: Any) -> None:
+    """Check the argument `batch_rows` of a processor. Raises ValueError when it is no number of rows from 1 on."""
+    if not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows < 1 << 31:
+        raise ValueError(f"{processor}: batch_rows must be at least 1 and below 2**31, got {rows!r}")
+
+
+class Supply:
+    """A picklable supplier without arguments: makes `processor(*args, **kwargs)`.
+
+    The attribute `is_cooperative` spares the engine a probe. `takes_schemas` says that the processors want to know the
+    columns of all batches on partitioned edges, those too of which they get no row (`shmjet.data.schema_heads`).
+
+    Example:
+        >>> Supply(dict, a=1)()
+        {'a': 1}
+    """
+
+    __slots__ = ("args", "is_cooperative", "kwargs", "processor", "takes_schemas")
+
+    processor: Callable[..., Any]
+
+    def __init__(self, processor: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        self.processor = processor
+        self.args = args
+        self.kwargs = kwargs
+        self.is_cooperative: bool = getattr(processor, "is_cooperative", True)
+        self.takes_schemas: bool = getattr(processor, "takes_schemas", False) is True
+
+    @property
+    def __name__(self) -> str:
+        """Name of what it makes, for drawings and messages."""
+        return getattr(self.processor, "__name__", type(self.processor).__name__)
+
+    def __call__(self) -> Any:
+        return self.processor(*self.args, **self.kwargs)
+
+    def __repr__(self) -> str:
+        return f"Supply({getattr(self.processor, '__name__', self.processor)})"

@@ -1,0 +1,53 @@
+"""Distinct items.
+
+Must not know: routing; the inbound edge is partitioned by the same key. Items are emitted as soon as they are met, so
+it works on streams too, with memory for every key met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from shmjet.core.processor import Processor
+from shmjet.processors.general.base import Supply, TransformingProcessor
+from shmjet.processors.general.input_keys import KeyFn, keys_of, plain
+
+
+class DistinctProcessor(TransformingProcessor):
+    """Emits the first item of each key."""
+
+    def __init__(self, key_fn: KeyFn) -> None:
+        self._key_fn = key_fn
+        self._seen: set[Any] = set()
+
+    def transform(self, items: list[Any]) -> list[Any]:
+        """Return what is new in a list."""
+        seen, key_fn = self._seen, self._key_fn
+        keys = keys_of(key_fn, items)
+        if keys is items:  # and none of them is NaN
+            fresh = [item for item in dict.fromkeys(keys) if item not in seen]
+            seen.update(fresh)
+        else:
+            fresh = []
+            for key, item in zip(keys, items, strict=True):
+                if key not in seen:
+                    seen.add(key)
+                    fresh.append(item)
+        return fresh
+
+
+def distinct(key_fn: KeyFn = None) -> Callable[[], Processor]:
+    """Emit the first item of each key, at once.
+
+    Args:
+        key_fn: key of an item (None: the item itself); keys are hashable, and `1 == 1.0 == True` are one key.
+
+    Raises:
+        TypeError: when `key_fn` is neither None nor callable.
+
+    Example:
+        >>> from shmjet.testing import verify_processor
+        >>> verify_processor(distinct(str.lower)).inputs(["a", "A", "b"]).expect(["a", "b"])
+    """
+    return Supply(DistinctProcessor, plain(key_fn))

@@ -1,0 +1,82 @@
+"""Sources that need nothing outside: items given with the job, and user functions that generate them.
+
+Must not know: files, sockets, maps. After Jet's `TestSources.items` and `SourceBuilder`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from shmjet.core.processor import Processor, ProcessorMetaSupplier
+from shmjet.processors.general.base import BulkProcessor, Supply
+
+
+class ItemsProcessor(BulkProcessor):
+    """Emits its share of given items."""
+
+    def __init__(self, items: tuple[Any, ...]) -> None:
+        self._items = items
+
+    def results(self) -> Iterable[Any]:
+        """Return the share: a contiguous run of the items."""
+        index, count = self.context.global_index, self.context.total_parallelism
+        size = len(self._items)
+        return self._items[size * index // count : size * (index + 1) // count]
+
+    def progress(self) -> tuple[int, int]:
+        """Return the items emitted, and their number; the first processor has that of all."""
+        return self.emission.drawn, len(self._items) if self.context.global_index == 0 else 0
+
+
+class GenerateProcessor(BulkProcessor):
+    """Emits what a function of (index, count) yields."""
+
+    def __init__(self, fn: Callable[[int, int], Iterable[Any]]) -> None:
+        self._fn = fn
+
+    def results(self) -> Iterable[Any]:
+        """Return the function's iterable."""
+        return self._fn(self.context.global_index, self.context.total_parallelism)
+
+
+def read_items(items: Iterable[Any]) -> ProcessorMetaSupplier:
+    """Emit items that travel with the job, each once; in order with one processor, which is the default.
+
+    With a higher local parallelism every processor emits a run of its own.
+
+    Args:
+        items: any finite iterable; it is read here.
+
+    Raises:
+        TypeError: when it is not iterable or contains None.
+
+    Example:
+        >>> from shmjet.testing import verify_processor
+        >>> verify_processor(read_items("ab")).expect(["a", "b"])
+    """
+    given = tuple(items)
+    if any(item is None for item in given):
+        raise TypeError("read_items: None is never an item, but is among the items given")
+    return ProcessorMetaSupplier.prefer_local_parallelism_one(Supply(ItemsProcessor, given))
+
+
+def generate(fn: Callable[[int, int], Iterable[Any]]) -> Callable[[], Processor]:
+    """Emit what `fn(index, count)` yields, on each of the vertex' processors.
+
+    The iterable is drawn only as far as there is room, so it may be an endless generator; the job then runs until it
+    is cancelled.
+
+    Args:
+        fn: function of the processor's index among all (from 0) and their count; it returns an iterable.
+
+    Raises:
+        TypeError: when `fn` is not callable.
+
+    Example:
+        >>> from shmjet.testing import verify_processor
+        >>> verify_processor(generate(lambda index, count: range(index, 3, count))).expect([0, 1, 2])
+    """
+    if not callable(fn):
+        raise TypeError(f"generate: expected a function of (index, count), got {type(fn).__name__}: {fn!r}")
+    return Supply(GenerateProcessor, fn)

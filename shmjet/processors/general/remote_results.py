@@ -1,0 +1,158 @@
+"""Results of processors on hosts from which the client's socket cannot be reached: a list of the cluster takes them.
+
+The client opens the list before the job starts, by its first item, so that a processor knows whether anybody will read
+it; each further one is some frames as `collecting` writes them. The client fetches frames into a file of its own while
+it reads, and removes the list when it has all. Must not know: frames' contents.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from shmjet.data.errors import ShmjetError
+from shmjet.processors.general.spill_files import Naming, spill_file
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+_OPEN = b"open"
+_PAGE = 64
+"""Items of the list that are fetched at once."""
+_MOST_KEPT = 256 << 10
+"""So many bytes of frames at least are put into the list at once,"""
+_PATIENCE_S = 0.02
+"""or what has gathered in this time: each time takes a message there and back, some milliseconds."""
+
+
+class FarList(Protocol):
+    """What is used of a list of the cluster."""
+
+    def append(self, item: bytes) -> None: ...
+    def destroy(self) -> None: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: slice) -> list[bytes]: ...
+
+
+def name_of(address: str) -> str:
+    """Return the name of the list that stands for a socket.
+
+    Example:
+        >>> name_of("\\0shmjet-results-12")
+        'shmjet-results-12'
+    """
+    return address.lstrip("\0")
+
+
+def list_of(grid: Any, address: str) -> FarList | None:
+    """Return the list that a client has opened, in a processor; None when nobody has.
+
+    Args:
+        grid: of the processor's context, or None.
+        address: of the client's socket.
+    """
+    found: FarList | None = None if grid is None else grid.get_list(name_of(address))
+    return found if found is not None and len(found) else None
+
+
+class FarWriter:
+    """A processor's end: gathers frames and puts them into the list.
+
+    Args:
+        frames: the list.
+        clock: gives seconds.
+    """
+
+    def __init__(self, frames: FarList, clock: Callable[[], float] = time.monotonic) -> None:
+        self._frames = frames
+        self._clock = clock
+        self._kept: list[bytes] = []
+        self._size = 0
+        self._sent_at = clock() - _PATIENCE_S
+
+    def write(self, parts: Iterable[Buffer]) -> None:
+        """Take a frame; the parts are copied."""
+        frame = b"".join(parts)
+        self._kept.append(frame)
+        self._size += len(frame)
+        self.send_if_due()
+
+    def send_if_due(self) -> bool:
+        """Send what is kept if that has been long enough, or is enough; False while something is kept."""
+        if self._kept and (self._size >= _MOST_KEPT or self._clock() - self._sent_at >= _PATIENCE_S):
+            self.send()
+        return not self._kept
+
+    @property
+    def patience(self) -> float:
+        """Seconds until what is kept has waited long enough."""
+        return max(self._sent_at + _PATIENCE_S - self._clock(), 0.0)
+
+    def send(self) -> None:
+        """Put what is kept into the list."""
+        if self._kept:
+            self._frames.append(b"".join(self._kept))
+            self._kept.clear()
+            self._size = 0
+            self._sent_at = self._clock()
+
+
+class FarResults:
+    """The client's end: opens the list, and fetches what is in it into a temporary file.
+
+    Args:
+        frames: the list.
+    """
+
+    def __init__(self, frames: FarList) -> None:
+        self._frames: FarList | None = frames
+        self._fetching = threading.Lock()
+        self._next = 1
+        frames.append(_OPEN)
+        with spill_file(tempfile.gettempdir(), "collect()") as file:
+            self.file = os.dup(file.fileno())
+        """A descriptor, which is the caller's to close."""
+
+    def fetch(self, keep: Callable[[Callable[[], None]], None], *, last: bool) -> None:
+        """Write what has come meanwhile to the end of the file.
+
+        Args:
+            keep: calls what writes when the file is still open, and raises when it is not.
+            last: nothing more will come, so the list can go.
+
+        Raises:
+            ShmjetError: the list is gone.
+        """
+        with self._fetching:
+            frames = self._frames
+            if frames is None:
+                return
+            if last and not len(frames):
+                raise ShmjetError("the results that lay on another host are lost: so is the member that had them")
+            while page := frames[self._next : self._next + _PAGE]:
+                keep(partial(_write_all, self.file, b"".join(page)))
+                self._next += len(page)
+            if last:
+                self._frames = None
+                frames.destroy()
+
+    def give_up(self) -> None:
+        """Remove the list, if it is still there."""
+        with self._fetching:
+            frames, self._frames = self._frames, None
+        if frames is not None:
+            with contextlib.suppress(ShmjetError):
+                frames.destroy()
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    left = memoryview(data)
+    with Naming(tempfile.gettempdir(), "collect()", "write results"):
+        while left:
+            left = left[os.write(fd, left) :]

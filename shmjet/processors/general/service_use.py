@@ -1,0 +1,209 @@
+"""map, filter and flat_map with a service; the service is shared by the processors of a process, or each has its own.
+
+Must not know what services are. `async_services` has the forms for coroutine functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from shmjet.core.processor import Processor, ProcessorContext, ProcessorSupplier
+from shmjet.data.errors import ProcessorError
+from shmjet.processors.general.base import ExpandingProcessor, TransformingProcessor
+from shmjet.processors.general.input_keys import KeyFn, plain
+from shmjet.processors.general.services import ServiceFactory
+
+
+class ServiceHolder:
+    """A service, made by the first processor of a process that asks for it and closed after the last.
+
+    Args:
+        factory: makes the service.
+    """
+
+    def __init__(self, factory: ServiceFactory[Any]) -> None:
+        self._factory = factory
+        self._service: Any = None
+        self._users = 0
+
+    def acquire(self, context: ProcessorContext) -> Any:
+        """Return the service; each call is answered by one of `release`."""
+        if not self._users:
+            self._service = self._factory(context)
+        self._users += 1
+        return self._service
+
+    def release(self) -> None:
+        """Close the service if nobody else uses it."""
+        self._users -= 1
+        if not self._users:
+            service, self._service = self._service, None
+            self._factory.closing(service)
+
+
+class ServiceCall:
+    """How a function is called with a service: `fn(service, item)`, or with the key between them.
+
+    Args:
+        fn: the user's function.
+        key_fn: key of an item.
+        keyed: hand the key over.
+    """
+
+    def __init__(self, fn: Callable[..., Any], key_fn: KeyFn, keyed: bool) -> None:
+        self.fn = fn
+        self.key_fn = plain(key_fn)
+        self.keyed = keyed
+
+    def results(self, service: Any, items: Iterable[Any]) -> Iterator[Any]:
+        """Return what the function gives for each item, lazily."""
+        fn, key_fn = self.fn, self.key_fn
+        if not self.keyed:
+            return (fn(service, item) for item in items)
+        if key_fn is None:
+            return (fn(service, item, item) for item in items)
+        return (fn(service, key_fn(item), item) for item in items)
+
+    def one(self, service: Any, item: Any) -> Any:
+        """Return what the function gives for one item."""
+        if not self.keyed:
+            return self.fn(service, item)
+        return self.fn(service, item if self.key_fn is None else self.key_fn(item), item)
+
+
+class _WithService(TransformingProcessor):
+    """Takes a service when it starts and gives it back when it is closed."""
+
+    movable = False
+
+    def __init__(self, holder: ServiceHolder, call: ServiceCall, cooperative: bool) -> None:
+        self._holder = holder
+        self._call = call
+        self.is_cooperative = cooperative
+        self._service: Any = None
+        self._acquired = False
+
+    def start(self, context: ProcessorContext) -> None:
+        """Take the service."""
+        self._service = self._holder.acquire(context)
+        self._acquired = True
+
+    def close(self) -> None:
+        """Give the service back."""
+        if self._acquired:
+            self._acquired = False
+            self._holder.release()
+
+
+class MapServiceProcessor(_WithService):
+    """Emits what the function makes of each item."""
+
+    def transform(self, items: list[Any]) -> list[Any]:
+        """Map a list."""
+        return [result for result in self._call.results(self._service, items) if result is not None]
+
+
+class FilterServiceProcessor(_WithService):
+    """Emits the items for which the function is true."""
+
+    def transform(self, items: list[Any]) -> list[Any]:
+        """Filter a list."""
+        return [item for item, kept in zip(items, self._call.results(self._service, items), strict=True) if kept]
+
+
+class FlatMapServiceProcessor(ExpandingProcessor, _WithService):
+    """Emits all that the function returns for each item."""
+
+    def expand(self, ordinal: int, items: list[Any]) -> Iterable[Any]:
+        """Return all results, lazily."""
+        for results in self._call.results(self._service, items):
+            yield from results
+
+
+_KINDS: dict[str, type[_WithService]] = {
+    "map": MapServiceProcessor,
+    "filter": FilterServiceProcessor,
+    "flat_map": FlatMapServiceProcessor,
+}
+
+
+class ServiceSupplier(ProcessorSupplier):
+    """Makes processors that use a service; one copy of it lives in each worker process.
+
+    Args:
+        make: makes a processor, given a holder of the service.
+        factory: makes the service.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Any], Processor],
+        holder: Callable[[ServiceFactory[Any]], Any],
+        factory: ServiceFactory[Any],
+        name: str,
+    ) -> None:
+        self._make = make
+        self._holder = holder
+        self._factory = factory
+        self.__name__ = name
+        self.is_cooperative = factory.is_cooperative
+        self.movable = False
+
+    @property
+    def shares(self) -> bool:
+        """Whether all processors of a process have one service."""
+        return self._factory.shared
+
+    def holder(self) -> Any:
+        """Return a fresh holder of the service; for hosts that keep one beyond the processors that use it."""
+        return self._holder(self._factory)
+
+    def using(self, holder: Any) -> Processor:
+        """Return a processor that uses the service of a holder."""
+        return self._make(holder)
+
+    def get(self, count: int) -> Sequence[Processor]:
+        """Return processors that share one holder, or have one each."""
+        shared = self._holder(self._factory) if self._factory.shared else None
+        return [self._make(shared or self._holder(self._factory)) for _ in range(count)]
+
+
+class _Maker:
+    """Makes one processor; a class, so that it pickles."""
+
+    def __init__(self, kind: str, call: ServiceCall, cooperative: bool) -> None:
+        self._kind = kind
+        self._call = call
+        self._cooperative = cooperative
+
+    def __call__(self, holder: ServiceHolder) -> Processor:
+        return _KINDS[self._kind](holder, self._call, self._cooperative)
+
+
+def using_service(
+    kind: str, factory: ServiceFactory[Any], fn: Callable[..., Any], key_fn: KeyFn = None, keyed: bool = False
+) -> ProcessorSupplier:
+    """Map, filter or flat_map with a service.
+
+    Args:
+        kind: "map", "filter" or "flat_map".
+        factory: makes the service.
+        fn: `fn(service, item)`, or `fn(service, key, item)` when `keyed`; as for `map`, `filter` and `flat_map`.
+        key_fn: key of an item.
+        keyed: hand the key over.
+
+    Raises:
+        TypeError: an argument is wrong. ProcessorError: an unknown kind.
+
+    Example:
+        >>> from shmjet.testing import verify_processor
+        >>> known = using_service("map", ServiceFactory(lambda: {"a": 1}), lambda names, item: names.get(item))
+        >>> verify_processor(known).inputs(["a", "b"]).expect([1])
+    """
+    if kind not in _KINDS:
+        raise ProcessorError(f"using_service: expected map, filter or flat_map, got {kind!r}")
+    if not callable(fn):
+        raise TypeError(f"using_service: expected a function of service and item, got {type(fn).__name__}: {fn!r}")
+    maker = _Maker(kind, ServiceCall(fn, key_fn, keyed), factory.is_cooperative)
+    return ServiceSupplier(maker, ServiceHolder, factory, f"{kind}_using_service")

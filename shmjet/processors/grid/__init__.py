@@ -1,0 +1,1 @@
+"""Maps and lists of the grid as sources and sinks."""

@@ -1,0 +1,251 @@
+"""Sources and sinks for the maps and lists of the grid.
+
+Must not know: how they are stored; it sees them through `context.grid` (`DataGrid`). Sources are shared out by
+partitions or by ranges of indexes; sinks hand over whole batches. After Jet's `readMapP`, `writeMapP`, `readListP`,
+`writeListP`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from time import monotonic
+from typing import Any
+
+from shmjet.core.inbox import Inbox
+from shmjet.core.ownership import owners_in
+from shmjet.core.processor import Processor, ProcessorContext, ProcessorMetaSupplier
+from shmjet.data.errors import ProcessorError
+from shmjet.processors.general.base import BulkProcessor, Supply
+
+LIST_PAGE = 1024
+"""Items of a list that are read at once."""
+
+WRITE_BATCH = 8192
+"""Items that are written at once: a transaction per environment is shared by many items then."""
+
+WRITE_DELAY = 0.02
+"""Seconds that items wait for others to be written with them, at most."""
+
+
+def grid_of(context: ProcessorContext) -> Any:
+    """Return the maps and lists of where a processor runs. Raises ProcessorError when there are none."""
+    if context.grid is None:
+        raise ProcessorError(f"vertex {context.vertex_name!r}: there are no maps and lists where it runs")
+    return context.grid
+
+
+class ReadMapProcessor(BulkProcessor):
+    """Emits (key, value) of its share of the partitions."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def results(self) -> Iterable[Any]:
+        """Return the entries, lazily."""
+        context = self.context
+        share = owners_in(context).share_of(context, context.partition_count)
+        entries: Iterable[Any] = grid_of(context).get_map(self._name).items_of(share)
+        return entries
+
+    def start(self, context: ProcessorContext) -> None:
+        """Ask for the size of the map, once for all processors."""
+        self._total = len(grid_of(context).get_map(self._name)) if context.global_index == 0 else 0
+
+    def progress(self) -> tuple[int, int]:
+        """Return the entries emitted, and how many there are; the first processor has the number of all."""
+        return self.emission.drawn, self._total
+
+
+class ReadListProcessor(BulkProcessor):
+    """Emits its share of a list: pages `index`, `index + parallelism`, ..."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._total = 0
+
+    def results(self) -> Iterable[Any]:
+        """Return the items, lazily; what is appended meanwhile is not read."""
+        return chain.from_iterable(self._pages(grid_of(self.context).get_list(self._name)))
+
+    def _pages(self, items: Any) -> Iterator[list[Any]]:
+        first = self.context.global_index * LIST_PAGE
+        self._total = len(items) if first == 0 else 0
+        for at in range(first, len(items), self.context.total_parallelism * LIST_PAGE):
+            yield items[at : at + LIST_PAGE]
+
+    def progress(self) -> tuple[int, int]:
+        """Return the items emitted, and how many there are; the first processor has the number of all."""
+        return self.emission.drawn, self._total
+
+
+class WriteProcessor(BulkProcessor):
+    """Gathers items and writes them `WRITE_BATCH` at once; what is fewer waits for `WRITE_DELAY`, at most.
+
+    A write costs a third of a millisecond however few items it has.
+    """
+
+    def __init__(self) -> None:
+        self._buffer: list[Any] = []
+        self._due = 0.0
+        self.next_call = math.inf
+
+    def write(self, items: list[Any]) -> None:
+        """Write a list."""
+        raise ProcessorError(f"{type(self).__name__} must override write(items)")
+
+    def process(self, ordinal: int, inbox: Inbox) -> None:
+        """Gather items up to one batch, and write it when it is full."""
+        buffer = self._buffer
+        if not buffer:
+            self._due = monotonic() + WRITE_DELAY
+        buffer += inbox.take(WRITE_BATCH - len(buffer))
+        if len(buffer) >= WRITE_BATCH:
+            self._flush()
+        self.next_call = None if inbox else self._delay()
+
+    def try_process(self) -> bool:
+        """Write what has waited long enough."""
+        if self._buffer and monotonic() >= self._due:
+            self._flush()
+        self.next_call = self._delay()
+        return True
+
+    def _delay(self) -> float:
+        """Return the seconds until what is in the buffer has waited long enough."""
+        return max(self._due - monotonic(), 0.0) if self._buffer else math.inf
+
+    def save_to_snapshot(self) -> bool:
+        """Write what came before the barrier."""
+        self._flush()
+        return True
+
+    def finish(self) -> bool:
+        """Write the rest."""
+        self._flush()
+        return True
+
+    def _flush(self) -> None:
+        if self._buffer:
+            items, self._buffer = self._buffer, []
+            self.write(items)
+
+
+class WriteMapProcessor(WriteProcessor):
+    """Puts items into a map."""
+
+    def __init__(self, name: str, key_fn: Callable[[Any], Any] | None, value_fn: Callable[[Any], Any] | None) -> None:
+        super().__init__()
+        self._name = name
+        self._key_fn = key_fn
+        self._value_fn = value_fn
+
+    def start(self, context: ProcessorContext) -> None:
+        """Open the map."""
+        self._map = grid_of(context).get_map(self._name)
+
+    def write(self, items: list[Any]) -> None:
+        """Put a list."""
+        key_fn, value_fn = self._key_fn, self._value_fn
+        if key_fn is not None and value_fn is not None:
+            items = [(key_fn(item), value_fn(item)) for item in items]
+        elif not _is_entry(items[0]):
+            raise TypeError(
+                f"map {self._name!r}: expected (key, value) items, got {type(items[0]).__name__} {items[0]!r:.80}; "
+                "give a key_fn and a value_fn"
+            )
+        self._map.put_all(items)
+
+
+class WriteListProcessor(WriteProcessor):
+    """Appends items to a list."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name = name
+
+    def start(self, context: ProcessorContext) -> None:
+        """Open the list."""
+        self._list = grid_of(context).get_list(self._name)
+
+    def write(self, items: list[Any]) -> None:
+        """Append a list."""
+        self._list.extend(items)
+
+
+def _is_entry(item: Any) -> bool:
+    """Tell whether an item is a pair; a text or a row of two columns, which come apart in two by chance, is none."""
+    return isinstance(item, Sequence) and not isinstance(item, str | bytes) and len(item) == 2
+
+
+def _checked_name(function: str, name: str) -> str:
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"{function}: expected a name, got {name!r}")
+    return name
+
+
+def read_map(name: str) -> Callable[[], Processor]:
+    """Emit the (key, value) tuples of a map, each once; every processor reads partitions of its own.
+
+    Args:
+        name: of the map. One that does not exist is empty.
+
+    Raises:
+        TypeError: when `name` is not a non-empty string.
+
+    Example:
+        >>> source = read_map("counts")
+    """
+    return Supply(ReadMapProcessor, _checked_name("read_map", name))
+
+
+def write_map(
+    name: str, key_fn: Callable[[Any], Any] | None = None, value_fn: Callable[[Any], Any] | None = None
+) -> Callable[[], Processor]:
+    """Put each item into a map; of equal keys the last one written stays.
+
+    Args:
+        name: of the map, made when it does not exist.
+        key_fn, value_fn: key and value of an item; without both, items are (key, value) tuples.
+
+    Raises:
+        TypeError: when `name` is not a non-empty string, or only one function is given.
+
+    Example:
+        >>> sink = write_map("lengths", key_fn=lambda word: word, value_fn=len)
+    """
+    if (key_fn is None) != (value_fn is None):
+        raise TypeError("write_map: give both key_fn and value_fn, or neither for (key, value) items")
+    return Supply(WriteMapProcessor, _checked_name("write_map", name), key_fn, value_fn)
+
+
+def read_list(name: str) -> ProcessorMetaSupplier:
+    """Emit the items of a list, each once; in order with one processor per member, which is the default.
+
+    Args:
+        name: of the list. One that does not exist is empty.
+
+    Raises:
+        TypeError: when `name` is not a non-empty string.
+
+    Example:
+        >>> source = read_list("primes")
+    """
+    supplier = Supply(ReadListProcessor, _checked_name("read_list", name))
+    return ProcessorMetaSupplier.prefer_local_parallelism_one(supplier)
+
+
+def write_list(name: str) -> Callable[[], Processor]:
+    """Append each item to a list; the order of one processor's items is kept.
+
+    Args:
+        name: of the list, made when it does not exist.
+
+    Raises:
+        TypeError: when `name` is not a non-empty string.
+
+    Example:
+        >>> sink = write_list("primes")
+    """
+    return Supply(WriteListProcessor, _checked_name("write_list", name))

@@ -1,0 +1,114 @@
+"""`builder()`: a source made of functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+from shmjet.core.checks import check_at_least
+from shmjet.core.processor import ProcessorContext, ProcessorMetaSupplier
+from shmjet.data.errors import ShmjetError
+from shmjet.pipeline.definitions import SourceDef
+from shmjet.processors.general.base import Supply
+from shmjet.processors.general.user_functions import BuiltSourceProcessor, SourceBuffer, SourceFunctions
+
+C = TypeVar("C")
+
+
+@dataclass(frozen=True)
+class SourceBuilder(Generic[C]):
+    """Builds a source; each method returns a new builder. Made by `sources.builder`, which has an example.
+
+    The functions run in a process of their own and may block. What they raise fails the job.
+    """
+
+    name: str
+    create_fn: Callable[[ProcessorContext], C]
+    _fill: Callable[[C, SourceBuffer[Any]], Any] | None = None
+    _destroy: Callable[[C], Any] | None = None
+    _create_snapshot: Callable[[C], Any] | None = None
+    _restore_snapshot: Callable[[C, list[Any]], Any] | None = None
+    _parallelism: int = 0
+
+    def fill_buffer_fn(self, fn: Callable[[C, SourceBuffer[Any]], Any]) -> SourceBuilder[C]:
+        """Set what brings items: `fn(object, buffer)`, called again and again. Needed.
+
+        It puts some items into the buffer with `buffer.add(item)` or `buffer.add_all(items)` and returns; when there
+        are none now, it returns at once or waits for about a second at most. At the end of the data it calls
+        `buffer.close()`.
+        """
+        return replace(self, _fill=_function("fill_buffer_fn", fn))
+
+    def destroy_fn(self, fn: Callable[[C], Any]) -> SourceBuilder[C]:
+        """Set what frees the object: `fn(object)`, called once at the end, also when the job failed."""
+        return replace(self, _destroy=_function("destroy_fn", fn))
+
+    def create_snapshot_fn(self, fn: Callable[[C], Any]) -> SourceBuilder[C]:
+        """Set what gives the object's state for a snapshot: `fn(object)`. Jobs without snapshots do not call it."""
+        return replace(self, _create_snapshot=_function("create_snapshot_fn", fn))
+
+    def restore_snapshot_fn(self, fn: Callable[[C, list[Any]], Any]) -> SourceBuilder[C]:
+        """Set what puts the states of a snapshot back: `fn(object, states)`, with those of all processors."""
+        return replace(self, _restore_snapshot=_function("restore_snapshot_fn", fn))
+
+    def distributed(self, preferred_local_parallelism: int) -> SourceBuilder[C]:
+        """Have several processors on each member, each with an object of its own, instead of one in all.
+
+        They tell their shares apart by `context.global_index` and `context.total_parallelism`.
+
+        Args:
+            preferred_local_parallelism: how many on each member.
+
+        Raises:
+            ShmjetError: it is below 1.
+        """
+        check_at_least("distributed: preferred_local_parallelism", preferred_local_parallelism, 1)
+        return replace(self, _parallelism=preferred_local_parallelism)
+
+    def build(self) -> SourceDef[Any]:
+        """Return the source.
+
+        Raises:
+            ShmjetError: `fill_buffer_fn` was not set.
+        """
+        if self._fill is None:
+            raise ShmjetError(f"source {self.name!r}: set fill_buffer_fn before build()")
+        functions = SourceFunctions(
+            self.create_fn, self._fill, self._destroy, self._create_snapshot, self._restore_snapshot
+        )
+        supply = Supply(BuiltSourceProcessor, functions)
+        if not self._parallelism:
+            return SourceDef(self.name, ProcessorMetaSupplier.force_total_parallelism_one(supply), 1, columnar=None)
+        supplier = ProcessorMetaSupplier.of(supply, self._parallelism)
+        return SourceDef(self.name, supplier, self._parallelism, columnar=None)
+
+
+def builder(name: str, create_fn: Callable[[ProcessorContext], C]) -> SourceBuilder[C]:
+    """Begin to build a source of functions.
+
+    Args:
+        name: of the stage.
+        create_fn: makes the object that the other functions get, one per processor: `create_fn(context)`, where the
+            job runs; a connection or an open file, say.
+
+    Example:
+        >>> def fill(lines, buffer):
+        ...     line = next(lines, None)
+        ...     buffer.close() if line is None else buffer.add(line)
+        >>> source = (builder("hosts", lambda context: open("/etc/hosts"))
+        ...           .fill_buffer_fn(fill)
+        ...           .destroy_fn(lambda lines: lines.close())
+        ...           .build())
+        >>> source.name, source.parallelism
+        ('hosts', 1)
+    """
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"sources.builder: expected a name, got {name!r}")
+    return SourceBuilder(name, _function("create_fn", create_fn))
+
+
+def _function(what: str, fn: Any) -> Any:
+    if not callable(fn):
+        raise TypeError(f"sources.builder: {what} must be callable, got {fn!r} ({type(fn).__name__})")
+    return fn

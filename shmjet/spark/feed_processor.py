@@ -1,0 +1,341 @@
+"""The processor of a feed: takes what Spark tasks send, and emits what counts.
+
+One for each worker; partition `p` belongs to processor `p % count`, whatever task sends it, so each decides about its
+partitions alone. Spark tasks and the client's feed come as visitors (`ProcessorContext.open_door`). The processor is
+cooperative: each call looks at its sockets without waiting, and emits for about a millisecond.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from shmjet.core.inbox import Inbox
+from shmjet.core.outbox import Outbox
+from shmjet.core.processor import Processor, ProcessorContext
+from shmjet.data.errors import BatchError
+from shmjet.ipc.channel import Channel, ChannelClosed
+from shmjet.processors.general.emission import Emission
+from shmjet.spark import protocol as says
+from shmjet.spark.errors import SparkError
+from shmjet.spark.ledger import Attempt, Ledger
+from shmjet.spark.mapping import Contents, Pieces, map_file
+from shmjet.spark.protocol import Mode, Record
+from shmjet.spark.schema import Field
+from shmjet.spark.shm_area import FeedArea
+from shmjet.spark.staging import Extent, Holding, Room
+
+_SLOT = 2 << 20
+_LEAST_SLOT = 1 << 16
+_LEAST_SLOTS = 8
+
+
+def slots_for(memory: int, processors: int) -> tuple[int, int]:
+    """Return the size and the number of the slots of each of so many processors that share `memory` bytes.
+
+    Example:
+        >>> slots_for(256 << 20, 4)
+        (2097152, 32)
+    """
+    share = memory // processors
+    size = _SLOT
+    while size > _LEAST_SLOT and share // size < _LEAST_SLOTS:
+        size //= 2
+    return size, max(_LEAST_SLOTS, share // size)
+
+
+def path_of(fd: int) -> str:
+    """Return where other processes of the same user can open what a descriptor of this process refers to."""
+    return f"/proc/{os.getpid()}/fd/{fd}"
+
+
+class _Visitor:
+    """One socket: a process of Spark's with its attempts, one after the other, or the client's feed."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.channel = Channel(sock, says.Visit)
+        self.is_driver = False
+        self.by_path = False
+        self.attempt: Attempt[Extent] | None = None
+        self.wants = 0
+        self.granted: set[int] = set()
+        self.file = -1
+
+
+class FeedProcessor(Processor):
+    """Emits what Spark tasks send.
+
+    Args:
+        feed: the name by which they find it.
+        fields: of the DataFrame's columns; empty for a feed from an RDD.
+        memory: bytes of shared memory for all processors of the vertex.
+    """
+
+    movable = False
+
+    def __init__(self, feed: str, fields: tuple[Field, ...], memory: int) -> None:
+        self._feed = feed
+        self._contents = Contents(fields)
+        self._memory = memory
+        self._area: FeedArea | None = None
+        self._visitors: dict[int, _Visitor] = {}
+        self._ready: deque[tuple[Extent, list[Record] | None, Pieces]] = deque()
+        self._streams: dict[tuple[int, int], Pieces] = {}
+        self._finished = False
+
+    def init(self, outbox: Outbox, context: ProcessorContext) -> None:
+        """Reserve the first slot, and open the door."""
+        super().init(outbox, context)
+        size, slots = slots_for(self._memory, context.local_parallelism)
+        self._area = FeedArea(size, slots, f"spark-{context.global_index}")
+        self._holding = Holding(self._area, size * slots)
+        self._ledger: Ledger[Extent] = Ledger(context.global_index, context.total_parallelism)
+        self._emission = Emission(outbox)
+        self._poll = select.epoll()
+        self._door = context.open_door(f"{self._feed}/{context.global_index}")
+
+    def process(self, ordinal: int, inbox: Inbox) -> None:
+        """Refuse items: a feed is a source."""
+        raise SparkError(f"vertex {self.context.vertex_name!r} is fed by Spark: it accepts no items")
+
+    def complete(self) -> bool:
+        """Listen, then emit."""
+        self._listen()
+        done = self._emission.flush()
+        if done and self._ready:
+            self._emission.start(self._opened())
+            done = self._emission.flush()
+        self._serve()
+        return done and self._finished and not self._ready
+
+    def close(self) -> None:
+        """Send everybody away."""
+        for visitor in list(self._visitors.values()):
+            self._leave(visitor)
+        if self._area is not None:
+            for extent, _, _ in self._ready:
+                self._holding.drop(extent)
+            self._ready.clear()
+            if hasattr(self, "_poll"):
+                self._poll.close()
+            self._area.close()
+
+    # -- visitors ------------------------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        while (sock := self._door.take()) is not None:
+            visitor = _Visitor(sock)
+            self._visitors[sock.fileno()] = visitor
+            self._poll.register(sock.fileno(), select.EPOLLIN)
+        if not self._visitors:
+            return
+        for fd, _ in self._poll.poll(0):
+            visitor = self._visitors[fd]
+            try:
+                for message, fds in visitor.channel.poll():
+                    for given in fds:  # nobody has a reason to send any
+                        os.close(given)
+                    self._hear(visitor, message)
+            except ChannelClosed:
+                self._leave(visitor)
+                if visitor.is_driver and not self._finished:
+                    raise SparkError("the process that runs the Spark job of this feed is gone") from None
+
+    def _leave(self, visitor: _Visitor) -> None:
+        self._drop_attempt(visitor)
+        fd = visitor.channel.fileno()
+        self._poll.unregister(fd)
+        del self._visitors[fd]
+        visitor.channel.close()
+
+    def _say(self, visitor: _Visitor, message: says.Message, fds: tuple[int, ...] = ()) -> None:
+        """Answer; a task reads its answers before it asks anything new, so the socket always takes them."""
+        with contextlib.suppress(ChannelClosed):  # the next look at the socket tells
+            visitor.channel.send(message, fds)
+
+    def _hear(self, visitor: _Visitor, message: Any) -> None:
+        match message:
+            case says.Want():
+                visitor.wants += 1
+            case says.Filled():
+                self._filled(visitor, message)
+            case says.Begin():
+                self._begin(visitor, message)
+            case says.End():
+                self._end(visitor, message)
+            case says.Abandon():
+                self._drop_attempt(visitor)
+            case says.Hello():
+                assert self._area is not None
+                visitor.is_driver, visitor.by_path = message.driver, message.by_path
+                area, count = self._area, self.context.total_parallelism
+                welcome = says.Welcome(count, area.slot_size, area.slots, path_of(area.fd))
+                self._say(visitor, welcome, () if message.driver or message.by_path else (area.fd,))
+            case says.OpenRound():
+                is_open = self._ledger.open_round(message.number, message.partitions, message.mode)
+                self._say(visitor, says.RoundOpened(message.number, not is_open))
+            case says.CloseRound():
+                self._close_round(message)
+                self._say(visitor, says.RoundClosed(message.number))
+            case says.GiveUpRound():
+                for attempt in self._ledger.give_up_round(message.number):
+                    self._drop(attempt)
+            case says.Failure():
+                error = SparkError(message.summary)
+                if message.details:
+                    error.add_note(message.details)
+                raise error
+            case says.Finish():
+                self._finished = True
+
+    # -- attempts ------------------------------------------------------------------------------------------------
+
+    def _begin(self, visitor: _Visitor, message: says.Begin) -> None:
+        self._drop_attempt(visitor)
+        try:
+            visitor.attempt = self._ledger.begin(message.round, message.partition, message.attempt)
+        except SparkError as error:
+            self._say(visitor, says.Refused(str(error)))
+
+    def _is_late(self, visitor: _Visitor, attempt: Attempt[Extent]) -> bool:
+        """Send an attempt away whose round is over."""
+        if self._ledger.is_open(attempt.round):
+            return False
+        self._forget_attempt(visitor)
+        self._say(visitor, says.Refused(f"the round {attempt.round} of Spark's data is over"))
+        return True
+
+    def _filled(self, visitor: _Visitor, message: says.Filled) -> None:
+        attempt = visitor.attempt
+        if attempt is None or message.slot not in visitor.granted:
+            return  # it has been told to stop, and has not heard it yet
+        assert self._area is not None
+        visitor.granted.discard(message.slot)
+        extent = Extent(message.used, message.slot)
+        found = says.records(self._area.memory(message.slot), message.used)
+        fresh = self._ledger.add(attempt, extent, found)
+        if self._ledger.mode(attempt) is not Mode.STREAM:
+            return
+        if fresh:
+            key = attempt.round, attempt.partition
+            self._show(extent, fresh, self._streams.setdefault(key, Pieces(self._contents)))
+        else:
+            self._holding.drop(extent)
+
+    def _end(self, visitor: _Visitor, message: says.End) -> None:
+        attempt = visitor.attempt
+        if attempt is None or self._is_late(visitor, attempt):
+            return
+        if message.spilled:
+            extent = Extent(message.spilled, file=visitor.file)
+            visitor.file = -1
+            if os.fstat(extent.file).st_size < message.spilled:
+                raise BatchError(f"the file of a Spark task lacks bytes: it should have {message.spilled}")
+            self._ledger.add(attempt, extent, says.records(map_file(extent.file, extent.used), extent.used))
+        winner, visible = self._ledger.end(attempt, message.frames, message.rows)
+        visitor.attempt = None
+        self._release(visitor)
+        self._say(visitor, says.Verdict(winner))
+        if visible:
+            self._show_all(attempt)
+        elif winner.attempt != attempt.number:
+            self._drop(attempt)
+        else:
+            for extent in attempt.extents:
+                self._holding.settle(extent)
+
+    def _close_round(self, message: says.CloseRound) -> None:
+        chosen, losers = self._ledger.close_round(message.number, message.receipts)
+        for attempt in chosen:
+            self._show_all(attempt)
+        for attempt in losers:
+            self._drop(attempt)
+        self._streams = {key: pieces for key, pieces in self._streams.items() if key[0] != message.number}
+
+    def _show_all(self, attempt: Attempt[Extent]) -> None:
+        pieces = Pieces(self._contents)
+        for extent in attempt.extents:
+            self._holding.settle(extent)
+            self._show(extent, None, pieces)
+
+    def _show(self, extent: Extent, records: list[Record] | None, pieces: Pieces) -> None:
+        self._holding.show(extent)
+        self._ready.append((extent, records, pieces))
+
+    def _drop(self, attempt: Attempt[Extent]) -> None:
+        for extent in attempt.extents:
+            self._holding.drop(extent)
+        attempt.extents.clear()
+
+    def _forget_attempt(self, visitor: _Visitor) -> None:
+        """Drop what an attempt has sent. Its slots stay its own: it may be writing there until it says otherwise."""
+        if visitor.attempt is not None:
+            self._drop(visitor.attempt)
+            visitor.attempt = None
+        visitor.wants = 0
+
+    def _drop_attempt(self, visitor: _Visitor) -> None:
+        """Drop what an attempt has sent, and take its slots back: it has stopped."""
+        self._forget_attempt(visitor)
+        self._release(visitor)
+
+    def _release(self, visitor: _Visitor) -> None:
+        """Take back what a task was given and has not used."""
+        assert self._area is not None
+        for slot in visitor.granted:
+            self._area.give_back(slot)
+        visitor.granted.clear()
+        visitor.wants = 0
+        if visitor.file >= 0:
+            os.close(visitor.file)
+            visitor.file = -1
+
+    # -- memory --------------------------------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        """Give memory to the tasks that want some, as far as there is any."""
+        for visitor in list(self._visitors.values()):
+            while visitor.wants and visitor.attempt is not None:
+                if not self._serve_one(visitor, visitor.attempt):
+                    break
+
+    def _serve_one(self, visitor: _Visitor, attempt: Attempt[Extent]) -> bool:
+        if self._is_late(visitor, attempt):
+            return False
+        winner = self._ledger.winner(attempt)
+        if winner is not None:
+            self._forget_attempt(visitor)
+            self._say(visitor, says.Superseded(winner))
+            return False
+        room, given = self._holding.room(self._ledger.mode(attempt))
+        if room is Room.WAIT:
+            return False
+        visitor.wants -= 1
+        if room is Room.SLOT:
+            visitor.granted.add(given)
+            self._say(visitor, says.Grant(given))
+        else:
+            visitor.file = given
+            if visitor.by_path:
+                self._say(visitor, says.Spill(path_of(given)))
+            else:
+                self._say(visitor, says.Spill(), (given,))
+        return True
+
+    # -- output --------------------------------------------------------------------------------------------------
+
+    def _opened(self) -> Iterator[Any]:
+        """Yield the items of all that may be seen."""
+        while self._ready:
+            extent, records, pieces = self._ready.popleft()
+            memory = self._holding.open(extent)
+            if records is None:
+                records = says.records(memory, extent.used)
+            for record in records:
+                yield from pieces.open(record, memory, own=self._holding.must_copy)
+            del memory

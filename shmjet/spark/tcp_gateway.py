@@ -1,0 +1,246 @@
+"""Where Spark tasks on other hosts come in: a port of the client, which sits on the job's host.
+
+Each connection proves that it knows the feed's secret, with the members' handshake, and then has a thread here that
+speaks with one processor in its place: what comes as bytes it puts into the slot or file that the task was given. Only
+for feeds of a Spark master that is not local.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable
+
+from shmjet.cluster.client.endpoint_connection import visit
+from shmjet.data.errors import ShmjetError
+from shmjet.ipc.channel import Channel
+from shmjet.net.addresses import join_address
+from shmjet.net.admission import Admission, source_of
+from shmjet.net.handshake import CLIENT, MEMBER, NONCE_SIZE, Answering, HandshakeError, Identity, refusal
+from shmjet.spark import protocol as says
+from shmjet.spark.remote_task import keep_watch
+from shmjet.spark.shm_area import AttachedArea
+
+HANDSHAKE_S = 10.0
+"""Seconds that a stranger has to prove itself, in all."""
+MOST_STRANGERS = 64
+"""Connections at once that have proved nothing; for one more, one of the address that has the most is sent away."""
+_PAUSE_S = 0.1
+"""How long no connections are taken when there is no descriptor for one."""
+
+_log = logging.getLogger("shmjet.spark")
+
+
+class Entrance:
+    """A port, open from now until it is closed.
+
+    Args:
+        feed: its name, which tasks have to know, too.
+        host: where executors reach this host: `spark.driver.host`.
+        bind: the address to listen at: `spark.driver.bindAddress`.
+        member_socket, execution_id: of the job.
+
+    Raises:
+        OSError: the port cannot be opened.
+    """
+
+    def __init__(self, feed: str, host: str, bind: str, member_socket: str, execution_id: int) -> None:
+        self._feed = feed
+        self._visit: Callable[[int], socket.socket] = lambda door: visit(member_socket, execution_id, f"{feed}/{door}")
+        family = socket.AF_INET6 if ":" in bind else socket.AF_INET
+        self._listener = socket.create_server((bind, 0), family=family)
+        self.address = join_address(host, self._listener.getsockname()[1])
+        """Where tasks connect to."""
+        self.secret = os.urandom(32)
+        """What they have to know."""
+        self._lock = threading.Lock()
+        self._inside: set[socket.socket] = set()
+        self._strangers: Admission[socket.socket] = Admission()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._accept, name="shmjet-spark-entrance", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Let nobody in any more, and send everybody away; may be called twice."""
+        with self._lock:
+            self._closing.set()
+            for sock in (self._listener, *self._inside):
+                with contextlib.suppress(OSError):
+                    sock.shutdown(socket.SHUT_RDWR)  # wakes its thread, which closes it
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _accept(self) -> None:
+        with self._listener:
+            while True:
+                try:
+                    sock, where = self._listener.accept()
+                except OSError as error:
+                    if self._closing.is_set():
+                        return
+                    self._go_without(error)
+                    continue
+                host = str(where[0])
+                with self._lock:
+                    self._inside.add(sock)
+                    self._strangers.add(sock, source_of(host))
+                    if len(self._strangers) > MOST_STRANGERS:
+                        self._make_room()
+                try:
+                    threading.Thread(
+                        target=self._admit, args=(sock, host), name="shmjet-spark-outside", daemon=True
+                    ).start()
+                except RuntimeError as error:  # no thread can be started
+                    self._forget(sock)
+                    self._go_without(error)
+
+    def _go_without(self, error: OSError | RuntimeError) -> None:
+        """Go on after a connection that could not be taken: it is gone, or there is no descriptor or thread for it."""
+        _log.warning("the feed %s cannot take a connection: %s", self._feed, error)
+        with self._lock:
+            self._make_room()
+        self._closing.wait(_PAUSE_S)
+
+    def _make_room(self) -> None:
+        """Send away one that has proved nothing; its thread closes it."""
+        stranger = self._strangers.to_give_up()
+        if stranger is not None:
+            self._strangers.discard(stranger)
+            with contextlib.suppress(OSError):
+                stranger.send(refusal("busy", "too many connections here have proved nothing yet"), socket.MSG_DONTWAIT)
+            with contextlib.suppress(OSError):
+                stranger.shutdown(socket.SHUT_RDWR)
+
+    def _admit(self, sock: socket.socket, where: str) -> None:
+        """Serve a connection to its end."""
+        try:
+            if not self._closing.is_set():
+                self._greet(sock)
+                with self._lock:
+                    self._strangers.discard(sock)
+                _Usher(sock, self._visit).serve()
+        except HandshakeError as error:
+            _log.warning("the feed %s has sent away a stranger from %s: %s", self._feed, where, error)
+        except (ConnectionError, ShmjetError) as error:  # the task and Spark learn it from the connection's end
+            _log.debug("a task on %s has left the feed %s: %s", where, self._feed, error)
+        except OSError as error:
+            _log.warning("a task on %s cannot go on feeding %s: %s", where, self._feed, error)
+        finally:
+            self._forget(sock)
+
+    def _forget(self, sock: socket.socket) -> None:
+        with self._lock:
+            self._inside.discard(sock)
+            self._strangers.discard(sock)
+            sock.close()
+
+    def _greet(self, sock: socket.socket) -> None:
+        """Do the handshake. Raises HandshakeError when it fails, OSError when nothing comes."""
+        deadline = time.monotonic() + HANDSHAKE_S
+        me = Identity(MEMBER, self._feed, self._feed, self.address, self.secret)
+        answering = Answering(me, os.urandom(NONCE_SIZE), b"")
+        try:
+            while not answering.proved:
+                sock.settimeout(max(0.001, deadline - time.monotonic()))
+                data = sock.recv(2048)
+                if not data:
+                    raise HandshakeError("protocol", "it said nothing")
+                sock.sendall(answering.feed(data))
+            if answering.hello.role != CLIENT or answering.hello.cluster != self._feed:
+                raise HandshakeError("cluster", "it looks for another feed")
+        except HandshakeError as error:
+            with contextlib.suppress(OSError):
+                sock.sendall(answering.refuse(error.kind, str(error)))
+            raise
+        sock.sendall(answering.welcome())
+        sock.settimeout(None)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        keep_watch(sock)
+
+
+class _Usher:
+    """Stands for a task on another host before one processor.
+
+    Args:
+        sock: from the task; stays open.
+        visit: connects to the processor behind a door.
+    """
+
+    def __init__(self, sock: socket.socket, visit: Callable[[int], socket.socket]) -> None:
+        self._task = Channel(sock.dup(), says.FromOutside)
+        self._visit = visit
+        self._granted: set[int] = set()
+        self._file = -1
+
+    def serve(self) -> None:
+        """Pass on what the two say, until one of them leaves.
+
+        Raises:
+            ChannelClosed: one has left.
+            ShmjetError: the job has ended, or the task says what makes no sense.
+        """
+        with contextlib.closing(self._task):
+            knock, _ = self._task.receive()
+            if not isinstance(knock, says.Knock):
+                raise ShmjetError(f"a task began with {type(knock).__name__}")
+            self._processor = Channel(self._visit(knock.door), says.Answer)
+            with contextlib.closing(self._processor):
+                self._processor.send(says.Hello(False))
+                welcome, fds = self._processor.receive()
+                self._area = AttachedArea(fds[0], welcome.slot_size, welcome.slots)
+                try:
+                    self._task.send(welcome)
+                    self._pump()
+                finally:
+                    self._area.close()
+                    self._forget_file()
+
+    def _pump(self) -> None:
+        poll = select.poll()
+        for channel in (self._task, self._processor):
+            poll.register(channel.fileno(), select.POLLIN)
+        while True:
+            poll.poll()
+            for answer, fds in self._processor.poll():
+                self._from_processor(answer, fds)
+            for message, _ in self._task.poll():
+                self._from_task(message)
+
+    def _from_processor(self, answer: says.Message, fds: list[int]) -> None:
+        if isinstance(answer, says.Grant):
+            self._granted.add(answer.slot)
+        elif isinstance(answer, says.Spill):
+            self._forget_file()
+            (self._file,) = fds
+        elif isinstance(answer, says.Verdict | says.Superseded):
+            self._granted.clear()
+        self._task.send(answer)
+
+    def _from_task(self, message: says.Message) -> None:
+        if isinstance(message, says.Sent):
+            size = len(message.data)
+            if message.slot not in self._granted or size > self._area.slot_size:
+                raise ShmjetError(f"a task fills slot {message.slot} with {size} bytes, which it was not given")
+            self._granted.discard(message.slot)
+            self._area.slot(message.slot)[:size] = message.data
+            self._processor.send(says.Filled(message.slot, size))
+        elif isinstance(message, says.Spilled):
+            if self._file < 0:
+                raise ShmjetError("a task writes into a file that it was not given")
+            left = memoryview(message.data)
+            while left:
+                left = left[os.write(self._file, left) :]
+        else:
+            self._processor.send(message)
+            if isinstance(message, says.End | says.Abandon | says.Begin):
+                self._forget_file()
+
+    def _forget_file(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1

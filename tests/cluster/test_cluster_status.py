@@ -1,0 +1,104 @@
+"""One member asks the others, without members: what it makes of answers, late ones and odd ones."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from shmjet.cluster.member import cluster_status
+from shmjet.cluster.member.cluster_status import ClusterStatus
+from shmjet.cluster.membership.peer_messages import AskReport, Report
+from shmjet.cluster.membership.views import Peer
+from shmjet.cluster.protocol import Describe, MembersReply, MemberSurvey, Ping, StatusRequest, SurveyReply
+
+PEERS = [Peer(name, f"{name}:1", number) for number, name in enumerate(("me", "quick", "late", "odd"))]
+
+
+def survey_of(name: str) -> MemberSurvey:
+    return MemberSurvey(name, f"{name}:1", 1, "0", 0, 0.0, {}, [], {}, [])
+
+
+class Asker:
+    def __init__(self) -> None:
+        self.answers: list[Any] = []
+
+    def send(self, message: object) -> None:
+        self.answers.append(message)
+
+
+async def ask(request: Any, answers: dict[str, bytes]) -> tuple[Asker, list[tuple[str, Any]]]:
+    """Have a request served by "me", while the others answer what is given for them, or not at all."""
+    sent: list[tuple[str, Any]] = []
+
+    def post(identity: str, message: Any) -> None:
+        sent.append((identity, message))
+        if identity in answers:
+            asking.take(identity, Report(message.request, answers[identity]))
+
+    async def pids() -> list[int]:
+        return [11]
+
+    asking = ClusterStatus(Path("nowhere"), lambda: PEERS, lambda: "me", post, pids, lambda: survey_of("me"))
+    client = Asker()
+    assert asking.serve(client, request)
+    while not client.answers:
+        await asyncio.sleep(0)
+    asking.take("late", Report(99, b""))  # nobody waits for it any more
+    return client, sent
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_status, "SURVEY_S", 0.01)
+    monkeypatch.setattr(cluster_status, "WORKERS_S", 0.01)
+
+
+def test_a_survey_has_who_answers_and_names_who_does_not() -> None:
+    answers = {"quick": msgspec.msgpack.encode(survey_of("quick")), "odd": b"\xc1"}
+    client, sent = asyncio.run(ask(StatusRequest(5), answers))
+    (reply,) = client.answers
+    assert isinstance(reply, SurveyReply)
+    assert [member.uuid for member in reply.members] == ["me", "quick"]
+    assert reply.silent == ["late:1", "odd:1"]
+    assert reply.coordinator == "me:1", "the oldest, whoever answers"
+    assert [(to, message.kind) for to, message in sent] == [("quick", "survey"), ("late", "survey"), ("odd", "survey")]
+
+
+def test_members_are_described_with_the_workers_that_are_told() -> None:
+    client, _ = asyncio.run(ask(Describe(6), {"quick": msgspec.msgpack.encode([21, 22])}))
+    (reply,) = client.answers
+    assert isinstance(reply, MembersReply)
+    assert [(row.uuid, row.workers) for row in reply.members] == [
+        ("me", [11]),
+        ("quick", [21, 22]),
+        ("late", []),
+        ("odd", []),
+    ]
+    assert reply.asked == "me"
+
+
+def test_another_member_is_told_and_what_it_asks_in_vain_is_answered_with_nothing() -> None:
+    told: list[tuple[str, Any]] = []
+
+    async def story() -> None:
+        async def pids() -> list[int]:
+            return [11]
+
+        asked = ClusterStatus(
+            Path("nowhere"), lambda: PEERS, lambda: "me", lambda *sent: told.append(sent), pids, lambda: survey_of("me")
+        )
+        assert not asked.serve(Asker(), Ping(1))
+        for number, kind in enumerate(("workers", "survey", "of a later version")):
+            asked.take("quick", AskReport(number, kind))
+        while len(told) < 3:
+            await asyncio.sleep(0)
+
+    asyncio.run(story())
+    replies = {message.request: message.body for _, message in told}
+    assert msgspec.msgpack.decode(replies[0]) == [11]
+    assert msgspec.msgpack.decode(replies[1], type=MemberSurvey) == survey_of("me")
+    assert replies[2] == b""
