@@ -1,0 +1,69 @@
+"""The paths and modules that the pages name exist."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("docs/design/*.md")])
+TOPS = "shmjet|tests|bench|stress|model|examples|docs"
+ENTRY_POINTS = "shmjet.discovery"  # a group of entry points, no module
+
+
+def named(page: Path, pattern: str) -> list[str]:
+    """Return what a pattern finds in the code spans of a page; code blocks are left out."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+    return [span for span in re.findall(r"`([^`\s]+)`", text) if re.fullmatch(pattern, span)]
+
+
+def spelled_out(path: str) -> Iterator[str]:
+    """Yield the paths that `a/{b,c}.md` stands for."""
+    if (found := re.search(r"\{([^}]*)\}", path)) is None:
+        yield path
+    else:
+        for word in found[1].split(","):
+            yield from spelled_out(path.replace(found[0], word, 1))
+
+
+def exists(name: str) -> bool:
+    """Say whether a dotted name is a module or something in a module."""
+    module, found = name, importlib.import_module("shmjet")
+    rest: list[str] = []
+    while module != "shmjet":
+        try:
+            found = importlib.import_module(module)
+            break
+        except ModuleNotFoundError as error:
+            if error.name is None or not error.name.startswith("shmjet"):
+                return True  # it needs a package that is not installed
+            module, _, last = module.rpartition(".")
+            rest.insert(0, last)
+    for part in rest:
+        if not hasattr(found, part):
+            return False
+        found = getattr(found, part)
+    return True
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_paths_exist(page: Path) -> None:
+    paths = [path for span in named(page, rf"(?:{TOPS})/[\w./{{}},-]*") for path in spelled_out(span)]
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_files_named_without_a_folder_exist(page: Path) -> None:
+    names = set(named(page, r"(?:[a-z_]+/)*[a-z_]+\.(?:py|c|h|pml)"))
+    known = {str(path.relative_to(ROOT)) for top in TOPS.split("|") for path in (ROOT / top).rglob("*.*")}
+    assert [name for name in sorted(names) if not any(f"/{path}".endswith(f"/{name}") for path in known)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_modules_exist(page: Path) -> None:
+    names = named(page, r"shmjet(?:\.\w+)+")
+    assert [name for name in names if name != ENTRY_POINTS and not exists(name)] == []
