@@ -12,7 +12,7 @@ import contextlib
 import logging
 import os
 import uuid
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, get_args
 
 import msgspec
@@ -27,6 +27,7 @@ from shmjet.cluster.membership.peer_messages import PeerMessage
 from shmjet.cluster.membership.state_machine import Membership
 from shmjet.cluster.membership.views import MembershipMessage, Peer, View
 from shmjet.data.errors import AuthenticationError, ConfigError, ShmjetError
+from shmjet.ipc.background_tasks import BackgroundTasks
 from shmjet.ipc.decode_errors import UNREADABLE
 from shmjet.net.addresses import join_address, split_address
 from shmjet.net.client import LinkClient, LinkLost
@@ -78,7 +79,7 @@ class Network:
         self._ready: asyncio.Future[None] | None = None
         self._left = asyncio.Event()
         self._arrived = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(self._task_failed)
         self._stopping = False
         self._restarting = False
         self._coordinating_since = 0.0
@@ -157,8 +158,8 @@ class Network:
         )
         self._ready = asyncio.get_running_loop().create_future()
         await self._finding.begin(self._address)
-        self._spawn(self._tick())
-        self._spawn(self._finding.go_on())
+        self._tasks.start(self._tick())
+        self._tasks.start(self._finding.go_on())
         try:
             await asyncio.wait_for(self._ready, _JOIN_S)
         except TimeoutError:
@@ -209,9 +210,7 @@ class Network:
     async def stop(self) -> None:
         """Close everything."""
         self._stopping = True
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.cancel()
         await self._finding.stop()
         if self._link is not None:
             await self._link.stop(0.5)
@@ -255,16 +254,9 @@ class Network:
             self._pump()
             await asyncio.sleep(_TICK_S)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.critical("the network of this member failed", exc_info=error)
-            os._exit(1)  # a member that does not notice what happens around it must not go on
+    def _task_failed(self, error: BaseException) -> None:
+        logger.critical("the network of this member failed", exc_info=error)
+        os._exit(1)  # a member that does not notice what happens around it must not go on
 
     # -- from membership ----------------------------------------------------------------------------------------
 
@@ -327,7 +319,7 @@ class Network:
         self._user.fenced(others, why)
         if not self._restarting and not self._stopping:
             self._restarting = True
-            self._spawn(self._restart())
+            self._tasks.start(self._restart())
 
     async def _restart(self) -> None:
         """Give the new identity a link of its own: peers know connections by identity."""

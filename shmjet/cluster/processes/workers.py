@@ -24,6 +24,7 @@ from shmjet.cluster.processes.fork_server_silence import ServerSilence
 from shmjet.execution.control import BLOCK_SIZE, WorkerControl, control_size
 from shmjet.execution.messages import Broken, Exited, Fork, Forked, Hello, Report, Stop, WorkerSettings
 from shmjet.host.patience import has_ended, is_stopped
+from shmjet.ipc.background_tasks import BackgroundTasks
 from shmjet.ipc.loop_channel import LoopChannel
 from shmjet.ring.arena import Arena
 
@@ -122,7 +123,9 @@ class Workers:
         self._by_token: dict[int, Child] = {}
         self._by_pid: dict[int, Child] = {}
         self._closing = False
-        self._losses: set[asyncio.Future[None]] = set()
+        self._losses = BackgroundTasks(
+            lambda error: logger.error("the loss of a worker could not be dealt with", exc_info=error)
+        )
         self.control = Arena.create(control_size(len(cores)), label="control")
         self._server = server
         self._server_channel = LoopChannel(server.socket, Forked | Exited, self._on_server, self._on_server_closed)
@@ -228,9 +231,7 @@ class Workers:
         child.forked.set()  # if it could not be, nobody needs to wait for it
         child.channel.close()
         if not child.stopping and not self._closing:
-            loss = asyncio.ensure_future(self._report_loss(child))
-            self._losses.add(loss)
-            loss.add_done_callback(self._loss_reported)
+            self._losses.start(self._report_loss(child))
 
     async def _report_loss(self, child: Child) -> None:
         with contextlib.suppress(TimeoutError):
@@ -260,11 +261,6 @@ class Workers:
             self.workers[child.index] = self._fork_worker(child.index)
         except OSError as error:
             logger.error("worker %d is not replaced yet: %s", child.index, error)
-
-    def _loss_reported(self, loss: asyncio.Future[None]) -> None:
-        self._losses.discard(loss)
-        if not loss.cancelled() and loss.exception() is not None:
-            logger.error("the loss of a worker could not be dealt with", exc_info=loss.exception())
 
     def _not_forked(self, why: str) -> None:
         """Take that the fork server has not done for long what it was asked for: nobody waits for those any more."""
