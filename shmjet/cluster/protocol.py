@@ -1,7 +1,7 @@
 """What a client and its member say to each other, as msgspec structs over `Channel`.
 
-Every request carries a number that its reply repeats; `News` comes unasked. A member that does not coordinate passes
-on what only the coordinator can answer (`FORWARDED`).
+Every request carries a number that its reply repeats; `News` comes unasked. `shmjet.cluster.member.request_handlers`
+names what answers each type of request, and which requests only the coordinator can answer.
 """
 
 from __future__ import annotations
@@ -219,8 +219,6 @@ Request = (
     | Visit
     | ConnectInline
 )
-FORWARDED = (Execute, CancelExecution, GetMetrics, ListJobs, GetJob, Watch, Upload, GridCall)
-"""What only the coordinator can answer."""
 
 
 class Done(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -15,7 +15,7 @@ import pytest
 
 from shmjet.cluster.client.connection import Connection
 from shmjet.cluster.jobs.table import JobTable
-from shmjet.cluster.member.grid_requests import GridServing
+from shmjet.cluster.member.grid_requests import GridRequests
 from shmjet.cluster.membership.peer_messages import Bounced, Forward
 from shmjet.cluster.membership.views import Peer, View
 from shmjet.cluster.protocol import (
@@ -101,18 +101,18 @@ def test_a_request_that_comes_again_starts_nothing_again() -> None:
     jobs, runs = table(math.inf)
     first, again = Asker(), Asker()
     request = Execute(1, "job", SUBMISSION, False, None, None, "token")
-    jobs.serve(first, request, [])
-    jobs.serve(again, Execute(5, "job", SUBMISSION, False, None, None, "token", 3.0), [])
+    jobs.execute(first, request, [])
+    jobs.execute(again, Execute(5, "job", SUBMISSION, False, None, None, "token", 3.0), [])
     assert len(runs) == 1
     assert again.told == [Executing(5, 1), ExecutionChanged(1, "running")]
-    jobs.serve(again, Execute(6, "job", None, False, None, None, "another"), [])
+    jobs.execute(again, Execute(6, "job", None, False, None, None, "another"), [])
     assert len(runs) == 2
 
 
 def test_one_who_has_coordinated_for_longer_knows_that_it_was_not_carried_out() -> None:
     jobs, runs = table(60.0)
     client = Asker()
-    jobs.serve(client, Execute(1, "job", SUBMISSION, False, None, None, "token", 3.0), [])
+    jobs.execute(client, Execute(1, "job", SUBMISSION, False, None, None, "token", 3.0), [])
     assert len(runs) == 1
     assert client.told == [Executing(1, 1)]
 
@@ -120,12 +120,12 @@ def test_one_who_has_coordinated_for_longer_knows_that_it_was_not_carried_out() 
 def test_one_who_has_just_begun_to_coordinate_says_that_nobody_knows() -> None:
     jobs, runs = table(2.0)
     client = Asker()
-    jobs.serve(client, Execute(1, "job", SUBMISSION, False, None, None, "token", 3.0), [])
+    jobs.execute(client, Execute(1, "job", SUBMISSION, False, None, None, "token", 3.0), [])
     assert not runs
     (refused,) = client.told
     assert (refused.error, refused.request) == ("MemberLostError", 1)
     assert "whether it has run, and how far, is not known" in refused.text
-    jobs.serve(client, Execute(2, "job", SUBMISSION, False, None, None, "new"), [])
+    jobs.execute(client, Execute(2, "job", SUBMISSION, False, None, None, "new"), [])
     assert len(runs) == 1
 
 
@@ -219,18 +219,18 @@ def test_a_read_that_comes_again_is_answered_by_the_store_that_it_was_asked_of(t
     size = msgspec.msgpack.encode(Size(0, record_key(MAP_RECORD, "m")))
 
     async def story() -> None:
-        serving, client = GridServing(tmp_path / "grid"), Asker()
-        serving.serve(client, GridCall(1, size))
+        grid, client = GridRequests(tmp_path / "grid"), Asker()
+        grid.perform(client, GridCall(1, size))
         await until(lambda: client.told)
         store = client.told[0].store
-        serving.serve(client, GridCall(2, size, store, again=True))
-        serving.serve(client, GridCall(3, size, store + 1, again=True))
+        grid.perform(client, GridCall(2, size, store, again=True))
+        grid.perform(client, GridCall(3, size, store + 1, again=True))
         await until(lambda: len(client.told) == 3)
         told = {reply.request: reply for reply in client.told}
         assert told[2] == GridReply(2, msgspec.msgpack.encode(0), store)
         assert told[3].error == "MemberLostError"
         assert "maps and lists may be lost" in told[3].text
-        serving.close()
+        grid.close()
 
     asyncio.run(story())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from shmjet.cluster.member import cluster_status
 from shmjet.cluster.member.cluster_status import ClusterStatus
 from shmjet.cluster.membership.peer_messages import AskReport, Report
 from shmjet.cluster.membership.views import Peer
-from shmjet.cluster.protocol import Describe, MembersReply, MemberSurvey, Ping, StatusRequest, SurveyReply
+from shmjet.cluster.protocol import Describe, MembersReply, MemberSurvey, StatusRequest, SurveyReply
 
 PEERS = [Peer(name, f"{name}:1", number) for number, name in enumerate(("me", "quick", "late", "odd"))]
 
@@ -30,7 +31,9 @@ class Asker:
         self.answers.append(message)
 
 
-async def ask(request: Any, answers: dict[str, bytes]) -> tuple[Asker, list[tuple[str, Any]]]:
+async def ask(
+    request: Any, answer: Callable[[ClusterStatus], Any], answers: dict[str, bytes]
+) -> tuple[Asker, list[tuple[str, Any]]]:
     """Have a request served by "me", while the others answer what is given for them, or not at all."""
     sent: list[tuple[str, Any]] = []
 
@@ -44,7 +47,7 @@ async def ask(request: Any, answers: dict[str, bytes]) -> tuple[Asker, list[tupl
 
     asking = ClusterStatus(Path("nowhere"), lambda: PEERS, lambda: "me", post, pids, lambda: survey_of("me"))
     client = Asker()
-    assert asking.serve(client, request)
+    answer(asking)(client, request)
     while not client.answers:
         await asyncio.sleep(0)
     asking.take("late", Report(99, b""))  # nobody waits for it any more
@@ -59,7 +62,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_survey_has_who_answers_and_names_who_does_not() -> None:
     answers = {"quick": msgspec.msgpack.encode(survey_of("quick")), "odd": b"\xc1"}
-    client, sent = asyncio.run(ask(StatusRequest(5), answers))
+    client, sent = asyncio.run(ask(StatusRequest(5), lambda status: status.report_status, answers))
     (reply,) = client.answers
     assert isinstance(reply, SurveyReply)
     assert [member.uuid for member in reply.members] == ["me", "quick"]
@@ -69,7 +72,8 @@ def test_a_survey_has_who_answers_and_names_who_does_not() -> None:
 
 
 def test_members_are_described_with_the_workers_that_are_told() -> None:
-    client, _ = asyncio.run(ask(Describe(6), {"quick": msgspec.msgpack.encode([21, 22])}))
+    answers = {"quick": msgspec.msgpack.encode([21, 22])}
+    client, _ = asyncio.run(ask(Describe(6), lambda status: status.describe_members, answers))
     (reply,) = client.answers
     assert isinstance(reply, MembersReply)
     assert [(row.uuid, row.workers) for row in reply.members] == [
@@ -91,7 +95,6 @@ def test_another_member_is_told_and_what_it_asks_in_vain_is_answered_with_nothin
         asked = ClusterStatus(
             Path("nowhere"), lambda: PEERS, lambda: "me", lambda *sent: told.append(sent), pids, lambda: survey_of("me")
         )
-        assert not asked.serve(Asker(), Ping(1))
         for number, kind in enumerate(("workers", "survey", "of a later version")):
             asked.take("quick", AskReport(number, kind))
         while len(told) < 3:

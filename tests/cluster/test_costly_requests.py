@@ -16,7 +16,7 @@ import pytest
 
 from shmjet.cluster.client import connection
 from shmjet.cluster.client.connection import MOST_VAIN, Connection
-from shmjet.cluster.member.grid_requests import GridServing
+from shmjet.cluster.member.grid_requests import GridRequests
 from shmjet.cluster.protocol import LONGEST_TOKEN, MOST_WATCHED, Execute, GridCall, Ping, Request, watches
 from shmjet.cluster.requests.client_connections import LONGEST_PLAIN_REQUEST, Clients
 from shmjet.core import MemberLostError
@@ -125,8 +125,8 @@ def test_who_does_not_read_large_answers_gets_no_more_of_them(
     body = encode(GridCall(1, b"\x92\xa8ReadBlob" + encode(name)))
 
     async def run() -> None:
-        serving = GridServing(tmp_path / "grid")
-        clients = Clients(None, lambda client, request, fds: serving.serve(client, request), lambda _: None)
+        grid = GridRequests(tmp_path / "grid")
+        clients = Clients(None, lambda client, request, fds: grid.perform(client, request), lambda _: None)
         ours, theirs = socket.socketpair()
         client = clients.add(ours, is_here=False)
         theirs.sendall((len(body).to_bytes(4, "little") + b"\0" + body) * 60)
@@ -138,7 +138,7 @@ def test_who_does_not_read_large_answers_gets_no_more_of_them(
         assert most < 4 * size
         theirs.close()
         clients.close()
-        serving.close()
+        grid.close()
 
     asyncio.run(asyncio.wait_for(run(), 60))
 

@@ -355,7 +355,7 @@ def test_a_member_remembers_exceptions_of_so_many_bytes(monkeypatch: pytest.Monk
     client: Any = Asker()
     for number in range(4):
         job = Submission(f"job {number}", None, JobShape([], []), b"", b"", {}, [])
-        table.serve(client, Execute(number, job.job_id, job, False, None, None, ""), [])
+        table.execute(client, Execute(number, job.job_id, job, False, None, None, ""), [])
     for run, over in runs:
         over(run)
     failures = [run.failure for run, _ in runs if run.failure is not None]

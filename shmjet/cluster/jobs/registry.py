@@ -209,8 +209,8 @@ class ParticipantRegistry:
         """Say whether one of them is of a job."""
         return any(participant.job.job_id == job_id for participant in self._participants.values())
 
-    def visit(self, client: LocalClient, request: Visit | ConnectInline) -> None:
-        """Give the asker, whose user was looked at when it connected, a socket to the processor behind a door."""
+    def connect_endpoint(self, client: LocalClient, request: Visit | ConnectInline) -> None:
+        """Give a client, whose user was checked when it connected, a socket to the processor at an endpoint."""
         participant = self.part_of(request.execution_id)
 
         def answer(child: Child | None) -> None:

@@ -5,10 +5,9 @@ Knows nothing of how a run is coordinated: it makes runs through a function, and
 
 from __future__ import annotations
 
-import asyncio
 import math
 import re
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -41,6 +40,7 @@ from shmjet.data.errors import ShmjetError
 from shmjet.execution.failure import member_lost
 from shmjet.execution.messages import Failure
 from shmjet.execution.metrics import NO_METRICS, Metrics
+from shmjet.ipc.background_tasks import BackgroundTasks
 from shmjet.ipc.inline_or_memfd import InlineOrMemfd
 
 _JOB_ID = re.compile("[0-9a-f]{16}")
@@ -147,7 +147,7 @@ class JobTable:
         self._readers: dict[int, set[Client]] = {}
         """Who wants the log records of an execution."""
         self._gone: dict[int, Failure] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
 
     @property
     def executions(self) -> list[Running]:
@@ -162,38 +162,6 @@ class JobTable:
     def knows(self, job_id: str) -> bool:
         """Say whether a job can be executed again without being sent again."""
         return job_id in self._jobs
-
-    def serve(self, client: Client, request: Any, fds: list[int]) -> bool:
-        """Answer a request about jobs; False when it is about something else.
-
-        Args:
-            fds: descriptors that came with it; those that are kept are taken out.
-        """
-        match request:
-            case Execute():
-                self._execute(client, request, fds)
-            case CancelExecution():
-                execution = self._executions.get(request.execution_id)
-                if execution is not None:
-                    execution.cancel()
-                client.send(Done(request.request))
-            case GetMetrics():
-                self._tell_metrics(client, request)
-            case ListJobs():
-                client.send(JobsReply(request.request, self._rows()))
-            case GetJob():
-                client.send(self._job_reply(request))
-            case Watch():
-                for number in request.executions:
-                    client.queue(self._news(number))
-                    if number in self._executions:
-                        self._watchers.setdefault(number, set()).add(client)
-                        if request.logs:
-                            self._readers.setdefault(number, set()).add(client)
-                client.send(Done(request.request))
-            case _:
-                return False
-        return True
 
     def client_gone(self, client: Client) -> None:
         """Tell a client nothing any more; what it has started goes on."""
@@ -230,7 +198,14 @@ class JobTable:
 
     # -- running ------------------------------------------------------------------------------------------------
 
-    def _execute(self, client: Client, request: Execute, fds: list[int]) -> None:
+    def execute(self, client: Client, request: Execute, fds: list[int]) -> None:
+        """Run a job.
+
+        Args:
+            client: that asks for it.
+            request: its request.
+            fds: descriptors that came with the request; the table removes those that it keeps.
+        """
         if (request.age > 0 or request.token in self._tokens) and not self._is_news(client, request):
             return
         record = self._jobs.get(request.job_id)
@@ -239,7 +214,7 @@ class JobTable:
                 text = f"a job's id has 16 hexadecimal digits, got {request.job_id[:40]!r}"
                 client.send(Refused(request.request, "ShmjetError", text))
                 return
-            self._start(self._make_named(client, request, request.named))
+            self._tasks.start(self._make_named(client, request, request.named))
             return
         submission = request.submission if record is None else record.submission
         if submission is None:
@@ -306,6 +281,13 @@ class JobTable:
             return True
         return False
 
+    def cancel(self, client: Client, request: CancelExecution) -> None:
+        """Cancel an execution."""
+        execution = self._executions.get(request.execution_id)
+        if execution is not None:
+            execution.cancel()
+        client.send(Done(request.request))
+
     async def _make_named(self, client: Client, request: Execute, name: str) -> None:
         """Have a job of the configuration made, and run it."""
         try:
@@ -318,12 +300,7 @@ class JobTable:
             return
         if request.job_id not in self._jobs:
             self._remember(request.job_id, _recorded(submission, []))
-        self._execute(client, msgspec.structs.replace(request, named=None), [])
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self.execute(client, msgspec.structs.replace(request, named=None), [])
 
     def _namesake(self, submission: Submission) -> Submission | None:
         """Return another job of that name that has not ended."""
@@ -374,7 +351,17 @@ class JobTable:
         self._large.pop(job_id, None)
         self._jobs.pop(job_id).code.close()
 
-    # -- telling ------------------------------------------------------------------------------------------------
+    # -- answers ------------------------------------------------------------------------------------------------
+
+    def watch(self, client: Client, request: Watch) -> None:
+        """Tell a client how executions stand, and from now on each change."""
+        for number in request.executions:
+            client.queue(self._news(number))
+            if number in self._executions:
+                self._watchers.setdefault(number, set()).add(client)
+                if request.logs:
+                    self._readers.setdefault(number, set()).add(client)
+        client.send(Done(request.request))
 
     def _news(self, number: int) -> ExecutionChanged:
         execution = self._executions.get(number)
@@ -384,17 +371,20 @@ class JobTable:
         failure = self._gone.get(number) or member_lost(text, member="")
         return ExecutionChanged(number, JobStatus.FAILED.value, failure=failure)
 
-    def _job_reply(self, request: GetJob) -> JobReply | Refused:
+    def describe_job(self, client: Client, request: GetJob) -> None:
+        """Answer with a job's DAG and its newest failure."""
         record = self._jobs.get(request.job_id)
         if record is None:
-            return Refused(request.request, "JobNotFoundError", f"there is no job {request.job_id!r}")
+            client.send(Refused(request.request, "JobNotFoundError", f"there is no job {request.job_id!r}"))
+            return
         newest = record.executions[-1] if record.executions else None
         failure = None if newest is None or newest.cancelled else newest.failure
         if failure is not None:
             failure = msgspec.structs.replace(failure, exception=None)
-        return JobReply(request.request, record.submission.shape, failure)
+        client.send(JobReply(request.request, record.submission.shape, failure))
 
-    def _tell_metrics(self, client: Client, request: GetMetrics) -> None:
+    def report_metrics(self, client: Client, request: GetMetrics) -> None:
+        """Answer with an execution's metrics."""
         execution = self._executions.get(request.execution_id)
         if execution is None:
             client.send(MetricsReply(request.request, NO_METRICS))
@@ -403,10 +393,11 @@ class JobTable:
         async def tell(metrics: Awaitable[Metrics]) -> None:
             client.send(MetricsReply(request.request, await metrics))
 
-        self._start(tell(execution.own_metrics() if request.part else execution.metrics()))
+        self._tasks.start(tell(execution.own_metrics() if request.part else execution.metrics()))
 
-    def _rows(self) -> list[JobRow]:
-        return [
+    def list_jobs(self, client: Client, request: ListJobs) -> None:
+        """Answer with all jobs, the oldest first."""
+        rows = [
             JobRow(
                 job_id,
                 record.submission.name,
@@ -416,6 +407,7 @@ class JobTable:
             )
             for job_id, record in self._jobs.items()
         ]
+        client.send(JobsReply(request.request, rows))
 
 
 def _recorded(submission: Submission, fds: list[int]) -> JobRecord:

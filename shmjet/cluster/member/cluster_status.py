@@ -32,6 +32,7 @@ from shmjet.cluster.protocol import (
     StatusRequest,
     SurveyReply,
 )
+from shmjet.ipc.background_tasks import BackgroundTasks
 from shmjet.ipc.decode_errors import UNREADABLE
 
 WORKERS_S = SURVEY_S = 1.0
@@ -78,36 +79,30 @@ class ClusterStatus:
         self._look = look
         self._numbers = itertools.count(1)
         self._asked: dict[int, asyncio.Future[bytes]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
         self._dumping: asyncio.Future[bytes] | None = None
         """The dump that is being made: a process makes it, so all who ask meanwhile get the same."""
 
-    def serve(self, client: Client, request: Any) -> bool:
-        """Answer a client; False when it asks for something else."""
-        match request:
-            case Describe():
-                self._start(self._describe(client, request.request))
-            case StatusRequest():
-                self._start(self._survey(client, request.request))
-            case DumpAll():
-                self._start(self._dump(client, request.request))
-            case _:
-                return False
-        return True
+    def describe_members(self, client: Client, request: Describe) -> None:
+        """Answer with the members and their workers."""
+        self._tasks.start(self._describe(client, request.request))
+
+    def report_status(self, client: Client, request: StatusRequest) -> None:
+        """Answer with what all members do."""
+        self._tasks.start(self._survey(client, request.request))
+
+    def dump(self, client: Client, request: DumpAll) -> None:
+        """Answer with a diagnostic dump of all members."""
+        self._tasks.start(self._dump(client, request.request))
 
     def take(self, sender: str, message: AskReport | Report) -> None:
         """Take what another member asks or answers."""
         if isinstance(message, AskReport):
-            self._start(self._answer(sender, message))
+            self._tasks.start(self._answer(sender, message))
             return
         future = self._asked.get(message.request)
         if future is not None and not future.done():
             future.set_result(message.body)
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     # -- for clients --------------------------------------------------------------------------------------------
 

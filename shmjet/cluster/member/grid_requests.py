@@ -17,6 +17,7 @@ from shmjet.cluster.protocol import GridCall, GridReply, Refused
 from shmjet.cluster.requests.request_forwarder import MAPS_LOST
 from shmjet.grid.errors import GridError
 from shmjet.grid.service import GridService
+from shmjet.ipc.background_tasks import BackgroundTasks
 
 _THREADS = 2
 _MOST_AT_ONCE = 2
@@ -25,7 +26,7 @@ _MOST_AT_ONCE = 2
 logger = logging.getLogger("shmjet.member")
 
 
-class GridServing:
+class GridRequests:
     """See the module. The threads and the store are there from the first call on.
 
     Args:
@@ -36,14 +37,12 @@ class GridServing:
         self._folder = folder
         self._service: GridService | None = None
         self._threads: ThreadPoolExecutor | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
         self._turns: WeakKeyDictionary[Client, asyncio.Semaphore] = WeakKeyDictionary()
 
-    def serve(self, client: Client, request: GridCall) -> None:
+    def perform(self, client: Client, request: GridCall) -> None:
         """Perform an operation and answer."""
-        task = asyncio.ensure_future(self._in_turn(client, request))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._in_turn(client, request))
 
     async def _in_turn(self, client: Client, request: GridCall) -> None:
         async with self._turns.setdefault(client, asyncio.Semaphore(_MOST_AT_ONCE)):

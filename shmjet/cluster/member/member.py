@@ -16,7 +16,7 @@ import os
 import random
 import socket
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -27,8 +27,9 @@ from shmjet.cluster.jobs.member_loss import MemberLossHandler
 from shmjet.cluster.jobs.registry import ParticipantRegistry
 from shmjet.cluster.jobs.service import JobService
 from shmjet.cluster.member.cluster_status import ClusterStatus
-from shmjet.cluster.member.grid_requests import GridServing
-from shmjet.cluster.member.watchers import Watching
+from shmjet.cluster.member.grid_requests import GridRequests
+from shmjet.cluster.member.monitor_requests import MonitorRequests
+from shmjet.cluster.member.request_handlers import Scope, request_handlers
 from shmjet.cluster.membership.events import ViewInstalled
 from shmjet.cluster.membership.network import Network
 from shmjet.cluster.membership.peer_messages import (
@@ -45,22 +46,7 @@ from shmjet.cluster.membership.views import Peer, View
 from shmjet.cluster.processes.arenas import ArenaPool
 from shmjet.cluster.processes.worker_silence import WorkerSilence
 from shmjet.cluster.processes.workers import Child, ForkServerProcess, Workers
-from shmjet.cluster.protocol import (
-    FORWARDED,
-    Attach,
-    ConnectInline,
-    Done,
-    Execute,
-    GridCall,
-    Look,
-    MembersAre,
-    Ping,
-    Refused,
-    Shutdown,
-    TakeArena,
-    Upload,
-    Visit,
-)
+from shmjet.cluster.protocol import Attach, Done, Execute, MembersAre, Refused, Shutdown
 from shmjet.cluster.requests.attachments import Attachments
 from shmjet.cluster.requests.client_connections import Clients, ForwardedClient, LocalClient
 from shmjet.cluster.requests.code_policy import NO_CODE, carries_code
@@ -74,6 +60,7 @@ from shmjet.grid import Grid
 from shmjet.grid.store import ENVIRONMENTS_OF_A_CLUSTER
 from shmjet.host.child_process import outlive
 from shmjet.host.stacks import offer_stacks
+from shmjet.ipc.background_tasks import BackgroundTasks
 
 _STOP_S = 0.5
 
@@ -117,6 +104,7 @@ class Member:
             partition_count=settings.partition_count,
             steal_margin=settings.steal_margin,
         )
+        self._tasks = BackgroundTasks()
         self._eventfd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK) if network is not None else -1
         self._logs = None if network is None else LogRelay(self._pass_logs_on)
         self._named = NamedJobs(settings.jobs)
@@ -126,7 +114,9 @@ class Member:
         self.workers = Workers(settings.cores, worker_settings, server, participants.report, self._on_lost, network_fds)
         self._silence = WorkerSilence(self.workers.children, lambda: not participants.is_empty, participants.name_of)
         self._network = None if network is None else network(self)
-        self._watching = Watching(settings, self.workers.control, lambda: self._jobs.table.executions, participants)
+        self._monitor = MonitorRequests(
+            settings, self.workers.control, lambda: self._jobs.table.executions, participants
+        )
         self._services = MemberServices(
             self.workers,
             ArenaPool(),
@@ -136,7 +126,7 @@ class Member:
             settings.force_rings,
             settings.steal_margin is not None,
             participants.name_of,
-            self._watching.note_change,
+            self._monitor.note_change,
             self.folder.path / "attachments",
             lambda: None if self._network is None else self._network.link,
             None if self._network is None else self._network.reach,
@@ -144,7 +134,7 @@ class Member:
         self._grid_folder = self.folder.path / "grid"
         environments = None if network is None else ENVIRONMENTS_OF_A_CLUSTER
         Grid.create(self._grid_folder, settings.partition_count, environments=environments)
-        self._grid = GridServing(self._grid_folder)
+        self._grid = GridRequests(self._grid_folder)
         self._ids = itertools.count(1 if network is None else (random.SystemRandom().getrandbits(30) << 32) + 1)
         coordinating_for = (lambda: math.inf) if self._network is None else self._network.coordinating_for
         self._attachments = Attachments(self._services.attachments, self._network, lambda job: self._jobs.has_job(job))
@@ -161,23 +151,32 @@ class Member:
         refuse = (lambda _: None) if self._network is None else self._network.refuse_clients
         allow_code = settings.allow_code
         self._clients = Clients(self._network, self._serve, self._client_gone, refuse, allow_code=allow_code)
-        self._passing_on: RequestForwarder | None = None
+        self._forwarder: RequestForwarder | None = None
         self._member_loss: MemberLossHandler | None = None
         if self._network is not None:
-            self._passing_on = RequestForwarder(self._network, self._serve, self._start_task)
-            self._member_loss = MemberLossHandler(self._jobs, self._clients, self._passing_on, self._grid.clear)
-        self._surveying = ClusterStatus(
+            self._forwarder = RequestForwarder(self._network, self._serve, self._tasks.start)
+            self._member_loss = MemberLossHandler(self._jobs, self._clients, self._forwarder, self._grid.clear)
+        self._cluster_status = ClusterStatus(
             self.folder.path,
             self._members,
             lambda: self.uuid,
             self._post,
             self.workers.pids,
-            lambda: self._watching.survey(self.uuid, self.address),
+            lambda: self._monitor.survey(self.uuid, self.address),
+        )
+        self._handlers = request_handlers(
+            self._jobs.table,
+            participants,
+            self._attachments,
+            self._grid,
+            self._cluster_status,
+            self._monitor,
+            attach=self._attach,
+            shut_down=self._shut_down,
         )
         self._stop = asyncio.Event()
         self._closing = contextlib.ExitStack()
         self._stopped_by: list[tuple[LocalClient | ForwardedClient, int]] = []
-        self._tasks: set[asyncio.Future[None]] = set()
 
     # -- life ---------------------------------------------------------------------------------------------------
 
@@ -250,7 +249,7 @@ class Member:
         self._jobs.end_all()
         self._silence.end()
         await self.workers.close(_STOP_S)
-        self._watching.close()
+        self._monitor.close()
         if self._network is not None:
             await self._network.stop()
             os.close(self._eventfd)
@@ -266,7 +265,7 @@ class Member:
     # -- clients ------------------------------------------------------------------------------------------------
 
     def _serve(self, client: LocalClient | ForwardedClient, request: Any, fds: list[int] | None = None) -> None:
-        """Do what a client asks for; of the descriptors that came with it those are taken out that are kept."""
+        """Have a client's request answered; its handler removes the descriptors that it keeps from `fds`."""
         if isinstance(request, Execute) and request.logs is not None and isinstance(client, LocalClient):
             home = self.uuid if client.is_here else ""
             request = msgspec.structs.replace(request, logs=msgspec.structs.replace(request.logs, home=home))
@@ -274,63 +273,51 @@ class Member:
         try:
             if not self.settings.allow_code and not client.is_here and carries_code(request):
                 client.send(Refused(request.request, "AuthenticationError", NO_CODE))
-            elif isinstance(request, FORWARDED) and self._network is not None and not self._network.is_coordinator:
-                self._pass_on(client, request, fds)
-            elif not self._jobs.table.serve(client, request, fds):
-                self._serve_other(client, request)
+                return
+            handler = self._handlers[type(request)]
+            if handler.scope is Scope.COORDINATOR and self._network is not None and not self._network.is_coordinator:
+                self._forward(client, request, fds)
+            elif handler.scope is Scope.HOST and not (isinstance(client, LocalClient) and client.is_here):
+                text = "only a process of the same host can watch a member"
+                client.send(Refused(request.request, "ShmjetError", text))
+            else:
+                handler(client, request, fds)
         except Exception as error:
             logger.exception("request %s failed", type(request).__name__)
             client.send(Refused(request.request, "ShmjetError", f"{type(error).__name__}: {error}"))
 
-    def _serve_other(self, client: LocalClient | ForwardedClient, request: Any) -> None:
-        if isinstance(client, LocalClient) and client.is_here and self._watching.serve(client, request):
-            return
-        if self._surveying.serve(client, request):
-            return
-        match request:
-            case Attach() if isinstance(client, LocalClient) and client.is_here:
-                self._start_task(self._attach(client, request.request))
-            case Visit() | ConnectInline() if isinstance(client, LocalClient) and client.is_here:
-                self._jobs.participants.visit(client, request)
-            case Attach() | Look() | TakeArena() | Visit() | ConnectInline():
-                client.send(
-                    Refused(request.request, "ShmjetError", "only a process of the same host can watch a member")
-                )
-            case GridCall():
-                self._grid.serve(client, request)
-            case Ping():
-                client.send(Done(request.request))
-            case Upload():
-                self._attachments.add(request.job_id, request.path, request.offset, request.data)
-                client.send(Done(request.request))
-            case Shutdown() if not client.is_here:
-                text = "only a process of the same host and user can end a member"
-                client.send(Refused(request.request, "AuthenticationError", text))
-            case Shutdown():
-                self._stopped_by.append((client, request.request))
-                self._stop.set()
+    def _shut_down(self, client: LocalClient | ForwardedClient, request: Shutdown) -> None:
+        if client.is_here:
+            self._stopped_by.append((client, request.request))
+            self._stop.set()
+        else:
+            text = "only a process of the same host and user can end a member"
+            client.send(Refused(request.request, "AuthenticationError", text))
 
-    def _pass_on(self, client: LocalClient | ForwardedClient, request: Any, fds: list[int]) -> None:
+    def _forward(self, client: LocalClient | ForwardedClient, request: Any, fds: list[int]) -> None:
         """Have the coordinator answer."""
-        if isinstance(client, ForwardedClient):  # who passed it on saw another coordinator than we do
+        if isinstance(client, ForwardedClient):  # the member that forwarded it saw another coordinator
             client.bounce(request.request)
         else:
-            assert self._passing_on is not None
-            self._passing_on.take(client, request, fds)
+            assert self._forwarder is not None
+            self._forwarder.take(client, request, fds)
 
     def _client_gone(self, client: LocalClient | ForwardedClient) -> None:
         self._jobs.table.client_gone(client)
         if self._network is not None and isinstance(client, LocalClient):
-            if self._passing_on is not None:
-                self._passing_on.client_gone(client.number)
+            if self._forwarder is not None:
+                self._forwarder.client_gone(client.number)
             view = self._network.view
             if view is not None and not self._network.is_coordinator:
                 self._network.send(view.coordinator.uuid, ClientGone(client.number))
 
-    async def _attach(self, client: LocalClient, request: int) -> None:
+    def _attach(self, client: LocalClient, request: Attach) -> None:
+        self._tasks.start(self._attach_when_forked(client, request.request))
+
+    async def _attach_when_forked(self, client: LocalClient, request: int) -> None:
         pids = await self.workers.pids()
         try:
-            self._watching.attach(client, request, self.uuid, pids, self.address)
+            self._monitor.attach(client, request, self.uuid, pids, self.address)
         except OSError as error:  # there is no /proc, say, or no descriptor
             client.send(Refused(request, "ShmjetError", f"the member (pid {os.getpid()}) cannot be watched: {error}"))
 
@@ -341,11 +328,6 @@ class Member:
     def _post(self, identity: str, message: object) -> None:
         if self._network is not None:
             self._network.send(identity, message)
-
-    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     # -- executions ---------------------------------------------------------------------------------------------
 
@@ -407,19 +389,19 @@ class Member:
 
     def peer_message(self, sender: str, message: Any) -> None:
         """Take what another member says."""
-        assert self._passing_on is not None
+        assert self._forwarder is not None
         match message:
             case Forward():
                 self._clients.take(sender, message)
             case Backward():
-                self._passing_on.answered(message.client, message.request)
+                self._forwarder.answered(message.client, message.request)
                 self._clients.backward(message)
             case Bounced():
-                self._passing_on.bounced(message)
+                self._forwarder.bounced(message)
             case ClientGone():
                 self._clients.forwarded_gone(sender, message)
             case AskReport() | Report():
-                self._surveying.take(sender, message)
+                self._cluster_status.take(sender, message)
             case _:
                 self._execution_message(sender, message)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -60,7 +60,7 @@ class WatchedRun(Watched, Protocol):
     def id(self) -> int: ...
 
 
-class Watching:
+class MonitorRequests:
     """See the module.
 
     Args:
@@ -89,16 +89,9 @@ class Watching:
         """Note that an execution has got its arena, or gives it back."""
         self._words[control.CHANGES] += 1
 
-    def serve(self, client: LocalClient, request: Any) -> bool:
-        """Answer a request of a watcher; False when it is about something else."""
-        match request:
-            case Look():
-                client.send(Looked(request.request, self._words[control.CHANGES], self._rows()))
-            case TakeArena():
-                self._send_arena(client, request)
-            case _:
-                return False
-        return True
+    def list_executions(self, client: LocalClient, request: Look) -> None:
+        """Answer with the executions of this member."""
+        client.send(Looked(request.request, self._words[control.CHANGES], self._rows()))
 
     def attach(self, client: LocalClient, request: int, uuid: str, workers: Sequence[int], address: str) -> None:
         """Say who this is to somebody who wants to watch, and hand out the control segment, to be read only."""
@@ -139,7 +132,8 @@ class Watching:
         led = [_row(run.id, run, participants.part_of(run.id), leads=True) for run in self._led()]
         return [*led, *(_row(part.run, part, part, leads=False) for part in participants.led_elsewhere)]
 
-    def _send_arena(self, client: LocalClient, request: TakeArena) -> None:
+    def send_arena(self, client: LocalClient, request: TakeArena) -> None:
+        """Hand out the arena of an execution, to be read only."""
         found = self._participants.part_of(request.execution_id)
         pooled = None if found is None else found.arena
         if pooled is None:

@@ -8,17 +8,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Protocol
 
 from shmjet.cluster.membership.network import Network
 from shmjet.cluster.membership.peer_messages import PutFile
-from shmjet.cluster.protocol import Submission
+from shmjet.cluster.protocol import Done, Submission, Upload
 from shmjet.data.errors import ShmjetError
 
 PIECE = 1 << 20
 """Bytes of a file in one message."""
 MOST_JOBS = 64
 """Of how many jobs files are kept that are not needed any more, or not yet."""
+
+
+class Client(Protocol):
+    """Who uploads."""
+
+    def send(self, message: object) -> None:
+        """Send the answer."""
 
 
 class Attachments:
@@ -36,6 +43,11 @@ class Attachments:
         self._is_needed = is_needed
         self._jobs: dict[str, None] = {}
         """Those that have files here; the one whose files came last stands last."""
+
+    def upload(self, client: Client, request: Upload) -> None:
+        """Write the piece that a client sends, and answer."""
+        self.add(request.job_id, request.path, request.offset, request.data)
+        client.send(Done(request.request))
 
     def add(self, job: str, path: str, offset: int, data: bytes) -> None:
         """Write a piece of a file.

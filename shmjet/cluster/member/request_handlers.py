@@ -1,0 +1,123 @@
+"""The requests that a member answers: the handler of each type, and which member and which clients it is for.
+
+To see what a member does for a request of `shmjet.cluster.protocol`, look its type up in `request_handlers`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from shmjet.cluster.jobs.registry import ParticipantRegistry
+from shmjet.cluster.jobs.table import Client, JobTable
+from shmjet.cluster.member.cluster_status import ClusterStatus
+from shmjet.cluster.member.grid_requests import GridRequests
+from shmjet.cluster.member.monitor_requests import MonitorRequests
+from shmjet.cluster.protocol import (
+    Attach,
+    CancelExecution,
+    ConnectInline,
+    Describe,
+    Done,
+    DumpAll,
+    Execute,
+    GetJob,
+    GetMetrics,
+    GridCall,
+    ListJobs,
+    Look,
+    Ping,
+    Shutdown,
+    StatusRequest,
+    TakeArena,
+    Upload,
+    Visit,
+    Watch,
+)
+from shmjet.cluster.requests.attachments import Attachments
+
+
+class Scope(enum.Enum):
+    """The member that answers a request, and the clients that it answers."""
+
+    COORDINATOR = enum.auto()
+    """The coordinator answers any client; the other members forward the request to it."""
+    MEMBER = enum.auto()
+    """The member that the client is connected to answers any client."""
+    HOST = enum.auto()
+    """The member that the client is connected to answers processes of its own host and user, because descriptors or
+    the connection itself change hands."""
+
+
+@dataclass(frozen=True)
+class RequestHandler:
+    """What answers the requests of one type.
+
+    Args:
+        scope: the member that answers, and the clients that it answers.
+        answer: called with the client and the request; sends the answer, now or later.
+        takes_fds: `answer` is also called with the descriptors of the request, and removes those that it keeps.
+    """
+
+    scope: Scope
+    answer: Callable[..., None]
+    takes_fds: bool = False
+
+    def __call__(self, client: Client, request: Any, fds: list[int]) -> None:
+        """Have a request answered."""
+        if self.takes_fds:
+            self.answer(client, request, fds)
+        else:
+            self.answer(client, request)
+
+
+def request_handlers(
+    jobs: JobTable,
+    participants: ParticipantRegistry,
+    attachments: Attachments,
+    grid: GridRequests,
+    cluster_status: ClusterStatus,
+    monitor: MonitorRequests,
+    *,
+    attach: Callable[..., None],
+    shut_down: Callable[..., None],
+) -> Mapping[type, RequestHandler]:
+    """Return the handler of each type of request.
+
+    Args:
+        jobs: the jobs that this member knows as coordinator.
+        participants: this member's parts in attempts.
+        attachments: the files attached to jobs.
+        grid: the maps and lists.
+        cluster_status: the reports about all members.
+        monitor: serves the processes that monitor this member.
+        attach: begins the monitoring of this member by a client.
+        shut_down: ends this member.
+    """
+    coordinator, member, host = Scope.COORDINATOR, Scope.MEMBER, Scope.HOST
+    return {
+        Execute: RequestHandler(coordinator, jobs.execute, takes_fds=True),
+        CancelExecution: RequestHandler(coordinator, jobs.cancel),
+        GetMetrics: RequestHandler(coordinator, jobs.report_metrics),
+        ListJobs: RequestHandler(coordinator, jobs.list_jobs),
+        GetJob: RequestHandler(coordinator, jobs.describe_job),
+        Watch: RequestHandler(coordinator, jobs.watch),
+        Upload: RequestHandler(coordinator, attachments.upload),
+        GridCall: RequestHandler(coordinator, grid.perform),
+        Describe: RequestHandler(member, cluster_status.describe_members),
+        StatusRequest: RequestHandler(member, cluster_status.report_status),
+        DumpAll: RequestHandler(member, cluster_status.dump),
+        Ping: RequestHandler(member, _pong),
+        Shutdown: RequestHandler(member, shut_down),
+        Attach: RequestHandler(host, attach),
+        Look: RequestHandler(host, monitor.list_executions),
+        TakeArena: RequestHandler(host, monitor.send_arena),
+        Visit: RequestHandler(host, participants.connect_endpoint),
+        ConnectInline: RequestHandler(host, participants.connect_endpoint),
+    }
+
+
+def _pong(client: Client, request: Ping) -> None:
+    client.send(Done(request.request))

@@ -1,0 +1,36 @@
+"""The table of request handlers of a member."""
+
+from __future__ import annotations
+
+import typing
+from typing import Any
+from unittest.mock import Mock
+
+from shmjet.cluster.member.request_handlers import RequestHandler, Scope, request_handlers
+from shmjet.cluster.protocol import Execute, GridCall, Look, Ping, Request, Shutdown
+
+
+def handlers(**given: Any) -> typing.Mapping[type, RequestHandler]:
+    names = ("jobs", "participants", "attachments", "grid", "cluster_status", "monitor", "attach", "shut_down")
+    return request_handlers(**{name: Mock() for name in names} | given)
+
+
+def test_each_type_of_request_has_a_handler() -> None:
+    assert set(handlers()) == set(typing.get_args(Request))
+
+
+def test_jobs_and_maps_are_for_the_coordinator_and_descriptors_stay_on_their_host() -> None:
+    table = handlers()
+    assert {table[kind].scope for kind in (Execute, GridCall)} == {Scope.COORDINATOR}
+    assert table[Look].scope is Scope.HOST
+    assert table[Ping].scope is Scope.MEMBER
+
+
+def test_only_a_handler_that_keeps_descriptors_gets_them() -> None:
+    jobs, shut_down, client = Mock(), Mock(), Mock()
+    table = handlers(jobs=jobs, shut_down=shut_down)
+    run, end = Execute(1, "job", None, False), Shutdown(2)
+    table[Execute](client, run, [7])
+    table[Shutdown](client, end, [7])
+    jobs.execute.assert_called_once_with(client, run, [7])
+    shut_down.assert_called_once_with(client, end)
