@@ -193,7 +193,7 @@ class BenchCluster:
         self, execution: int, place: int, dag: DAG, shape: JobShape, parallelism: int, flow_control: bool
     ) -> Arena:
         member = self.members[place]
-        seat = MemberSlot(
+        slot = MemberSlot(
             place,
             [m.uuid for m in self.members],
             [m.address for m in self.members],
@@ -207,12 +207,12 @@ class BenchCluster:
             non_cooperative=set(),
             ring_memory=RING_MEMORY,
             partition_count=271,
-            seat=seat,
+            slot=slot,
         )
         layout = lay_out(plan)
         arena = Arena.create(layout.size, label="bench", later=slab_size(plan) * plan.endpoint_count)
         format_arena(plan, layout, arena.memory)
-        if plan.gate is not None:
+        if plan.start_barrier_endpoint is not None:
             order = link.OpenExecution(execution, plan, arena.size, arena.reserved, flow_control)
             member.link.channel.send(order, [arena.fd])
             opened = member.link.await_(link.ExecutionOpened)

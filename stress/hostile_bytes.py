@@ -67,7 +67,7 @@ BOB = Identity(MEMBER, "dev", "b" * 32, "10.0.0.2:5701", SECRET)
 NONCES = bytes(32), bytes([1]) * 32
 PLACE = memoryview(bytearray(packets.LONGEST[packets.BATCH]))
 """Where bodies are received, one at a time: taken once, so that what malloc keeps of it does not count as growth."""
-SQUEEZER = Lz4Compressor() if is_installed() else None
+COMPRESSOR = Lz4Compressor() if is_installed() else None
 HUGE = (0xFF, 0xFFFF, 0xFFFFFFFF, 0x7FFFFFFF, 0x80000000, 0x100000, 0)
 
 
@@ -177,9 +177,9 @@ def right_packets(rng: random.Random) -> bytes:
         packet(packets.CONTROL, rng.randbytes(50)),
         packet(packets.BATCH, rng.randbytes(300), 1),
     ]
-    if SQUEEZER is not None:
+    if COMPRESSOR is not None:
         for kind, body in ((packets.DATA, records(rng)), (packets.BATCH, bytes(rng.randrange(600, 1 << 20)))):
-            packed = SQUEEZER.pack(memoryview(body))
+            packed = COMPRESSOR.pack(memoryview(body))
             if packed is not None:
                 stream.append(packet(kind, packed, 1, packets.FLAG_LZ4))
     rng.shuffle(stream)
@@ -203,8 +203,8 @@ def read_packets(count: int, rng: random.Random, tally: Tally) -> None:
             or header.length > packets.LONGEST[header.kind]
         ):
             tally.complain(f"a packet of {len(body)} bytes has the header {header}")
-        if header.flags & packets.FLAG_LZ4 and SQUEEZER is not None:
-            unpacked = SQUEEZER.unpack(header.kind, body)
+        if header.flags & packets.FLAG_LZ4 and COMPRESSOR is not None:
+            unpacked = COMPRESSOR.unpack(header.kind, body)
             if len(unpacked) > packets.LONGEST[header.kind]:
                 tally.complain(f"a block became {len(unpacked)} bytes: {header}")
 
@@ -372,7 +372,7 @@ def attack(count: int, rng: random.Random, tally: Tally) -> None:
                 pass
             port.settle(sock)
         deadline = time.monotonic() + 10
-        while (port.link._gate._strangers or port.link._peers) and time.monotonic() < deadline:
+        while (port.link._connections._pending or port.link._peers) and time.monotonic() < deadline:
             port.turn()
         port.turn()
         if len(port.lines) > 1:

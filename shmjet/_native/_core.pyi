@@ -224,7 +224,7 @@ class RingProducer:
         """
 
     @property
-    def hungry(self) -> bool:
+    def reader_idle(self) -> bool:
         """Whether the ring is empty and the owner of its bell, if there is one, sleeps."""
 
     @property
@@ -255,7 +255,7 @@ class RingProducer:
     def blocked(self) -> bool:
         """Whether the last push was refused, so that a Poller waits for the consumer."""
 
-    held: bool
+    reserved: bool
     """Whether its owner keeps something back that goes first, so that a PacketReader gives him whatever comes."""
 
     def close(self) -> None:
@@ -432,7 +432,7 @@ class PacketReader:
     def add(
         self, execution: int, edge: int, producer: int, consumer: int, ring: RingProducer, flow: EdgeFlow, /
     ) -> None:
-        """Put runs of a lane into a ring, unless that is `held`."""
+        """Put runs of a lane into a ring, unless that is `reserved`."""
 
     def berth(self, execution: int, slab: SlabWriter, arena: memoryview, number: int, lane_bytes: int, /) -> None:
         """Put an execution's batches into slots, as long as there are some and rings have room; `place` and `deliver`

@@ -17,7 +17,9 @@ def format_arena(plan: JobPlan, layout: ArenaLayout, memory: memoryview) -> None
     for (v, p), at in layout.owners.items():
         memory[at : at + 4] = plan.vertices[v].endpoints[p].to_bytes(4, sys.byteorder)
     readiness = Readiness(memory, layout)
-    readiness.reset(plan.participants() | ({plan.gate} if plan.gate is not None else set()))
+    readiness.reset(
+        plan.participants() | ({plan.start_barrier_endpoint} if plan.start_barrier_endpoint is not None else set())
+    )
     readiness.release()
     for (v, _), at in layout.counters.items():
         block = blank_block(plan.vertices[v].inbound, plan.vertices[v].outbound)

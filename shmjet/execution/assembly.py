@@ -275,7 +275,7 @@ class Bells:
         self._arena = arena
         self._owners = layout.owners
         self._link: Doorbell | None = None
-        if plan.gate is not None:
+        if plan.start_barrier_endpoint is not None:
             self._link = Doorbell(control, link_offset(plan.worker_count), link_eventfd)
         self._endpoints = [Doorbell(control, endpoint * BLOCK_SIZE) for endpoint in range(plan.worker_count)]
         self._endpoints += [Doorbell(arena, offset) for offset in layout.carriers]

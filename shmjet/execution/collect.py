@@ -122,22 +122,22 @@ class Reading:
         )
 
     def _traffic(self, e: int, memory: memoryview) -> list[TrafficMetrics]:
-        seat, found = self.plan.seat, []
+        slot, found = self.plan.slot, []
         for (edge, place), at in self.layout.traffic.items():
             if edge == e:
                 count = memory[at : at + 8 * TRAFFIC_COUNTERS].cast("q")
                 sums = [count[i] for i in (words.ITEMS_OUT, words.BYTES_OUT, words.ITEMS_IN, words.BYTES_IN)]
-                found.append(TrafficMetrics(seat.addresses[seat.index], seat.addresses[place], *sums))
+                found.append(TrafficMetrics(slot.addresses[slot.index], slot.addresses[place], *sums))
                 count.release()
         return found
 
 
 def _vertex_metrics(plan: JobPlan, layout: ArenaLayout, memory: memoryview) -> dict[str, VertexMetrics]:
     result = {}
-    seat = plan.seat
-    member = seat.addresses[seat.index] if seat.count > 1 else ""
+    slot = plan.slot
+    member = slot.addresses[slot.index] if slot.count > 1 else ""
     for v, vertex in enumerate(plan.vertices):
-        first = seat.index * vertex.parallelism
+        first = slot.index * vertex.parallelism
         processors = []
         for p in range(vertex.parallelism):
             block = _counters(layout, memory, v, p, vertex)

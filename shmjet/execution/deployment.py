@@ -133,8 +133,8 @@ class Deployment:
             data.close()
         config = pickle.loads(deploy.config)
         self._common: dict[str, Any] = {
-            "member_index": plan.seat.index,
-            "member_count": plan.seat.count,
+            "member_index": plan.slot.index,
+            "member_count": plan.slot.count,
             "job_id": deploy.job_id,
             "job_config": config,
             "partition_count": plan.partition_count,
@@ -192,7 +192,7 @@ class Deployment:
             "vertex_name": name,
             "logger": logging.getLogger(f"shmjet.job.{name}"),
             "local_parallelism": parallelism,
-            "total_parallelism": parallelism * self._deploy.plan.seat.count,
+            "total_parallelism": parallelism * self._deploy.plan.slot.count,
         }
 
     def _context(self, place: Place) -> ProcessorContext:
@@ -207,7 +207,7 @@ class Deployment:
             cancelled=lambda: arena[CANCELLED_OFFSET] != 0,
             open_door=self.doors.open,
         )
-        hand_in(context, owners_of(self._deploy.plan.seat))
+        hand_in(context, owners_of(self._deploy.plan.slot))
         return context
 
     def _outbox(self, v: int) -> Outbox:
@@ -270,10 +270,10 @@ class Deployment:
         movable = self._deploy.plan.vertices[v].movable and tasklet.processor.movable is not False
         if not self._deploy.plan.stealing or not movable:
             return None
-        tasklet.settle()
+        tasklet.flush_buffered()
         if not tasklet.is_at_rest:
             return None
-        packed = pack({"processor": tasklet.processor, "tasklet": tasklet.packed()}, self._staying(tasklet))
+        packed = pack({"processor": tasklet.processor, "tasklet": tasklet.export_state()}, self._staying(tasklet))
         if packed is None:
             return None
         state, tables = packed
@@ -307,7 +307,7 @@ class Deployment:
         self._arrived.add(place)
         self._add(place, processor, context, outbox, moved=True)
         tasklet = self.tasklets[-1]
-        tasklet.unpack(state["tasklet"])
+        tasklet.import_state(state["tasklet"])
         self.running += 1
         self.adopted += 1
         return tasklet
@@ -326,7 +326,7 @@ class Deployment:
 
     def _named(self, v: int, p: int) -> tuple[str, int]:
         vertex = self._deploy.plan.vertices[v]
-        return vertex.name, self._deploy.plan.seat.index * vertex.parallelism + p
+        return vertex.name, self._deploy.plan.slot.index * vertex.parallelism + p
 
     # -- faults -------------------------------------------------------------------------------------------------
 

@@ -98,7 +98,7 @@ class InboundEdge:
         """Whether an item has come in part on one of the lanes."""
         return any(isinstance(lane, RingLaneReader) and lane.in_fragments for lane in self._lanes)
 
-    def packed(self) -> dict[str, Any]:
+    def export_state(self) -> dict[str, Any]:
         """Return all that this edge knows, local lanes' contents included, for a twin whose lanes are all rings."""
         early = []
         for kept, lane in zip(self._early, self._lanes, strict=True):
@@ -116,20 +116,20 @@ class InboundEdge:
             "top_watermark": self.top_watermark,
         }
 
-    def unpack(self, packed: dict[str, Any]) -> None:
+    def import_state(self, state: dict[str, Any]) -> None:
         """Take over what a twin on another worker knew."""
-        self._early = [deque(frames) for frames in packed["early"]]
+        self._early = [deque(frames) for frames in state["early"]]
         self._early_count = sum(map(len, self._early))
-        self._live = packed["live"]
+        self._live = state["live"]
         self._live_count = sum(self._live)
-        self._at_barrier = packed["at_barrier"]
-        self._barrier = packed["barrier"]
-        self._behind_barrier = packed["behind_barrier"]
-        self._coalescer = packed["coalescer"]
-        self._cursor = packed["cursor"]
-        self.received = packed["received"]
-        self.batches = packed["batches"]
-        self.top_watermark = packed["top_watermark"]
+        self._at_barrier = state["at_barrier"]
+        self._barrier = state["barrier"]
+        self._behind_barrier = state["behind_barrier"]
+        self._coalescer = state["coalescer"]
+        self._cursor = state["cursor"]
+        self.received = state["received"]
+        self.batches = state["batches"]
+        self.top_watermark = state["top_watermark"]
         self.open(self._is_open)
 
     def soak(self) -> bool:
@@ -296,12 +296,12 @@ class OrderedInboundEdge(InboundEdge):
         self._numeric = True
         self._last: list[list[Any]] = [[] for _ in lanes]
 
-    def packed(self) -> dict[str, Any]:
-        return {**super().packed(), "heads": self._heads, "last": self._last}
+    def export_state(self) -> dict[str, Any]:
+        return {**super().export_state(), "heads": self._heads, "last": self._last}
 
-    def unpack(self, packed: dict[str, Any]) -> None:
-        super().unpack(packed)
-        self._heads, self._last = packed["heads"], packed["last"]
+    def import_state(self, state: dict[str, Any]) -> None:
+        super().import_state(state)
+        self._heads, self._last = state["heads"], state["last"]
 
     def _wants(self, lane: int) -> bool:
         has_room = len(self._heads[lane]) < _HEAD_ITEMS  # what a lane brings ahead of the others need not wake anybody

@@ -171,7 +171,7 @@ class InputSelector:
         """Whether an item has come in part on one of the edges."""
         return any(edge.in_fragments for edge in self.edges)
 
-    def packed(self) -> dict[str, Any]:
+    def export_state(self) -> dict[str, Any]:
         """Return all that a twin on another worker needs to go on."""
         return {
             "plain": {name: getattr(self, name) for name in _MOVING},
@@ -179,19 +179,19 @@ class InputSelector:
             "edge": None if self.edge is None else self.edge.ordinal,
             "group": [edge.ordinal for edge in self.group],
             "groups": [[edge.ordinal for edge in group] for group in self._groups],
-            "edges": [edge.packed() for edge in self.edges],
+            "edges": [edge.export_state() for edge in self.edges],
         }
 
-    def unpack(self, packed: dict[str, Any]) -> None:
+    def import_state(self, state: dict[str, Any]) -> None:
         """Go on where a twin on another worker stopped."""
-        for edge, state in zip(self.edges, packed["edges"], strict=True):
-            edge.unpack(state)
-        for name, value in packed["plain"].items():
+        for edge, edge_state in zip(self.edges, state["edges"], strict=True):
+            edge.import_state(edge_state)
+        for name, value in state["plain"].items():
             setattr(self, name, value)
-        self._batch, self._batch_pos = packed["batch"], 0
-        self.edge = None if packed["edge"] is None else self.edges[packed["edge"]]
-        self.group = [self.edges[ordinal] for ordinal in packed["group"]]
-        self._groups = [[self.edges[ordinal] for ordinal in group] for group in packed["groups"]]
+        self._batch, self._batch_pos = state["batch"], 0
+        self.edge = None if state["edge"] is None else self.edges[state["edge"]]
+        self.group = [self.edges[ordinal] for ordinal in state["group"]]
+        self._groups = [[self.edges[ordinal] for ordinal in group] for group in state["groups"]]
         for edge in self.edges:
             edge.open(edge in self.group and edge.ordinal not in self.aligned)
 

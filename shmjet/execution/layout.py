@@ -46,7 +46,7 @@ SPARE_RING = 128 << 10
 
 def spans(plan: JobPlan, edge: EdgePlan) -> bool:
     """Say whether an edge joins processors of several members."""
-    return edge.distributed and plan.seat.count > 1
+    return edge.distributed and plan.slot.count > 1
 
 
 def number_on(plan: JobPlan, edge: EdgePlan, v: int, processor: int) -> int:
@@ -55,12 +55,12 @@ def number_on(plan: JobPlan, edge: EdgePlan, v: int, processor: int) -> int:
     On an edge that spans members, processors are numbered over all of them: those of the first, then those of the
     second.
     """
-    return processor + plan.seat.index * plan.vertices[v].parallelism if spans(plan, edge) else processor
+    return processor + plan.slot.index * plan.vertices[v].parallelism if spans(plan, edge) else processor
 
 
 def member_of(plan: JobPlan, edge: EdgePlan, v: int, number: int) -> int:
     """Return the place of the member that has a processor."""
-    return number // plan.vertices[v].parallelism if spans(plan, edge) else plan.seat.index
+    return number // plan.vertices[v].parallelism if spans(plan, edge) else plan.slot.index
 
 
 def processor_of(plan: JobPlan, edge: EdgePlan, v: int, number: int) -> int | None:
@@ -68,7 +68,7 @@ def processor_of(plan: JobPlan, edge: EdgePlan, v: int, number: int) -> int | No
     if not spans(plan, edge):
         return number
     member, processor = divmod(number, plan.vertices[v].parallelism)
-    return processor if member == plan.seat.index else None
+    return processor if member == plan.slot.index else None
 
 
 def is_remote(plan: JobPlan, edge: EdgePlan, producer: int, consumer: int) -> bool:
@@ -109,7 +109,7 @@ def lane_consumers(plan: JobPlan, edge: EdgePlan, producer: int) -> list[int]:
         return list(range(down))
     if edge.target >= 0:
         return list(range(edge.target * down, (edge.target + 1) * down))
-    return list(range(down * plan.seat.count))
+    return list(range(down * plan.slot.count))
 
 
 def lane_producers(plan: JobPlan, edge: EdgePlan, consumer: int) -> list[int]:
@@ -121,7 +121,7 @@ def lane_producers(plan: JobPlan, edge: EdgePlan, consumer: int) -> list[int]:
         return list(range(up))
     if edge.target >= 0 and edge.target != member_of(plan, edge, edge.destination, consumer):
         return []
-    return list(range(up * plan.seat.count))
+    return list(range(up * plan.slot.count))
 
 
 def lane_pairs(plan: JobPlan, edge: EdgePlan) -> list[tuple[int, int]]:
@@ -149,7 +149,7 @@ def most_remote_lanes(plan: JobPlan) -> int:
     for edge in plan.edges:
         if spans(plan, edge):
             lanes = plan.vertices[edge.source].parallelism * plan.vertices[edge.destination].parallelism
-            count += lanes * (plan.seat.count - 1) * (1 if edge.target >= 0 else 2)
+            count += lanes * (plan.slot.count - 1) * (1 if edge.target >= 0 else 2)
     return count
 
 
@@ -161,7 +161,8 @@ class ArenaLayout:
     block, `capacities` to its data bytes; lanes that stay within one worker are not in them. `carriers` are the
     offsets of the carriers' blocks.
     `counters` maps (vertex index, processor) to its counter block, `owners` to the 32-bit word that says in which
-    process it is. `ready` is where the bytes of `Readiness` start, one for each of `endpoints`, the gate included.
+    process it is. `ready` is where the bytes of `Readiness` start, one for each of `endpoints`, with the start
+    barrier's.
     The blocks of counters lie between `counters_start` and `counters_end`, and nothing but rings behind them.
     `traffic` maps (edge index, place of another member) to the words of `TrafficCounters`, which lie there, too.
     """
@@ -214,8 +215,8 @@ def lay_out(plan: JobPlan) -> ArenaLayout:
             offset += size
     traffic = {}
     for e, edge in enumerate(plan.edges):
-        for place in range(plan.seat.count) if spans(plan, edge) else ():
-            if place != plan.seat.index:
+        for place in range(plan.slot.count) if spans(plan, edge) else ():
+            if place != plan.slot.index:
                 traffic[e, place] = offset
                 offset += TRAFFIC_COUNTERS * 8
     crossing = [
@@ -225,7 +226,7 @@ def lay_out(plan: JobPlan) -> ArenaLayout:
         if needs_ring(plan, edge, p, c)
     ]
     remote = {key for key in crossing if is_remote(plan, plan.edges[key[0]], key[1], key[2])}
-    remote_capacity = ring_capacity(plan.seat.ring_memory // 2, most_remote_lanes(plan))
+    remote_capacity = ring_capacity(plan.slot.ring_memory // 2, most_remote_lanes(plan))
     capacity = ring_capacity(plan.ring_memory, len(crossing) - len(remote))
     counters_end = offset
     offset = _align(offset, 4096)

@@ -105,7 +105,7 @@ class JobPlan(msgspec.Struct, frozen=True, array_like=True):
     partition_count: int
     force_rings: bool
     stealing: bool
-    seat: MemberSlot = MemberSlot()
+    slot: MemberSlot = MemberSlot()
 
     def participants(self) -> set[int]:
         """Return the endpoints where processors start."""
@@ -117,18 +117,18 @@ class JobPlan(msgspec.Struct, frozen=True, array_like=True):
         return self.worker_count + self.carrier_count
 
     @property
-    def gate(self) -> int | None:
+    def start_barrier_endpoint(self) -> int | None:
         """The endpoint behind all others where other members take part, else None.
 
-        It stands for them: nobody starts before the coordinator has said that all members are ready, and what comes
+        It stands for them: no process starts before the coordinator has said that all members are ready, and what comes
         from them lies in its slab, that of the link process.
         """
-        return self.process_count if self.seat.count > 1 else None
+        return self.process_count if self.slot.count > 1 else None
 
     @property
     def endpoint_count(self) -> int:
-        """All endpoints, the gate included."""
-        return self.process_count + (self.gate is not None)
+        """All endpoints, the start barrier's included."""
+        return self.process_count + (self.start_barrier_endpoint is not None)
 
 
 class LogSubscription(msgspec.Struct, frozen=True, array_like=True):

@@ -49,13 +49,13 @@ class Outbound:
         """The writing ends of its ring lanes, to be polled for room."""
         return [lane.producer for lane in self._lanes if isinstance(lane, RingLaneWriter)]
 
-    def packed(self) -> tuple[int, int]:
+    def export_state(self) -> tuple[int, int]:
         """Return what a twin on another worker needs to go on; only while nothing is left in here."""
         return self.emitted, self._router.turn
 
-    def unpack(self, packed: tuple[int, int]) -> None:
+    def import_state(self, state: tuple[int, int]) -> None:
         """Go on where a twin on another worker stopped."""
-        self.emitted, self._router.turn = packed
+        self.emitted, self._router.turn = state
 
     def replace(self, old: LaneWriter, new: LaneWriter) -> None:
         """Go on with another lane to the same consumer; what `old` has accepted is the consumer's."""
@@ -87,13 +87,13 @@ class Outbound:
         self._queue.append(mark)
 
     @property
-    def gathering(self) -> bool:
+    def has_buffered_rows(self) -> bool:
         """Whether rows of batches are kept back until there are enough for a batch of their own."""
-        return self._router.gathering
+        return self._router.has_buffered_rows
 
-    def settle(self) -> bool:
+    def flush_buffered(self) -> bool:
         """Hand over what is kept back too; True when nothing is left."""
-        return self.flush() and self._router.settle()
+        return self.flush() and self._router.flush_buffered()
 
     def flush(self) -> bool:
         """Hand over what the lanes take; True when nothing is left but what the router keeps back."""
@@ -112,7 +112,7 @@ class Outbound:
             head = self._queue[0]
             if isinstance(head, list):
                 self._router.start(head)
-            elif not self._router.settle():
+            elif not self._router.flush_buffered():
                 return False
             else:
                 self._mark = head

@@ -18,9 +18,9 @@ from shmjet.execution.layout import number_on, spans
 from shmjet.execution.messages import EdgePlan, JobPlan, MemberSlot
 
 
-def owners_of(seat: MemberSlot) -> PartitionOwners:
+def owners_of(slot: MemberSlot) -> PartitionOwners:
     """Return the owners of partitions among the members that take part."""
-    return PartitionOwners(seat.count, seat.owners)
+    return PartitionOwners(slot.count, slot.owners)
 
 
 def table_of(plan: JobPlan, edge: EdgePlan, count: int) -> array[int]:
@@ -31,14 +31,14 @@ def table_of(plan: JobPlan, edge: EdgePlan, count: int) -> array[int]:
         edge: one of its edges.
         count: partitions of the edge.
     """
-    seat, parallelism = plan.seat, plan.vertices[edge.destination].parallelism
-    owners = owners_of(seat)
+    slot, parallelism = plan.slot, plan.vertices[edge.destination].parallelism
+    owners = owners_of(slot)
     if not spans(plan, edge):
-        return local_table(count, owners.partitions_of(seat.index, count), parallelism)
+        return local_table(count, owners.partitions_of(slot.index, count), parallelism)
     if edge.target >= 0:
         return local_table(count, owners.partitions_of(edge.target, count), parallelism)
     table = array("H", bytes(2 * count))
-    for member in range(seat.count):
+    for member in range(slot.count):
         own = owners.partitions_of(member, count)
         local = distributed_table(count, own, parallelism)
         for partition in own:

@@ -84,8 +84,8 @@ class PartitionedRouter:
         return self._shares.moved + (0 if self._rows is None else self._rows.moved)
 
     @property
-    def gathering(self) -> bool:
-        return self._rows is not None and self._rows.gathering
+    def has_buffered_rows(self) -> bool:
+        return self._rows is not None and self._rows.has_buffered_rows
 
     def replace(self, old: LaneWriter, new: LaneWriter) -> None:
         self._lanes = replaced(self._lanes, old, new)
@@ -127,7 +127,7 @@ class PartitionedRouter:
                 return False
             if by_row and self._partitioner is None:
                 self._row_exchange(self._key_fn).start(run[0])
-            elif self._rows is not None and not self._rows.settle():
+            elif self._rows is not None and not self._rows.flush_buffered():
                 return False  # what came before it must not be overtaken
             elif by_row:
                 self._split_batch(run[0])
@@ -135,8 +135,8 @@ class PartitionedRouter:
                 self._split(run)
             self._runs.popleft()
 
-    def settle(self) -> bool:
-        return self._rows is None or self._rows.settle()
+    def flush_buffered(self) -> bool:
+        return self._rows is None or self._rows.flush_buffered()
 
     def _tell_schema(self, batch: Batch) -> bool:
         """Tell all consumers of the columns of a batch, if they are new; True when that is done."""
@@ -148,7 +148,7 @@ class PartitionedRouter:
             self._head = self._heads.before(batch)
         if self._head is None:
             return True
-        if not self.settle():
+        if not self.flush_buffered():
             return False  # a lane may have a part of a batch
         for lane in self._lanes:
             self._shares.put(lane, [self._head])
@@ -230,7 +230,7 @@ class RowExchange:
         self.moved = 0
 
     @property
-    def gathering(self) -> bool:
+    def has_buffered_rows(self) -> bool:
         """Whether there are rows that have not left."""
         return self._scatter is not None and self._scatter.gathered > 0
 
@@ -255,7 +255,7 @@ class RowExchange:
             from shmjet.ring.scatter import BatchScatter  # only here, as it needs numpy
 
             scatter = self._scatter = BatchScatter(self._table, len(self._lanes), self._names)
-        if not scatter.fits(batch) and not self.settle():
+        if not scatter.fits(batch) and not self.flush_buffered():
             return False
         if not scatter.gathered:
             self._since_ns = clock_ns()
@@ -272,7 +272,7 @@ class RowExchange:
             self._since_ns = clock_ns()
         return True
 
-    def settle(self) -> bool:
+    def flush_buffered(self) -> bool:
         """Push all rows; True when none is left."""
         return self._scatter is None or self._push(self._scatter.pending)
 

@@ -105,11 +105,11 @@ def make_plan(
     offset: int = 0,
     force_rings: bool = False,
     stealing: bool = False,
-    seat: MemberSlot | None = None,
+    slot: MemberSlot | None = None,
 ) -> JobPlan:
     """Decide parallelism and placement on one member.
 
-    Each member makes its own plan from the same shape and seats that differ in `index` only; parallelism is the same on
+    Each member makes its own plan from the same shape and slots that differ in `index` only; parallelism is the same on
     all of them, so processor p of member m is number `m * parallelism + p` of its vertex everywhere.
 
     Args:
@@ -117,13 +117,13 @@ def make_plan(
         offset: the worker on which processor 0 of every vertex starts.
         force_rings: let no lane be local (a setting for debugging).
         stealing: let workers take over tasklets of others, which needs a ring for every lane that may cross then.
-        seat: this member's place among several; None for a member alone.
+        slot: this member's place among several; None for a member alone.
 
     Raises:
         PlanError: an edge says `distribute_to` an address that is no member's; also when there is one member only.
     """
-    seat = MemberSlot() if seat is None else seat
-    if seat.count > 1:
+    slot = MemberSlot() if slot is None else slot
+    if slot.count > 1:
         ring_memory //= 2  # the other half is for lanes to and from other members
     inbound = [0] * len(shape.vertices)
     outbound = [0] * len(shape.vertices)
@@ -136,7 +136,7 @@ def make_plan(
     vertices = []
     carriers = 0
     for v, vertex in enumerate(shape.vertices):
-        parallelism = effective_parallelism(vertex, seat.default_parallelism or worker_count)
+        parallelism = effective_parallelism(vertex, slot.default_parallelism or worker_count)
         if v in non_cooperative:
             endpoints = [worker_count + carriers + k for k in range(parallelism)]
             carriers += parallelism
@@ -147,20 +147,20 @@ def make_plan(
         movable = movable and v not in non_cooperative and v not in isolated
         vertices.append(VertexPlan(vertex.name, parallelism, endpoints, inbound[v], outbound[v], movable))
     may_steal = stealing and worker_count > 1 and any(vertex.movable for vertex in vertices)
-    edges = [_aimed(edge, shape, seat) for edge in shape.edges]
-    return JobPlan(vertices, edges, worker_count, carriers, ring_memory, partition_count, force_rings, may_steal, seat)
+    edges = [_aimed(edge, shape, slot) for edge in shape.edges]
+    return JobPlan(vertices, edges, worker_count, carriers, ring_memory, partition_count, force_rings, may_steal, slot)
 
 
-def _aimed(edge: EdgePlan, shape: JobShape, seat: MemberSlot) -> EdgePlan:
+def _aimed(edge: EdgePlan, shape: JobShape, slot: MemberSlot) -> EdgePlan:
     """Return an edge with the member's place that its `distribute_to` names."""
     if edge.target_address is None:
         return edge
-    if edge.target_address not in seat.addresses:
+    if edge.target_address not in slot.addresses:
         label = f"{shape.vertices[edge.source].name!r} -> {shape.vertices[edge.destination].name!r}"
         raise PlanError(
             f"edge {label}: distribute_to({edge.target_address!r}) names no member; "
-            f"the members are {', '.join(seat.addresses)}"
+            f"the members are {', '.join(slot.addresses)}"
         )
-    if seat.count == 1:
+    if slot.count == 1:
         return edge
-    return msgspec.structs.replace(edge, target=seat.addresses.index(edge.target_address))
+    return msgspec.structs.replace(edge, target=slot.addresses.index(edge.target_address))

@@ -29,10 +29,10 @@ class Router(Protocol):
         """Push what the lanes take now; True when the next run may come."""
 
     @property
-    def gathering(self) -> bool:
+    def has_buffered_rows(self) -> bool:
         """Whether it keeps something back: rows until there are enough for a batch, items that one lane refuses."""
 
-    def settle(self) -> bool:
+    def flush_buffered(self) -> bool:
         """Push what is kept back; True when nothing is. Called only when `flush` has returned True."""
 
     def replace(self, old: LaneWriter, new: LaneWriter) -> None:
@@ -55,7 +55,7 @@ class UnicastRouter:
     """
 
     __slots__ = ("_always_deal", "_far", "_items", "_lanes", "_near", "_pos", "_started", "_stuck", "moved", "turn")
-    gathering = False
+    has_buffered_rows = False
 
     def __init__(self, lanes: Sequence[LaneWriter], *, deal: bool) -> None:
         self._always_deal = deal
@@ -90,7 +90,7 @@ class UnicastRouter:
         if self._pos == len(self._items) or self._spread(self._near):
             return True
         for lane in self._far:
-            if (self._stuck or lane.hungry) and self._push(lane, len(self._items) - self._pos):
+            if (self._stuck or lane.reader_idle) and self._push(lane, len(self._items) - self._pos):
                 return True
             if self._started is not None:
                 return False
@@ -101,7 +101,7 @@ class UnicastRouter:
             self.moved += 1  # counts as progress: nobody else would have the next round tried
         return False
 
-    def settle(self) -> bool:
+    def flush_buffered(self) -> bool:
         return True
 
     def _spread(self, lanes: list[LaneWriter]) -> bool:
@@ -147,7 +147,7 @@ class BroadcastRouter:
     """Each item to every consumer."""
 
     __slots__ = ("_items", "_lanes", "_pending", "moved", "turn")
-    gathering = False
+    has_buffered_rows = False
 
     def __init__(self, lanes: Sequence[LaneWriter]) -> None:
         self._lanes = list(lanes)
@@ -178,7 +178,7 @@ class BroadcastRouter:
         self._items = []
         return True
 
-    def settle(self) -> bool:
+    def flush_buffered(self) -> bool:
         return True
 
 
@@ -257,7 +257,7 @@ class FanoutRouter:
         return self._shares.moved
 
     @property
-    def gathering(self) -> bool:
+    def has_buffered_rows(self) -> bool:
         return self._shares.is_waiting
 
     def replace(self, old: LaneWriter, new: LaneWriter) -> None:
@@ -280,7 +280,7 @@ class FanoutRouter:
         self._items = []
         return True
 
-    def settle(self) -> bool:
+    def flush_buffered(self) -> bool:
         return self._shares.flush()
 
     def _deal(self, lanes: list[LaneWriter]) -> bool:

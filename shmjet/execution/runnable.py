@@ -26,7 +26,7 @@ def due(hosted: Iterable[tuple[ProcessorTasklet, _Owner]]) -> Iterator[tuple[Pro
     """
     for pair in hosted:
         tasklet = pair[0]
-        if tasklet.dirty or tasklet.poller.ready() or tasklet.polling or (tasklet.due_ns and tasklet.is_due()):
+        if tasklet.runnable or tasklet.poller.ready() or tasklet.polling or (tasklet.due_ns and tasklet.is_due()):
             yield pair
 
 

@@ -69,7 +69,7 @@ class ProcessorTasklet:
         self.context = context
         self._about = about(context)
         self.counters = counters
-        self.dirty = True
+        self.runnable = True
         self.polling = False
         self.due_ns = 0
         """When the processor wants its next call, in nanoseconds of the clock; 0 when it has set no timer."""
@@ -140,7 +140,7 @@ class ProcessorTasklet:
 
     def wake(self) -> None:
         """Note that a neighbour on the same worker made work or room for this tasklet."""
-        self.dirty = True
+        self.runnable = True
 
     def close(self) -> None:
         """Call the processor's `close`, once, however often this is called; its errors are logged only.
@@ -174,7 +174,7 @@ class ProcessorTasklet:
             useless until a lane has new items or room, until `due_ns`, or, with `polling` set, until something outside
             has changed.
         """
-        self.dirty = self.polling = self._worked = False
+        self.runnable = self.polling = self._worked = False
         if self.due_ns and self.is_due():
             self.due_ns = 0
         speaker.about = self._about
@@ -184,9 +184,9 @@ class ProcessorTasklet:
             if self._unflushed and not self._flush():
                 self._meter.blocked += 1
         if not self._progress:
-            self.settle()
+            self.flush_buffered()
         if self._progress:
-            self.dirty = True
+            self.runnable = True
         wants_input = self._wants_input()
         if self._soaked_inputs is None:
             self.poller.inputs = wants_input
@@ -250,7 +250,7 @@ class ProcessorTasklet:
         """Whether nothing of it is half done, so that it may move: all output has left, no item is in fragments."""
         return (
             not self._unflushed
-            and not any(out.gathering for out in self._outbound)
+            and not any(out.has_buffered_rows for out in self._outbound)
             and not self._outbox.has_unfinished_item
             and not self._closed
             and self.state is not State.END
@@ -267,39 +267,39 @@ class ProcessorTasklet:
         """Nanoseconds spent in the processor so far."""
         return self._meter.busy_ns
 
-    def packed(self) -> dict[str, Any]:
+    def export_state(self) -> dict[str, Any]:
         """Return all that a twin on another worker needs to go on; only while it `is_at_rest`."""
         plain = {name: getattr(self, name) for name in _MOVING}
         plain["_inbox"] = list(self._inbox)
-        plain["intake"] = self._intake.packed()
-        plain["meter"] = self._meter.packed()
-        plain["outbound"] = [out.packed() for out in self._outbound]
+        plain["intake"] = self._intake.export_state()
+        plain["meter"] = self._meter.export_state()
+        plain["outbound"] = [out.export_state() for out in self._outbound]
         return plain
 
-    def unpack(self, packed: dict[str, Any]) -> None:
+    def import_state(self, state: dict[str, Any]) -> None:
         """Go on where a twin on another worker stopped; instead of `init`."""
         self._initialised = True
-        packed = dict(packed)
-        self._intake.unpack(packed.pop("intake"))
-        self._meter.unpack(packed.pop("meter"))
-        for out, state in zip(self._outbound, packed.pop("outbound"), strict=True):
-            out.unpack(state)
-        self._inbox.fill(packed.pop("_inbox"))
-        for name, value in packed.items():
+        state = dict(state)
+        self._intake.import_state(state.pop("intake"))
+        self._meter.import_state(state.pop("meter"))
+        for out, out_state in zip(self._outbound, state.pop("outbound"), strict=True):
+            out.import_state(out_state)
+        self._inbox.fill(state.pop("_inbox"))
+        for name, value in state.items():
             setattr(self, name, value)
-        self.dirty = True
+        self.runnable = True
 
     def relink_output(self, ordinal: int, old: LaneWriter, new: LaneWriter) -> None:
         """Go on with another lane to a consumer that moves away."""
         self._outbound[ordinal].replace(old, new)
         self._make_pollers()
-        self.dirty = True
+        self.runnable = True
 
     def relink_input(self, ordinal: int, lane: int, new: LaneReader) -> None:
         """Go on with another lane from a producer that moves away, after what the old one holds."""
         self._edges[ordinal].relink(lane, new)
         self._make_pollers()
-        self.dirty = True
+        self.runnable = True
 
     # -- output -------------------------------------------------------------------------------------------------
 
@@ -326,14 +326,14 @@ class ProcessorTasklet:
         self._unflushed = not complete
         return complete
 
-    def settle(self) -> None:
+    def flush_buffered(self) -> None:
         """Hand over the rows of batches that routers keep back; as far as lanes have room."""
         if self._unflushed:
             return
         for out in self._outbound:
-            if out.gathering:
+            if out.has_buffered_rows:
                 before = out.moved
-                out.settle()
+                out.flush_buffered()
                 self._progress = self._progress or out.moved != before
 
     def _emit_mark(self, mark: Mark) -> None:

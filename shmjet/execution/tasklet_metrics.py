@@ -88,10 +88,10 @@ class Meter:
             emitted += out.emitted
         to[words.EMITTED] = emitted
 
-    def packed(self) -> tuple[int, int, int, int]:
+    def export_state(self) -> tuple[int, int, int, int]:
         """Return what a twin on another worker needs to go on."""
         return self.calls, self.slow_calls, self.busy_ns, self.blocked
 
-    def unpack(self, packed: tuple[int, int, int, int]) -> None:
+    def import_state(self, state: tuple[int, int, int, int]) -> None:
         """Go on where a twin on another worker stopped."""
-        self.calls, self.slow_calls, self.busy_ns, self.blocked = packed
+        self.calls, self.slow_calls, self.busy_ns, self.blocked = state

@@ -81,7 +81,7 @@ def pack(state: Any, staying: Mapping[str, Any], most: int = MOST_BYTES) -> tupl
     """Pickle a tasklet's state.
 
     Args:
-        state: what `ProcessorTasklet.packed` gave, with the processor.
+        state: what `ProcessorTasklet.export_state` gave, with the processor.
         staying: name -> object that is not to travel.
         most: bytes.
 

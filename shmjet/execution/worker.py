@@ -294,7 +294,7 @@ class Worker:
 
     def _deploy(self, command: Deploy, fds: list[int]) -> None:
         listeners.add(command.job_id, command.execution_id, command.logs)
-        grid = self.grid if command.plan.seat.index == 0 else self.far_grid  # they lie on the member that comes first
+        grid = self.grid if command.plan.slot.index == 0 else self.far_grid  # they lie on the member that comes first
         deployment = Deployment(command, self._index, grid, self._channel.send)
         self._deployments[command.execution_id] = deployment
         try:

@@ -42,8 +42,8 @@ _WORD_NS = 1_000_000_000
 _NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
-class GateOwner(Protocol):
-    """What the gate needs of its link."""
+class ConnectionOwner(Protocol):
+    """What the connection manager needs of its link."""
 
     @property
     def me(self) -> Identity:
@@ -73,10 +73,10 @@ class GateOwner(Protocol):
     def tell(self, event: object) -> None:
         """Tell the member something."""
 
-    def joined(self, stranger: PendingConnection, address: str) -> None:
+    def joined(self, connection: PendingConnection, address: str) -> None:
         """Take a member that has proved itself."""
 
-    def client(self, stranger: PendingConnection) -> None:
+    def client(self, connection: PendingConnection) -> None:
         """Take a client that has proved itself."""
 
 
@@ -87,13 +87,13 @@ class _Attempt:
     address: str
     host: str
     deadline_ns: int
-    stranger: PendingConnection | None = None
+    connection: PendingConnection | None = None
     again_ns: int = _FAR_NS
     socket_address: tuple[int, tuple[str, int]] | None = None
 
 
 class ConnectionManager:
-    """The gate of one link.
+    """All connections of one link that are being made, and its listening socket.
 
     Args:
         owner: its link.
@@ -101,12 +101,12 @@ class ConnectionManager:
         limits: what strangers may cost.
     """
 
-    def __init__(self, owner: GateOwner, security: Security, limits: Limits) -> None:
+    def __init__(self, owner: ConnectionOwner, security: Security, limits: Limits) -> None:
         self._owner = owner
         self._security = security
         self._limits = limits
         self._listener: socket.socket | None = None
-        self._strangers: set[PendingConnection] = set()
+        self._pending: set[PendingConnection] = set()
         self._accepted: Admission[PendingConnection] = Admission()
         """The strangers that have dialled this member."""
         self._listen_again_ns = _FAR_NS
@@ -161,23 +161,23 @@ class ConnectionManager:
                 continue
             name = join_address(remote[0], remote[1])
             try:
-                stranger = PendingConnection(
+                connection = PendingConnection(
                     sock, self._owner.me, self._security, name, now + self._limits.handshake_ns
                 )
-                self._watch(stranger)
+                self._watch(connection)
             except OSError as error:
                 sock.close()
                 logger.warning("a connection from %s could not be taken: %s", name, error)
                 continue
-            self._accepted.add(stranger, source_of(remote[0]))
+            self._accepted.add(connection, source_of(remote[0]))
             if len(self._accepted) > self._limits.unproved:
                 self._make_room(now)
 
     def _make_room(self, now: int) -> bool:
         """Send away one that has proved nothing; False when there is none."""
         refused = next((s for s in self._accepted if s.stage is Stage.LEAVING), None)
-        stranger = self._accepted.to_give_up() if refused is None else refused
-        if stranger is None:
+        connection = self._accepted.to_give_up() if refused is None else refused
+        if connection is None:
             return False
         if refused is None:
             self._turned_away += 1
@@ -187,11 +187,11 @@ class ConnectionManager:
                     "%d connections were sent away, as %d are open that have proved nothing; the last: %s",
                     self._turned_away,
                     len(self._accepted),
-                    stranger.remote,
+                    connection.remote,
                 )
                 self._turned_away = 0
-            stranger.dismiss("busy", "too many connections here have proved nothing yet; try again")
-        self._forget(stranger)
+            connection.dismiss("busy", "too many connections here have proved nothing yet; try again")
+        self._forget(connection)
         return True
 
     def _pause(self, now: int, error: OSError) -> None:
@@ -211,9 +211,9 @@ class ConnectionManager:
         if self._listener is not None:
             self._owner.watch(self._listener.fileno(), select.EPOLLIN, self._accept)
 
-    def _watch(self, stranger: PendingConnection) -> None:
-        self._strangers.add(stranger)
-        self._owner.watch(stranger.fileno(), stranger.wants, lambda _: self._advance(stranger))
+    def _watch(self, connection: PendingConnection) -> None:
+        self._pending.add(connection)
+        self._owner.watch(connection.fileno(), connection.wants, lambda _: self._advance(connection))
 
     # -- dialling -----------------------------------------------------------------------------------------------
 
@@ -273,13 +273,13 @@ class ConnectionManager:
             sock.close()
             self._fail(attempt, "unreachable", os.strerror(status))
             return
-        attempt.stranger = PendingConnection(
+        attempt.connection = PendingConnection(
             sock, self._owner.me, self._security, attempt.address, attempt.deadline_ns, attempt.host
         )
-        self._watch(attempt.stranger)
+        self._watch(attempt.connection)
 
-    def _attempt_of(self, stranger: PendingConnection) -> _Attempt | None:
-        return next((a for a in self._attempts.values() if a.stranger is stranger), None)
+    def _attempt_of(self, connection: PendingConnection) -> _Attempt | None:
+        return next((a for a in self._attempts.values() if a.connection is connection), None)
 
     def _fail(self, attempt: _Attempt, kind: str, reason: str) -> None:
         del self._attempts[attempt.address]
@@ -287,55 +287,55 @@ class ConnectionManager:
 
     # -- the handshake's end --------------------------------------------------------------------------------------
 
-    def _advance(self, stranger: PendingConnection) -> None:
-        if stranger not in self._strangers:
+    def _advance(self, connection: PendingConnection) -> None:
+        if connection not in self._pending:
             return
-        before = stranger.fileno()
+        before = connection.fileno()
         try:
-            if stranger.advance():
-                self._proved(stranger)
+            if connection.advance():
+                self._proved(connection)
                 return
-            if stranger.is_dialed:
-                self._look_at_challenger(stranger)
+            if connection.is_dialed:
+                self._look_at_challenger(connection)
         except HandshakeError as error:
-            self._failed(stranger, error)
+            self._failed(connection, error)
             return
         except OSError as error:
-            self._broken(stranger, error)
+            self._broken(connection, error)
             return
-        if stranger in self._strangers:
-            assert stranger.fileno() == before
-            self._owner.mask(before, stranger.wants)
+        if connection in self._pending:
+            assert connection.fileno() == before
+            self._owner.mask(before, connection.wants)
 
-    def _look_at_challenger(self, stranger: PendingConnection) -> None:
+    def _look_at_challenger(self, connection: PendingConnection) -> None:
         """Give up dialling one who turns out to be connected, or to be this member."""
-        uuid = stranger.peer
+        uuid = connection.peer
         if not uuid:
             return
         if uuid == self._owner.me.uuid:
             raise HandshakeError("self", "this is the member's own address")
         peer = self._owner.peer(uuid)
         if peer is not None:
-            attempt = self._attempt_of(stranger)
-            self._forget(stranger)
+            attempt = self._attempt_of(connection)
+            self._forget(connection)
             if attempt is not None:
                 del self._attempts[attempt.address]
                 self._owner.tell(PeerUp(uuid, peer.address, attempt.address))
 
-    def _proved(self, stranger: PendingConnection) -> None:
-        if stranger.dialing is not None:
-            self._dialed(stranger)
+    def _proved(self, connection: PendingConnection) -> None:
+        if connection.dialing is not None:
+            self._dialed(connection)
             return
-        assert stranger.answering is not None
-        hello = stranger.answering.hello
+        assert connection.answering is not None
+        hello = connection.answering.hello
         is_any = hello.role == CLIENT and not hello.cluster
         if hello.cluster != self._owner.me.cluster and not is_any:
             raise HandshakeError("cluster", f"this is a member of cluster {self._owner.me.cluster!r}")
         if hello.role == CLIENT:
-            if not self._owner.has_room_for(self._accepted.source(stranger)):
+            if not self._owner.has_room_for(self._accepted.source(connection)):
                 raise HandshakeError("busy", "this member has as many clients as it takes; try again, or another one")
-            self._release(stranger)
-            self._owner.client(stranger)
+            self._release(connection)
+            self._owner.client(connection)
             return
         if hello.uuid == self._owner.me.uuid:
             raise HandshakeError("self", "this is the member's own address")
@@ -344,74 +344,74 @@ class ConnectionManager:
         if self._owner.peer(hello.uuid) is not None:
             raise HandshakeError("duplicate", "there is a connection already")
         rival = next(
-            (a for a in self._attempts.values() if a.stranger is not None and a.stranger.peer == hello.uuid), None
+            (a for a in self._attempts.values() if a.connection is not None and a.connection.peer == hello.uuid), None
         )
-        if rival is not None and rival.stranger is not None:
-            if self._owner.me.uuid < hello.uuid and rival.stranger.dialing is not None:
+        if rival is not None and rival.connection is not None:
+            if self._owner.me.uuid < hello.uuid and rival.connection.dialing is not None:
                 raise HandshakeError("duplicate", "this member dials, too, and its connection is kept")
-            self._forget(rival.stranger)
+            self._forget(rival.connection)
             del self._attempts[rival.address]
-        self._release(stranger)
-        self._owner.joined(stranger, hello.address)
+        self._release(connection)
+        self._owner.joined(connection, hello.address)
         if rival is not None:
             self._owner.tell(PeerUp(hello.uuid, hello.address, rival.address))
 
-    def _dialed(self, stranger: PendingConnection) -> None:
-        dialing, attempt = stranger.dialing, self._attempt_of(stranger)
+    def _dialed(self, connection: PendingConnection) -> None:
+        dialing, attempt = connection.dialing, self._attempt_of(connection)
         assert dialing is not None
         assert attempt is not None
         if self._owner.is_fenced(dialing.peer):
             raise HandshakeError("fenced", "this member has been fenced")
         del self._attempts[attempt.address]
-        self._release(stranger)
+        self._release(connection)
         peer = self._owner.peer(dialing.peer)
         if peer is not None:
-            stranger.close()
+            connection.close()
             self._owner.tell(PeerUp(peer.uuid, peer.address, attempt.address))
         else:
-            self._owner.joined(stranger, dialing.address or attempt.address)
+            self._owner.joined(connection, dialing.address or attempt.address)
 
-    def _failed(self, stranger: PendingConnection, error: HandshakeError) -> None:
-        attempt = self._attempt_of(stranger) if stranger.is_dialed else None
+    def _failed(self, connection: PendingConnection, error: HandshakeError) -> None:
+        attempt = self._attempt_of(connection) if connection.is_dialed else None
         if attempt is not None:
-            self._forget(stranger)
+            self._forget(connection)
             if error.kind in ("duplicate", "busy"):  # the other end's own attempt is under way: look again soon
-                attempt.stranger = None
+                attempt.connection = None
                 attempt.again_ns = clock_ns() + _AGAIN_NS
             else:
                 self._fail(attempt, error.kind, str(error))
             return
         if error.kind != "duplicate":
-            self._words.warning("the connection from %s is closed: %s", stranger.remote, error)
-        if stranger.refuse(error.kind, str(error), clock_ns()):
-            self._owner.mask(stranger.fileno(), select.EPOLLIN)
+            self._words.warning("the connection from %s is closed: %s", connection.remote, error)
+        if connection.refuse(error.kind, str(error), clock_ns()):
+            self._owner.mask(connection.fileno(), select.EPOLLIN)
         else:
-            self._forget(stranger)
+            self._forget(connection)
 
-    def _broken(self, stranger: PendingConnection, error: OSError) -> None:
-        attempt = self._attempt_of(stranger) if stranger.is_dialed else None
-        was_leaving = stranger.stage is Stage.LEAVING
-        self._forget(stranger)
+    def _broken(self, connection: PendingConnection, error: OSError) -> None:
+        attempt = self._attempt_of(connection) if connection.is_dialed else None
+        was_leaving = connection.stage is Stage.LEAVING
+        self._forget(connection)
         if attempt is not None:
             self._fail(attempt, "unreachable", _text(error))
         elif not was_leaving:
-            self._words.warning("the connection from %s is closed: %s", stranger.remote, _text(error))
+            self._words.warning("the connection from %s is closed: %s", connection.remote, _text(error))
 
-    def _release(self, stranger: PendingConnection) -> None:
+    def _release(self, connection: PendingConnection) -> None:
         """Let go of a stranger whose socket is another's from now on."""
-        self._strangers.discard(stranger)
-        self._accepted.discard(stranger)
-        self._owner.unwatch(stranger.fileno())
+        self._pending.discard(connection)
+        self._accepted.discard(connection)
+        self._owner.unwatch(connection.fileno())
 
-    def _forget(self, stranger: PendingConnection) -> None:
-        self._release(stranger)
-        stranger.close()
+    def _forget(self, connection: PendingConnection) -> None:
+        self._release(connection)
+        connection.close()
 
     # -- time ---------------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> int:
         """Return when `tick` has to be called next."""
-        times = [stranger.deadline_ns for stranger in self._strangers]
+        times = [connection.deadline_ns for connection in self._pending]
         times += [min(attempt.again_ns, attempt.deadline_ns) for attempt in self._attempts.values()]
         return min([self._listen_again_ns, *times])
 
@@ -421,17 +421,17 @@ class ConnectionManager:
             self._listen_again()
         for attempt in list(self._attempts.values()):
             if now_ns >= attempt.deadline_ns:
-                if attempt.stranger is not None:
-                    self._forget(attempt.stranger)
+                if attempt.connection is not None:
+                    self._forget(attempt.connection)
                 self._fail(attempt, "unreachable", "no answer in time")
             elif now_ns >= attempt.again_ns:
                 self._again(attempt)
-        for stranger in [s for s in self._strangers if now_ns >= s.deadline_ns]:
-            if stranger.stage is not Stage.LEAVING:
+        for connection in [s for s in self._pending if now_ns >= s.deadline_ns]:
+            if connection.stage is not Stage.LEAVING:
                 self._words.warning(
-                    "the connection from %s is closed: it has not proved itself in time", stranger.remote
+                    "the connection from %s is closed: it has not proved itself in time", connection.remote
                 )
-            self._forget(stranger)
+            self._forget(connection)
 
     def _again(self, attempt: _Attempt) -> None:
         peer = self._owner.peer_at(attempt.address)
@@ -443,8 +443,8 @@ class ConnectionManager:
 
     def close(self) -> None:
         """Close all sockets."""
-        for stranger in list(self._strangers):
-            self._forget(stranger)
+        for connection in list(self._pending):
+            self._forget(connection)
         self._attempts.clear()
         if self._listener is not None:
             self._owner.unwatch(self._listener.fileno())

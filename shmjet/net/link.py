@@ -98,13 +98,13 @@ class Link:
             os.close(control)
             self._bell = Doorbell(self._control, setup.doorbell_offset, self._eventfd)
             self._epoll.register(self._eventfd, select.EPOLLIN | select.EPOLLET)  # never read: each ring is an edge
-        self._courier = LinkLoop(self._epoll.fileno(), self._bell)
+        self._link_loop = LinkLoop(self._epoll.fileno(), self._bell)
         self._leaving: list[Peer] = []
         self._me = Identity(MEMBER, setup.cluster, setup.uuid, "", setup.secret.value, setup.member_secret.value)
-        self._gate = ConnectionManager(self, Security(setup.tls, listens=setup.tls is not None), setup.limits)
+        self._connections = ConnectionManager(self, Security(setup.tls, listens=setup.tls is not None), setup.limits)
         self.watch(channel.fileno(), select.EPOLLIN, self._told)
 
-    # -- what the gate needs -------------------------------------------------------------------------------------
+    # -- what the connection manager needs ----------------------------------------------------------------------------
 
     @property
     def me(self) -> Identity:
@@ -157,16 +157,16 @@ class Link:
         else:
             self._channel.queue(event)
 
-    def joined(self, stranger: PendingConnection, address: str) -> None:
+    def joined(self, connection: PendingConnection, address: str) -> None:
         """Take a member that has proved itself."""
-        uuid = stranger.peer
-        dialed = stranger.remote if stranger.is_dialed else None
-        wire, leftover = stranger.accept()
+        uuid = connection.peer
+        dialed = connection.remote if connection.is_dialed else None
+        wire, leftover = connection.accept()
         tune_near(wire.socket)
         peer = self._peers[uuid] = Peer(uuid, address, wire, self, self._setup.limits.message_bytes)
         peer.heard_ns = clock_ns()
         if peer.is_native:
-            peer.join(self._courier)
+            peer.join(self._link_loop)
             self._handlers[peer.fd] = lambda _: self._ended(peer)
         else:
             self.watch(peer.fd, select.EPOLLIN, lambda mask: self._peer_ready(peer, mask))
@@ -177,16 +177,16 @@ class Link:
         except (PacketError, RingCorruptError) as error:
             self._fail(peer, error)
 
-    def client(self, stranger: PendingConnection) -> None:
+    def client(self, connection: PendingConnection) -> None:
         """Take a client that has proved itself: its connection is the member's from now on."""
-        wire, leftover = stranger.accept()
+        wire, leftover = connection.accept()
         sock = wire.socket
         if self._setup.tls is None:
             sock.setblocking(True)
-            self.tell(Accepted(stranger.remote, leftover, False), [sock.detach()])
+            self.tell(Accepted(connection.remote, leftover, False), [sock.detach()])
             return
         theirs = self._relays.add(wire)
-        self.tell(Accepted(stranger.remote, leftover, True), [theirs.detach()])
+        self.tell(Accepted(connection.remote, leftover, True), [theirs.detach()])
 
     # -- the loop -----------------------------------------------------------------------------------------------
 
@@ -211,10 +211,10 @@ class Link:
             self.mask(self._channel.fileno(), select.EPOLLIN | select.EPOLLOUT)
         timeout = 0 if more else min(longest_ns, max(0, self._due_ns - clock_ns()))
         try:
-            events = self._courier.carry(self._pollers(), timeout)
+            events = self._link_loop.carry(self._pollers(), timeout)
         except (OSError, PacketError, RingCorruptError) as error:
             events = []
-            self._broken(self._courier.current, error)
+            self._broken(self._link_loop.current, error)
         for fd, mask in events:
             handler = self._handlers.get(fd)
             if handler is not None:
@@ -223,13 +223,13 @@ class Link:
             self._ended(self._leaving.pop())
         now = clock_ns()
         if now >= self._due_ns:
-            self._gate.tick(now)
+            self._connections.tick(now)
             for heard in self._periods.tick(now, self._peers.values()):
                 self.tell(heard)
-            self._due_ns = min([self._gate.next_deadline(), *self._periods.next_ns(self._peers.values())])
+            self._due_ns = min([self._connections.next_deadline(), *self._periods.next_ns(self._peers.values())])
 
     def _move(self) -> bool:
-        """Fill rings that have room again, and do what the courier cannot; True when there is more to be done now."""
+        """Fill rings that have room again, and do what the link loop cannot; True when there is more to be done now."""
         more = False
         for peer in list(self._peers.values()):
             try:
@@ -256,7 +256,7 @@ class Link:
         return more
 
     def _pollers(self) -> list[Poller]:
-        """What is waited for beside sockets and what the courier takes from rings itself."""
+        """What is waited for beside sockets and what the link loop takes from rings itself."""
         pollers = []
         for peer in self._peers.values():
             if not peer.is_native and not peer.is_blocked:
@@ -282,7 +282,7 @@ class Link:
             case Alive():
                 self._periods.alive(clock_ns())
             case Connect():
-                self._gate.connect(order.address)
+                self._connections.connect(order.address)
             case Disconnect():
                 self._disconnect(order.peer, "the member has disconnected")
             case Fence():
@@ -306,7 +306,7 @@ class Link:
 
     def _listen(self, order: Listen) -> None:
         try:
-            address = self._gate.listen(order.address)
+            address = self._connections.listen(order.address)
         except (OSError, ValueError) as error:
             self.tell(ListenFailed(order.address, _text(error)))
             return
@@ -368,7 +368,7 @@ class Link:
             logger.warning("the connection to %s is closed: %s", peer.address or peer.uuid, reason)
         if peer.is_native:
             del self._handlers[peer.fd]
-            self._courier.remove(peer.fd)
+            self._link_loop.remove(peer.fd)
         else:
             self.unwatch(peer.fd)
         peer.close(hard=hard)
@@ -438,7 +438,7 @@ class Link:
             execution.close()
         self._executions.clear()
         self._relays.close()
-        self._gate.close()
+        self._connections.close()
         with contextlib.suppress(ChannelClosed, OSError):
             self._channel.flush()
         self._channel.close()

@@ -53,21 +53,21 @@ class CarriedExecution:
         self._order = order
         self._period_ns = period_ns
         self._layout = lay_out(plan)
-        gate = plan.gate
-        assert gate is not None
+        start_barrier = plan.start_barrier_endpoint
+        assert start_barrier is not None
         self._bells = Bells(plan, self._layout, control, self._arena)
         size, offsets = slab_size(plan), slab_offsets(plan, order.arena_reserved)
         self._slabs = IncomingSlabs(self._arena, offsets, size)
         self._slab: OutgoingSlab | None = None
         if offsets:
-            self._slab = OutgoingSlab(self._arena, offsets[gate], size, gate, self._reserve)
-        self._squeezer: Lz4Compressor | None = None
+            self._slab = OutgoingSlab(self._arena, offsets[start_barrier], size, start_barrier, self._reserve)
+        self._compressor: Lz4Compressor | None = None
         self.outgoing: dict[str, Outgoing] = {}
         self.incoming: dict[str, Incoming] = {}
 
     def peers(self) -> list[str]:
         """Return the uuids of the other members."""
-        return [peer for index, peer in enumerate(self._plan.seat.peers) if index != self._plan.seat.index]
+        return [peer for index, peer in enumerate(self._plan.slot.peers) if index != self._plan.slot.index]
 
     def open(self) -> None:
         """Open the rings of all lanes, by peer."""
@@ -76,7 +76,7 @@ class CarriedExecution:
         in_edges: dict[tuple[int, int], IncomingEdge] = {}
         out_lanes: dict[int, list[OutgoingLane]] = {}
         in_lanes: dict[int, dict[tuple[int, int, int], IncomingLane]] = {}
-        due: dict[int, list[EdgeFlow]] = {index: [] for index in range(len(plan.seat.peers))}
+        due: dict[int, list[EdgeFlow]] = {index: [] for index in range(len(plan.slot.peers))}
         for e, edge in enumerate(plan.edges):
             if not spans(plan, edge):
                 continue
@@ -86,7 +86,7 @@ class CarriedExecution:
                 source = member_of(plan, edge, edge.source, producer)
                 target = member_of(plan, edge, edge.destination, consumer)
                 at = self._layout.rings[e, producer, consumer]
-                if source == plan.seat.index:
+                if source == plan.slot.index:
                     out = out_edges.get((target, e))
                     if out is None:
                         out = out_edges[target, e] = self._outgoing_edge(edge, e, target)
@@ -101,8 +101,8 @@ class CarriedExecution:
                     ring = RingProducer(self._arena, at, bell)
                     lanes = in_lanes.setdefault(source, {})
                     lanes[e, producer, consumer] = IncomingLane(into, ring, self._slab, self._arena, self._shelf)
-        for index, peer in enumerate(plan.seat.peers):
-            if index == plan.seat.index:
+        for index, peer in enumerate(plan.slot.peers):
+            if index == plan.slot.index:
                 continue
             edges = [edge for (member, _), edge in out_edges.items() if member == index]
             self.outgoing[peer] = Outgoing(self.execution, self._slabs, edges, out_lanes.get(index, []))
@@ -112,18 +112,18 @@ class CarriedExecution:
 
     def _outgoing_edge(self, edge: EdgePlan, e: int, member: int) -> OutgoingEdge:
         bounded, traffic = self._order.flow_control, self._traffic(e, member)
-        return OutgoingEdge(e, edge.packet_size_limit, bounded, traffic, self._squeezer_of(edge))
+        return OutgoingEdge(e, edge.packet_size_limit, bounded, traffic, self._compressor_of(edge))
 
     def _incoming_edge(self, edge: EdgePlan, e: int, member: int, due: list[EdgeFlow]) -> IncomingEdge:
         window = ReceiveWindow(self._period_ns, edge.receive_window_multiplier)
-        return IncomingEdge(e, window, self._traffic(e, member), due, self._squeezer_of(edge))
+        return IncomingEdge(e, window, self._traffic(e, member), due, self._compressor_of(edge))
 
-    def _squeezer_of(self, edge: EdgePlan) -> Lz4Compressor | None:
+    def _compressor_of(self, edge: EdgePlan) -> Lz4Compressor | None:
         if edge.compression is None:
             return None
-        if self._squeezer is None:
-            self._squeezer = Lz4Compressor()
-        return self._squeezer
+        if self._compressor is None:
+            self._compressor = Lz4Compressor()
+        return self._compressor
 
     def _traffic(self, e: int, member: int) -> TrafficCounters:
         return TrafficCounters(self._words, self._layout.traffic[e, member])

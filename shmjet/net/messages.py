@@ -145,7 +145,7 @@ class OpenExecution(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
     Args:
         execution: the cluster-wide id, 1 to 2**63 - 1.
-        plan: this member's; its seat names the peers.
+        plan: this member's; its slot names the peers.
         arena_size, arena_reserved: as in `Deploy`.
         flow_control: False lets senders run ahead without a window (for measuring).
     """

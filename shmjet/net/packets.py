@@ -44,7 +44,7 @@ KIND_NAMES: Final = {
 FLAG_MORE: Final = 1
 """Of a control packet: another piece of the same message follows."""
 FLAG_LZ4: Final = 2
-"""Of a packet with data: the payload is an LZ4 block, see `squeezing`."""
+"""Of a packet with data: the payload is an LZ4 block, see `compression`."""
 _FLAGS: Final = {DATA: FLAG_LZ4, BATCH: FLAG_LZ4, CONTROL: FLAG_MORE}
 
 FLOW_ENTRY: Final = struct.Struct("<QHHi")

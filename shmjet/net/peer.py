@@ -80,12 +80,12 @@ class Peer:
 
     @property
     def is_native(self) -> bool:
-        """Whether a courier may carry its packets: there is no TLS between them and the socket."""
+        """Whether a link loop may carry its packets: there is no TLS between them and the socket."""
         return self.wire.is_plain
 
-    def join(self, courier: LinkLoop) -> None:
-        """Have a courier send and receive for this peer, until it is told to remove the descriptor."""
-        courier.add(self.fd, self._writer, self._reader)
+    def join(self, link_loop: LinkLoop) -> None:
+        """Have a link loop send and receive for this peer, until it is told to remove the descriptor."""
+        link_loop.add(self.fd, self._writer, self._reader)
 
     # -- sending ------------------------------------------------------------------------------------------------
 
@@ -263,9 +263,9 @@ def _unpacked(lanes: Incoming, header: Header, body: memoryview) -> tuple[Header
     lane = lanes.lane(header)
     if lane is None:
         raise PacketError(_no_lane(header))
-    if lane.edge.squeezer is None:
+    if lane.edge.compressor is None:
         raise PacketError(f"a compressed packet on edge {header.edge} of execution {header.execution}, which is not")
-    payload = memoryview(lane.edge.squeezer.unpack(header.kind, body))
+    payload = memoryview(lane.edge.compressor.unpack(header.kind, body))
     header = header._replace(length=len(payload), flags=0)
     check(header)
     return header, payload

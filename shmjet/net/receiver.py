@@ -69,10 +69,10 @@ class IncomingEdge:
         window: grants the sender how far it may go.
         traffic: counts what comes.
         due: gets the edge's flow when half of a window has been taken since the sender was told.
-        squeezer: brings back payloads that were made smaller; None where there are none.
+        compressor: brings back payloads that were made smaller; None where there are none.
     """
 
-    __slots__ = ("flow", "limit", "number", "squeezer", "window")
+    __slots__ = ("compressor", "flow", "limit", "number", "window")
 
     def __init__(
         self,
@@ -80,9 +80,9 @@ class IncomingEdge:
         window: ReceiveWindow,
         traffic: TrafficCounters,
         due: list[EdgeFlow],
-        squeezer: Lz4Compressor | None = None,
+        compressor: Lz4Compressor | None = None,
     ) -> None:
-        self.squeezer = squeezer
+        self.compressor = compressor
         self.number = number
         self.window = window
         self.flow = EdgeFlow(False, traffic.into, due)
@@ -160,7 +160,7 @@ class IncomingLane:
     def _wait(self, kind: str, content: Any, size: int, items: int) -> None:
         """Keep something until there is room; what comes meanwhile has to wait behind it."""
         self.waiting.append((kind, content, size, items))
-        self.producer.held = True
+        self.producer.reserved = True
 
     def claim(self, size: int) -> Claimed | None:
         """Return a slot for a batch of `size` bytes, if there is one and what waits on this edge leaves others some."""
@@ -184,7 +184,7 @@ class IncomingLane:
             if not self._deliver(*waiting[0]):
                 return False
             waiting.popleft()
-        self.producer.held = False
+        self.producer.reserved = False
         return True
 
     def _deliver(self, kind: str, content: Any, size: int, items: int) -> bool:

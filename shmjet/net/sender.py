@@ -23,10 +23,10 @@ class OutgoingEdge:
         packet_size_limit: bytes after which a packet is full.
         bounded: whether a window says how far it may go.
         traffic: counts what leaves.
-        squeezer: makes payloads smaller; None where they travel as they are.
+        compressor: makes payloads smaller; None where they travel as they are.
     """
 
-    __slots__ = ("bounded", "consumers", "flow", "number", "packet_size_limit", "squeezer")
+    __slots__ = ("bounded", "compressor", "consumers", "flow", "number", "packet_size_limit")
 
     def __init__(
         self,
@@ -34,9 +34,9 @@ class OutgoingEdge:
         packet_size_limit: int,
         bounded: bool,
         traffic: TrafficCounters,
-        squeezer: Lz4Compressor | None = None,
+        compressor: Lz4Compressor | None = None,
     ) -> None:
-        self.squeezer = squeezer
+        self.compressor = compressor
         self.number = number
         self.packet_size_limit = packet_size_limit
         self.bounded = bounded
@@ -101,7 +101,7 @@ class Outgoing:
                 edge.flow,
                 edge.packet_size_limit,
                 self._slabs.take,
-                None if edge.squeezer is None else edge.squeezer.pack,
+                None if edge.compressor is None else edge.compressor.pack,
             )
 
     def allow(self, edge: int, limit: int) -> None:

@@ -26,7 +26,7 @@ class LaneWriter(Protocol):
         ...
 
     @property
-    def hungry(self) -> bool:
+    def reader_idle(self) -> bool:
         """Whether the lane is empty and its reader has nothing else to do, as far as this end can see."""
         ...
 

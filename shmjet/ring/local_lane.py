@@ -63,7 +63,7 @@ class LocalLane:
         return self._queued
 
     @property
-    def hungry(self) -> bool:
+    def reader_idle(self) -> bool:
         """Whether nothing is in the lane."""
         return not self._chunks
 

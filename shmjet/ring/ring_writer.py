@@ -73,9 +73,9 @@ class RingLaneWriter:
         self._batches: BatchWriter | None = None
 
     @property
-    def hungry(self) -> bool:
+    def reader_idle(self) -> bool:
         """Whether the ring is empty and the worker at its other end sleeps."""
-        return self.producer.hungry
+        return self.producer.reader_idle
 
     @property
     def in_fragments(self) -> bool:

@@ -241,7 +241,7 @@ class LocalRun:
         for tasklet in tasklets:
             if not tasklet._edges and tasklet.state is not State.EMIT_DONE_ITEM:
                 tasklet._emit_mark(Barrier(self._barrier_id))
-                tasklet.dirty = True
+                tasklet.runnable = True
         for sleeper in self._sleepers:
             sleeper.wake()
 

@@ -207,7 +207,7 @@ class Spoiling:
     def __init__(self, rng: random.Random, is_local: bool) -> None:
         self._rng = rng
         self.is_local = is_local
-        self.hungry = not is_local
+        self.reader_idle = not is_local
         self.got: list[Any] = []
 
     def push(self, items: list[Any], start: int = 0) -> int:
@@ -251,7 +251,7 @@ def test_no_router_reads_a_list_that_it_has_given_away(route: str, members: int)
             router.start(run)
             while not router.flush():
                 pass
-        while not router.settle():
+        while not router.flush_buffered():
             pass
         copies = {"broadcast": len(lanes), "fanout": members}.get(route, 1)
         assert Counter(item for lane in lanes for item in lane.got) == dict.fromkeys(sent, copies)
@@ -262,7 +262,7 @@ class Choosy:
     """A lane that takes so many items, and no more until it is given more room."""
 
     is_local = True
-    hungry = in_fragments = False
+    reader_idle = in_fragments = False
 
     def __init__(self, room: int) -> None:
         self.room = room
@@ -299,7 +299,7 @@ def test_a_fanout_edge_deals_in_turn_over_several_runs_while_all_have_room(membe
     for run in ([0], [1, 2, 3, 4], [5], list(range(6, 20))):
         router.start(run)
         assert router.flush()
-        assert not router.gathering
+        assert not router.has_buffered_rows
     assert [lane.got for lane in lanes] == [list(range(k, 20, 3)) for k in range(3)] * members
 
 
@@ -312,15 +312,15 @@ def test_a_fanout_edge_skips_the_consumers_that_are_full(members: int) -> None:
     for run in range(10):
         router.start(list(range(run * 30, run * 30 + 30)))
         assert router.flush(), "one full consumer stops the edge"
-        assert router.gathering
-        assert not router.settle()
+        assert router.has_buffered_rows
+        assert not router.flush_buffered()
     assert full.got == [1, 4, 7, 10, 13]
     others = [lane for lane in lanes[-3:] if lane is not full]
     assert [len(lane.got) for lane in others] == [145, 145]
     full.room = 1000
     router.start(list(range(300, 330)))
     assert router.flush()
-    assert router.settle()
+    assert router.flush_buffered()
     assert full.got[5:10] == [16, 19, 22, 25, 28], "what waited for it comes first"
     for member in range(members):
         mine = lanes[3 * member : 3 * member + 3]
@@ -342,7 +342,7 @@ def test_a_fanout_edge_waits_when_all_consumers_of_a_member_are_full() -> None:
     assert router.flush()
     assert [len(lane.got) for lane in lanes] == [10, 10, 1, 15]
     assert lanes[3].got == [1, 3, 5, 7, 9, *range(10, 20)]
-    assert router.gathering
+    assert router.has_buffered_rows
 
 
 class WaitsForOther(Processor):

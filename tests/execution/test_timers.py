@@ -74,7 +74,7 @@ def driven(make: Callable[[], Processor], items: list[Any]) -> tuple[LocalRun, A
     return run, tasklets["source"], tasklets["tested"], clock
 
 
-def settle(tasklet: ProcessorTasklet) -> None:
+def run_until_idle(tasklet: ProcessorTasklet) -> None:
     """Call a tasklet as often as an engine would that has nothing else to do."""
     while not tasklet.done and tasklet.call():
         pass
@@ -86,18 +86,18 @@ def test_a_callback_that_answered_false_is_called_when_its_timer_runs_out(callba
         return Refusing(0.5, callback)
 
     run, source, tested, clock = driven(make, [Watermark(7)] if callback == "try_process_watermark" else [])
-    settle(source)
-    settle(tested)
-    settle(tested)
+    run_until_idle(source)
+    run_until_idle(tested)
+    run_until_idle(tested)
     assert tested.processor.calls == ["asked"]
     assert tested.due_ns == clock.now + 500 * MS
     assert not tested.polling
     clock.now += 499 * MS
-    settle(tested)
+    run_until_idle(tested)
     assert tested.processor.calls == ["asked"]
     clock.now += 1 * MS
     assert tested.is_due()
-    settle(tested)
+    run_until_idle(tested)
     assert tested.processor.calls == ["asked"] * 2
     tested.processor.may_go_on = True
     clock.now += 500 * MS
@@ -109,15 +109,15 @@ def test_work_that_no_item_asks_for_waits_for_its_timer_or_for_items() -> None:
         return Timed(0.5)
 
     run, source, tested, clock = driven(make, [1])
-    settle(tested)
-    settle(tested)
+    run_until_idle(tested)
+    run_until_idle(tested)
     assert tested.processor.calls == ["try"]
     clock.now += 500 * MS
-    settle(tested)
-    settle(tested)
+    run_until_idle(tested)
+    run_until_idle(tested)
     assert tested.processor.calls == ["try", "try"]
-    settle(source)
-    settle(tested)
+    run_until_idle(source)
+    run_until_idle(tested)
     assert tested.processor.calls[2:4] == ["try", "process"], "the item does not wait"
     run.run()
 
@@ -127,14 +127,14 @@ def test_a_processor_that_waits_for_items_only_is_not_called_without() -> None:
         return Timed(math.inf)
 
     run, source, tested, clock = driven(make, [1])
-    settle(tested)
+    run_until_idle(tested)
     clock.now += 3600 * 1000 * MS
-    settle(tested)
+    run_until_idle(tested)
     assert tested.processor.calls == ["try"]
     assert not tested.is_due()
     assert not tested.polling
-    settle(source)
-    settle(tested)
+    run_until_idle(source)
+    run_until_idle(tested)
     assert "process" in tested.processor.calls
     run.run()
 
@@ -153,14 +153,14 @@ class OneEach(Processor):
 
 def test_items_that_a_processor_has_left_wait_for_its_timer() -> None:
     run, source, tested, clock = driven(OneEach, list(range(20)))
-    settle(source)
-    settle(tested)
+    run_until_idle(source)
+    run_until_idle(tested)
     for _ in range(3):
         before = tested.processor.calls
-        settle(tested)
+        run_until_idle(tested)
         assert tested.processor.calls == before, "nothing new has come"
         clock.now += 100 * MS
-        settle(tested)
+        run_until_idle(tested)
         assert tested.processor.calls == before + 1
     tested._clock = time.perf_counter_ns
     tested.processor.next_call = None

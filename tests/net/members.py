@@ -143,7 +143,7 @@ def linked(count: int, workers: int = 2, **settings: Any) -> Iterator[list[Linke
 class MemberRun:
     """One execution on one of the members: its arena and deployments."""
 
-    def __init__(self, member: LinkedMember, dag: DAG, shape: JobShape, seat: MemberSlot, **options: Any) -> None:
+    def __init__(self, member: LinkedMember, dag: DAG, shape: JobShape, slot: MemberSlot, **options: Any) -> None:
         self.member = member
         self.execution = 7
         self.plan = make_plan(
@@ -154,7 +154,7 @@ class MemberRun:
             partition_count=271,
             force_rings=options.get("force_rings", False),
             stealing=options.get("seed") is not None,
-            seat=seat,
+            slot=slot,
         )
         self.layout = lay_out(self.plan)
         later = slab_size(self.plan) * self.plan.endpoint_count
@@ -228,7 +228,7 @@ class ClusterRun:
         owners = options.get("owners") or [p % len(members) for p in range(271)]
         self.runs = []
         for i, member in enumerate(members):
-            seat = MemberSlot(
+            slot = MemberSlot(
                 i,
                 [m.uuid for m in members],
                 [m.address for m in members],
@@ -236,7 +236,7 @@ class ClusterRun:
                 options.get("default_parallelism", 2),
                 options.get("ring_memory", 64 << 20),
             )
-            self.runs.append(MemberRun(member, dag, shape, seat, **options))
+            self.runs.append(MemberRun(member, dag, shape, slot, **options))
         for member in members:
             opened = await_(members, lambda m=member: m.take(ExecutionOpened))
             assert opened.error is None, opened.error
@@ -266,7 +266,7 @@ class ClusterRun:
                 self._barrier += 1
                 for tasklet in sources:
                     tasklet._emit_mark(Barrier(self._barrier))
-                    tasklet.dirty = True
+                    tasklet.runnable = True
         for run in self.runs:
             victim, thief = rng.sample(run.deployments, 2)
             candidates = [t for t in victim.tasklets if not t.done and t._edges and t._outbound]

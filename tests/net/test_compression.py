@@ -116,11 +116,11 @@ def test_a_compressed_packet_on_an_edge_that_is_not_ends_the_connection(caplog: 
 
 @given(st.binary(max_size=3000), st.integers(1, 40))
 def test_a_payload_comes_back(piece: bytes, times: int) -> None:
-    squeezer, payload = Lz4Compressor(), memoryview(piece * times)
-    packed = squeezer.pack(payload)
+    compressor, payload = Lz4Compressor(), memoryview(piece * times)
+    packed = compressor.pack(payload)
     if packed is not None:
         assert len(packed) < len(payload)
-        assert squeezer.unpack(BATCH, memoryview(packed)) == payload
+        assert compressor.unpack(BATCH, memoryview(packed)) == payload
     else:
         assert len(payload) < LEAST or len(set(piece)) > 1
 
@@ -145,13 +145,13 @@ def test_a_bomb_takes_no_more_than_a_packet_may_have() -> None:
     """Blocks of the greatest ratio (255), which say less than what is in them, and more."""
     import lz4.block
 
-    squeezer = Lz4Compressor()
+    compressor = Lz4Compressor()
     block = lz4.block.compress(bytes(64 << 20), store_size=False)
     tracemalloc.start()
     try:
         for said in (1, LONGEST[BATCH], 1 << 30):
             with pytest.raises(PacketError):
-                squeezer.unpack(BATCH, memoryview(struct.pack("<I", said) + block))
+                compressor.unpack(BATCH, memoryview(struct.pack("<I", said) + block))
         assert tracemalloc.get_traced_memory()[1] < 2 * LONGEST[BATCH]
     finally:
         tracemalloc.stop()
@@ -168,7 +168,7 @@ def test_what_is_unpacked_must_be_a_payload_of_its_kind() -> None:
 
     class Lanes:
         def lane(self, header: Header) -> Any:
-            return type("Lane", (), {"edge": type("Edge", (), {"squeezer": Lz4Compressor()})})
+            return type("Lane", (), {"edge": type("Edge", (), {"compressor": Lz4Compressor()})})
 
     packed = Lz4Compressor().pack(memoryview(bytes(1001)))  # no whole record
     assert packed is not None

@@ -254,7 +254,7 @@ def test_processors_know_their_place_in_the_cluster() -> None:
         assert sorted(values(run, 0) + values(run, 1) + values(run, 2)) == [(i, 6) for i in range(6)]
 
 
-def test_nobody_starts_before_the_gate_is_open() -> None:
+def test_no_process_starts_before_the_start_barrier_is_open() -> None:
     with linked(2) as members, running(members, two_vertices(Edge.distributed)) as run:
         for member in run.runs:
             ready = [deployment.say_ready() for deployment in member.deployments]

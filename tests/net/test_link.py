@@ -276,7 +276,7 @@ def test_packets_of_an_execution_that_is_not_open_are_dropped() -> None:
         assert await_([first, second], lambda: second.take(Received)).payload == b"still there"
 
 
-# -- strangers ------------------------------------------------------------------------------------------------------
+# -- connections that have proved nothing -------------------------------------------------------------------------
 
 
 def connect_raw(member: LinkedMember) -> socket.socket:
@@ -314,7 +314,7 @@ def read_to_end(member: LinkedMember, sock: socket.socket) -> bytes:
         pickle.dumps(os.getpid),
     ],
 )
-def test_a_stranger_gets_a_refusal_and_one_line_in_the_log(
+def test_an_unproved_connection_gets_a_refusal_and_one_line_in_the_log(
     members: Any, caplog: Any, monkeypatch: Any, data: bytes
 ) -> None:
     def never(*_: Any, **__: Any) -> None:
@@ -340,19 +340,21 @@ def test_one_who_says_nothing_is_closed_in_time(members: Any, caplog: Any) -> No
     assert "in time" in caplog.text
 
 
-def test_of_strangers_beyond_the_limit_the_oldest_is_told_that_the_member_is_busy(members: Any, caplog: Any) -> None:
+def test_beyond_the_limit_the_oldest_unproved_connection_is_told_that_the_member_is_busy(
+    members: Any, caplog: Any
+) -> None:
     member = members(limits=Limits(unproved=3))
     waiting = [connect_raw(member) for _ in range(3)]
-    await_([member], lambda: len(member.link._gate._strangers) == 3)
+    await_([member], lambda: len(member.link._connections._pending) == 3)
     waiting.append(connect_raw(member))
     said = read_to_end(member, waiting[0])
     assert b"refused" in said
     assert b"busy" in said
-    assert len(member.link._gate._strangers) == 3
+    assert len(member.link._connections._pending) == 3
     assert "1 connections were sent away" in caplog.text
     for sock in waiting:
         sock.close()
-    await_([member], lambda: not member.link._gate._strangers)
+    await_([member], lambda: not member.link._connections._pending)
     other = members()
     other.order(Connect(member.address))
     await_([member, other], lambda: other.take(PeerUp))
@@ -361,21 +363,21 @@ def test_of_strangers_beyond_the_limit_the_oldest_is_told_that_the_member_is_bus
 @pytest.mark.parametrize("says", [b"", b"SHM", b"half a hello"])
 def test_connections_that_prove_nothing_keep_nobody_out(members: Any, says: bytes) -> None:
     member, other = members(), members()
-    strangers = []
+    unproved = []
     try:
         dialling = Dialing(Identity(CLIENT, "test", "", "", b"a guess"), bytes(32), b"").start()
         for _ in range(200):
-            strangers.append(connect_raw(member))
-            strangers[-1].send(dialling if says == b"half a hello" else says)
+            unproved.append(connect_raw(member))
+            unproved[-1].send(dialling if says == b"half a hello" else says)
             member.turn()
-        await_([member], lambda: len(member.link._gate._strangers) == Limits().unproved)
+        await_([member], lambda: len(member.link._connections._pending) == Limits().unproved)
         dialled = in_thread(lambda: dial(member.address, cluster="test", secret=SECRET, timeout=20))
         await_([member], lambda: member.take(Accepted))
         dialled.result(20).close()
         other.order(Connect(member.address))
         await_([member, other], lambda: other.take(PeerUp))
     finally:
-        for sock in strangers:
+        for sock in unproved:
             sock.close()
 
 
@@ -434,8 +436,8 @@ def test_without_descriptors_a_link_waits_and_goes_on(
 ) -> None:
     """A listener that is ready and gives no connection must not be asked again and again."""
     member = members()
-    gate = member.link._gate
-    listener, tries = gate._listener, []
+    connections = member.link._connections
+    listener, tries = connections._listener, []
 
     class Exhausted:
         def accept(self) -> Any:
@@ -446,17 +448,17 @@ def test_without_descriptors_a_link_waits_and_goes_on(
             return getattr(listener, name)
 
     waiting = connect_raw(member)
-    await_([member], lambda: gate._strangers)  # the one place that can be made is made
-    monkeypatch.setattr(gate, "_listener", Exhausted())
+    await_([member], lambda: connections._pending)  # the one place that can be made is made
+    monkeypatch.setattr(connections, "_listener", Exhausted())
     another = connect_raw(member)
     await_([member], lambda: len(tries) >= 2)
-    assert not gate._strangers
+    assert not connections._pending
     for _ in range(200):
         member.turn()
     assert len(tries) < 10
     assert "raise the limit of open files" in caplog.text
-    monkeypatch.setattr(gate, "_listener", listener)
-    await_([member], lambda: gate._strangers)
+    monkeypatch.setattr(connections, "_listener", listener)
+    await_([member], lambda: connections._pending)
     waiting.close()
     another.close()
 
@@ -573,19 +575,19 @@ def test_a_tls_client_is_relayed(members: Any, certificates: Path) -> None:
 @pytest.mark.parametrize("says", [b"", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"])
 def test_tls_handshakes_that_never_end_keep_nobody_out(members: Any, certificates: Path, says: bytes) -> None:
     member = members(tls=files(certificates))
-    strangers = []
+    unproved = []
     try:
         for _ in range(200):
-            strangers.append(connect_raw(member))
-            strangers[-1].send(says)
+            unproved.append(connect_raw(member))
+            unproved[-1].send(says)
             member.turn()
-        await_([member], lambda: len(member.link._gate._strangers) == Limits().unproved)
+        await_([member], lambda: len(member.link._connections._pending) == Limits().unproved)
         tls = TlsFiles(authority=str(certificates / "ca.pem"))
         dialled = in_thread(lambda: dial(member.address, cluster="test", secret=SECRET, tls=tls, timeout=20))
         await_([member], lambda: member.take(Accepted))
         dialled.result(20).close()
     finally:
-        for sock in strangers:
+        for sock in unproved:
             sock.close()
 
 

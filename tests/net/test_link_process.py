@@ -148,11 +148,11 @@ def test_links_wake_up_for_rings_and_workers_for_links() -> None:
         dag.edge(between(source, sink).distributed())
         members = [first, second]
         owners = [p % 2 for p in range(271)]
-        seats = [
+        slots = [
             MemberSlot(i, [m.uuid for m in members], [m.address for m in members], owners, 1, 1 << 20) for i in (0, 1)
         ]
         shape = describe(dag)
-        parts = [MemberRun(m, dag, shape, seat) for m, seat in zip(members, seats, strict=True)]  # type: ignore[arg-type]
+        parts = [MemberRun(m, dag, shape, slot) for m, slot in zip(members, slots, strict=True)]  # type: ignore[arg-type]
         try:
             await asyncio.gather(first.opening, second.opening)
             async with asyncio.timeout(60):

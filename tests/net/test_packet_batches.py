@@ -119,7 +119,7 @@ def test_python_keeps_what_finds_no_room_in_the_ring() -> None:
     assert kept[2] is not None
     assert bytes(target.slots.take(kept[2], SLAB_UNIT)) == bodies[2]
     assert target.words.tolist() == [2, 2 * SLAB_UNIT]
-    target.producer.held = True  # as Python does while something waits
+    target.producer.reserved = True  # as Python does while something waits
     target.feed(packet(bodies[3]))
     assert len(target.asked) == 1
     assert target.take() == bodies[:2]
@@ -167,15 +167,15 @@ def test_the_rest_of_a_fast_stream_is_looked_for_though_nobody_wakes_the_link() 
             sock.setblocking(False)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
             sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8 << 20)
-            courier = LinkLoop(epoll.fileno(), None)
-            courier.add(sock.fileno(), PacketWriter(), target.reader)
+            link_loop = LinkLoop(epoll.fileno(), None)
+            link_loop.add(sock.fileno(), PacketWriter(), target.reader)
             body = bytes(size)
             stream = packet(body) + packet(body)
             until = time.monotonic() + 60
 
             def carry_until(came: int) -> None:
                 while target.reader.bytes_in < came and time.monotonic() < until:
-                    courier.carry([], 1_000_000_000)
+                    link_loop.carry([], 1_000_000_000)
 
             sender.sendall(stream[: size + size // 2])
             carry_until(size + size // 2)
@@ -183,4 +183,4 @@ def test_the_rest_of_a_fast_stream_is_looked_for_though_nobody_wakes_the_link() 
             carry_until(len(stream))
             assert target.reader.bytes_in == len(stream)
             assert [body for _, body, _ in target.delivered] == [body, body]
-            courier.remove(sock.fileno())
+            link_loop.remove(sock.fileno())

@@ -171,8 +171,8 @@ def test_a_lane_that_is_held_is_pythons() -> None:
     reader.add(EXECUTION, 5, 0, 7, lane.producer, lane.flow)
     record = frames.RECORD.pack(16, frames.KIND_ITEMS, frames.CODEC_PICKLE, 0, 1, 0) + b"x" * 16
     packet = HEADER.pack(len(record), DATA, 0, 5, EXECUTION, 0, 7, 1, 0) + record
-    for held in (False, True, False):
-        lane.producer.held = held
+    for reserved in (False, True, False):
+        lane.producer.reserved = reserved
         reader.room()[: len(packet)] = packet
         reader.received(len(packet))
     assert got == [record]
@@ -282,22 +282,22 @@ def test_a_reader_refuses_to_be_called_by_what_it_calls() -> None:
 
 
 class Station:
-    """A courier with one connection."""
+    """A link loop with one connection."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.epoll = select.epoll()
-        self.courier = LinkLoop(self.epoll.fileno(), None)
+        self.link_loop = LinkLoop(self.epoll.fileno(), None)
         self.writer = PacketWriter()
         self.got: list[tuple[int, bytes]] = []
         self.reader = PacketReader(opened, lambda header, body: self.got.append((header.kind, bytes(body))), no_slot)
-        self.courier.add(sock.fileno(), self.writer, self.reader)
+        self.link_loop.add(sock.fileno(), self.writer, self.reader)
 
     def carry(self) -> list[tuple[int, int]]:
-        return self.courier.carry([], 0)
+        return self.link_loop.carry([], 0)
 
     def close(self) -> None:
-        self.courier.remove(self.sock.fileno())
+        self.link_loop.remove(self.sock.fileno())
         self.reader.close()
         self.epoll.close()
         self.sock.close()
@@ -316,7 +316,7 @@ def stations(**options: int) -> Iterator[tuple[Station, Station]]:
         yield both
 
 
-def test_a_courier_waits_for_a_full_socket_and_goes_on() -> None:
+def test_a_link_loop_waits_for_a_full_socket_and_goes_on() -> None:
     with stations(buffer=4096) as (first, second):
         source, target = Lane(1 << 18), Lane(1 << 18)
         first.writer.add(EXECUTION, 5, 0, 7, source.consumer, source.flow, 16384, no_slot)
@@ -335,7 +335,7 @@ def test_a_courier_waits_for_a_full_socket_and_goes_on() -> None:
         assert source.producer.free_bytes == source.producer.capacity
 
 
-def test_a_courier_says_what_is_not_its_own() -> None:
+def test_a_link_loop_says_what_is_not_its_own() -> None:
     with stations() as (first, second):
         bell = os.eventfd(0)
         try:
@@ -343,17 +343,17 @@ def test_a_courier_says_what_is_not_its_own() -> None:
             first.writer.queue(control(b"for Python"))
             first.carry()
             os.eventfd_write(bell, 1)
-            assert second.courier.carry([], 10_000_000_000) == [(bell, select.EPOLLIN)]
+            assert second.link_loop.carry([], 10_000_000_000) == [(bell, select.EPOLLIN)]
             assert second.got == [(CONTROL, b"for Python")]
         finally:
             os.close(bell)
 
 
-def test_a_courier_returns_for_a_packet_that_is_pythons() -> None:
+def test_a_link_loop_returns_for_a_packet_that_is_pythons() -> None:
     with stations() as (first, second):
         first.writer.queue(control(b"for Python"))
         first.carry()
-        assert second.courier.carry([], 60_000_000_000) == []
+        assert second.link_loop.carry([], 60_000_000_000) == []
         assert second.got == [(CONTROL, b"for Python")]
 
 
@@ -363,7 +363,7 @@ def test_the_end_of_a_connection_and_what_breaks_it_are_told() -> None:
         first.carry()
         with pytest.raises(PacketError, match="no packet has kind 255"):
             second.carry()
-        assert second.courier.current == second.sock.fileno()
+        assert second.link_loop.current == second.sock.fileno()
     with stations() as (first, second):
         first.sock.shutdown(socket.SHUT_WR)
         assert second.carry() == [(second.sock.fileno(), 0)]
@@ -374,5 +374,5 @@ def test_a_poller_that_is_ready_ends_the_wait() -> None:
         lane: Any = Lane()
         assert lane.put(b"x")
         began = time.monotonic()
-        assert first.courier.carry([Poller([lane.consumer], [])], 60_000_000_000) == []
+        assert first.link_loop.carry([Poller([lane.consumer], [])], 60_000_000_000) == []
         assert time.monotonic() - began < 60

@@ -86,11 +86,11 @@ def test_both_ends_are_told() -> None:
     assert calls == ["push", "push", "pull"]
 
 
-def test_it_is_hungry_while_empty() -> None:
+def test_its_reader_is_idle_while_empty() -> None:
     lane = LocalLane(2)
-    assert lane.hungry
+    assert lane.reader_idle
     lane.push_mark(DONE)
-    assert not lane.hungry
+    assert not lane.reader_idle
 
 
 def test_a_queue_size_below_one_is_an_error() -> None:

@@ -87,7 +87,7 @@ def test_the_ends_are_lanes() -> None:
     writer: LaneWriter = lane.writer
     reader: LaneReader = lane.reader
     assert not writer.is_local
-    assert writer.hungry
+    assert writer.reader_idle
     assert reader.pull() is None
 
 

@@ -9,7 +9,7 @@
 /* Takes a slot for a batch, if its lane keeps nothing back and what waits on its edge leaves others some. */
 static const berth_t *claim(const PacketReader *self, const packet_header_t *header, uint32_t *unit) {
     const inlet_t *lane = packet_is_plain_batch(header) ? inlets_find(&self->lanes, header) : NULL;
-    const berth_t *berth = lane && !lane->ring->held ? berths_find(&self->berths, header->execution) : NULL;
+    const berth_t *berth = lane && !lane->ring->reserved ? berths_find(&self->berths, header->execution) : NULL;
     if (!berth) return NULL;
     uint64_t size = (uint64_t)berth->slab->slab.units * SLAB_UNIT, waiting = lane->flow->bytes - lane->flow->acked;
     if (header->length > size / 4 || waiting + header->length > size / 2) return NULL;
@@ -74,7 +74,7 @@ static int put_slot(PacketReader *self) {
     const packet_header_t *header = &self->placed_raw;
     const inlet_t *lane = inlets_find(&self->lanes, header);
     const berth_t *berth = berths_find(&self->berths, header->execution);
-    if (!lane || !berth || lane->ring->held) return READER_WAIT;
+    if (!lane || !berth || lane->ring->reserved) return READER_WAIT;
     edge_flow_note(lane->flow, header->items, header->length);
     int put = producer_put_place(lane->ring, &self->slot, header->items, berth->lane_bytes);
     if (put < 0) return READER_FAILED;

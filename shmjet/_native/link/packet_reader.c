@@ -2,7 +2,7 @@
  *
  * Plain runs of records go straight into the ring of their lane, looked at one by one (record_is_wrong). Everything else,
  * and whatever finds no room there, is Python's: `head` makes a checked header of 32 bytes or raises, `place` says where
- * the payload of a batch is to be read, `deliver` gets header and payload. Python holds a lane (`RingProducer.held`) while
+ * the payload of a batch is to be read, `deliver` gets header and payload. Python holds a lane (`RingProducer.reserved`) while
  * something waits that has to go first.
  *
  * The buffer grows with what has come, and not with what a header promises. */
@@ -100,7 +100,7 @@ static int64_t put_run(PacketReader *self, const packet_header_t *header, const 
     const inlet_t *lane = inlets_find(&self->lanes, header);
     if (!lane) return 0;
     edge_flow_note(lane->flow, header->items, header->length);
-    if (lane->ring->held) return 0;
+    if (lane->ring->reserved) return 0;
     uint64_t items = 0;
     int64_t put = producer_put_records(lane->ring, body, header->length, &items);
     if (put < 0) return FAILED;

@@ -65,7 +65,7 @@ typedef struct {
     PyObject *corrupt_error;
     double item_bytes; /* learned mean size of an encoded item */
     int blocked;
-    int held; /* whoever writes keeps something back that goes first, so that nothing may be put behind its back */
+    int reserved; /* the owner keeps something back that goes first, so nothing else may be put meanwhile */
 } RingProducer;
 
 typedef struct {

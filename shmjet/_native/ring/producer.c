@@ -33,7 +33,7 @@ static PyObject *producer_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     RingProducer *self = PyObject_New(RingProducer, type);
     if (!self) return NULL;
     memset(&self->ring, 0, sizeof self->ring);
-    self->is_open = self->blocked = self->held = 0;
+    self->is_open = self->blocked = self->reserved = 0;
     self->bell = NULL;
     self->codec_type = state->codec;
     self->corrupt_error = state->corrupt_error;
@@ -345,7 +345,7 @@ static PyObject *producer_leave_mark(RingProducer *self, PyObject *size) {
     return refused < 0 ? NULL : PyBool_FromLong(refused);
 }
 
-static PyObject *producer_hungry(RingProducer *self, void *closure) {
+static PyObject *producer_reader_idle(RingProducer *self, void *closure) {
     (void)closure;
     if (producer_check(self) < 0) return NULL;
     if (ring_refresh(&self->ring) != RING_OK) return raise_corrupt(self->corrupt_error, "consumer"), NULL;
@@ -374,16 +374,16 @@ static PyObject *producer_blocked(RingProducer *self, void *closure) {
     return PyBool_FromLong(self->blocked);
 }
 
-static PyObject *producer_get_held(RingProducer *self, void *closure) {
+static PyObject *producer_get_reserved(RingProducer *self, void *closure) {
     (void)closure;
-    return PyBool_FromLong(self->held);
+    return PyBool_FromLong(self->reserved);
 }
 
-static int producer_set_held(RingProducer *self, PyObject *value, void *closure) {
+static int producer_set_reserved(RingProducer *self, PyObject *value, void *closure) {
     (void)closure;
     int truth = value ? PyObject_IsTrue(value) : 0;
     if (truth < 0) return -1;
-    self->held = truth;
+    self->reserved = truth;
     return 0;
 }
 
@@ -407,8 +407,8 @@ static PyGetSetDef producer_getset[] = {
     {"free_items", (getter)producer_number, NULL, "items that may enter now", "i"},
     {"free_bytes", (getter)producer_number, NULL, "bytes not in use now", "b"},
     {"items_in", (getter)producer_number, NULL, "items ever published", "o"},
-    {"hungry", (getter)producer_hungry, NULL, "whether the ring is empty and its reader sleeps", NULL},
-    {"held", (getter)producer_get_held, (setter)producer_set_held, "whether a PacketReader leaves it to its owner", NULL},
+    {"reader_idle", (getter)producer_reader_idle, NULL, "whether the ring is empty and its reader sleeps", NULL},
+    {"reserved", (getter)producer_get_reserved, (setter)producer_set_reserved, "whether a PacketReader leaves it to its owner", NULL},
     {"blocked", (getter)producer_blocked, NULL, "whether the last push was refused", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

@@ -107,8 +107,8 @@ class ExecutionContext:
         self._code = code
         self._services = services
         self._suppliers = order.probed.suppliers
-        shape, seat = order.submission.shape, order.seat
-        if seat.count > 1:
+        shape, slot = order.submission.shape, order.slot
+        if slot.count > 1:
             check_installed(shape.edges, [vertex.name for vertex in shape.vertices], f"member {services.address}")
         declared = {v for v, vertex in enumerate(shape.vertices) if vertex.cooperative is False}
         self.plan: JobPlan = make_plan(
@@ -120,7 +120,7 @@ class ExecutionContext:
             offset=first_worker,
             force_rings=services.force_rings,
             stealing=services.stealing,
-            seat=seat,
+            slot=slot,
         )
         self._layout: ArenaLayout = lay_out(self.plan)
         self._pooled: PooledArena | None = None
@@ -147,7 +147,7 @@ class ExecutionContext:
     async def open_link(self) -> None:
         """Have the link carry the edges to and from other members. Raises OSError when it cannot."""
         if self._services.reach is not None:
-            await self._services.reach(self.plan.seat.peers)
+            await self._services.reach(self.plan.slot.peers)
         link, pooled = self._services.link(), self._pooled
         if pooled is None:
             return  # it has ended meanwhile
@@ -157,11 +157,11 @@ class ExecutionContext:
         arena = pooled.arena
         await link.open_execution(OpenExecution(self._id, self.plan, arena.size, arena.reserved), arena.fd)
 
-    def open_gate(self) -> None:
+    def open_start_barrier(self) -> None:
         """Let processes start: all members are ready."""
         assert self._readiness is not None, "open() comes first"
-        if self.plan.gate is not None:
-            self._readiness.note(self.plan.gate, STARTED)
+        if self.plan.start_barrier_endpoint is not None:
+            self._readiness.note(self.plan.start_barrier_endpoint, STARTED)
 
     def child_at(self, endpoint: int) -> Child:
         """Return the worker at an endpoint, or fork the carrier. Raises OSError when that cannot be."""

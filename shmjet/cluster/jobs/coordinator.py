@@ -183,7 +183,7 @@ class JobCoordinator:
         plan, members = self._plan, self._members
         if not self._attempt.ask([peer.uuid for peer in members]):
             return  # cancelled or failed meanwhile, and nobody else knows of it
-        seat = MemberSlot(
+        slot = MemberSlot(
             index=0,
             peers=[peer.uuid for peer in members],
             addresses=[peer.address for peer in members],
@@ -198,9 +198,9 @@ class JobCoordinator:
                 theirs = Probed(self.id, suppliers, probed.non_cooperative)
             else:
                 theirs = probed
-            its_seat = msgspec.structs.replace(seat, index=place)
+            its_slot = msgspec.structs.replace(slot, index=place)
             logs = wish_at(plan.logs, peer.uuid)
-            order = PreparePart(self.id, epoch, plan.job, theirs, its_seat, logs, plan.run)
+            order = PreparePart(self.id, epoch, plan.job, theirs, its_slot, logs, plan.run)
             self._post.send(peer.uuid, order, plan.code)
 
     # -- what participants report -------------------------------------------------------------------------------

@@ -152,7 +152,7 @@ class Participant:
         part, assignment = self._part, self._assignment
         if part.phase is not Phase.PROBING:  # it was stopped before it has begun
             return
-        self.peers = frozenset(order.seat.peers)
+        self.peers = frozenset(order.slot.peers)
         try:
             context = self._context = ExecutionContext(
                 order, assignment.code, self._services, first_worker=assignment.first_worker
@@ -166,8 +166,8 @@ class Participant:
             part.refuse(member_failed(error), self._children)
             self._carry_out()
             return
-        part.prepare(endpoints, linked=context.plan.gate is None)
-        if context.plan.gate is not None:
+        part.prepare(endpoints, linked=context.plan.start_barrier_endpoint is None)
+        if context.plan.start_barrier_endpoint is not None:
             self._opening = asyncio.ensure_future(self._open_link(context))
         for endpoint in endpoints:
             context.deploy(self._children[endpoint])
@@ -315,7 +315,7 @@ class Participant:
         match phase:
             case Phase.RUNNING:
                 assert context is not None
-                context.open_gate()
+                context.open_start_barrier()
             case Phase.STOPPING:
                 self.endpoints.end()
                 if context is not None:

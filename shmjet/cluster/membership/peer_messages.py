@@ -46,7 +46,7 @@ class PreparePart(msgspec.Struct, frozen=True, tag=True, array_like=True):
     epoch: int
     submission: Submission
     probed: Probed
-    seat: MemberSlot
+    slot: MemberSlot
     logs: LogSubscription | None = None
     run: int = 0
 

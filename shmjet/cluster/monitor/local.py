@@ -211,7 +211,7 @@ class AttachedMember:
         row = self._row(execution.id)
         if row is None:
             return NO_METRICS
-        if row.plan is not None and row.plan.seat.count == 1:
+        if row.plan is not None and row.plan.slot.count == 1:
             return self.metrics(execution)
         return self._told(execution, part=False)
 
