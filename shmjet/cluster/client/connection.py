@@ -34,8 +34,13 @@ from shmjet.ipc.channel import Channel, ChannelClosed
 logger = logging.getLogger("shmjet.client")
 
 CLOSED = "this instance has been shut down; start a new one with shmjet.new_instance() or shmjet.new_client()"
+PATIENCE_S = 3.0
+"""A client's patience: a member on the network that is silent for so long, though it is asked to answer, counts as
+lost. Then the client connects to another member."""
+RECONNECT_S = 15.0
+"""How long a client tries to reach any member after it has lost its own,"""
 RECONNECT_WAIT_S = 20.0
-"""How long a request waits for a connection that is being made again."""
+"""and how long a request waits for that."""
 MOST_SILENCE_S = 60.0
 """How long a request is waited for when the member gives no sign of life."""
 WARN_SILENCE_S = 5.0

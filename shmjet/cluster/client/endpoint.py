@@ -1,4 +1,4 @@
-"""The way to a cluster over the network: any of its members."""
+"""The endpoint of a cluster on the network: any of its members."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from shmjet.cluster.client.connection import PATIENCE_S, RECONNECT_S
 from shmjet.data.errors import AuthenticationError, ConfigError, MemberLostError, ShmjetError
 from shmjet.net.dial import dial
 from shmjet.net.messages import TlsFiles
 
-RECONNECT_S = 15.0
-"""How long a client tries to reach any member after it has lost its own."""
-SILENCE_S = 3.0
-"""A member that says nothing for so long, though it is asked to, counts as lost."""
 MOST_LEARNED = 64
 """Addresses of members that are kept besides those that were given: members come and go under new ones."""
 _PAUSE_S = 0.1
@@ -34,7 +31,7 @@ class RemoteEndpoint:
         timeout: seconds that one address may take.
     """
 
-    patience = SILENCE_S
+    patience = PATIENCE_S
 
     def __init__(
         self, addresses: Sequence[str], cluster: str, secret: bytes, tls: TlsFiles | None, timeout: float

@@ -14,6 +14,8 @@ import math
 from collections import deque
 from dataclasses import dataclass
 
+HEARTBEAT_S = 0.25
+"""The heartbeat interval: the link sends one to each peer, and detectors expect one, every so many seconds."""
 _LEAST_DEVIATION_S = 0.05
 """Of intervals; punctual heartbeats would make the detector nervous otherwise."""
 _NO_CHANCE = 1e-300
@@ -33,7 +35,7 @@ class DetectorSettings:
 
     threshold: float = 8.0
     window: int = 100
-    heartbeat_interval: float = 0.25
+    heartbeat_interval: float = HEARTBEAT_S
     acceptable_pause: float = 1.3
     longest_silence: float = 2.2
 

@@ -22,6 +22,7 @@ from shmjet.cluster.membership.contacts import DIAL_AGAIN_S, Contacts
 from shmjet.cluster.membership.discovery import Discovery
 from shmjet.cluster.membership.discovery_search import Finding
 from shmjet.cluster.membership.events import HasLeft, JoinFailed, State, ViewInstalled, WasFenced, WasIsolated
+from shmjet.cluster.membership.failure_detector import HEARTBEAT_S
 from shmjet.cluster.membership.network_user import NetworkSettings, NetworkUser
 from shmjet.cluster.membership.peer_messages import PeerMessage
 from shmjet.cluster.membership.state_machine import Membership
@@ -43,9 +44,8 @@ from shmjet.net.messages import (
     Setup,
 )
 
-HEARTBEAT_S = 0.25
-PATIENCE_S = 0.7
-"""For so long the link sends heartbeats for a member that gives no sign of life itself."""
+_ALIVE_S = 0.7
+"""How long the link sends heartbeats for a member that gives no sign of life itself."""
 _TICK_S = 0.1
 _REACH_S = 5.0
 _LEAVE_S = 2.0
@@ -187,7 +187,7 @@ class Network:
         link.start(setup, fds)
         advertised = None if host is None else join_address(host, split_address(bind)[1])
         address = await link.listen(bind, advertised)
-        link.set_heartbeat(HEARTBEAT_S, PATIENCE_S)
+        link.set_heartbeat(HEARTBEAT_S, _ALIVE_S)
         link.refuse_clients(self._refused_clients)
         return address
 
