@@ -20,6 +20,7 @@ import functools
 import os
 import statistics
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -239,6 +240,8 @@ class Runner:
 
         self._job = job
         self._jet = resources.enter_context(shmjet.new_instance(shmjet.JetConfig(cores=workers)))
+        while len(self._jet.cluster.members[0].workers) < workers:  # the member lists them once it has news of them
+            time.sleep(0.01)
         self._pids = self._jet.cluster.members[0].workers
         self._before: tuple[int, ...] = (0, 0, 0)
         self.costs: list[Costs] = []

@@ -21,10 +21,10 @@ class BatchBuilder:
     """Batches of the same columns that become one.
 
     Example:
-        >>> pile = Pile()
-        >>> pile.add(Batch({"a": [1]})); pile.add(Batch({"a": [2]}))
-        >>> while not pile.join(1 << 20): pass
-        >>> pile.batch["a"].tolist()
+        >>> builder = BatchBuilder()
+        >>> builder.add(Batch({"a": [1]})); builder.add(Batch({"a": [2]}))
+        >>> while not builder.join(1 << 20): pass
+        >>> builder.batch["a"].tolist()
         [1, 2]
     """
 

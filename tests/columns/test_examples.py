@@ -9,11 +9,12 @@ import pkgutil
 import pytest
 
 import shmjet.columns
+import shmjet.data
 
 MODULES = [
-    *(f"shmjet.columns.{module.name}" for module in pkgutil.iter_modules(shmjet.columns.__path__)),
-    *(f"shmjet.ring.{name}" for name in ("batch", "nullable", "text", "value_text")),
-    *(f"shmjet.processors.{name}" for name in ("batching", "grouping_columns", "mapping_batches")),
+    f"{package.__name__}.{module.name}"
+    for package in (shmjet.columns, shmjet.data)
+    for module in pkgutil.iter_modules(package.__path__)
 ]
 
 

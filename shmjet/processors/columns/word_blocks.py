@@ -39,7 +39,7 @@ class WordReader:
         >>> reader = WordReader(counter)                            # doctest: +SKIP
         >>> reader.open(Segment("/etc/hosts", 0, 10, 10))           # doctest: +SKIP
         >>> while reader.next_piece(): pass                         # doctest: +SKIP
-        >>> reader.close()
+        >>> reader.close()                                          # doctest: +SKIP
     """
 
     def __init__(self, counter: WordCounter, skip_binary: bool = True, piece: int = PIECE) -> None:

@@ -25,7 +25,7 @@ def memory_size(items: list[Any]) -> int:
     """Return the bytes that a list of items takes, estimated from a sample.
 
     Example:
-        >>> footprint(["x" * 951] * 100) == 100 * (1000 + 8)
+        >>> memory_size(["x" * 951] * 100) == 100 * (1000 + 8)
         True
     """
     count = len(items)

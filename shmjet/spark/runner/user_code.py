@@ -13,7 +13,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -187,7 +187,7 @@ class CodeHere:
         opened = self._opened.get(vertex)
         if opened is None:
             opened = ProcessorSupplier.of(self._suppliers[vertex])
-            shared = {name: getattr(context, name) for name in SupplierContext.__dataclass_fields__}
+            shared = {field.name: getattr(context, field.name) for field in fields(SupplierContext)}
             opened.init(SupplierContext(**shared))
             self._opened[vertex] = opened
         return opened
