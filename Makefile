@@ -8,6 +8,9 @@
 #                                    python3.14 ... with 3.11+)
 #   VENV=/some/where make setup      puts the virtual environment elsewhere (default: .venv)
 
+# Every process of a test reads compiled modules: without them a test run takes half as long again.
+unexport PYTHONDONTWRITEBYTECODE
+
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
