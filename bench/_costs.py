@@ -1,4 +1,4 @@
-"""What a run costs beside time: processor time and wake-ups of all processes that take part.
+"""What a run costs other than time: processor time and wake-ups of all processes that take part.
 
 On a machine with fewer cores than busy processes, or with others on it, these say more than seconds do. Both sides of
 a bench are counted by the kernel: processes that stay (ours) by `/proc`, children that are gone (a peer's) by

@@ -1,7 +1,7 @@
 """What all benches share: options, runs that alternate, medians, ratios, and printing.
 
 A bench measures shmjet and its peers in one process tree and in turn (ours, peer, peer, ours, ...), so that a machine
-that gets slower half way is slow for everybody. The median of the rounds counts. Nothing in here knows what is
+that gets slower half way is slow for all. The median of the rounds counts. Nothing in here knows what is
 measured.
 
 A script looks like this:
@@ -118,7 +118,7 @@ class Result:
 
 
 class Bench:
-    """One figure of shmjet beside the same figure of its peers.
+    """One figure of shmjet with the same figure of its peers.
 
     `unit` decides what is better: something per second (`"msg/s"`) more, anything else (`"s"`, `"us"`) less;
     `higher_is_better` overrules that. Whatever must be kept open over all rounds (an instance, a pool) is entered into

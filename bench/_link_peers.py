@@ -20,7 +20,7 @@ fork = multiprocessing.get_context("fork")
 
 
 def pairs_of(count: int, index: int, total: int) -> Iterator[tuple[str, int]]:
-    """Pairs on the first member only: 16,384 with 5,000 distinct words, again and again."""
+    """Pairs on the first member only: 16,384 with 5,000 distinct words, repeated."""
     pairs = [(f"word{i * 7919 % 5000}", i % 1000) for i in range(1 << 14)]
     return islice(chain.from_iterable(repeat(pairs)), 0 if index else count)
 

@@ -104,7 +104,7 @@ class Lab:
         return SourceDef("random", processors.generate(lambda i, n: chain.from_iterable(draw(i, n, items))))
 
     def repeated(self, items: int, item: Any) -> SourceDef[Any]:
-        """The same object again and again."""
+        """The same object, repeatedly."""
         return SourceDef(
             "repeated", processors.generate(lambda i, n: repeat(item, items * (i + 1) // n - items * i // n))
         )

@@ -39,7 +39,7 @@ def arrays(rows: int, keys: int = 1000, skew: float = 0.0, seed: int = 0) -> Arr
 
 
 def batches(rows: int, size: int, **shape: Any) -> SourceDef[Any]:
-    """Batches of `size` rows from all workers, `rows` in all; each worker emits one again and again."""
+    """Batches of `size` rows from all workers, `rows` in all; each worker emits one repeatedly."""
 
     def make(index: int, total: int) -> Iterator[Batch]:
         each = rows // size

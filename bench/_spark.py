@@ -59,7 +59,7 @@ def local_session(options: Options, *peers: str) -> Iterator[Any]:
 
 
 def cpu_seconds() -> float:
-    """CPU time that this process and all below it have used, those that have ended included."""
+    """CPU time that this process and all below it have used, ended processes included."""
     this = psutil.Process()
     total = 0.0
     for process in (this, *this.children(recursive=True)):

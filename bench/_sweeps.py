@@ -1,7 +1,7 @@
 """Sweeps: one job in many shapes, and where its cost per item makes a jump between neighbours.
 
 A sweep has points in order: shares kept from 1 to 0, numbers of keys, sizes of items. All points are run in turn, round
-by round, and medians count. Two neighbours are a cliff when one costs more than `CLIFF` times what is allowed beside
+by round, and medians count. Two neighbours are a cliff when one costs more than `CLIFF` times what is allowed next to
 the other: what the other costs, and what the work itself costs more there. The latter is measured, not guessed. It is
 what plain Python, or a library, takes for the same data (`Point.hand`); and an item that is kept may cost as much as
 one does at the first point, where all are kept (`Point.kept`). A cliff is measured again before it is named, and named
@@ -20,7 +20,7 @@ from typing import Any
 from _harness import Options, Report, Result, human
 
 CLIFF = 1.5
-"""How much more than allowed a point may cost beside its neighbour."""
+"""How much more than allowed a point may cost compared with its neighbour."""
 
 KEPT_LIMIT = 1.2
 """How much more per item read a point may cost than the first, where a sweep says so."""
@@ -78,42 +78,42 @@ def cliffs(sweep: Sweep, costs: Costs) -> list[tuple[int, int]]:
     """
     found = []
     for at in range(len(sweep.points)):
-        for beside in (at - 1, at + 1):
-            if 0 <= beside < len(sweep.points) and costs.ours[at] > CLIFF * allowed(sweep, costs, at, beside):
-                found.append((at, beside))
+        for neighbour in (at - 1, at + 1):
+            if 0 <= neighbour < len(sweep.points) and costs.ours[at] > CLIFF * allowed(sweep, costs, at, neighbour):
+                found.append((at, neighbour))
         limit = KEPT_LIMIT * (costs.ours[0] + _by_hand_more(costs, at, 0))
         if sweep.kept_limit and costs.ours[at] > limit and (at, 0) not in found:
             found.append((at, 0))
     return found
 
 
-def allowed(sweep: Sweep, costs: Costs, at: int, beside: int) -> float:
-    """Return what a unit may cost at a point: as much as at the one beside it, and what the work itself costs more."""
-    base = costs.ours[beside]
-    kept, kept_beside = sweep.points[at].kept, sweep.points[beside].kept
-    if kept is not None and kept_beside is not None:
-        return base + max((kept - kept_beside) * costs.ours[0], _by_hand_more(costs, at, beside))
-    hand, hand_beside = costs.hand[at], costs.hand[beside]
-    if hand is None or hand_beside is None or hand <= hand_beside:
+def allowed(sweep: Sweep, costs: Costs, at: int, neighbour: int) -> float:
+    """Return what a unit may cost at a point: as much as at its neighbour, and what the work itself costs more."""
+    base = costs.ours[neighbour]
+    kept, kept_neighbour = sweep.points[at].kept, sweep.points[neighbour].kept
+    if kept is not None and kept_neighbour is not None:
+        return base + max((kept - kept_neighbour) * costs.ours[0], _by_hand_more(costs, at, neighbour))
+    hand, hand_neighbour = costs.hand[at], costs.hand[neighbour]
+    if hand is None or hand_neighbour is None or hand <= hand_neighbour:
         return base
-    return max(base * hand / hand_beside, base + hand - hand_beside)
+    return max(base * hand / hand_neighbour, base + hand - hand_neighbour)
 
 
-def _by_hand_more(costs: Costs, at: int, beside: int) -> float:
+def _by_hand_more(costs: Costs, at: int, neighbour: int) -> float:
     """Return what a unit costs more by hand at a point than at another, 0 where that was not measured."""
-    hand, hand_beside = costs.hand[at], costs.hand[beside]
-    return 0.0 if hand is None or hand_beside is None else max(hand - hand_beside, 0.0)
+    hand, hand_neighbour = costs.hand[at], costs.hand[neighbour]
+    return 0.0 if hand is None or hand_neighbour is None else max(hand - hand_neighbour, 0.0)
 
 
 def measure(sweep: Sweep, rounds: int) -> tuple[Result, list[str]]:
     """Run a sweep; return what is reported, and the cliffs in words."""
     samples: list[list[float]] = [[] for _ in sweep.points]
     by_hand: list[list[float]] = [[] for _ in sweep.points]
-    everybody = range(len(sweep.points))
-    _sample(sweep, everybody, samples, by_hand, 1)
+    all_points = range(len(sweep.points))
+    _sample(sweep, all_points, samples, by_hand, 1)
     for kept in (*samples, *by_hand):
         kept.clear()  # the warm-up
-    _sample(sweep, everybody, samples, by_hand, rounds)
+    _sample(sweep, all_points, samples, by_hand, rounds)
     suspects = cliffs(sweep, _figures(statistics.median, samples, by_hand))
     if suspects:
         again = sorted({point for pair in suspects for point in pair})
@@ -158,8 +158,8 @@ def _figures(figure: Callable[[list[float]], float], samples: list[list[float]],
     return Costs([figure(each) for each in samples], [figure(each) if each else None for each in by_hand])
 
 
-def _in_words(sweep: Sweep, costs: Costs, at: int, beside: int) -> str:
-    here, there = sweep.points[at].label, sweep.points[beside].label
-    ratio = costs.ours[at] / costs.ours[beside]
-    excess = costs.ours[at] / allowed(sweep, costs, at, beside)
+def _in_words(sweep: Sweep, costs: Costs, at: int, neighbour: int) -> str:
+    here, there = sweep.points[at].label, sweep.points[neighbour].label
+    ratio = costs.ours[at] / costs.ours[neighbour]
+    excess = costs.ours[at] / allowed(sweep, costs, at, neighbour)
     return f"{here} costs {ratio:.2g} times as much as {there}, {excess:.2g} times what the work explains"

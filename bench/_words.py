@@ -1,7 +1,7 @@
 """What the benches of word counting share: texts, the ways to count that several of them use, and how they are timed.
 
-Texts are written once into `bench/data` by a fixed seed, with the frequencies of natural language (Zipf). Whoever
-counts gives all counts as a dict at the end, so that every result can be checked.
+Texts are written once into `bench/data` by a fixed seed, with the frequencies of natural language (Zipf). A
+program that counts gives all counts as a dict at the end, so that every result can be checked.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _vocabulary(distinct: int) -> list[str]:
             if not rest:
                 break
         words.append(word)
-    # Distinct numbers may give equal words when high syllables are the zeroth: number those that repeat.
+    # Distinct numbers may give equal words when high syllables are the zeroth: number the repeated words.
     seen: set[str] = set()
     for index, word in enumerate(words):
         while word in seen:

@@ -1,13 +1,13 @@
 """Batches of two 8-byte columns from one process to another, each summed on arrival, in rows per second.
 
-Both processes are pinned to cores of their own where there are two; the sender offers the same batch again and again,
+Both processes are pinned to cores of their own where there are two; the sender offers the same batch repeatedly,
 the receiver sums both columns. columns_8k has 8,192 rows in a batch, columns_64k 65,536.
 
 Peers: `in_process_copy`, one process that copies both columns into one of several warm buffers and sums the copy;
 `multiprocessing.Pipe`, which pickles the pair of arrays; `pickle5`, the same pair pickled with its buffers out of band
 through the same ring. Targets: 0.8, 40 and 4 times.
 
-What limits it: a batch of 8,192 rows costs 2.5 us of Python to write and 4 to read, beside some 12 us to copy and 8 to
+What limits it: a batch of 8,192 rows costs 2.5 us of Python to write and 4 to read, next to some 12 us to copy and 8 to
 sum it. One of 65,536 rows is a megabyte, of which two are in flight; then the copy from core to core counts and nothing
 else: at best 9 GB/s, where copy and sum within one process have 10. On such a machine (two virtual cores, 2 MiB of
 second-level cache each) 40 times a pipe and 4 times pickle 5, 15 to 18 GB/s, are beyond what memory gives.
@@ -44,7 +44,7 @@ def total(one: Any, two: Any) -> float:
 
 
 def through_lane(ring: Ring, item: Any, count: int, rows: int, take: Callable[[Any], float]) -> float:
-    """Send `item` so often through a ring lane with a slab beside it; rows per second."""
+    """Send `item` so often through a ring lane with a slab; rows per second."""
     ring.reset()
     memory, fd = ring.arena.memory, ring.arena.fd
     at = ring.arena.reserved

@@ -1,4 +1,4 @@
-"""How fast CSV files become columns, in MB of the file per second of CPU time, beside other readers with one thread.
+"""How fast CSV files become columns, in MB of the file per second of CPU time, against other readers with one thread.
 
 All read the same file, which is in the page cache, with the same schema, into columns in memory. shmjet's figure is
 that of the source processor, called in turn as the engine does, in batches of 16,384 rows that are let go of; `csv_cut`

@@ -1,4 +1,4 @@
-"""Small tuples partitioned by key from P processors to P others, end to end, beside one multiprocessing.Queue each.
+"""Small tuples partitioned by key from P processors to P others, end to end, against one multiprocessing.Queue each.
 
 20 million (word, number) pairs, 2 million with `--quick`, leave P sources, are routed by the word over a partitioned
 edge and are counted by P processors; P is `--workers`. The sources repeat pairs that they made at the start, so that
@@ -6,7 +6,7 @@ generating costs little; the count is checked. `exchange` is a whole job on a wa
 
 Peers: `multiprocessing.Queue`, one for each of P consumer processes, in which P producer processes put pair by pair by
 `hash(word) % P`; `multiprocessing.Queue_batched`, the same with lists of 256 pairs of one consumer, which is what
-somebody would do who has seen the first. They move fewer pairs, as many as take a few seconds; their processes are
+a user would do after the first. They move fewer pairs, as many as take a few seconds; their processes are
 started before the clock is.
 
 Target: 20 times the pairs per second of the first.
@@ -30,7 +30,7 @@ fork = multiprocessing.get_context("fork")
 
 
 def share_of(count: int, index: int, total: int) -> Iterator[Pair]:
-    """The pairs of one of `total` sources, `count` in all: 16,384 with 5,000 distinct words, again and again."""
+    """The pairs of one of `total` sources, `count` in all: 16,384 with 5,000 distinct words, repeated."""
     mine = count * (index + 1) // total - count * index // total
     pairs = [(f"word{i * 7919 % 5000}", i % 1000) for i in range(1 << 14)]
     return islice(chain.from_iterable(repeat(pairs)), mine)

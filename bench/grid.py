@@ -1,4 +1,4 @@
-"""Maps and lists: entries per second in and out, beside sqlite3 and a pickle per partition.
+"""Maps and lists: entries per second in and out, compared with sqlite3 and a pickle per partition.
 
     python bench/grid.py [--json] [--quick] [--workers N]
 

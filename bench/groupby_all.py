@@ -1,8 +1,8 @@
-"""Sum and count by key on all cores, source → partitioned → group → sink, beside polars, duckdb and PySpark.
+"""Sum and count by key on all cores, source → partitioned → group → sink, compared with polars, duckdb and PySpark.
 
 Rows are an int64 key and a float64 value, uniform over 1,000 keys (`groupby_all_1e3`) or 1,000,000 (`groupby_all_1e6`),
 from arrays in warm memory: files of the page cache that the workers have mapped, a polars DataFrame, a table of duckdb,
-a cached DataFrame of Spark (made by it, of the same distributions). Everybody ends with all results in its own memory:
+a cached DataFrame of Spark (made by it, of the same distributions). Each ends with all results in its own memory:
 batches in a list of the instance, a DataFrame, a table; Spark only computes them (its `noop` sink). The job is
 submitted anew for every run. Targets: 0.7, 0.7 and 5.
 
@@ -10,7 +10,7 @@ submitted anew for every run. Targets: 0.7, 0.7 and 5.
 every row is routed by its key. Facts give the other plan's figure.
 
 `mixed_groupby`: plain Python functions make (key, value) items, one by one, which feed sum, count, least and greatest
-by key: `group_by`, which gathers the items into columns, beside `all_python`, the same job with `aggregate_by_key` and
+by key: `group_by`, which gathers the items into columns, against `all_python`, the same job with `aggregate_by_key` and
 an operation in Python; both in two stages. Target: 1.5.
 """
 

@@ -1,4 +1,4 @@
-"""Distributed edges between two members on loopback, beside bare sockets and pyzmq.
+"""Distributed edges between two members on loopback, compared with bare sockets and pyzmq.
 
 Each member has one worker, pinned to a core of its own, and a link process, which is not pinned; the engine's workers
 and links are real, the coordinator is a few lines (`_members.py`), so that nothing else is measured. Peers get the
@@ -15,9 +15,9 @@ cost, in processor time and in wake-ups, per item or MiB.
 * `link_latency_p50`, `link_latency_p99`: one item every 2 ms to the other member and back. Peer: pyzmq REQ/REP over
   tcp. Target: at most 1.5 times as long, so a ratio of at least 0.67. (The source that waits for its next turn is
   polled: most of its cost and wake-ups are that.)
-* `link_flow_control`: `link_batches` with the receive window beside the same without. Target 0.9.
-* `link_tls`: `link_batches` with TLS beside the same in the clear; reported.
-* `link_wordcount`: words counted on two members of one worker each, over a distributed partitioned edge, beside one
+* `link_flow_control`: `link_batches` with the receive window compared with the same without. Target 0.9.
+* `link_tls`: `link_batches` with TLS compared with the same in the clear; reported.
+* `link_wordcount`: words counted on two members of one worker each, over a distributed partitioned edge, against one
   member of two workers. Target 0.85.
 """
 

@@ -62,13 +62,13 @@ def cpu_seconds(pids: Sequence[int]) -> float:
 
 
 class Contender:
-    """An instance with a job that it runs again and again.
+    """An instance with a job that it runs repeatedly.
 
     Args:
         make: makes the DAG.
         bench: keeps the instance open.
         counts: with metrics.
-        watched: while somebody looks.
+        watched: while someone looks.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Pipelines beside the hand-written DAG, plain Python and other engines: what the high-level API costs and gives.
+"""Pipelines against the hand-written DAG, plain Python and other engines: what the high-level API costs and gives.
 
 `wordcount_pipeline` counts the words of a text (`bench/wordcount.py` makes it) with a pipeline of lambdas; its peers
 are `dag`, the same by hand with the processors' library, and PySpark's RDDs, a Dask bag and Ray Data, all warm and with
@@ -175,7 +175,7 @@ def transform(bench: Bench, options: Options) -> None:
     twice: Callable[[int], list[int]] = lambda x: [x, x]  # noqa: E731
 
     def comprehend() -> None:
-        for start in range(0, count, 4096):  # in pieces, as nobody keeps 20 M results
+        for start in range(0, count, 4096):  # in pieces, as programs do not keep 20 M results
             [z for x in range(start, min(start + 4096, count)) for y in (add_one(x),) if odd(y) for z in twice(y)]
 
     bench.peer("comprehension", lambda: rate(count, comprehend) * options.workers)

@@ -4,12 +4,12 @@
 a loop over a dict in one process (target: 0.9 times the number of workers), and PySpark's `reduceByKey` (target: 6).
 
 `sort_ints`: ints are sorted by all workers and merged into one stream. Peer: PySpark's `sortBy`, which leaves them in
-partitions; nobody keeps the result, and only the first run's order is looked at. Target: 5.
+partitions; the result is not kept, and only the first run's order is looked at. Target: 5.
 
 `sort_lines`: the lines of a file, three times as large as the memory that the sort may use, are sorted into another.
 Peer: GNU sort with as many threads and as much memory. Target: 0.5.
 
-Ints come from arrays in files of the page cache, which everybody turns into Python ints. Results are checked.
+Ints come from arrays in files of the page cache, which all turn into Python ints. Results are checked.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""shmjet.PoolExecutor beside ProcessPoolExecutor, multiprocessing.Pool, loky and joblib: rates, latency, memory, start.
+"""PoolExecutor against ProcessPoolExecutor, multiprocessing.Pool, loky and joblib: rates, latency, memory, start.
 
 Every pool has the same number of workers and lives through all rounds of its bench, except in `pool_start`. The
 functions are in this module, so that peers can pickle them by name.

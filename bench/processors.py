@@ -1,4 +1,4 @@
-"""What an item costs in the ready-made processors, in nanoseconds, beside the bare Python that does the same.
+"""What an item costs in the ready-made processors, in nanoseconds, compared with the bare Python that does the same.
 
 A driver plays the engine: it fills the inbox with batches, calls the processor and empties the outbox. So the figures
 hold the processor and the outbox, and no lanes, processes or waiting. Peers are the loops one would write by hand.

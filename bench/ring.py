@@ -1,13 +1,13 @@
-"""Messages and lists of items from one process to another: shmjet's ring beside queues, pipes, sockets and memcpy.
+"""Messages and lists of items from one process to another: shmjet's ring against queues, pipes, sockets and memcpy.
 
 Every run forks a child that sends; the parent receives and counts. Both are pinned to cores of their own where there
 are two. One by one means one call for each message on the sending side; all receivers take what their library hands
 out.
 
 * ring_64B, ring_64B_batched: `bytes` of 64, one by one and in lists of 256.
-* ring_16K, ring_256K: buffers, copied into the ring and out again into a warm buffer, beside one copy of the same bytes
+* ring_16K, ring_256K: buffers, copied into the ring and out again to a warm buffer, against one copy of the same bytes
   into a buffer of the ring's size within one process.
-* codec_ints, codec_tuples: lists of 256 ints, or (word, count) pairs, beside pickle 5 through the same ring.
+* codec_ints, codec_tuples: lists of 256 ints, or (word, count) pairs, against pickle 5 through the same ring.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A round trip between two Python processes: one item there and one back through two rings, beside two pipe ends.
+"""A round trip between two Python processes: one item there and one back through two rings, against two pipe ends.
 
 The two processes are pinned to cores of their own and, in the rings' case, spin: what is measured is the path itself,
 encoding, publishing, noticing and decoding in both directions, and no sleep. A pipe cannot be spun on from Python

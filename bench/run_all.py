@@ -113,7 +113,7 @@ def machine() -> str:
 
 
 def peers(extra: str) -> list[str]:
-    """The requirements of an extra: `bench`, or `bench_apart` for those that only a process of their own may import."""
+    """The requirements of an extra: `bench`, or `bench_apart` for peers that need a process of their own."""
     settings = configparser.ConfigParser()
     settings.read(HERE.parent / "setup.cfg", encoding="utf-8")
     return settings["options.extras_require"][extra].split()
@@ -127,7 +127,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="only this script (repeatable)")
     parser.add_argument("--output", type=Path, metavar="FILE", help="where to write the page")
     parser.add_argument("--list-peers", action="store_true", help="print the distributions that the peers need")
-    parser.add_argument("--list-apart", action="store_true", help="print those that need a folder of their own")
+    parser.add_argument("--list-apart", action="store_true", help="print the peers that need a folder of their own")
     options = parser.parse_args()
     if options.list_peers or options.list_apart:
         print("\n".join(peers("bench_apart" if options.list_apart else "bench")))

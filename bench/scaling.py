@@ -1,6 +1,6 @@
-"""Word count, exchange and group-by with 1, 2, 4 ... workers: speed-up, and what each item costs beside its work.
+"""Word count, exchange and group-by with 1, 2, 4 ... workers: speed-up, and what each item costs on top of its work.
 
-Each line is one workload with so many workers, beside the same with one worker, in turn. There is as much work for each
+Each line is one workload with so many workers against one worker, in turn. There is as much work for each
 worker as for the one, up to the number of cores, so a run takes about the same time and the ratio is the speed-up:
 items per second of N workers / items per second of 1. With more workers than cores (`--workers 8` on two) results are
 checked as always; the speed-up says only what that costs.
@@ -38,7 +38,7 @@ KEYS = 100_000
 BATCH_ROWS = 8192
 BASELINE = "1 worker"
 BUSY = 0.5
-"""The load above which somebody else takes time that the workers would need."""
+"""The load above which other programs take time that the workers would need."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class Costs:
-    """What one run cost beside its work: bytes per item, all others per million items."""
+    """What one run cost on top of its work: bytes per item, all others per million items."""
 
     bytes: float
     waits: float
@@ -233,7 +233,7 @@ WORKLOADS = {
 
 
 class Runner:
-    """An instance with so many workers that runs one job again and again, and looks at what it costs."""
+    """An instance with so many workers that runs one job repeatedly, and looks at what it costs."""
 
     def __init__(self, workers: int, job: Job, resources: ExitStack) -> None:
         import shmjet

@@ -2,10 +2,10 @@
 
 Each sweep runs one job at several points, from one neighbour to the next, and prints nanoseconds per item *read*. A
 point that costs more than 1.5 times what its neighbour explains is named as a cliff; for filters, flat maps, joins and
-stages with state so is one that costs more than 1.2 times as much as the point where all items are kept. `_sweeps.py`
+stages with state is a point that costs more than 1.2 times as much as the point where all items are kept. `_sweeps.py`
 has the rules. There should be no cliffs.
 
-What differs by nature is measured beside it in plain Python or with numpy and polars ("by hand") and allowed for:
+What differs by nature is measured as well, in plain Python or with numpy and polars ("by hand") and allowed for:
 tables of many keys miss the caches, large items have more bytes to copy, a batch of one row costs numpy as many calls
 as one of thousands, and a join that finds nothing makes no batch at all. With skewed keys one worker has more to do
 than the others; such figures are per item of the busiest worker. Time in which other processes had the cores is left

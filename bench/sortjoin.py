@@ -1,4 +1,4 @@
-"""Sorting rows by columns, and hash joins, on one worker, beside numpy, polars and duckdb with one thread.
+"""Sorting rows by columns, and hash joins, on one worker, compared with numpy, polars and duckdb with one thread.
 
 * `sort_int64`, `sort_float64`, `sort_text`: the order of a million random rows (argsort); numpy sorts stably, as
   shmjet does. `sort_columns`: by two columns, where numpy's peer is `lexsort`. `sort_batch`: rows of four columns.

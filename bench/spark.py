@@ -1,4 +1,4 @@
-"""Spark in, back and instead: rows a second between PySpark and the engine, beside the ways a PySpark program has.
+"""Spark in, back and instead: rows a second between PySpark and the engine, against the ways of a PySpark program.
 
 `spark_feed_numbers` (int64, float64) and `spark_feed_mixed` (and a short string): a DataFrame that Spark makes goes
 into a running instance, which sums every column (of strings, their bytes). Peers: `rdd`, the obvious way, `df.rdd`

@@ -1,4 +1,4 @@
-"""A pipeline on Spark itself, beside what a PySpark program does by hand.
+"""A pipeline on Spark itself, compared with what a PySpark program does by hand.
 
 `spark_runner_wordcount` counts the words of a text (100 MB, `--quick` 20 MB; Zipf, 50,000 distinct). shmjet is the
 pipeline of `files`, `flat_map`, `grouping_key` and `counting` with `run_on_spark`, result in the driver. Peers: `rdd`,

@@ -1,4 +1,4 @@
-"""From a fresh interpreter to the first result with P workers, beside loky and PySpark.
+"""From a fresh interpreter to the first result with P workers, compared with loky and PySpark.
 
 Every run executes a new Python process that imports the library, starts P workers (`--workers`, 2 by default here), has
 a function called on P numbers by them, and prints the results. The clock runs from executing the process until its

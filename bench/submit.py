@@ -1,4 +1,4 @@
-"""The smallest job from submission to its end, on an instance that is idle and warm, beside PySpark's smallest job.
+"""The smallest job from submission to its end, on an instance that is idle and warm, against PySpark's smallest job.
 
 `empty_job`: a source of nothing into a sink of nothing, one processor each; PySpark's collects one empty
 partition, which needs no Python worker. The unit is seconds per job; the figure of a round is the median of its jobs.

@@ -1,6 +1,6 @@
-"""TPC-H's queries 1, 3 and 6 on columns, from CSV files to the answer on all cores, beside duckdb and polars.
+"""TPC-H's queries 1, 3 and 6 on columns, from CSV files to the answer on all cores, compared with duckdb and polars.
 
-The tables are those of `_tpch.py`; `bench/data` keeps them. Everybody
+The tables are those of `_tpch.py`; `bench/data` keeps them. Each program
 reads the same files, warm, and uses as many threads or workers as `--workers` says. Each answer of shmjet is held
 against duckdb's in the same run. The queries are jobs of the Core API: what a planner would make of the SQL in `SQL`.
 
@@ -53,7 +53,7 @@ SQL = {
 
 
 def table(dag: DAG, folder: Path, name: str, wanted: Sequence[str], fn: Callable[[Batch], Any]) -> Any:
-    """Add a vertex that reads some columns of a table, and one that does something with each batch."""
+    """Add a vertex that reads some columns of a table, and a vertex that does something with each batch."""
     path = folder / f"{name}.csv"
     reading = processors.read_files(path, as_=Batch, format="csv", schema=SCHEMAS[name], columns=wanted)
     source, mapped = dag.new_vertex(name, reading), dag.new_vertex(f"{name}-kept", processors.map_batches(fn))

@@ -1,7 +1,7 @@
-"""Word count by a DAG of plain Python functions, beside a warm multiprocessing.Pool with Counter and PySpark.
+"""Word count by a DAG of plain Python functions, compared with a warm multiprocessing.Pool with Counter and PySpark.
 
 Two texts, written once into `bench/data` by a fixed seed: `wordcount_50k` with 50,000 distinct words and
-`wordcount_500k` with 500,000, both with the frequencies of natural language (Zipf). Everybody counts
+`wordcount_500k` with 500,000, both with the frequencies of natural language (Zipf). Each program counts
 `line.lower().split()` of the same file with the same number of processes, is warm (pool, JVM and instance were started
 before), and ends with all counts in a dict of the parent process; only Spark may stop when they are in its cache,
 since handing 500,000 rows to Python is not what it is for. All results are checked to be equal.

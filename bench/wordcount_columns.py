@@ -1,10 +1,10 @@
-"""Word count in native code (`shmjet wordcount --columns`), beside wc, polars, duckdb, PySpark and a pool with Counter.
+"""Word count in native code (`shmjet wordcount --columns`), against wc, polars, duckdb, PySpark and a pool.
 
 Three texts: `wordcount_columns` has 50,000 distinct words with the frequencies of natural language and
 `wordcount_columns_500k` 500,000 (100 MB each, written once by a fixed seed); `wordcount_columns_debian` is Debian's
 package index as `apt-cache dumpavail` prints it (other characters than ASCII made question marks), where every sixth
 word is new; it is left out where there is none.
-Files are warm. Everybody lower-cases, splits and counts the same file on the same number of cores, is started before,
+Files are warm. Each program lower-cases, splits and counts one file on the same number of cores, is started before,
 and ends with all counts in memory of the parent process, in the form that is its own: pieces of columns, a data frame,
 a table, a Counter; Spark may stop when they are in its cache. All results are checked to be equal.
 

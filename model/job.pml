@@ -6,9 +6,9 @@
  * coordinates, and knows from the run's record how far it was). An attempt that fails is followed by the next one of the
  * run, as long as there is one (-DATTEMPTS=n) and nothing may have been made visible.
  *
- * Holds: nobody starts before all are ready; no two attempts of a run process at once, on whatever members; a commit
+ * Holds: none starts before all are ready; no two attempts of a run process at once, on whatever members; a commit
  * comes after the last tasklet; the client is told one outcome, once; "completed" only when all have ended well and
- * committed; the first error is the one that is told; a cancelled run does not complete; everything lets go in the end.
+ * committed; the first error is reported; a cancelled run does not complete; everything lets go in the end.
  *
  * Mutations that must fail: MUT_START   the first that is ready starts all
  *                           MUT_LOST    a member that is lost does not count as ended

@@ -1,5 +1,5 @@
 /* The SPSC ring of shmjet/_native/ring/ring.h: records never wrap, a skip mark fills the end, the tail is published after the
- * payload. The producer may have a store buffer (FIFO: x86-TSO) or one that lets stores pass each other (-DPSO), in which
+ * payload. The producer may have a store buffer (FIFO: x86-TSO) or a buffer that lets stores pass each other (-DPSO), in which
  * the release order is what keeps payload before tail. -DBROKEN publishes without it and must fail with -DPSO.
  *
  * Positions count cells without end; a cell holds the number of the record that wrote it. */

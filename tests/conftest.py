@@ -1,4 +1,4 @@
-"""Fixtures of all tests: above all the one that asserts that a test leaves nothing behind.
+"""Fixtures of all tests: above all, one asserts that a test leaves nothing behind.
 
 Every test is compared with what was there before it: child processes (and theirs), threads, file descriptors, names in
 /dev/shm and temporary files. Whatever is new has a few seconds to go away, then it fails the test. A test that uses a
@@ -187,7 +187,7 @@ def _is_zombie(pid: int) -> bool:
 def _command(pid: int) -> str:
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-        return words or "dead, and nobody has waited for it"
+        return words or "dead, but not waited for"
     except OSError:
         return "just gone"
 

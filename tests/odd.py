@@ -51,14 +51,14 @@ class ExitingLoad(Exception):
 
 
 class Frozen(Exception):
-    """Lets nobody set an attribute."""
+    """Lets no one set an attribute."""
 
     def __setattr__(self, name: str, value: object) -> None:
         raise GeneratorExit(name)
 
 
 class Secretive(Exception):
-    """Lets nobody look at its class or its notes."""
+    """Lets no one look at its class or its notes."""
 
     @property
     def __class__(self) -> Any:
@@ -112,7 +112,7 @@ class UnequalToAll(Exception):
 
 
 def circle() -> Exception:
-    """Return one that is the cause of its own cause."""
+    """Return an error that is the cause of its own cause."""
     first, second = ValueError("first"), ValueError("second")
     first.__cause__, second.__cause__ = second, first
     return first

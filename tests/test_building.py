@@ -72,7 +72,7 @@ def test_what_needs_no_compiler_does_not_ask_for_one(tmp_path: Path) -> None:
 
 @pytest.fixture
 def unbuilt(tmp_path: Path) -> Path:
-    """A source tree, in a folder of a name that is hard to quote, in which nobody has built anything."""
+    """A source tree, in a folder of a name that is hard to quote, in which nothing has been built."""
     root = tmp_path / 'it\'s a "tree" ü'
     shutil.copytree(ROOT / "shmjet", root / "shmjet", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     return root
@@ -111,7 +111,7 @@ def test_a_checkout_whose_path_is_not_ascii_is_found_in_every_locale(tmp_path: P
     [packages] = checkout.glob(".venv/lib/python*/site-packages")
     path = packages / "__editable__.shmjet-0.1.0.pth"  # as setuptools writes it
     path.write_text(f"{checkout}\n", encoding="utf-8")
-    told(["make", "--silent", ".beside", f"PYTHON={sys.executable}"], checkout, unset=["MAKEFLAGS"], LC_ALL="C")
+    told(["make", "--silent", ".relative-path", f"PYTHON={sys.executable}"], checkout, unset=["MAKEFLAGS"], LC_ALL="C")
     python = checkout / ".venv" / "bin" / "python"
     assert told([python, "-c", "import shmjet"], tmp_path, unset=["PYTHONPATH"], LC_ALL="C") == "here\n"
 
@@ -177,7 +177,7 @@ TEXTS = [
 
 
 def test_what_is_to_be_installed_is_what_an_index_has() -> None:
-    """shmjet itself is on no index, so no text may send anybody there for one of its extras."""
+    """shmjet itself is on no index, so no text may send users there for one of its extras."""
     known = {name for extra in SETUP["options.extras_require"] for name in packages_of(extra)}
     found: set[str] = set()
     for path in TEXTS:

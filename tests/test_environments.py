@@ -40,9 +40,9 @@ def test_everything_works(mix: list[Setting]) -> None:
     assert said == "fine", f"{said}\nwritten: {written}"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="limits of processes do not hold for root, who can become somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="limits of processes do not hold for root, who can become another user")
 def test_a_user_who_may_have_no_more_processes_is_told_which_limit_that_is() -> None:
-    uid = 4_000_000 + os.getpid()  # somebody who has no process yet
+    uid = 4_000_000 + os.getpid()  # a user who has no process yet
     said, written = run([Setting("one user", limit(resource.RLIMIT_NPROC, 3), wrapper=as_user(uid))])
     assert re.match(r"ShmjetError: .*RLIMIT_NPROC 3\): raise RLIMIT_NPROC \(`ulimit -u`\)", said), f"{said} {written}"
     assert "Traceback" not in written

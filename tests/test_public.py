@@ -1,6 +1,6 @@
 """The public surface stays as it is written down in `public_surface.txt`: names, methods and their arguments.
 
-Whoever changes it on purpose writes it down anew with `python -m tests.test_public`, and the commit shows the change.
+After a change on purpose, `python -m tests.test_public` writes it anew, and the commit shows the change.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WRITTEN = Path(__file__).with_name("public_surface.txt")
 HINT = "if that is meant, write it down: python -m tests.test_public"
 
 MODULES = ("aggregate_ops", "columns", "processors", "sinks", "sources", "testing")
-"""Those of which users import names, beside `shmjet` itself."""
+"""The modules from which users import names, with `shmjet` itself."""
 
 _FIELDS = ("__match_args__", "__struct_fields__")
 

@@ -370,8 +370,8 @@ def csv_parse(
         at_end: the file ends with the data.
         columns: one for each field of a record, None for those not wanted.
         nulls: what stands for a null; in text only where it is not quoted.
-        allowed: 256 bytes, 0 for those that text may not hold; None: text is UTF-8.
-        lenient: let text pass that is no UTF-8, and count it.
+        allowed: 256 bytes, 0 for each byte that text may not hold; None: text is UTF-8.
+        lenient: let text pass that is not UTF-8, and count it.
 
     Returns:
         (status, position, rows, odd, bad). Status 0: stopped at `stop` or at the end of the data; 1: the record at
@@ -409,7 +409,7 @@ def csv_skip(data: Array, position: int, size: int, delimiter: int, quote: int, 
     """Return the end of the record that has a quoted field around `position`; -1 when the data ends before."""
 
 def csv_follow(data: Array, position: int, size: int, delimiter: int, quote: int, state: int, /) -> int:
-    """Follow two readings of `data[position:size]`: one that begins at the start of a record, one inside quotes.
+    """Follow two readings of `data[position:size]`: one begins at the start of a record, one inside quotes.
 
     Returns:
         A state to go on with. Bit 0: the first ends inside quotes; bit 1: the second does. Exact when the data ends

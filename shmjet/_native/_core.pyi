@@ -60,7 +60,7 @@ class Tally:
         """Count each key once more. Fastest for a list of str and ints."""
 
     def add_pairs(self, pairs: list[tuple[Any, int]], /) -> int:
-        """Add counts; returns how many pairs were taken before one that is no (key, int of 64 bits)."""
+        """Add counts; returns how many pairs were taken before the first that is not (key, int of 64 bits)."""
 
     def chunk(self, position: int, limit: int, /) -> tuple[list[tuple[Any, int]], int]:
         """Return up to `limit` (key, count) from `position` on (first 0), and the next position, -1 at the end."""
@@ -85,7 +85,7 @@ class Totals:
         """Put each value to its key; ValueError when there are not as many values as keys."""
 
     def add_pairs(self, pairs: list[tuple[Any, Any]], /) -> int:
-        """Put together (key, accumulator) pairs; returns how many were taken before one that is no such pair."""
+        """Put together (key, accumulator) pairs; returns how many were taken before the first bad one."""
 
     def touch(self, keys: Iterable[Any], /) -> None:
         """Enter the keys that are not there, with the sum 0 or without a value."""
@@ -120,8 +120,8 @@ class NumberSorter:
         """Numbers that have not been given back."""
 
     def add(self, items: list[Any], /) -> bool:
-        """Take all items of a list; False, and none is taken, when one is no int of 64 bits (or, where the first was a
-        float, no float, or NaN or -0.0). Raises ValueError after `take`."""
+        """Take all items of a list; False, and none is taken, when one is not an int of 64 bits (or, where the first
+        was a float, no float, or NaN or -0.0). Raises ValueError after `take`."""
 
     def take(self, limit: int, /) -> list[Any]:
         """Return the next numbers in order, about `limit` of them; none at the end."""
@@ -139,7 +139,7 @@ def unify_nans(keys: list[Any], nan: Any, /) -> list[Any]:
 class Doorbell:
     """One sleeper's word in shared memory. Raises ValueError when used after close().
 
-    `eventfd` is the descriptor to write for an owner that sleeps in epoll, -1 for one that sleeps on the word; it must
+    `eventfd` is the descriptor to write for an owner that sleeps in epoll, -1 for sleep on the word; it must
     stay open.
     """
 
@@ -213,8 +213,8 @@ class RingProducer:
         """Write the records in data[start:stop], which `take_run` of another ring's reader gave, as far as there is
         room.
 
-        Returns the position of the first one that found none (a wake mark is left), and the items written. Raises
-        RingCorruptError when they are no records, or this ring cannot take one: they may come from another host.
+        Returns the position of the first run that found none (a wake mark is left), and the items written. Raises
+        RingCorruptError when they are not records, or this ring cannot take one: they may come from another host.
         """
 
     def admit(self, count: int, size: int, /) -> bool:
@@ -322,13 +322,13 @@ class EdgeFlow:
 
     With `bounded` a PacketWriter may send while `bytes`, in blocks of 64 KiB and 32 bits with sign, is not above
     `limit`. `words` are two of 64 bits in which others read how many items and bytes there were; readers and writers
-    note there what they take before anybody can see it.
+    note there what they take before others can see it.
     """
 
     bytes: int
     """Bytes of payload that have come or gone."""
     acked: int
-    """Of those that have come, what rings have taken."""
+    """Of the items that have come, what rings have taken."""
     items: int
     """Items that have gone, or that rings have taken."""
     limit: int
@@ -360,7 +360,7 @@ class PacketWriter:
 
     def __new__(cls) -> PacketWriter: ...
     def queue(self, packet: bytes, /) -> None:
-        """Send whole packets as soon as the one that is under way has left."""
+        """Send whole packets as soon as the current one has left."""
 
     def add(
         self,

@@ -52,7 +52,7 @@ def test_every_page_is_in_a_table_of_contents() -> None:
 
 
 def test_the_figures_of_the_readme_are_those_of_the_benches() -> None:
-    """They are rounded, and benches differ from machine to machine; what is held is that nobody is misled."""
+    """They are rounded, and benches differ from machine to machine; what is held is that no reader is misled."""
     measured = {(cells[0], cells[3]): cells[5] for cells in rows_of(ROOT / "bench" / "RESULTS.md", 6)}
     figures = [cells for cells in rows_of(ROOT / "README.md", 4) if cells[3].replace(".", "").isdigit()]
     assert len(figures) > 10

@@ -1,7 +1,7 @@
 """The code in the README and in the pages of `docs/` runs, and prints what the pages say.
 
 A page is one session: its blocks share a namespace and are run from the first to the last, in a fresh folder. A
-`python` block is code, a `pycon` block (or one that begins with a prompt) is compared with its output. Other blocks are
+`python` block is code, a `pycon` block (or any with a prompt) is compared with its output. Other blocks are
 only text.
 """
 

@@ -45,7 +45,7 @@ def public_names() -> list[tuple[str, str]]:
 
 
 def methods_of(kind: type) -> Iterator[tuple[str, Any]]:
-    """Yield the public methods and properties that a class, or one that it is made of, defines."""
+    """Yield the public methods and properties that a class or one of its bases defines."""
     ours = [base for base in kind.__mro__ if base.__module__.startswith("shmjet.")]
     for name, value in (pair for base in ours for pair in vars(base).items()):
         found = value.__func__ if isinstance(value, classmethod | staticmethod) else value
@@ -75,7 +75,7 @@ def referenced() -> set[int]:
 def test_a_public_name_has_a_docstring(module: str, name: str) -> None:
     value = getattr(importlib.import_module(module), name)
     if not isinstance(value, type | ModuleType) and not callable(value):
-        return  # a constant; its docstring is no part of it
+        return  # a constant; its docstring is not part of it
     assert inspect.getdoc(value), f"{module}.{name}"
     if isinstance(value, type):
         assert vars(value).get("__doc__"), f"{module}.{name} has its base class' docstring"

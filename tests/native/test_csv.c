@@ -18,7 +18,7 @@ static int slow(const uint8_t *text, size_t length, double *value) {
     return 0;
 }
 
-/* A copy of a string with nothing around it, so that the sanitizer sees what is read beside it. */
+/* A copy of a string with nothing around it, so that the sanitizer sees what is read outside it. */
 static uint8_t *exactly(const char *string, size_t length) {
     uint8_t *copy = malloc(length + !length);
     CHECK(copy);

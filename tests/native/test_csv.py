@@ -1,4 +1,4 @@
-"""The CSV kernels beside Python's own csv module, float() and numpy."""
+"""The CSV kernels against Python's own csv module, float() and numpy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sleeping and waking: nothing is lost, nobody waits for long, signals get through."""
+"""Sleeping and waking: nothing is lost, no one waits for long, signals get through."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_wait_refuses_what_is_no_poller() -> None:
 
 
 def test_no_wake_up_is_lost_between_two_processes_that_both_sleep() -> None:
-    """A ring of one item, so that each side must sleep for the other again and again."""
+    """A ring of one item, so that each side must sleep for the other repeatedly."""
     memory = mmap.mmap(-1, 1 << 16)
     ring_format(memory, 1024, 4096, 1)
     bells = [Doorbell(memory, 0), Doorbell(memory, DOORBELL_SIZE)]

@@ -149,7 +149,7 @@ static void check_join(const char *build_kinds, const char *probe_kinds, int64_t
     join_close(&table);
 }
 
-/* Many different keys, so that the table grows again and again, and every key is found at every moment of it. */
+/* Many different keys, so that the table grows repeatedly, and every key is found at every moment of it. */
 static void check_growth(int64_t rows, int columns) {
     int64_t *values = malloc((size_t)rows * 8);
     for (int64_t i = 0; i < rows; i++) values[i] = i * 7;

@@ -1,4 +1,4 @@
-"""Hashing keys, dealing lists by key, finding what is no item."""
+"""Hashing keys, dealing lists by key, finding special items."""
 
 from __future__ import annotations
 

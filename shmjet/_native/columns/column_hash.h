@@ -12,7 +12,7 @@
 
 typedef struct {
     const key_node_t *nodes;
-    int top;      /* nodes that are no part of another; more than one: the key is the tuple of them */
+    int top;      /* nodes that are not part of another; more than one: the key is the tuple of them */
     int in_lanes; /* no node is text */
 } row_key_t;
 

@@ -33,8 +33,8 @@ typedef struct {
     const csv_token_t *nulls; /* what stands for a null */
     int64_t null_count;
     uint64_t null_lengths;   /* bit n: some null has n bytes; bit 63: or more */
-    const uint8_t *allowed;  /* 256 bytes, 0 for those that text may not have; NULL: text is UTF-8 */
-    int lenient;             /* text that is no UTF-8 is taken as it is, and counted in `odd` */
+    const uint8_t *allowed;  /* 256 bytes, 0 for each byte that text may not have; NULL: text is UTF-8 */
+    int lenient;             /* text that is not UTF-8 is taken as it is, and counted in `odd` */
     csv_slow_t slow;
     int64_t row_limit;
 } csv_plan_t;
@@ -214,7 +214,7 @@ static inline int csv_put(const csv_plan_t *plan, const csv_column_t *column, in
 }
 
 /* Parses records from `result->position` on, as long as they begin before `stop`, behind row `result->rows`. An empty line
- * is no record, except where a record has one field. */
+ * is not a record, except where a record has one field. */
 static inline csv_status_t csv_parse(const csv_plan_t *plan, const csv_text_t *text, int64_t stop, csv_result_t *result) {
     int64_t position = result->position, row = result->rows;
     csv_cursor_t cursor = csv_cursor(text, position);

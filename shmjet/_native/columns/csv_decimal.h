@@ -16,7 +16,7 @@
 
 #include "columns/csv_powers.h"
 
-/* What became of a value. The order is known to csv_errors.py. */
+/* The outcome for a value. The order is known to csv_errors.py. */
 typedef enum {
     CSV_VALUE_GOOD = 0,
     CSV_VALUE_UNREADABLE, /* not text of this type */
@@ -188,7 +188,7 @@ static inline csv_value_t csv_float(const uint8_t *p, const uint8_t *end, const 
     int64_t digits = p - start, exponent = 0;
     if (p < end && *p == '.') {
         const uint8_t *fraction = ++p;
-        if (sum == 0 && digits <= 1) { /* zeros behind the point are no digits that count */
+        if (sum == 0 && digits <= 1) { /* zeros behind the point do not count as digits */
             while (p < end && *p == '0') p++;
             const uint8_t *first = p;
             p = csv_run(p, end, &sum);

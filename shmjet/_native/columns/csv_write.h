@@ -6,7 +6,7 @@
  * one division, which rounds once, decides. All others are the caller's `slow`.
  *
  * Text must be well-formed UTF-8 as a whole. What CSV cannot hold (text that needs quotes where there are none, a value that
- * looks like the null) and what is not worth its while (years beyond four digits) stops the kernel; whoever calls then
+ * looks like the null) and what is not worth its while (years beyond four digits) stops the kernel; the caller then
  * finds out slowly what it was.
  */
 #ifndef SHMJET_CSV_WRITE_H
@@ -14,7 +14,7 @@
 
 #include "columns/column.h"
 
-/* What becomes of a column's values. The units of dates are in order: each has all parts of the one before. */
+/* How a column's values are written. The units of dates are in order: each has all parts of the one before. */
 typedef enum {
     PUT_INT, PUT_UINT, PUT_FLOAT, PUT_BOOL, PUT_SPAN, PUT_TEXT,
     PUT_YEAR, PUT_MONTH, PUT_DAY, PUT_HOUR, PUT_MINUTE, PUT_SECOND
@@ -37,7 +37,7 @@ typedef struct {
     int (*slow)(double value, uint8_t *out); /* writes at most PUT_WIDEST bytes; returns how many, or -1 */
 } put_plan_t;
 
-#define PUT_WIDEST 32 /* bytes of any value that is no text */
+#define PUT_WIDEST 32 /* bytes of any value that is not text */
 
 enum { PUT_REFUSED = -1, PUT_FAILED = -2 };
 

@@ -135,7 +135,7 @@ static int bind_inputs(PyObject *given, bound_column_t *bound, const column_t **
     return 0;
 }
 
-/* Whether a column that has a word for each value is one that the words of the state can be compared with. */
+/* Whether the words of the state can be compared with those of a column that has a word for each value. */
 static int is_comparable(const group_field_t *field, const column_t *column) {
     return (field->function != MIN && field->function != MAX) || field->class != 'i' ||
            (!is_uint64(column) && !strchr("mM", column->kind));

@@ -214,7 +214,7 @@ static inline int group_read_valid(const group_table_t *table, const group_readi
     return any;
 }
 
-/* Writes the words of groups position .. position + count, 0 where null; `reading` is no text. */
+/* Writes the words of groups position .. position + count, 0 where null; `reading` is not text. */
 static inline void group_read_words(const group_table_t *table, const group_reading_t *reading, uint64_t position,
                                     uint64_t count, const uint8_t *valid, uint8_t *out) {
     const group_field_t *field = reading->field;

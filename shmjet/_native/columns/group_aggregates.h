@@ -1,7 +1,7 @@
 /* The states of aggregates: adding a block of values to the rows of their groups, and merging states. No Python in here.
  *
  * Nulls are taken out of a block first, so that the loops know nothing of them. Whether a state has seen a value is a
- * bit beside the rows that is touched only where the column has ever had nulls: else every group has seen one, and the
+ * bit next to the rows that is touched only where the column has ever had nulls: else every group has seen one, and the
  * bit is set when the group is made.
  *
  * Minimum and maximum of all types are those of an int64: unsigned numbers, dates and floats are mapped to one with
@@ -28,7 +28,7 @@ static inline int is_text_class(char class) { return class == 't' || class == 'U
 /* Whether a state needs the bit that tells whether it has seen a value; the others count their values. */
 static inline int has_seen_bit(int function) { return function != COUNT && function != MEAN && function != VAR; }
 
-/* The words of a state: those that can be read, then those of text that are one field. Returns 0 when the function
+/* The words of a state: the readable words, then the words of text that are one field. Returns 0 when the function
  * does not go with the class. */
 static inline int aggregate_shape(int function, char class, int *parts) {
     *parts = 1;
@@ -123,7 +123,7 @@ __extension__ typedef __int128 int128_t;
 
 #define SUM_UNIT 64
 #define SQUARE_UNIT 600
-#define IN_UNITS (UINT64_C(1) << 62) /* beside the count of a variance: its squares are in units */
+#define IN_UNITS (UINT64_C(1) << 62) /* next to the count of a variance: its squares are in units */
 
 static inline int128_t load_i128(const uint8_t *at) {
     return (int128_t)((unsigned __int128)load_u64(at) | (unsigned __int128)load_u64(at + 8) << 64);

@@ -5,7 +5,7 @@
  * Freitag: "Umbra", CIDR 2020): length and first four bytes; then, for up to 12 bytes in all, the rest, else where
  * the bytes are. So most comparisons of text need no look elsewhere.
  *
- * The hash multiplies to 128 bits and folds (as wyhash does), with a random seed for each table, so that nobody who
+ * The hash multiplies to 128 bits and folds (as wyhash does), with a random seed for each table, so that none who
  * chooses keys can choose collisions. It has nothing in common with the murmur3 that has spread the keys over the
  * workers: with that one all keys of a worker would share bits.
  */

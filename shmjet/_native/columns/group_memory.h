@@ -7,7 +7,7 @@
  * is allocated and only now and then has to be extended, by mremap, which moves page tables and copies nothing. So no
  * step of growth takes longer than it takes to clear STEP_MOST bytes.
  *
- * All that the arrays and the header hold is numbers and offsets. Whoever has the descriptor has the table, for a fixed
+ * All that the arrays and the header hold is numbers and offsets. The descriptor alone gives the table, for a fixed
  * price of six mmap() calls. Nothing here is synchronised: a table has one process that uses it at a time.
  */
 #ifndef SHMJET_GROUP_MEMORY_H
@@ -158,7 +158,7 @@ fail:;
 }
 
 /* Maps the memory behind `fd`, which is duplicated. Checks only that it is long enough for what its header says
- * (group_check() does the rest). Returns 0, or -1 with errno (EINVAL: that is no table). */
+ * (group_check() does the rest). Returns 0, or -1 with errno (EINVAL: that is not a table). */
 static inline int group_attach_memory(group_memory_t *memory, int fd) {
     memset(memory, 0, sizeof *memory);
     memory->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);

@@ -4,7 +4,7 @@
  * into them is extendible hashing (Fagin, Nievergelt, Pippenger, Strong, 1979): a directory, entered by the first bits
  * of a hash, names segments of 2^SEGMENT_BITS slots, each an open-addressing table of its own (linear probing). A full
  * segment is split in two by one more bit of the hash, and all the others stay as they are. So the table grows in steps
- * of some microseconds, at 10^3 keys as at 10^8, and never rehashes as a whole. A slot keeps 32 bits of the hash beside
+ * of some microseconds, at 10^3 keys as at 10^8, and never rehashes as a whole. A slot keeps 32 bits of the hash with
  * the row's number: these tell most unequal keys apart and are all that a split needs.
  *
  * A block of rows goes through in stages: hash; prefetch the slots; read them and prefetch the rows that they name;
@@ -25,7 +25,7 @@
 #define SEGMENT_MASK (SEGMENT_SLOTS - 1)
 #define SEGMENT_BYTES (8 * (size_t)SEGMENT_SLOTS)
 #define MAX_DEPTH (32 - SEGMENT_BITS)
-#define ROOMY_DEPTH 6 /* up to here segments are split when half full, which spares probes while memory is no matter */
+#define ROOMY_DEPTH 6 /* up to here segments are split when half full, which spares probes while memory is cheap */
 #define CACHED_BYTES ((size_t)256 << 10) /* tables of up to this size are not prefetched */
 #define STATE_PARTS 5 /* of a state, at most */
 #define NEAR_KEYS (1 << 16)
@@ -37,7 +37,7 @@ enum { GROUP_OK, GROUP_ERRNO = -1, GROUP_FULL = -2, GROUP_LONG_TEXT = -3 };
  * It belongs to the process and is only a memory of what the table said. */
 typedef struct {
     uint64_t base;
-    uint32_t refused;               /* blocks since the last one that fitted */
+    uint32_t refused;               /* blocks since the last fit */
     uint32_t groups[NEAR_KEYS];     /* 0: not asked yet */
 } group_near_t;
 

@@ -1,6 +1,6 @@
 /* A hash table from keys to rows, of which several may have the same key. No Python in here.
  *
- * A slot is 16 bytes: the key itself where it is a single number, else the hash of it, beside the last row with that key.
+ * A slot is 16 bytes: the key itself where it is a single number, else its hash, with the last row that has that key.
  * Rows of equal keys are linked into a ring, last to first, so that a row is added at the end in one step and all are
  * found in the order of adding. Keys that are text or of several columns are copied behind one another into an arena.
  * Rows are handled in blocks: first all hashes, with the memory they point at on its way, then the comparisons.
@@ -407,7 +407,7 @@ static inline int join_add_row(join_table_t *table, const join_block_t *block, i
     return JOIN_OK;
 }
 
-/* Adds rows; they get the next numbers, those that equal nothing too. The first call decides what keys are. Returns JOIN_OK,
+/* Adds rows; they get the next numbers, even if they equal nothing. The first call decides what keys are. Returns JOIN_OK,
  * or what is wrong; some of the rows may have been added then. */
 static inline int join_add(join_table_t *table, const key_column_t *keys, int64_t key_count, int64_t rows) {
     join_block_t block;

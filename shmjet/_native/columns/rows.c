@@ -10,7 +10,7 @@ typedef struct {
     Py_ssize_t index, width; /* of tuples */
 } place_t;
 
-/* Returns the row's value; NULL when the row is not a plain one that has it, or an exception is set. A dict may hold keys
+/* Returns the row's value; NULL when it is not plain or has none, or an exception is set. A dict may hold keys
  * whose comparison runs any code, so that the row must be held meanwhile. */
 static PyObject *value_in(PyObject *rows, Py_ssize_t i, const place_t *place) {
     PyObject *row = PyList_GetItem(rows, i), *value;
@@ -45,7 +45,7 @@ static const char *bytes_in(PyObject *value, char kind, Py_ssize_t *size) {
     return PyBytes_AsStringAndSize(value, &data, size) < 0 ? NULL : data;
 }
 
-/* Writes the word of a value: the number, or for text the offset of its end. Returns 0 when it is not to be had. */
+/* Writes the word of a value: the number, or for text the offset of its end. Returns 0 when the value has none. */
 static int put_word(PyObject *value, char kind, uint8_t *word, int64_t *end) {
     if (kind == 'f') {
         double number = value == Py_None ? 0.0 : PyFloat_AsDouble(value);
@@ -94,7 +94,7 @@ static PyObject *fill(PyObject *rows, Py_ssize_t count, const place_t *place, ui
     char kind = 0;
     int nulls = 0;
     int64_t end = 0;
-    for (Py_ssize_t i = 0; i < count && !kind; i++) { /* the first value that is no null says what they all are */
+    for (Py_ssize_t i = 0; i < count && !kind; i++) { /* the first value that is not null says what they all are */
         PyObject *value = value_in(rows, i, place);
         int is_plain = value && (value == Py_None || (kind = kind_of(value)));
         Py_XDECREF(value);

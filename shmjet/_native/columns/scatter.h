@@ -167,7 +167,7 @@ static inline int place_some(const scatter_t *scatter, int64_t start, int count,
 }
 
 /* Returns the number of rows that got a place. `pair`, if not NULL, is copied too if all did, which `*paired` then says,
- * and nobody needs `place` afterwards unless `placed`. */
+ * and `place` is not needed afterwards unless `placed`. */
 static inline int place_rows(const scatter_t *scatter, int64_t start, int count, uint32_t *place,
                              const pair_of_columns_t *pair, int placed, int *paired) {
     const uint16_t *assigned = scatter->assigned + start;

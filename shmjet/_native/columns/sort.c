@@ -81,7 +81,7 @@ done:
 typedef struct {
     PyObject_HEAD
     Py_ssize_t run_count, key_count;
-    bound_column_t **bound; /* of each run; NULL behind those that are bound */
+    bound_column_t **bound; /* of each run; NULL after the bound columns */
     order_key_t **keys;
     merge_run_t *runs;
 } Merger;

@@ -2,7 +2,7 @@
  *
  * Of str.lower() only the ASCII part is done here: what the rest of Unicode needs (a final sigma, an I with a dot that
  * becomes two characters) depends on the version of Unicode that the interpreter has, so values with other bytes are
- * marked, and whoever calls asks the interpreter.
+ * marked, and the caller asks the interpreter.
  */
 #ifndef SHMJET_TEXT_CASE_H
 #define SHMJET_TEXT_CASE_H

@@ -7,7 +7,7 @@
  *
  * White space is what str.isspace() says: \t \n \v \f \r \x1c-\x1f and space; U+0085 U+00A0 U+1680 U+2000-200A U+2028
  * U+2029 U+202F U+205F U+3000. A byte that begins one of these cannot continue another character, so they are found
- * by their bytes alone, wherever one begins to look, and bytes that are no valid UTF-8 are never white space. That is
+ * by their bytes alone, wherever one begins to look, and bytes that are not valid UTF-8 are never white space. That is
  * what decoding with errors="replace" and splitting gives, too.
  */
 #ifndef SHMJET_TEXT_SCAN_H

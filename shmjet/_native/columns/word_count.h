@@ -3,7 +3,7 @@
  * A piece of text is scanned into a copy in lower case and a list of the borders of its words (text_scan.h); each
  * word is loaded from the copy as two lanes, hashed, and looked up in batches (word_table.h). Only ASCII letters are
  * folded here. Words with other bytes go as they are into a second table, `raw`: lower case of the rest of Unicode, and
- * what becomes of bytes that are no UTF-8, is asked of the interpreter, once for each distinct word and not each time
+ * what to do with bytes that are not UTF-8, is asked of the interpreter, once for each distinct word and not each time
  * it occurs. That is exact because neither rule looks beyond white space (a sigma is final or not within its word).
  */
 #ifndef SHMJET_WORD_COUNT_H

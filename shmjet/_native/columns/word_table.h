@@ -1,7 +1,7 @@
 /* A hash table from words to counts that never stops to grow. No Python in here.
  *
  * Extendible hashing (Fagin, Nievergelt, Pippenger, Strong, 1979): the first bits of a word's hash choose, through a
- * directory, a segment of 2,048 slots; one that is seven eighths full is split in two, which takes some 30
+ * directory, a segment of 2,048 slots; a segment that is seven eighths full is split in two, which takes some 30
  * microseconds however large the table is, and only doubling the directory (16 bytes for about a thousand words)
  * touches everything.
  *
@@ -13,7 +13,7 @@
  * two lanes; longer ones lie in blocks of memory that live as long as the table. Words come in batches, whose slots are
  * all fetched from memory before the first is looked at.
  *
- * The hash folds products of 64 by 64 bits, after wyhash (Wang Yi). A seed that is not known outside keeps anybody from
+ * The hash folds products of 64 by 64 bits, after wyhash (Wang Yi). A seed that is not known outside keeps others from
  * making words collide; two tables with the same seed agree on the share (word_share) of every word.
  */
 #ifndef SHMJET_WORD_TABLE_H
@@ -121,7 +121,7 @@ static inline word_t word_of_lanes(const word_table_t *table, uint64_t first, ui
     return (word_t){first, second, (hash & ~UINT64_C(0xff)) | (1 + size)};
 }
 
-/* Any word. It refers to a long one's bytes. `*met` gets the bits of all its bytes added. Reads nothing beside the word. */
+/* Any word. It refers to a long one's bytes. `*met` gets the bits of all its bytes added. Reads only the word. */
 static inline word_t word_of_bytes(const word_table_t *table, const uint8_t *bytes, size_t size, uint64_t *met) {
     if (size <= WORD_SHORT) {
         uint64_t lanes[2] = {0, 0};

@@ -20,7 +20,7 @@ static inline int edge_flow_is_open(const EdgeFlow *self) {
     return !self->bounded || packet_window_is_open(self->bytes, self->limit);
 }
 
-/* Notes for others what goes or has come, before anybody can see it, so that nothing is missing at the end. */
+/* Notes for others what goes or has come, before others can see it, so that nothing is missing at the end. */
 static inline void edge_flow_note(const EdgeFlow *self, uint64_t items, uint64_t bytes) {
     if (!self->has_words) return;
     uint64_t *words = self->words.buf;

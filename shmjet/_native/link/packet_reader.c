@@ -197,10 +197,10 @@ static int enter(PacketReader *self) {
     return 0;
 }
 
-/* While a large batch is under way nobody needs to be woken for a part of it. The system cuts the number to what it can
+/* While a large batch is under way no one needs to be woken for a part of it. The system cuts the number to what it can
  * hold, and wakes at the end of the stream in any case.
  *
- * Each wake costs both ends more than the copy of 128 KiB. So behind one that has brought much we ask for some batches at
+ * Each wake costs both ends more than the copy of 128 KiB. So after a wake that brought much we ask for some batches at
  * once, and look ourselves after a while, in case that the sender has stopped: what network cards do with their interrupts. */
 static void ask_for(PacketReader *self, int fd, uint64_t took) {
     size_t rest = self->placed_object ? (size_t)self->placed.len - self->filled : 1;

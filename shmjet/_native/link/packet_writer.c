@@ -73,7 +73,7 @@ static int may_take(const outlet_t *lane) {
     return lane->ring->enabled && lane->ring->ring.shared && edge_flow_is_open(lane->flow) && ring_has_data(&lane->ring->ring);
 }
 
-/* A window that has closed: its lanes are no work any more, for anybody, until the peer's next word. */
+/* A window that has closed: its lanes are not work until the peer's next word. */
 static void close_window(PacketWriter *self, const EdgeFlow *flow) {
     for (uint32_t i = 0; i < self->lane_count; i++)
         if (self->lanes[i].flow == flow) self->lanes[i].ring->enabled = 0;

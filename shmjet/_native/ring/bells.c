@@ -147,7 +147,7 @@ static int anything_ready(const doorbell_t *bell, PyObject *pollers, Py_ssize_t 
     return atomic_load_explicit(&bell->commands, memory_order_seq_cst) != seen_commands || pollers_any_ready(pollers, count);
 }
 
-/* Looks again and again for spin_ns. The pauses double up to a fraction of a microsecond, so that the lines which the
+/* Looks repeatedly for spin_ns. The pauses double up to a fraction of a microsecond, so that the lines which the
  * other side writes are left alone a little and small records arrive in company. */
 static int spin_until_ready(const doorbell_t *bell, PyObject *pollers, Py_ssize_t count, uint64_t seen_commands,
                             int64_t spin_ns) {

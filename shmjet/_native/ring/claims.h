@@ -8,7 +8,7 @@
  * revoking it 0. As a cell is used again only after its task is over, an old number never meets a new one.
  *
  * `current` and `started` say what the worker runs and since when; the worker alone writes them. They are a picture for
- * those who look from outside (time limits), so release and acquire are enough.
+ * processes that look from outside (time limits), so release and acquire are enough.
  */
 #ifndef SHMJET_CLAIMS_H
 #define SHMJET_CLAIMS_H

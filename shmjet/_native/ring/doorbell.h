@@ -10,9 +10,9 @@
  * the look and the wait changes the word, so that the kernel refuses to sleep. The waker clears `sleeping`, so that a
  * burst of publications costs one system call; the sleeper sets it again, and looks again, before it sleeps again.
  *
- * bell_ring() is for news that the sleeper cannot see in a ring: it changes the word whether or not anybody sleeps, so
- * that whoever has read the word already does not sleep on it, and then does what bell_signal() does. `sleeping` is
- * never cleared for another process without a change of the word after it.
+ * bell_ring() is for news that the sleeper cannot see in a ring: it changes the word whether or not the owner sleeps. An
+ * owner that has read the word already then does not sleep on it. After that it does what bell_signal() does.
+ * `sleeping` is never cleared for another process without a change of the word after it.
  *
  * A sleeper that waits for sockets, too, sleeps in epoll instead (link/link_loop.c): it has an eventfd, and wakers that know it
  * write that in place of FUTEX_WAKE. A wake between its second look and its epoll_wait is an edge that epoll keeps.
@@ -71,7 +71,7 @@ static inline int bell_signal_by(doorbell_t *bell, int eventfd) {
 
 static inline int bell_signal(doorbell_t *bell) { return bell_signal_by(bell, BELL_NO_EVENTFD); }
 
-/* After any change that the owner should look at. The word is changed again by whoever clears `sleeping`, as always: a
+/* After any change that the owner should look at. It is changed again by the process that clears `sleeping`, as always: a
  * sleeper that read the word after the first change and set `sleeping` would else sleep with `sleeping` cleared, and the
  * next publication would not wake it. */
 static inline void bell_ring_by(doorbell_t *bell, int eventfd) {

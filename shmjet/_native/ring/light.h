@@ -9,10 +9,10 @@
  *   sleeper    store `sleeping`, membarrier() - every process that has registered passes a full barrier on whatever core
  *              it runs - then look at everything again
  *
- * A barrier that falls between the producer's two accesses makes `tail` visible to the sleeper's second look; one that
- * falls before them lets the load see `sleeping`; one after them finds `tail` published.
+ * A barrier that falls between the producer's two accesses makes `tail` visible to the sleeper's second look;
+ * a barrier before them lets the load see `sleeping`, a barrier after them finds `tail` published.
  *
- * membarrier() interrupts every core on which a registered process runs, some microseconds each, so nobody should call it
+ * membarrier() interrupts every core on which a registered process runs, some microseconds each, so no one should call it
  * who need not. A ring says in `light` whether its producer does without fences:
  *   - It begins after LIGHT_AFTER small records in a row that found their reader awake, registers its process, stores
  *     `light` and passes a full fence: a sleeper that has read `light` before that is met by the next load of `sleeping`.

@@ -38,7 +38,7 @@ static PyObject *module_ring_format(PyObject *module, PyObject *const *args, Py_
     Py_RETURN_NONE;
 }
 
-/* Items in the ring whose control block lies at the start of a buffer: a metric, read by whoever maps the arena. */
+/* Items in the ring whose control block lies at the start of a buffer: a metric, read by processes that map the arena. */
 static PyObject *module_ring_items(PyObject *module, PyObject *header) {
     (void)module;
     Py_buffer view;

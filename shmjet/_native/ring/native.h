@@ -31,7 +31,7 @@ typedef struct {
 } native_state_t;
 
 /* Either one process' doorbell, or, with `owner`, that of whichever process the word in shared memory names. `eventfd` is
- * what that process sleeps on, BELL_NO_EVENTFD for the futex; it belongs to whoever made the object. */
+ * what that process sleeps on, BELL_NO_EVENTFD for the futex; it belongs to the code that made the object. */
 typedef struct Doorbell {
     PyObject_HEAD
     Py_buffer view;

@@ -116,7 +116,7 @@ static inline int ring_capacity_is_valid(uint64_t capacity) {
     return capacity >= RING_MIN_CAPACITY && capacity <= RING_MAX_CAPACITY && (capacity & (capacity - 1)) == 0;
 }
 
-/* Writes a fresh control block. Only before either side is opened: nobody else may look yet. */
+/* Writes a fresh control block. Only before either side is opened: no other process may look yet. */
 static inline void ring_format(void *memory, uint64_t capacity, uint64_t queue_size) {
     ring_shared_t *shared = (ring_shared_t *)memory;
     memset(shared, 0, sizeof *shared);
@@ -153,7 +153,7 @@ static inline int ring_open_producer(ring_producer_t *p, void *memory, uint64_t 
     p->items_out = atomic_load_explicit(&shared->items_out, memory_order_acquire);
     p->wake_at = atomic_load_explicit(&shared->wake_at, memory_order_acquire);
     if (p->tail - p->head > capacity || (p->tail & 15u)) return RING_CORRUPT;
-    if (atomic_load_explicit(&shared->light, memory_order_relaxed)) /* the last holder's; whoever follows it begins anew */
+    if (atomic_load_explicit(&shared->light, memory_order_relaxed)) /* the last holder's; the next one begins anew */
         atomic_store_explicit(&shared->light, 0, memory_order_release);
     p->shared = shared;
     return RING_OK;

@@ -69,7 +69,7 @@ static inline int ring_take_run(ring_consumer_t *c, uint64_t limit, ring_run_t *
     return run->length ? RUN_RECORDS : RUN_NONE;
 }
 
-/* Why a record from another host cannot be one that a producer writes, or NULL. Its lengths are for the caller to bound. */
+/* Why a record from another host cannot be the work of a producer, or NULL. Its lengths are for the caller to bound. */
 static inline const char *record_is_wrong(const record_header_t *header) {
     enum { ITEMS = RUN_KIND_ITEMS, WATERMARK, BARRIER, DONE, FRAGMENT, MOST_FLAGS = 7 };
     enum { COLUMNS = 1, PICKLE, BYTES, BATCH };

@@ -2,9 +2,9 @@
  *
  * A ring hands its bytes back in order, so a reader that keeps a view of one record would hold up all that follow. A
  * batch therefore lies in a slot of its writer's slab, and the ring carries the slot's place. A slot has a count of
- * those who may still look at it: the writer sets it before it publishes the record, a reader takes one away when its
+ * how many may still look at it: the writer sets it before it publishes the record, a reader takes one away when its
  * last view is gone, in any order. When the count is 0 the writer may use the memory again. Nothing is sent back and
- * nobody waits: a writer that finds no room sends the batch by the ring instead.
+ * no process waits: a writer that finds no room sends the batch by the ring instead.
  *
  * So that readers that keep their views cannot use the slab up, `held` counts the bytes that readers have as views; a
  * reader that would raise it above half the slab copies on arrival and lets go at once.
@@ -85,7 +85,7 @@ static inline int slab_open(slab_t *slab, void *memory, uint64_t size) {
 static inline uint32_t slab_units_of(uint64_t bytes) { return (uint32_t)((bytes + SLAB_UNIT - 1) / SLAB_UNIT); }
 
 /* Finds a slot of `wanted` units within the first `usable` ones, first fit; returns its first unit or UINT32_MAX.
- * `lengths` is the writer's own: at the first unit of every slot its length, else 0. Slots that nobody looks at any more
+ * `lengths` is the writer's own: at the first unit of every slot its length, else 0. Slots that no reader looks at any more
  * are freed on the way. */
 static inline uint32_t slab_allocate(const slab_t *slab, uint32_t *lengths, uint32_t usable, uint32_t wanted) {
     uint32_t run = 0;
