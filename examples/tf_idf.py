@@ -1,7 +1,7 @@
 """TF-IDF: what each text of a folder is about, by the words that are frequent in it and rare in the others.
 
-The weight of a word in a text is `tf * log(N / df)`: how often it occurs there, and the logarithm of the number of
-texts over the number of those that have it.
+The weight of a word in a text is `tf * log(N / df)`: how often the word occurs there, and the logarithm of the number
+of all texts over the number of texts with the word.
 
     python examples/tf_idf.py [FOLDER or GLOB...]
 """

@@ -238,7 +238,7 @@ def concatenating(delimiter: str = "", prefix: str = "", suffix: str = "") -> Ag
         An operation whose result is a str.
 
     Raises:
-        TypeError: when an argument is no str. An item that is none makes the job fail.
+        TypeError: when an argument is not a str. An item that is not a str makes the job fail.
 
     Example:
         >>> concatenating(", ", "[", "]").aggregate("ab")

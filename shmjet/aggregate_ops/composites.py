@@ -264,7 +264,8 @@ def aggregate_operation3(
         finish: `finish(result0, result1, result2)`; by default the tuple of all.
 
     Raises:
-        TypeError: when one is no operation, or `finish` is not callable. ValueError: when one has several inputs.
+        TypeError: when an argument is not an operation, or `finish` is not callable. ValueError: when an operation has
+            several inputs.
 
     Example:
         >>> from shmjet.aggregate_ops import counting
@@ -351,7 +352,7 @@ class OperationBuilder:
             The tag of its result.
 
         Raises:
-            TypeError: when it is no operation. ValueError: when it has several inputs.
+            TypeError: when it is not an operation. ValueError: when it has several inputs.
         """
         self._ops.append(single_op(self._name, op))
         return Tag(len(self._ops) - 1)

@@ -279,8 +279,8 @@ def _picked(picked: Picked) -> Any:
 def pick_any() -> AggregateOperation[T, Picked, T | None]:
     """Take one of the items, whichever comes first.
 
-    It counts them, so that it can be deducted: a window whose items have all gone has no item. Until then it may give
-    one that has left the window.
+    It counts them, so that it can be deducted: a window whose items have all gone has no item. Until then the result
+    may be an item that has left the window.
 
     Returns:
         An operation whose result is an item; None for none, which a processor does not emit.

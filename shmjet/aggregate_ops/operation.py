@@ -1,8 +1,8 @@
 """Aggregate operations: how a stream of items is folded into an accumulator and that into a result.
 
 Must not know: processors, keys' partitions, windows. After Jet's `AggregateOperation`: primitives `create`,
-`accumulate`, `combine`, `deduct`, `export`, `finish`. Beside them an operation may bring kernels that fold whole
-lists: Python's price is per call, so counting a list of a thousand words is one call and not a thousand.
+`accumulate`, `combine`, `deduct`, `export`, `finish`. An operation may also bring kernels that fold whole lists:
+Python's price is per call, so counting a list of a thousand words is one call and not a thousand.
 """
 
 from __future__ import annotations
@@ -346,7 +346,7 @@ def _name_of(value: Any) -> str:
 
 
 def _copied(accumulator: Any) -> Any:
-    """Return an accumulator, or a copy of one that can change."""
+    """Return an accumulator, or a copy of it if it is mutable."""
     if type(accumulator) in _NEVER_CHANGE:
         return accumulator
     try:

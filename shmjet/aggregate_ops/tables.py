@@ -65,7 +65,7 @@ class NativeTable(KeyedTable):
         """Combine (key, accumulator) pairs with what is there.
 
         Raises:
-            TypeError: one is no such pair.
+            TypeError: an item is not a `(key, accumulator)` pair.
         """
         taken = self.native.add_pairs(pairs)
         if taken < len(pairs):
@@ -94,7 +94,7 @@ class NativeTable(KeyedTable):
         self.add_pairs(list(pairs))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # As a flow of pairs: whoever wants only small tables can stop it, before there is a copy of a large one.
+        # As a flow of pairs: a caller that wants only small tables can stop it before there is a copy of a large one.
         return type(self), (), None, self.items()
 
 

@@ -1,4 +1,4 @@
-"""What is computed of each group: `sum_`, `count`, `min_`, `max_`, `mean`, `first`, `last`, `var`.
+"""The aggregates of a group: `sum_`, `count`, `min_`, `max_`, `mean`, `first`, `last`, `var`.
 
 An `Aggregate` only says what is wanted; `shmjet.columns.groups` computes it. As in SQL, nulls are skipped, and the
 result of a group without a non-null value is null, 0 for `count`. NaN is a value: it makes a sum NaN, and `min_` and

@@ -1,4 +1,4 @@
-"""Joins many batches into one, some bytes at a time.
+"""`BatchBuilder`: many batches joined into one, some bytes at a time.
 
 `Batch.concat` does the same in one go, which for a gigabyte takes half a second. Here the memory is set aside once,
 when all batches are known, and filled in steps; a batch is let go as soon as it is copied. Must not know what for.
@@ -44,7 +44,7 @@ class BatchBuilder:
         return len(self._parts)
 
     def add(self, batch: Batch) -> None:
-        """Put one more batch on the pile; before the first `join`.
+        """Add one more batch; before the first `join`.
 
         Raises:
             BatchError: its columns differ from those of the first.

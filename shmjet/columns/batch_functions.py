@@ -1,4 +1,4 @@
-"""Between a batch and what users' functions take and give: dicts of columns. Must not know processors."""
+"""Conversion between batches and the dicts of columns that users' functions take and give. Must not know processors."""
 
 from __future__ import annotations
 

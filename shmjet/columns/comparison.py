@@ -1,4 +1,4 @@
-"""Comparing outputs in which batches lie: what counts is their rows, not where one batch ends and the next begins.
+"""Comparison of outputs with batches: by their rows, not by where one batch ends and the next begins.
 
 How a processor cuts its rows into batches depends on how it was called, so a test that runs it in several ways compares
 rows. Must not know who compares.

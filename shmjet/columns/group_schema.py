@@ -1,4 +1,4 @@
-"""The columns of a group-by: which dtypes a native table takes, how they widen, and what its states are called.
+"""The columns of a group-by: the dtypes that a native table takes, how they widen, and the names of its states.
 
 Batches of one stream may differ in their dtypes (int32 here, floats there), and a column that is null all through has
 whatever dtype its maker gave it. Here it is decided what is kept of them, so that neither the order of batches nor who
@@ -96,7 +96,7 @@ class Kept(NamedTuple):
     dtype: Dtype
     """Of the values, or for sums of the result."""
     is_known: bool = False
-    """A value that is no null has shown it."""
+    """A value other than null has shown the dtype."""
     is_mixed: bool = False
     """The column has had numbers of which no one word holds all: the nearest float and what is left is kept.
 
@@ -148,7 +148,7 @@ def _has_negative(batch: Batch, name: str) -> bool:
 def mixed_keys(name: str) -> BatchError:
     """Return the error for keys that neither 64 bits nor floats hold."""
     return BatchError(
-        f"column {name!r} has negative integers beside integers from 2**63 on, and uint64 does not hold both; "
+        f"column {name!r} has negative integers as well as integers from 2**63 on, and uint64 does not hold both; "
         "convert them where they are made"
     )
 

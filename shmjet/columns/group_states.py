@@ -1,4 +1,4 @@
-"""The columns of states: made of rows, brought from one form into another, and made results.
+"""The columns of states: made of rows, converted from one form into another, and turned into results.
 
 A `GroupTable` keeps what its columns need: integers, floats, or, where a column has had both, the nearest float and
 what is left of an integer. Which form it is depends on what has come so far; here states of one form become those of
@@ -28,7 +28,7 @@ _SUM_UNIT: Final = 64
 
 _SQUARE_UNIT: Final = 600
 _IN_UNITS: Final = 1 << 62
-"""Beside the count of a variance: its squares are in units of 2 to the power of twice `_SQUARE_UNIT`."""
+"""A flag in the count of a variance: its squares are in units of 2 to the power of twice `_SQUARE_UNIT`."""
 
 
 # -- of rows -----------------------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def finished(result: str, aggregate: Aggregate, kept: Kept, fields: Sequence[Par
     """Return an aggregate's result of the parts of its state.
 
     Raises:
-        BatchError: a sum of integers, or a value beside others, does not fit the dtype of the result.
+        BatchError: a sum of integers, or a value together with others, does not fit the dtype of the result.
     """
     arrays: list[Any] = [values for values, _ in fields]
     mask = fields[0][1]

@@ -1,4 +1,4 @@
-"""`Groups`: batches go in, one row for each distinct key comes out. The face of the native group-by table.
+"""`Groups`: batches go in, one row for each distinct key comes out. The interface of the native group-by table.
 
 The table is made when the first batch shows its dtypes. Where a later batch has a wider dtype the table usually takes
 it as it is (it keeps 64-bit words); where it cannot (integers, then floats) it is made anew and its groups are moved
@@ -273,8 +273,8 @@ class Groups:
     def head(self) -> Batch | None:
         """Return states without rows, which say what all others are; None before the first `add`.
 
-        A column has a mask, without rows too, where values have shown what it is. Whoever merges states of several
-        Groups merges all their heads before it reads results, which then have one schema.
+        A column has a mask, without rows too, where values have shown what it is. To merge the states of several
+        Groups, merge all their heads before you read results, which then have one schema.
         """
         if self._table is None:
             return None
@@ -298,7 +298,7 @@ class Groups:
         The batch has the key columns in their dtypes, then a column for each aggregate.
 
         Raises:
-            BatchError: the sum of integers leaves its dtype, or a value is not to be had in that of its column.
+            BatchError: the sum of integers leaves its dtype, or the dtype of its column cannot hold a value.
         """
         return self._read(position, limit, self._result_columns, self._unmixed)
 
@@ -333,7 +333,7 @@ class Groups:
         """Make results of a key that is kept as floats although there has been no float integers again.
 
         Raises:
-            BatchError: one is negative. Whoever has none leaves the error to the processor that has it.
+            BatchError: one is negative. Only the processor that has a negative key raises it.
         """
         if kept.is_mixed:
             values: Any = page.columns[name]
@@ -370,7 +370,7 @@ class Groups:
 
     @property
     def description(self) -> tuple[Any, ...]:
-        """What `attach` needs besides the descriptor; small and picklable."""
+        """What `attach` needs with the descriptor; small and picklable."""
         return self._keys, self._aggregates, tuple(self._kept)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Joins batches by key columns: one side is kept in a hash table, the other streams past it.
+"""`HashJoin`: a join of batches by key columns. One side is kept in a hash table, the other streams past it.
 
 The table is `shmjet/_native/columns/join.h`; here rows that match become batches. Must not know processors. Every
 method that gives batches gives them in steps of bounded size, however many rows have the same key.
@@ -35,12 +35,12 @@ class HashJoin:
 
     Keys are equal as in Python: numbers by value (`1 == 1.0 == True`), dates (units from years to days) and times
     (hours to microseconds) whatever their unit; text never equals bytes, nor a date a time. Nulls and NaN equal
-    nothing. The results have the probe side's columns and then those of the build side that are no keys.
+    nothing. The results have the probe side's columns and then the columns of the build side other than its keys.
 
     Args:
         build: a batch or several of the same columns, in any order. More may be added with `add` before the first join.
         on: the key columns: a name, several names, or a dict from names of the probe side to names of the build side.
-        suffix: is put behind the name of a build column that the probe side has too; without one that is an error.
+        suffix: is appended to the name of a build column that the probe side has too, which is an error by default.
         schema: name → type of the build side's columns, as for `schema_of`; needed only if there may be no batch at
             all and `left` has to give its columns nevertheless.
 
@@ -90,7 +90,7 @@ class HashJoin:
         return self._table.nbytes
 
     def add(self, batch: Batch) -> None:
-        """Add rows to the build side. Dtypes may differ from batch to batch; results have those that hold all values.
+        """Add rows to the build side. Dtypes may differ from batch to batch; results have dtypes that hold all values.
 
         Raises:
             BatchError: it has other columns than those before or than the schema, or a join has begun.
@@ -187,7 +187,7 @@ class HashJoin:
         return key_columns(batch, self._probe_names, kinds)
 
     def _check(self, batch: Batch) -> dict[str, str]:
-        """Return the names that the build side's columns get beside those of `batch`."""
+        """Return the names that the build side's columns get in results, next to the columns of `batch`."""
         known = known_columns(batch)
         if self._checked is not None and self._checked[0] == batch.schema and self._checked[1] == known:
             return self._checked[2]

@@ -1,9 +1,9 @@
-"""Makes the columns of two batches comparable as keys of a join.
+"""Key columns of a join: conversion that makes those of two batches comparable.
 
 Values are equal as in Python: numbers by value whatever their dtypes, text with text, bytes with bytes, dates with
-dates and times with times of any unit. Columns that could never be equal, text and numbers say, are refused, because
-nobody asks for that on purpose; so are dates and times, which numpy would compare, because a partitioned edge brings
-only keys that are equal in Python to the same processor. Must not know tables.
+dates and times with times of any unit. Columns that could never be equal, such as text and numbers, are refused,
+because such a join is always a mistake; so are dates and times, which numpy would compare, because a partitioned edge
+brings only keys that are equal in Python to the same processor. Must not know tables.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _columns_of(name: str, values: Values, valid: Mask | None, like: np.dtype[An
 
 
 def _to_unit(values: npt.NDArray[Any], valid: Mask | None, unit: np.dtype[Any]) -> tuple[npt.NDArray[Any], Mask]:
-    """Return dates in another unit; one that it cannot express equals nothing, and counts as null."""
+    """Return dates in another unit; a date that this unit cannot express equals nothing, and counts as null."""
     try:
         cast = values.astype(unit)
         same: Mask = cast.astype(values.dtype) == values

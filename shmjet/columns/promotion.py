@@ -1,4 +1,4 @@
-"""What holds the values of several columns together: batches of one stream may differ in the dtypes of a column.
+"""Promotion of dtypes: batches of one stream may differ in the dtype of a column, and one dtype must hold all values.
 
 The answer depends on which kinds there are, never on their order or on which batch came first: integers and floats are
 float64, signed and unsigned integers the next larger ones, with uint64 always uint64, dates those of the finer unit. A
@@ -29,7 +29,7 @@ _EXACT: Final = 1 << 53
 
 
 def promoted(one: Kind, other: Kind) -> Kind | None:
-    """Return the kind that holds the values of two; None where there is none. Associative, and its order is no matter.
+    """Return the kind that holds the values of two; None where there is none. Associative and commutative.
 
     Example:
         >>> promoted(np.dtype("int8"), np.dtype("uint64")), promoted(np.dtype("int8"), np.dtype("float32"))
@@ -98,7 +98,7 @@ def _family(kind: Kind) -> str:
 
 
 def is_known(values: Values, mask: Mask | None) -> bool:
-    """Whether what lies in a column says of what kind it is: a value that is no null.
+    """Whether the content of a column shows its kind: it has a value other than null.
 
     Of a column without rows a mask says it: batches without rows that tell of those with rows have one.
     """

@@ -1,4 +1,4 @@
-"""Gathers rows (dicts or tuples) into batches, each of whose columns is of one kind.
+"""`RowGatherer`: rows (dicts or tuples) become batches, and each column of a batch is of one kind.
 
 What a column is follows from the values of all rows of its batch: integers among floats are floats, true among integers
 is 1, nulls have no kind. Nothing is rounded: where no kind holds all (text and numbers, 2**53 + 1 and 0.5), the batch
@@ -288,7 +288,7 @@ def check_no_more_columns(rows: Sequence[Any], names: Collection[str]) -> None:
     Raises:
         BatchError: one has; the text names the column.
     """
-    with suppress(TypeError):  # what has no length is no row, which is an error of its own, as a missing column is
+    with suppress(TypeError):  # an item without a length is not a row: an error of its own, as a missing column is
         if max(map(len, rows), default=0) <= len(names):
             return
     for row in rows:
@@ -303,7 +303,7 @@ def check_no_more_columns(rows: Sequence[Any], names: Collection[str]) -> None:
 def _names_of(row: Any) -> tuple[str, ...]:
     if not isinstance(row, Mapping):
         raise BatchError(
-            f"the names of the columns are needed for rows that are no dicts, got {type(row).__name__} {row!r:.80}; "
+            f"rows that are not dicts need the names of the columns, got {type(row).__name__} {row!r:.80}; "
             "give columns=[...]"
         )
     return tuple(row)

@@ -1,4 +1,4 @@
-"""Schemas: what each column of a stream of batches is, and fitting a column to that.
+"""Schemas: the type of each column of a stream of batches, and the conversion of a column to its type.
 
 A kind is a numpy dtype of fixed width, or `"text"` or `"bytes"` for columns of variable length; users may say `int`,
 `float`, `bool`, `str` and `bytes` for it. Fitting widens and never loses: what does not fit is an error that names the
@@ -31,7 +31,7 @@ def kind_of(name: str, given: Any) -> Kind:
         given: anything that `numpy.dtype` takes, `str` or `"text"`, `bytes` or `"bytes"`.
 
     Raises:
-        BatchError: it is no type, or one of objects.
+        BatchError: it is not a type, or it is a type of objects.
 
     Example:
         >>> kind_of("a", int), kind_of("a", str), kind_of("a", "float32")
@@ -60,7 +60,7 @@ def schema_of(given: Mapping[str, Any]) -> dict[str, Kind]:
     """Return a user's schema with kinds for its words.
 
     Raises:
-        BatchError: it is no mapping, or a column's type is none.
+        BatchError: it is not a mapping, or the type of a column is not a type.
     """
     if not isinstance(given, Mapping):
         raise BatchError(f"a schema is a dict of names and dtypes, got {type(given).__name__}")

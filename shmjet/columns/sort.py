@@ -1,4 +1,4 @@
-"""Sorts the rows of batches by columns, and merges sorted batches in slices.
+"""The sort of the rows of batches by columns, and the merge of sorted batches in slices.
 
 The work is done by the kernels of `shmjet/_native/columns/sort.h` and `columns/merge.h`; here names become columns.
 Must not know processors, nor how much may be done at once.

@@ -1,4 +1,4 @@
-"""The kinds of the columns of a stream of batches, noted batch by batch: those that hold the values of all.
+"""The kinds of the columns of a stream of batches, widened batch by batch until they hold the values of all.
 
 Must not know what the batches are for.
 """

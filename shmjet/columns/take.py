@@ -1,4 +1,4 @@
-"""Takes rows of a batch by their numbers, of which some may stand for no row.
+"""Selection of a batch's rows by their numbers, of which some may stand for no row.
 
 Must not know why rows are taken.
 """

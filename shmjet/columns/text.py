@@ -1,9 +1,9 @@
-"""What can be done with a column of text: split it into words, lower-case it, count its words.
+"""Functions on a column of text: split it into words, lower-case it, count its words.
 
 Each function gives exactly what the method of `str` of the same name gives for every value, on Unicode as a whole, and
-runs at the speed of memory on ASCII (`shmjet/_native/columns/text_scan.h`). Bytes that are no valid UTF-8 never fail:
-splitting leaves them in their words, lower-casing and counting make them U+FFFD, as `bytes.decode(errors="replace")`
-does. Must not know of processors or jobs.
+runs at the speed of memory on ASCII (`shmjet/_native/columns/text_scan.h`). Invalid UTF-8 never fails: splitting leaves
+its bytes in their words, lower-casing and counting make them U+FFFD, as `bytes.decode(errors="replace")` does. Must not
+know of processors or jobs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def split(text: Text | Nullable, validity: Mask | None = None) -> tuple[Text, np
         All words in order, and for each the row it comes from (so `Batch.take` of it repeats other columns).
 
     Raises:
-        BatchError: the column holds bytes, or is no `Text`.
+        BatchError: the column holds bytes, or is not a `Text`.
 
     Example:
         >>> words, rows = split(Text.of(["to be", "", " or not"]))
@@ -66,7 +66,7 @@ def lower(text: Text | Nullable) -> Text | Nullable:
         n values; some may be longer or shorter than they were. Nulls stay.
 
     Raises:
-        BatchError: the column holds bytes, or is no `Text`.
+        BatchError: the column holds bytes, or is not a `Text`.
 
     Example:
         >>> lower(Text.of(["Rome", "ΟΔΟΣ", "İZMİR"])).tolist()
@@ -118,7 +118,7 @@ def count_words(text: Text | Nullable, validity: Mask | None = None, *, lower: b
         A batch with the columns `word` (distinct) and `count` (int64), in no order.
 
     Raises:
-        BatchError: the column holds bytes, or is no `Text`.
+        BatchError: the column holds bytes, or is not a `Text`.
 
     Example:
         >>> batch = count_words(Text.of(["The cat", "the hat"]))
@@ -138,7 +138,7 @@ class WordCounts:
 
     Args:
         lower: fold case.
-        seed: of the hash; by default this process's own, so that nobody can choose words that collide.
+        seed: of the hash; by default this process's own, so that no one can choose words that collide.
 
     Example:
         >>> counts = WordCounts()

@@ -1,7 +1,7 @@
-"""Counting words with the native table: what it leaves to the interpreter, and its shape for Python. Without numpy.
+"""`WordCounter`: the native table of words, completed by what the table leaves to the interpreter. Without numpy.
 
 The native table folds ASCII. Words with other characters are folded here, each distinct one once, by `str.lower`, so
-that they are right for the Unicode of this interpreter, final sigma and all. Bytes that are no UTF-8 become U+FFFD, as
+that they are right for the Unicode of this interpreter, final sigma and all. Invalid UTF-8 becomes U+FFFD, as
 `bytes.decode(errors="replace")` has it. Must not know of batches, processors or files; `text` has the face for columns.
 """
 
@@ -58,7 +58,7 @@ class WordCounter:
 
     Args:
         lower: fold case; False: count words as they are.
-        seed: of the hash. Whoever may choose the words should not know it. Counters with the same seed agree on shares.
+        seed: of the hash; the author of the words should not know it. Counters with the same seed agree on shares.
 
     Example:
         >>> counter = WordCounter()
@@ -127,7 +127,7 @@ class WordCounter:
 
 
 def folded_words(data: bytes, offsets: bytes | array[int], lower: bool) -> list[bytes]:
-    """Return UTF-8 words decoded (bytes that are no UTF-8: U+FFFD), in lower case if asked for, and encoded again.
+    """Return UTF-8 words decoded (invalid bytes: U+FFFD), in lower case if asked for, and encoded again.
 
     Example:
         >>> import array

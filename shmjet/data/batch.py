@@ -119,7 +119,7 @@ class Batch(Columnar):
             if not listed:
                 return cls({})
             if not isinstance(listed[0], Mapping):
-                raise BatchError("from_rows() needs the names of the columns for rows that are no dicts")
+                raise BatchError("from_rows() needs the names of the columns for rows that are not dicts")
             columns = list(listed[0])
         names = list(columns)
         if len(set(names)) < len(names):

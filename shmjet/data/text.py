@@ -100,7 +100,7 @@ class Text:
         try:
             pieces: list[Any] = listed if is_bytes else [value.encode() for value in listed]  # type: ignore[union-attr]
         except UnicodeEncodeError as error:
-            raise BatchError(f"text that is no valid Unicode cannot be a column: {error}") from None
+            raise BatchError(f"text that is not valid Unicode cannot be a column: {error}") from None
         offsets = np.zeros(len(pieces) + 1, np.int64)
         np.cumsum(np.fromiter(map(len, pieces), np.int64, len(pieces)), out=offsets[1:])
         return cls.trusted(offsets, np.frombuffer(b"".join(pieces), np.uint8), is_bytes)

@@ -1,4 +1,4 @@
-"""Pipelines: the high-level API, and what plans them.
+"""Pipelines: the high-level API and its planner.
 
 Floor 7, above the processors: it may import them, `shmjet.columns` and `shmjet.core`, and must not know processes,
 rings or members. Nothing here imports numpy before columns are used.

@@ -1,4 +1,4 @@
-"""Checks of what users pass to stages; each error names the stage, what was given and what is expected.
+"""Checks of the arguments of stages; each error names the stage, the argument that was given and what is expected.
 
 Must not know the graph. A wrong argument is a `TypeError` at the user's own line, not when the job runs.
 """
@@ -96,7 +96,7 @@ def checked_count(stage: str, name: str, value: Any) -> int:
     """Return a number of at least one.
 
     Raises:
-        TypeError: it is no int. ValueError: it is below 1.
+        TypeError: it is not an int. ValueError: it is below 1.
     """
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{stage}: {name} must be an int, got {_shown(value)}")

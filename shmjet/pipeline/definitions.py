@@ -1,4 +1,4 @@
-"""What a pipeline knows of its sources and sinks, whatever stands behind them.
+"""`SourceDef` and `SinkDef`: descriptions of the sources and sinks of a pipeline.
 
 Plain descriptions: `shmjet.sources` and `shmjet.sinks` make them, the planner reads them. They must not know stages or
 the planner, and hold nothing that cannot be pickled, because pipelines are picklable.
@@ -27,8 +27,8 @@ class SourceDef(Generic[T_co]):
     Args:
         name: stem of the vertex' name.
         supplier: what `DAG.new_vertex` takes: a callable without arguments, a `ProcessorSupplier` or a
-            `ProcessorMetaSupplier`. One that has a method `on_client(execution)` is told of each execution of the job,
-            in the client and before it starts.
+            `ProcessorMetaSupplier`. Its method `on_client(execution)`, if it has one, is called for each execution of
+            the job, in the client and before the execution starts.
         parallelism: local parallelism that it prefers; -1: that of the supplier, else one processor per worker.
         partitions: how many partitions its items are in, None when that is not known. The items of a partition are
             emitted by one processor: the member that owns the partition deals its own in turn to its processors.
@@ -59,9 +59,10 @@ class SinkDef(Generic[T_contra]):
 
     Args:
         name: stem of the vertex' name.
-        supplier: what `DAG.new_vertex` takes. One that has a method `on_client(execution)` is told of each execution
-            of the job, in the client and before it starts. One that has a method `beside(others)` is asked for what
-            takes its place where those of other sinks of the pipeline come before it.
+        supplier: what `DAG.new_vertex` takes. Its method `on_client(execution)`, if it has one, is called for each
+            execution of the job, in the client and before the execution starts. Its method `after_sinks(suppliers)`,
+            if it has one, gets the suppliers of the pipeline's earlier sinks and returns the supplier that takes its
+            place.
         parallelism: local parallelism that it prefers; -1: that of the supplier, else one processor per worker. 1
             keeps the order of a single upstream processor.
         expand: adds more vertices than one and returns the one to connect to; then `supplier` is not used.

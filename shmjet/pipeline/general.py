@@ -1,4 +1,4 @@
-"""What can be done with the items of any stage, one by one: with a function, a state or a service.
+"""`GeneralStage`: transformations of single items, by a function, with a state or with a service.
 
 Each method adds a node to the pipeline and returns the stage of it. Must not know how anything is done, nor what needs
 all items at once: that is `stages`. After Jet's `GeneralStage`.
@@ -78,7 +78,7 @@ class GeneralStage(Stage, Generic[T]):
         return self._then("flat_map", t.FlatMap(checked_fn("flat_map", what, fn)))
 
     def map_batches(self, fn: Callable[[Any], Any], as_: type | None = None) -> BatchStage[Any]:
-        """Make what `fn(batch)` returns of each `Batch` of columns; items that are no batches are gathered into such.
+        """Make what `fn(batch)` returns of each `Batch` of columns; other items are gathered into batches first.
 
         Args:
             fn: takes a `Batch`, or a dict of arrays when its parameter is annotated so; returns a `Batch`, a dict of

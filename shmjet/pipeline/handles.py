@@ -1,4 +1,4 @@
-"""What all stages have in common: a handle of one node of a pipeline, with a name and a parallelism.
+"""The base of all stages: a handle of one node of a pipeline, with a name and a parallelism.
 
 Must not know what stages do.
 """
@@ -36,7 +36,7 @@ class Stage:
         """Name the stage, for drawings, metrics and messages; a name that is taken gets a number.
 
         Raises:
-            PlanError: the name is no text or empty.
+            PlanError: the name is not a str, or it is empty.
         """
         if not isinstance(name, str) or not name:
             raise PlanError(f"stage {self.name!r}: set_name() takes a non-empty text, got {name!r}")
@@ -50,7 +50,7 @@ class Stage:
             count: at least 1; -1 leaves it to the planner.
 
         Raises:
-            PlanError: it is no int, 0 or below -1.
+            PlanError: it is not an int, or it is 0 or below -1.
         """
         check_int(f"stage {self.name!r}: local parallelism", count, PlanError)
         if count == 0 or count < -1:

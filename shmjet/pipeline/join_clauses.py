@@ -1,4 +1,4 @@
-"""How stages are put together: join clauses, and the arguments of stages that take others.
+"""Join clauses, and the arguments of stages that take other stages.
 
 Must not know how anything is joined.
 """

@@ -1,4 +1,4 @@
-"""The keyed stage: what can be done for each key of a stream.
+"""The keyed stage: transformations and aggregations for each key of a stream.
 
 It is a stage and a key function, and makes no node of its own. After Jet's `StageWithKey`.
 """

@@ -1,4 +1,4 @@
-"""`Pipeline`: a list of nodes that only grows, and the ways to look at it.
+"""`Pipeline`: a list of nodes that only grows, and the views of it.
 
 It must not know how anything is planned: `shmjet.pipeline.planner` reads the nodes when a DAG is asked for.
 """
@@ -49,7 +49,7 @@ class Pipeline:
             source: from `shmjet.sources`.
 
         Raises:
-            TypeError: it is no source.
+            TypeError: it is not a source.
 
         Example:
             >>> lines = Pipeline().read_from(sources.files("corpus/*.txt"))        # doctest: +SKIP
@@ -70,7 +70,8 @@ class Pipeline:
             stages: of this pipeline, at least one.
 
         Raises:
-            TypeError: `sink` is no sink or a stage no stage. PlanError: no stage, or one of another pipeline.
+            TypeError: `sink` is not a sink, or an argument is not a stage. PlanError: there is no stage, or a stage is
+                of another pipeline.
 
         Example:
             >>> p.write_to(sinks.files("out"), errors, warnings)        # doctest: +SKIP
@@ -81,10 +82,10 @@ class Pipeline:
             raise TypeError(f"write_to: expected a sink (see shmjet.sinks), got {type(sink).__name__}: {sink!r:.80}")
         if not stages:
             raise PlanError(f"write_to: expected at least one stage to write to sink {sink.name!r}, got none")
-        beside = getattr(sink.supplier, "beside", None)
-        if beside is not None:
+        after_sinks = getattr(sink.supplier, "after_sinks", None)
+        if after_sinks is not None:
             before = [node.transform.sink.supplier for node in self._nodes if isinstance(node.transform, t.Sink)]
-            sink = dataclasses.replace(sink, supplier=beside(before))
+            sink = dataclasses.replace(sink, supplier=after_sinks(before))
         return SinkStage(self, self._add(sink.name, t.Sink(sink), *stages))
 
     @property
@@ -180,7 +181,7 @@ class Pipeline:
         Args:
             spark: a `SparkSession`.
             config: of the job.
-            jet: the instance whose lists and maps are read and written; None: the only one that is open.
+            jet: the instance whose lists and maps are read and written; None: the only open instance.
 
         Raises:
             PlanError: a stage cannot be run on Spark; the text names it, and nothing has been started.

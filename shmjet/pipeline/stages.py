@@ -1,9 +1,9 @@
-"""Stages: what users chain to say what a pipeline does.
+"""Stages: the objects that users chain to describe a pipeline.
 
 A stage is an immutable handle of one node of its pipeline; every method that makes a stage adds a node and returns the
-handle of that. Two methods change the node itself, its name and its parallelism, which are no part of what it computes.
-Must not know how anything is done. After Jet's `GeneralStage` and `BatchStage`; windows and timestamps will come as
-stages of their own beside these.
+handle of that. Two methods change the node itself, its name and its parallelism, neither of which changes what it
+computes. Must not know how anything is done. After Jet's `GeneralStage` and `BatchStage`; windows and timestamps will
+come as stages of their own.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class BatchStage(GeneralStage[T]):
     """A stage of bounded data whose items are of type `T`.
 
     Functions that are given to stages travel to the workers, so they must be picklable, lambdas and closures included.
-    A result of None is no item: it is left out.
+    A result of None is not an item: it is left out.
 
     Stages run on all workers at once, so the order of items is kept on each of their processors and not between them:
     `items -> map -> list` gives the results in any order, also where one processor makes the items. `sort` makes an

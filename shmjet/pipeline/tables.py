@@ -24,11 +24,11 @@ class Table:
 
     Args:
         name: two tables of the same name are one.
-        side_inputs: sources from which the table is filled, beside what is sent to it.
+        side_inputs: sources from which the table is filled, in addition to what is sent to it.
         side_key: key of an item of these sources, under which the item is put; without it they hold `(key, value)`.
 
     Raises:
-        PlanError: the name is no text or empty. TypeError: a side input is no source.
+        PlanError: the name is not a str, or it is empty. TypeError: a side input is not a source.
 
     Example:
         >>> Table("profiles").name

@@ -59,7 +59,7 @@ class FlatMap(Transform):
 
 @dataclass(frozen=True)
 class Peek(Transform):
-    """Items pass, and those that `predicate` selects are logged as `to_text` writes them."""
+    """Items pass; if `predicate` selects an item, it is logged as `to_text` writes it."""
 
     predicate: Fn | None
     to_text: Fn

@@ -1,7 +1,7 @@
-"""Where the items of a pipeline go: files, maps, lists, sockets, the log, the client, a test's expectations.
+"""The sinks of a pipeline: files, maps, lists, sockets, the log, the client, a test's expectations.
 
-Each function returns a `SinkDef` for `stage.write_to(...)`. Beside the processors, which do the work; must not know
-stages or the planner. `list` and `map` are also exported as `list_` and `map_`; a star import leaves builtins alone.
+Each function returns a `SinkDef` for `stage.write_to(...)`; the processors do the work. Must not know stages or the
+planner. `list` and `map` are also exported as `list_` and `map_`; a star import leaves builtins alone.
 """
 
 from __future__ import annotations

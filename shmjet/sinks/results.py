@@ -23,7 +23,7 @@ class Results(SinkDef[T]):
 
     Results wait in a temporary file without a name (in the folder `TMPDIR`), not in memory, so the job never waits for
     its reader. The space is free again when the job is executed anew, with `close`, at the end of a `with` block, or
-    when nobody has the object any more.
+    when nothing refers to the object any more.
 
     Example:
         >>> results = sinks.collect()                                     # doctest: +SKIP
@@ -33,12 +33,12 @@ class Results(SinkDef[T]):
         ...     print(item)
     """
 
-    _shelf: ResultSpool
+    _spool: ResultSpool
 
     def __init__(self, name: str = "collect") -> None:
-        shelf = ResultSpool()
-        super().__init__(name, CollectSupplier(shelf), parallelism=1)
-        object.__setattr__(self, "_shelf", shelf)
+        spool = ResultSpool()
+        super().__init__(name, CollectSupplier(spool), parallelism=1)
+        object.__setattr__(self, "_spool", spool)
 
     def __iter__(self) -> Iterator[T]:
         """Iterate over the results of the latest execution.
@@ -47,14 +47,14 @@ class Results(SinkDef[T]):
             ShmjetError: the job has not been executed, or the results were closed.
             JobFailedError, CancelledError, MemberLostError: how the execution ended; behind the last result.
         """
-        run = self._shelf.run
+        run = self._spool.run
         if run is None:
             raise ShmjetError(f"{self.name}: there are no results before the job is executed in this process")
         return iter(run)
 
     def close(self) -> None:
         """Free the results of an execution that has ended."""
-        self._shelf.clear()
+        self._spool.clear()
 
     def __enter__(self) -> Results[T]:
         return self
@@ -92,5 +92,5 @@ def collect(name: str = "collect") -> Results[Any]:
 def _restored(name: str, supplier: CollectSupplier) -> Results[Any]:
     results: Results[Any] = object.__new__(Results)
     SinkDef.__init__(results, name, supplier, 1)
-    object.__setattr__(results, "_shelf", ResultSpool())
+    object.__setattr__(results, "_spool", ResultSpool())
     return results

@@ -1,7 +1,7 @@
-"""Where the items of a pipeline come from: given items, files of many formats, maps, lists, sockets, functions.
+"""The sources of a pipeline: given items, files of many formats, maps, lists, sockets, functions.
 
-Each function returns a `SourceDef` for `Pipeline.read_from(...)`. Beside the processors, which do the work; must not
-know stages or the planner. `list` and `map` are also exported as `list_` and `map_`; a star import leaves builtins
+Each function returns a `SourceDef` for `Pipeline.read_from(...)`; the processors do the work. Must not know stages or
+the planner. `list` and `map` are also exported as `list_` and `map_`; a star import leaves builtins
 alone.
 """
 

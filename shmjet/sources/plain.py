@@ -20,7 +20,7 @@ def map_(name: str, *, partitions: int = DEFAULT_PARTITION_COUNT) -> SourceDef[t
     another map, or with items that are partitioned alike, moves nothing.
 
     Args:
-        name: of the map. One that does not exist is empty.
+        name: of the map. A map that does not exist is empty.
         partitions: `JetConfig.partition_count` of the instance, when it is not the default. With another number the
             result is the same, but every processor reads the whole map.
 
@@ -41,7 +41,7 @@ def list_(name: str) -> SourceDef[Any]:
     """Emit the items of a list of the instance, each once, in order, with one processor.
 
     Args:
-        name: of the list. One that does not exist is empty.
+        name: of the list. A list that does not exist is empty.
 
     Raises:
         TypeError: `name` is not a non-empty string.

@@ -32,7 +32,7 @@ class SourceBuilder(Generic[C]):
     _parallelism: int = 0
 
     def fill_buffer_fn(self, fn: Callable[[C, SourceBuffer[Any]], Any]) -> SourceBuilder[C]:
-        """Set what brings items: `fn(object, buffer)`, called again and again. Needed.
+        """Set what brings items: `fn(object, buffer)`, called repeatedly. Needed.
 
         It puts some items into the buffer with `buffer.add(item)` or `buffer.add_all(items)` and returns; when there
         are none now, it returns at once or waits for about a second at most. At the end of the data it calls

@@ -1,4 +1,4 @@
-"""What stands for the engine around a processor in a test: inbox, outbox, context and grid, also for use by hand."""
+"""Test doubles of the engine around a processor: inbox, outbox, context and grid, also for use by hand."""
 
 from __future__ import annotations
 

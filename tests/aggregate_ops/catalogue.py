@@ -1,4 +1,4 @@
-"""Every operation, beside plain Python that computes the same from a list; what the laws are checked on."""
+"""Every operation, with plain Python that computes the same from a list; the laws are checked on these."""
 
 from __future__ import annotations
 

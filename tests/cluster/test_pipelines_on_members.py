@@ -245,7 +245,7 @@ def test_results_that_nobody_collects_fail_the_job(client: JetInstance, monkeypa
     monkeypatch.setattr(
         "shmjet.processors.general.collect.CollectSupplier.on_client", lambda *_: None
     )  # as if another process executed it
-    with pytest.raises(JobFailedError, match="nobody collects its results"):
+    with pytest.raises(JobFailedError, match="no client collects its results"):
         client.new_job(pipeline).run(60)
 
 

@@ -141,7 +141,7 @@ class Table:
 
         Args:
             rng: chooses where random cuts are.
-            empty: a table without rows is a batch without rows; False: it is no batch at all in some of the ways.
+            empty: a table without rows is a batch without rows; False: in some of the ways there is no batch at all.
         """
         rows = self.rows
         if not rows:

@@ -101,7 +101,7 @@ class GroupCase:
         return iter(())
 
     def compare(self, outcome: tuple[str, Any]) -> None:
-        """Compare groups with those of DuckDB and polars, values with the one that has them as they are promised."""
+        """Compare groups with DuckDB's and polars', values with those of the library that agrees with the promise."""
         kind, content = outcome
         assert kind != "fault", content
         assert "#" not in str(content), "an internal name has reached the user"

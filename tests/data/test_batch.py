@@ -90,7 +90,10 @@ def test_rows_of_any_kind_make_a_batch() -> None:
             {"a": [-1, 1 << 63]},
             "has integers from -1 to 9223372036854775808, which no type of 64 bits",
         ),
-        ({"a": [0.5, (1 << 53) + 1]}, "column 'a' has 9007199254740993 beside floats, and float64 does not hold both"),
+        (
+            {"a": [0.5, (1 << 53) + 1]},
+            "column 'a' has 9007199254740993 as well as floats, and float64 does not hold both",
+        ),
         ({"a": [[1], [1, 2]]}, "column 'a'"),
         ({"a": "abc"}, "column 'a' must be a one-dimensional array or sequence, got str"),
         ({"a": 3}, "column 'a'"),

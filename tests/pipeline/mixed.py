@@ -107,7 +107,7 @@ class Nothing:
 
 
 def signature(item: Any) -> str:
-    """Tell what an item is, so that two have the same one only if nobody could tell them apart."""
+    """Return a text that two items share only if nothing tells them apart."""
     if isinstance(item, np.ndarray) and item.dtype.hasobject:  # its bytes are addresses
         return f"array:{item.dtype}:{item.shape}:{signature(item.tolist())}"
     if isinstance(item, np.ndarray):
@@ -144,7 +144,7 @@ ODD: list[Any] = [
 
 
 def mixed_items() -> st.SearchStrategy[Any]:
-    """Items of every kind; of those that cannot be told apart, the same ones again and again."""
+    """Items of every kind; items that cannot be told apart are the same objects."""
     plain = st.integers() | st.floats() | st.text(max_size=5) | st.binary(max_size=5) | st.booleans()
     nested = st.recursive(
         plain | st.none(),

@@ -39,7 +39,7 @@ def run(pipeline: Pipeline, workers: int = 2, *, narrow: bool = False, **options
     """Run a pipeline on the harness and return what its list sinks got.
 
     Args:
-        narrow: let so little lie on an edge that whoever is not read stops at once, so that deadlocks show.
+        narrow: let so little lie on an edge that a vertex which is not read stops at once, so that deadlocks show.
     """
     dag = pipeline.to_dag()
     if narrow:

@@ -88,10 +88,10 @@ def test_a_service_is_made_in_each_worker_and_closed_at_the_end(jet: JetInstance
 
 def test_a_service_that_cannot_be_made_fails_the_job_with_its_text(jet: JetInstance) -> None:
     def connect() -> Any:
-        raise ConnectionError("nobody answers")
+        raise ConnectionError("the server is away")
 
     stage = numbers(Pipeline(), 10).map_using_service(connect, lambda service, x: x)
-    with pytest.raises(JobFailedError, match="nobody answers") as caught:
+    with pytest.raises(JobFailedError, match="the server is away") as caught:
         collected(jet, stage)
     assert caught.value.vertex == "map_using_service"
 

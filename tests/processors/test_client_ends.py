@@ -12,7 +12,7 @@ from shmjet.processors.general.client_ends import ClientEnds
 
 
 class Address:
-    """An address that only one can have; `wait` holds up whoever leaves it."""
+    """An address that only one can have; `wait` holds up the end that leaves it."""
 
     def __init__(self) -> None:
         self.opened = 0

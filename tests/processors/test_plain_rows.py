@@ -1,4 +1,4 @@
-"""Rows that kernels write are those that are written value by value, and what kernels do not know is left to that."""
+"""Rows as kernels write them equal rows written value by value; what kernels do not know is written value by value."""
 
 from __future__ import annotations
 

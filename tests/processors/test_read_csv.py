@@ -167,8 +167,8 @@ def test_the_line_is_right_however_far_down(tmp_path: Path, monkeypatch: pytest.
         ("id,nome", "expected the column 'name', found \\['id', 'nome'\\]"),
         ("id,name,id", "the header has the column 'id' more than once"),
         ("id,name,more", "found the column 'more', which is not in the schema"),
-        ('"id"x,name', "the header is no CSV: text follows a closing quote"),
-        ('id,"name', "the header is no CSV: a quote is never closed"),
+        ('"id"x,name', "the header is not valid CSV: text follows a closing quote"),
+        ('id,"name', "the header is not valid CSV: a quote is never closed"),
     ],
 )
 def test_a_header_that_does_not_fit_is_named(tmp_path: Path, header: str, what: str) -> None:

@@ -1,4 +1,4 @@
-"""Real files beside Python's csv module, where they are installed."""
+"""Real files, read as Python's csv module reads them, where they are installed."""
 
 from __future__ import annotations
 

@@ -141,8 +141,8 @@ def test_a_single_column_has_no_delimiters() -> None:
         (Batch({"s": [""]}), {"quote": None}, "column 's'"),
         (Batch({"n": [0, None]}), {"null": "0"}, "column 'n' has the value '0', which stands for a null"),
         (Batch({"s": ["\u20ac"]}), {"encoding": "latin-1"}, "column 's' has text that iso8859-1 cannot hold"),
-        (Batch({"s": np.array(["\ud800"])}), {}, "column 's' has text that is no valid Unicode"),
-        (Batch({"s": Text([0, 1], b"\xff")}), {}, "column 's' has text that is no valid Unicode"),
+        (Batch({"s": np.array(["\ud800"])}), {}, "column 's' has text that is not valid Unicode"),
+        (Batch({"s": Text([0, 1], b"\xff")}), {}, "column 's' has text that is not valid Unicode"),
     ],
 )  # fmt: skip
 def test_what_csv_cannot_hold_is_refused(batch: Batch, style: dict[str, Any], what: str) -> None:
@@ -192,7 +192,7 @@ def test_a_writer_without_batches_leaves_an_empty_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "what"),
     [
-        ({"delimiter": "1"}, "no number has"), ({"quote": "-"}, "no number has"), ({"null": "a,"}, "null"),
+        ({"delimiter": "1"}, "delimiter must not be"), ({"quote": "-"}, "quote must not be"), ({"null": "a,"}, "null"),
         ({"delimiter": "\n"}, "delimiter"), ({"encoding": "gbk"}, "gbk"), ({"format": "tsv"}, "format"),
         ({"to_line": repr}, "to_line"),
     ],
@@ -278,5 +278,5 @@ def test_nulls_need_no_quotes() -> None:
 
 def test_text_that_is_cut_within_a_character_is_refused() -> None:
     halves = Text([0, 1, 2], "ä".encode())
-    with pytest.raises(BatchError, match="column 's' has text that is no valid Unicode"):
+    with pytest.raises(BatchError, match="column 's' has text that is not valid Unicode"):
         text_of(Batch({"s": halves}))

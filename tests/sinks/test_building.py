@@ -96,7 +96,7 @@ def pipeline(sink: Any, items: Any = range(4)) -> Pipeline:
     return p
 
 
-def beside(p: Pipeline, fill: Callable[[Any, Any], Any]) -> None:
+def parallel_branch(p: Pipeline, fill: Callable[[Any, Any], Any]) -> None:
     """Add a branch of its own, whose source calls `fill(None, buffer)`."""
     source = sources.builder("other", lambda _: None).fill_buffer_fn(fill).build()
     p.read_from(source).write_to(sinks.noop())
@@ -130,7 +130,7 @@ def test_nothing_is_published_when_another_branch_fails_later(
     jet: shmjet.JetInstance, tmp_path: Path, eventually: Any
 ) -> None:
     p = pipeline(publishing(tmp_path).build())
-    beside(p, once_received(tmp_path, fail))
+    parallel_branch(p, once_received(tmp_path, fail))
     with pytest.raises(JobFailedError, match="the other branch"):
         jet.new_job(p).run(60)
     eventually(lambda: ends(tmp_path) == ["abort", "destroy"])
@@ -141,7 +141,7 @@ def test_nothing_is_published_when_the_job_is_cancelled(
     jet: shmjet.JetInstance, tmp_path: Path, eventually: Any
 ) -> None:
     p = pipeline(publishing(tmp_path, 2).build())
-    beside(p, lambda *_: threading.Event().wait(0.01))
+    parallel_branch(p, lambda *_: threading.Event().wait(0.01))
     execution = jet.new_job(p).execute()
     eventually(lambda: sum(line.endswith("receive") for line in journal(tmp_path)) == 4)
     execution.cancel()
@@ -180,7 +180,7 @@ def test_what_abort_and_destroy_raise_is_logged(
         raise ValueError("abort refuses")
 
     p = pipeline(publishing(tmp_path).abort_fn(refuse).build())
-    beside(p, once_received(tmp_path, fail))
+    parallel_branch(p, once_received(tmp_path, fail))
     with caplog.at_level(logging.WARNING), pytest.raises(JobFailedError, match="the other branch"):
         jet.new_job(p).run(60)
     eventually(lambda: ends(tmp_path) == ["destroy"])
@@ -191,7 +191,7 @@ def test_nothing_is_published_when_a_process_is_killed(
     jet: shmjet.JetInstance, tmp_path: Path, eventually: Any, which: str
 ) -> None:
     p = pipeline(publishing(tmp_path, 2).build())
-    beside(p, lambda *_: threading.Event().wait(0.01))
+    parallel_branch(p, lambda *_: threading.Event().wait(0.01))
     execution = jet.new_job(p).execute()
     eventually(lambda: sum(line.endswith("receive") for line in journal(tmp_path)) == 4)
     os.kill(pid_of(tmp_path) if which == "its own process" else jet.cluster.members[0].workers[0], signal.SIGKILL)
@@ -219,13 +219,13 @@ def test_a_process_that_dies_while_it_commits_fails_the_job(
 def test_nothing_is_published_when_the_instance_ends(tmp_path: Path, eventually: Any, end: str) -> None:
     with shmjet.new_instance(JetConfig(cores=1)) as jet:
         p = pipeline(publishing(tmp_path).build())
-        beside(p, lambda *_: threading.Event().wait(0.01))
+        parallel_branch(p, lambda *_: threading.Event().wait(0.01))
         jet.new_job(p).execute()
         eventually(lambda: sum(line.endswith("receive") for line in journal(tmp_path)) == 4)
         if end == "killed":
             os.kill(jet.cluster.members[0].pid, signal.SIGKILL)
     eventually(lambda: not psutil.pid_exists(pid_of(tmp_path)))
-    assert ends(tmp_path) == ([] if end == "killed" else ["abort", "destroy"])  # nobody can tell a process that is gone
+    assert ends(tmp_path) == ([] if end == "killed" else ["abort", "destroy"])  # a process that is gone cannot be told
     assert published(tmp_path) == []
 
 
@@ -282,7 +282,7 @@ def test_an_error_of_commit_on_another_member_fails_the_job(pair: Any, tmp_path:
 
 def test_no_member_publishes_when_one_fails(pair: Any, tmp_path: Path, eventually: Any) -> None:
     p = pipeline(publishing(tmp_path).build())
-    beside(p, once_received(tmp_path, fail))
+    parallel_branch(p, once_received(tmp_path, fail))
     with pytest.raises(JobFailedError, match="the other branch"):
         pair[0].new_job(p).run(60)
     eventually(lambda: ends(tmp_path, 0) == ends(tmp_path, 1) == ["abort", "destroy"])
@@ -295,7 +295,7 @@ def test_no_member_publishes_when_one_is_killed(tmp_path: Path, eventually: Any)
         address = first.cluster.members[0].address
         second = shmjet.new_instance(JetConfig(**settings, members=[address]))
         p = pipeline(publishing(tmp_path).build())
-        beside(p, lambda *_: threading.Event().wait(0.01))
+        parallel_branch(p, lambda *_: threading.Event().wait(0.01))
         execution = first.new_job(p).execute()
         eventually(lambda: sum(line.endswith("receive") for line in journal(tmp_path)) == 4)
         eventually(lambda: sum(" pid " in line for line in journal(tmp_path)) == 2)

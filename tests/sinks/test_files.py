@@ -1,4 +1,4 @@
-"""Files as sinks: their formats, and that nobody ever sees a part of a result under a final name."""
+"""Files as sinks: their formats, and that a final name never has only a part of a result."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def test_a_killed_worker_leaves_no_part_under_a_final_name(
     with pytest.raises(WorkerLostError):
         execution.result(60)
     eventually(lambda: [name for name in names(tmp_path) if not name.startswith(".")] == [])
-    assert collected(jet, sources.files(tmp_path)) == []  # what is unfinished is no part of the folder
+    assert collected(jet, sources.files(tmp_path)) == []  # an unfinished file does not count
     run(jet, sources.items(["fine"]), sinks.files(tmp_path))
     assert collected(jet, sources.files(tmp_path)) == ["fine"]
 

@@ -195,7 +195,7 @@ def test_two_executions_at_once_are_refused(jet: shmjet.JetInstance) -> None:
 
 
 def test_the_next_execution_may_begin_before_the_callbacks_of_the_last_one_have_run() -> None:
-    """Whoever waits for a future goes on as soon as it has its result; its callbacks are called after that."""
+    """A thread that waits for a future goes on as soon as it has its result; its callbacks are called after that."""
     results = sinks.collect()
     first: Future[None] = Future()
     second: Future[None] = Future()
@@ -205,8 +205,8 @@ def test_the_next_execution_may_begin_before_the_callbacks_of_the_last_one_have_
     third: Future[None] = Future()
     with pytest.raises(ShmjetError, match="still running"):
         results.supplier.on_client(third)
-    assert results._shelf.run is not None
-    assert results._shelf.run.execution is second
+    assert results._spool.run is not None
+    assert results._spool.run.execution is second
     second.set_result(None)
     assert list(results) == []
     results.close()
@@ -271,7 +271,7 @@ def test_nothing_stays_open(jet: shmjet.JetInstance, eventually: Any) -> None:
 
 
 def test_results_that_nobody_has_any_more_are_gone(jet: shmjet.JetInstance, eventually: Any) -> None:
-    """An execution lets go of them in a callback, which comes after whoever waits for its end."""
+    """An execution lets go of them in a callback, which comes after a thread that waits for its end goes on."""
     before = descriptors()
     for _ in range(5):
         results = sinks.collect()
@@ -279,7 +279,7 @@ def test_results_that_nobody_has_any_more_are_gone(jet: shmjet.JetInstance, even
         assert list(results) == [1]
     del results
     eventually(lambda: descriptors() == before)
-    run(jet, sources.items([1]), sinks.collect())  # nobody looks
+    run(jet, sources.items([1]), sinks.collect())  # the results are not read
     eventually(lambda: descriptors() == before)
 
 
@@ -297,5 +297,5 @@ def test_it_can_be_pickled_and_then_knows_no_results(jet: shmjet.JetInstance) ->
 def test_a_job_that_nobody_collects_from_fails(jet: shmjet.JetInstance) -> None:
     copy = pickle.loads(pickle.dumps(sinks.collect()))
     copy.supplier.__class__ = type("Silent", (type(copy.supplier),), {"on_client": None})
-    with pytest.raises(JobFailedError, match="nobody collects"):
+    with pytest.raises(JobFailedError, match="no client collects"):
         run(jet, sources.items([1]), copy)

@@ -45,7 +45,7 @@ def plan(nodes: Sequence[Node], config: JobConfig) -> Plan:
     """Plan a pipeline.
 
     Args:
-        nodes: its stages, each after those that feed it.
+        nodes: its stages, each after its inputs.
         config: of the job; `intermediate_partitions` counts.
 
     Raises:

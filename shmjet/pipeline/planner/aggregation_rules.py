@@ -1,4 +1,4 @@
-"""Rules for the stages that need all items, or all of a key: aggregations, sorting, leaving out what is repeated.
+"""Rules for the stages that need all items, or all items of a key: aggregate, sort, distinct.
 
 What a rule is: see `item_rules`. Must not know what an operation computes, only whether its accumulators combine.
 """

@@ -1,7 +1,7 @@
-"""From the logical graph to the physical plan: which vertices do a stage's work, and how items get there.
+"""The compiler from the logical graph to the physical plan: the vertices that do a stage's work, and their edges.
 
-One rule for each kind of stage (`item_rules`, `aggregation_rules`, `join_rules`); stages are planned after those that
-feed them. It must not know what a rule does.
+One rule for each kind of stage (`item_rules`, `aggregation_rules`, `join_rules`); a stage is planned after its inputs.
+It must not know what a rule does.
 """
 
 from __future__ import annotations
@@ -63,8 +63,7 @@ def compile_plan(graph: LogicalGraph, counts: Mapping[int, int]) -> PhysicalPlan
 
     Args:
         graph: the pipeline's.
-        counts: partition counts by node id, of intermediate streams and of joins; those that are missing have the
-            grid's.
+        counts: partition counts by node id, of intermediate streams and of joins; the others have the grid's count.
     """
     draft = Draft(graph, counts)
     for node in graph.order:

@@ -1,4 +1,4 @@
-"""A plan while it is being made: what the rules for single kinds of stages have in common.
+"""A plan under construction, which the rules for single kinds of stages share.
 
 Rules ask a `Draft` for the outputs of what feeds a stage and add vertices and edges to it. It must not know transforms.
 """
@@ -30,8 +30,7 @@ class Draft:
 
     Args:
         graph: the pipeline's.
-        counts: partition counts by node id, of intermediate streams and of joins; those that are missing have the
-            grid's.
+        counts: partition counts by node id, of intermediate streams and of joins; the others have the grid's count.
     """
 
     def __init__(self, graph: LogicalGraph, counts: Mapping[int, int]) -> None:
@@ -126,6 +125,6 @@ class Draft:
 
 
 def adopt(vertex: PlannedVertex, like: PlannedVertex) -> None:
-    """Give a vertex as many processors as another one has, if nobody has said how many."""
+    """Give a vertex as many processors as another one has, unless its own number is set."""
     if vertex.parallelism == -1 and isinstance(like.processors, int):
         vertex.parallelism = like.processors

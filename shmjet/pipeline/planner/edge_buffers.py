@@ -1,7 +1,7 @@
-"""Which edges have to be buffered so that no job waits for itself.
+"""The choice of buffered edges, so that no job waits for itself.
 
-A vertex reads the edges of a lower priority to their end before it looks at the others. Meanwhile whoever feeds one of
-the others is stopped once its lane is full. So such a feeder *waits for* all that the vertex reads first, with
+A vertex reads the edges of a lower priority to their end before it looks at the others. Meanwhile a vertex that feeds
+one of the others is stopped once its lane is full. So such a feeder *waits for* all that the vertex reads first, with
 everything upstream of it; and if these wait for the feeder in turn, because one source feeds both or across several
 joins, nothing moves ever again. A buffered edge does not stop its feeder.
 

@@ -1,6 +1,6 @@
-"""What the planner wants to know of the logical graph before it makes vertices: checks, order, and chains to fuse.
+"""Analysis of the logical graph before vertices are made: checks, order, and chains to fuse.
 
-Nodes come after those that feed them, so one pass in either direction is enough. It must not know vertices and edges.
+Each node comes after its inputs, so one pass in either direction is enough. It must not know vertices and edges.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rules for the stages that look at items one by one, for what brings and takes them, and for what spreads them.
+"""Rules for stages that handle items one by one, for sources and sinks, and for stages that redistribute items.
 
 A rule takes the draft of a plan, a node and its transform, adds vertices and edges with their reasons, and returns the
 output of the stage. After Jet's planner, with two rules of our own: what lies by the right key already does not move,

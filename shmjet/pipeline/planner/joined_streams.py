@@ -1,4 +1,4 @@
-"""Which streams reach which join: the analysis of the graph of operators, first of three steps to partition counts.
+"""The streams that reach each join: analysis of the graph of operators, the first of three steps to partition counts.
 
 An operator is whatever can be a key of a dict; what it is, the caller says by naming the streams, the joins, the tables
 and where walks end. Must not know of counts, nor of anything else that streams have. After Samza's
@@ -42,7 +42,7 @@ class OperatorGraph(Generic[Op]):
 def joined_streams(graph: OperatorGraph[Op]) -> dict[Op, tuple[Op, ...]]:
     """Return the streams that reach each join, in the order of `graph.streams`.
 
-    Joins come in the order in which they are met. One that no stream reaches is left out; a cycle (a table that is
+    Joins come in the order in which they are met. A join that no stream reaches is left out; a cycle (a table that is
     filled by what is joined with it) ends where it began.
 
     Raises:

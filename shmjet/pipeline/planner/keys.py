@@ -1,4 +1,4 @@
-"""When two key functions are the same: what equal keys of equal items is decided by, as far as that can be told.
+"""Equality of key functions: whether two of them give equal keys for equal items, as far as the planner can tell.
 
 Two functions that are written alike (`lambda trade: trade[0]` twice, or `itemgetter(0)`) give equal keys, so streams
 that are partitioned by them are partitioned alike. What cannot be told is taken for different, which costs a move of

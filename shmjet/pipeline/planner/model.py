@@ -115,7 +115,7 @@ class PlannedEdge:
 
 @dataclass(eq=False)
 class PhysicalPlan:
-    """All vertices and edges, each vertex after those that feed it."""
+    """All vertices and edges, each vertex after its inputs."""
 
     vertices: list[PlannedVertex] = field(default_factory=list)
     edges: list[PlannedEdge] = field(default_factory=list)

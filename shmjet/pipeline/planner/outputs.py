@@ -1,4 +1,4 @@
-"""What a stage has once it is planned: vertices that emit its items, and how these lie on their processors.
+"""The output of a planned stage: vertices that emit its items, and how the items lie on their processors.
 
 Stages that only say how items are to be spread (`merge`, `rebalance`, `partition_by`) have no vertex of their own: they
 change the output, and the next edge does what they say. It must not know transforms.

@@ -1,4 +1,4 @@
-"""Partition counts for streams that have none: last of three steps, of which `agreement` is the check.
+"""Partition counts for streams that have none: the last of three steps; `agreement` is the check.
 
 It sees names and numbers only. After Samza's `IntermediateStreamManager.calculatePartitions` (SAMZA-1889).
 """
@@ -12,7 +12,7 @@ from shmjet.core.keys import DEFAULT_PARTITION_COUNT
 from shmjet.data.errors import PlanError
 
 MOST_INFERRED = 256
-"""No count that is inferred from inputs and outputs is larger; one that is known or configured may be."""
+"""The largest count that is inferred from inputs and outputs; a known or configured count may be larger."""
 
 
 def assign_counts(
@@ -37,7 +37,7 @@ def assign_counts(
         default: for when none of these is known.
 
     Raises:
-        PlanError: a count is no integer from 1 to 65535, or a set names a stream that is not in `known`.
+        PlanError: a count is not an integer from 1 to 65535, or a set names a stream that is not in `known`.
 
     Example:
         >>> assign_counts({"a": 8, "b": None, "c": None, "d": None}, {"j": ["a", "b"], "k": ["b", "c"]}, configured=3)

@@ -1,4 +1,4 @@
-"""From operators to stream edges: what is left of the graph once counts are all that matters.
+"""Stream edges: the part of the graph of operators that matters for partition counts, the second of three steps.
 
 The second of three steps to partition counts, and the only place where an operator and its stream meet. Must not know
 the graph, nor how counts are assigned. After the conversion to `StreamEdge`s in Samza's planner (SAMZA-1889).

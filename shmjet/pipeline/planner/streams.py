@@ -1,4 +1,4 @@
-"""Partition counts of a pipeline: which stages begin a stream, and how many partitions each stream and join gets.
+"""Partition counts of a pipeline: the stages that begin a stream, and the partitions of each stream and join.
 
 The only module that knows stages as well as streams: it feeds the logical graph to the three steps (`joined_streams`,
 `stream_edges`, `stream_counts` with `agreement`), which know nothing of it nor of each other. After the

@@ -1,4 +1,4 @@
-"""One walk for all graphs: the logical graph, and whatever connections a planner adds to it in its thoughts.
+"""One walk for all graphs: the logical graph, with or without the connections that the planner adds to it.
 
 It must not know what a vertex is. After the `GraphUtils.traverse` of Samza's execution planner (SAMZA-1889), which
 recurses and trusts that there are no cycles; here a cycle ends where it began, and a graph may be as deep as it likes.
@@ -15,8 +15,8 @@ V = TypeVar("V", bound=Hashable)
 def traverse(vertex: V, visit: Callable[[V], object], next_vertices: Callable[[V], Iterable[V]]) -> None:
     """Visit a vertex and all that can be reached from it, each once.
 
-    Depth first: a vertex before those that follow it, and these in the order in which `next_vertices` gives them. What
-    a visit returns is ignored.
+    Depth first: a vertex before its successors, and these in the order in which `next_vertices` gives them. What a
+    visit returns is ignored.
 
     Args:
         vertex: where the walk starts.

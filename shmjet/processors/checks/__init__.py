@@ -1,1 +1,1 @@
-"""Processors that look at a stream: assertions for tests, logging of what passes."""
+"""Processors that observe a stream: assertions for tests, and logging of items."""

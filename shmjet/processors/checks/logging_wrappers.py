@@ -1,4 +1,4 @@
-"""Processors to look at a stream: a sink that logs, a sink that drops, and wrappers that log what goes in or out.
+"""Processors that observe a stream: a sink that logs, a sink that drops, and wrappers that log inputs or outputs.
 
 Must not know: the processors they wrap. After Jet's `DiagnosticProcessors` and `noopP`.
 """
@@ -140,7 +140,7 @@ class PeekProcessor(Processor):
 
 
 class PeekActiveProcessor(PeekProcessor):
-    """For processors that work without an inbox: the engine keeps calling those that override `try_process`."""
+    """For processors that work without an inbox: the engine keeps calling a processor that overrides `try_process`."""
 
     def try_process(self) -> bool:
         """Pass on."""

@@ -1,4 +1,4 @@
-"""Logging the items of a fused chain as they pass; `diagnosing` wraps whole processors instead."""
+"""The step that logs the items of a fused chain as they pass; `logging_wrappers` wraps whole processors instead."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Peeking:
         self._logger = logger
 
     def bind(self, context: ProcessorContext) -> Peeking:
-        """Return one that logs where the processor runs."""
+        """Return a copy that logs where the processor runs."""
         return Peeking(self._stage, self._to_text, self._predicate, context.logger)
 
     def __call__(self, item: Any) -> bool:

@@ -1,1 +1,1 @@
-"""Processors of batches: group by, hash join, sort, map, counting words."""
+"""Processors of batches: group by, hash join, sort, map, word count."""

@@ -1,7 +1,7 @@
-"""The memory of a batch while its columns are being filled by the kernels, piece after piece.
+"""The memory of a batch while kernels fill its columns, piece after piece.
 
 A column's memory has room for a fixed number of rows; that of text grows. When enough rows are in it, the columns
-become a `Batch` and are let go of, because whoever has that batch may keep it. Must not know: files.
+become a `Batch` and are let go of, because the receiver of that batch may keep it. Must not know: files.
 """
 
 from __future__ import annotations

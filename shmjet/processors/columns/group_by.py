@@ -171,7 +171,7 @@ class Grouping:
                 distinct keys.
 
         Raises:
-            TypeError: something is no aggregate.
+            TypeError: an argument is not an aggregate.
             BatchError: an output column has the name of a key, or there is neither key nor aggregate.
         """
         for name, aggregate in aggregates.items():
@@ -268,8 +268,8 @@ def group_by(
         schema: name → type of a column of items (as for `to_batches`); batches have theirs.
 
     Raises:
-        BatchError: a name is no str, empty or there twice. In the job: a column is not there, or of a dtype that its
-            aggregate cannot use; the text names vertex and column.
+        BatchError: a name is not a str, is empty or is there twice. In the job: a column is not there, or of a dtype
+            that its aggregate cannot use; the text names vertex and column.
 
     Example:
         >>> from shmjet import Batch

@@ -114,14 +114,14 @@ def hash_join_batches(
 
     Keys are equal as in Python: numbers by value whatever their dtypes, dates (units from years to days) and times
     (hours to microseconds) whatever their unit, but never a date and a time; nulls and NaN equal nothing. Results have
-    the columns of edge 0 and then, for `inner` and `left`, those of edge 1 that are no keys.
+    the columns of edge 0 and then, for `inner` and `left`, the columns of edge 1 other than its keys.
 
     Args:
         on: the key columns: a name, several names, what `columns("a", "b")` returns, or a dict from names on edge 0 to
             names on edge 1.
         how: `"inner"`: each pair of rows with equal keys; `"left"`: rows of edge 0 without a match too, with nulls;
             `"semi"`: rows of edge 0 with a match, once; `"anti"`: those without.
-        suffix: is put behind the name of a column of edge 1 that edge 0 has too; without one that is an error.
+        suffix: is appended to the name of a column of edge 1 that edge 0 has too, which is an error by default.
         build_schema: name → type of the columns of edge 1, as `schema` of `to_batches`; a left join needs it where
             there may be no batch on that edge at all, for any processor.
         batch_rows: rows of an emitted batch, at most.

@@ -65,7 +65,7 @@ def map_batches(fn: Callable[[Any], Any], as_: type | None = None) -> Callable[[
     Raises:
         TypeError: when `fn` is not callable or `as_` something else.
         BatchError: (in the job) `fn` returned something else, columns of different length, or an array of objects; an
-            item is no batch. The text names vertex and column.
+            item is not a batch. The text names vertex and column.
 
     Example:
         >>> from shmjet import Batch

@@ -1,4 +1,4 @@
-"""Sorting the rows of batches by columns, in bounded steps.
+"""The sort of the rows of batches by columns, in bounded steps.
 
 Must not know how sorted streams of several processors are merged. Batches are joined into runs of some ten thousand
 rows, which are sorted as soon as they are full; at the end the runs are merged in slices. What memory has no room for

@@ -1,4 +1,4 @@
-"""Counting the words of one segment of a file, a piece of bounded size at a time.
+"""The count of the words of one segment of a file, a piece of bounded size at a time.
 
 The rule at the seams: a segment owns the words that START in it. So it begins behind the word, or the character of
 white space, that reaches into it, and reads its last word to the end even where that lies in the next segment. Bytes

@@ -1,5 +1,4 @@
-"""Counting words in native code: a source that counts the files it reads, a processor that counts those of a column,
-and one that adds counts up.
+"""Word count in native code: a source that counts words of files, and processors for those of a column and for sums.
 
 The same two stages as with items: every processor counts for itself, then the counts of a word meet in one processor.
 Words travel with their counts in pieces, each of one share of the hashes, so that an edge partitioned by the share
@@ -7,7 +6,7 @@ brings equal words together and no word becomes an object. A piece is a plain tu
 `columns.words.WordPiece`; or a `Batch` with the columns `word` and `count`, for edges partitioned by `column("word")`
 and for processors of batches. Only batches need numpy, which takes longer to import than a small text takes to count.
 
-Must not know: what becomes of the counts, and how files are cut (`file_blocks`) or read (`word_blocks`).
+Must not know: what the counts are for, and how files are cut (`file_blocks`) or read (`word_blocks`).
 """
 
 from __future__ import annotations
@@ -42,13 +41,13 @@ ROWS = 8192
 """Words in a piece, at most."""
 
 SHARES_PER_PROCESSOR = 4
-"""Shares of the words for each processor that adds up, were there as many of them as of those that count."""
+"""Shares of the words for each processor that adds up, if there are as many such processors as counting ones."""
 
 MOST_SHARES = 256
 """Shares at most: fewer than there are partitions (271 by default)."""
 
 _OPEN_COST = 16 << 10
-"""What a file costs besides its bytes, in bytes."""
+"""The fixed cost of a file, in bytes."""
 
 
 @dataclass(frozen=True)
@@ -327,7 +326,7 @@ def count_words(
 ) -> ProcessorMetaSupplier:
     """Count the words of UTF-8 files: the first stage of two. What it emits is for `combine_words`.
 
-    Words are what `text.lower().split()` gives, bytes that are no UTF-8 being U+FFFD.
+    Words are what `text.lower().split()` gives, with U+FFFD for invalid UTF-8.
 
     Args:
         paths: a file, folder (read recursively) or glob (`**` included), or several.
@@ -368,7 +367,7 @@ def count_words_of(column: str, *, lower: bool = True) -> Callable[[], Processor
         lower: fold case.
 
     Raises:
-        BatchError: (in the job) an item is no batch, or the column is missing or holds something else.
+        BatchError: (in the job) an item is not a batch, or the column is missing or holds something else.
 
     Example:
         >>> words = lines.custom_transform("words", count_words_of("line"))       # doctest: +SKIP

@@ -1,1 +1,1 @@
-"""CSV as batches: its format, reading and writing, and guessing a schema."""
+"""CSV as batches: its format, reader, writer, and schema inference."""

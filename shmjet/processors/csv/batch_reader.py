@@ -1,4 +1,4 @@
-"""Reading CSV files into batches, a block of a file at a time.
+"""The reader of CSV files into batches, a block of a file at a time.
 
 A block owns the records that START between its first newline and the first newline behind its end, except that a
 record which began before and goes on inside quotes is skipped: `csv_seams` knows whether there is one. Pieces of the
@@ -261,7 +261,7 @@ def read_layout(window: FileWindow, path: str, csv: CsvFormat, wanted: Sequence[
     """Read the header of a file that is open, or make up the layout that a file without one must have.
 
     Raises:
-        BatchError: the header does not name the columns of the schema, each once, or those that are read.
+        BatchError: the header does not name the columns of the schema, each once, or the columns to read.
     """
     size, at_end = window.fill(0)
     start = len(BOM) if csv.encoding == "utf-8" and window.buffer.startswith(BOM) and size >= len(BOM) else 0
@@ -286,7 +286,7 @@ def read_layout(window: FileWindow, path: str, csv: CsvFormat, wanted: Sequence[
     window.shrink()
     if reason:
         why = "a quote is never closed" if reason == UNCLOSED else "text follows a closing quote"
-        raise BatchError(f"{path}, line 1: the header is no CSV: {why}")
+        raise BatchError(f"{path}, line 1: the header is not valid CSV: {why}")
     names = [value.decode(csv.encoding, csv.errors) for value, _ in values]
     _check_names(names, path, csv, wanted)
     return Layout(names, after, wanted)

@@ -1,4 +1,4 @@
-"""What is known about CSV files before they are read: the schema, and how fields and records are written.
+"""The format of CSV files, known before they are read: the schema, and how fields and records are written.
 
 Loaded only by jobs that read or write columns. Must not know: how files are cut and read (`csv_batches`).
 """
@@ -90,7 +90,7 @@ class CsvFormat:
     encoding: str
     errors: str
     allowed: bytes | None
-    """256 bytes, 0 for those that text cannot have; None: text is UTF-8."""
+    """256 bytes, 0 for bytes that text cannot have; None: text is UTF-8."""
     batch_rows: int
     path_column: str | None
 
@@ -163,9 +163,9 @@ def check_dialect(who: str, delimiter: str, quote: str | None) -> tuple[int, int
         if value is None and name == "quote":
             continue
         if not isinstance(value, str) or len(value) != 1 or not value.isascii() or value in "\r\n":
-            raise ValueError(f"{who}: {name} must be one ASCII character and no line end, got {value!r}")
+            raise ValueError(f"{who}: {name} must be one ASCII character other than a line end, got {value!r}")
         if value.isalnum() or value in "+-.":
-            raise ValueError(f"{who}: {name} must be a character that no number has, got {value!r}")
+            raise ValueError(f"{who}: {name} must not be a letter, a digit, '+', '-' or '.', got {value!r}")
     if delimiter == quote:
         raise ValueError(f"{who}: delimiter and quote must differ, both are {quote!r}")
     return ord(delimiter), -1 if quote is None else ord(quote)

@@ -1,6 +1,4 @@
-"""What is said about a CSV line that cannot be read. The numbers are those of `columns/csv.h` and
-`columns/csv_decimal.h`.
-"""
+"""Error texts of CSV lines that cannot be read. The codes are those of `columns/csv.h` and `columns/csv_decimal.h`."""
 
 from __future__ import annotations
 

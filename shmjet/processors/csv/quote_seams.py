@@ -1,10 +1,10 @@
-"""Whether a block of a CSV file begins inside quotes, which only the bytes before it can tell.
+"""The state of quotes at the beginning of each block of a CSV file, which depends on all bytes before it.
 
 A CSV file cannot be cut at any newline: one inside quotes ends no record. So every block is first looked at in both
 ways, as if it began outside and inside quotes; what that leads to at its end takes two bits, and goes into a table in
-shared memory, a byte a block. Whoever knows these of all blocks before its own knows how its own begins, exactly. The
-look takes a tenth of what parsing takes and happens in the call that claims the block; blocks are claimed in the order
-of the file, so nobody waits longer than for such a look. (Both ways at once: Mühlbauer et al., "Instant Loading for
+shared memory, a byte a block. These bits of all blocks before a block say exactly how that block begins. The look
+takes a tenth of what parsing takes and happens in the call that claims the block; blocks are claimed in the order of
+the file, so no processor waits longer than for such a look. (Both ways at once: Mühlbauer et al., "Instant Loading for
 Main Memory Databases", 2013; Ge et al., "Speculative Distributed CSV Data Parsing", 2019, guess where this does not.)
 
 Must not know: what a quote is, and how blocks are read.
@@ -42,7 +42,7 @@ class Seams:
 
     Args:
         address: of a `SeamTable` of any process of the same user on this host.
-        units: all units; those that are one block of a larger file have seams, and ascend within a file.
+        units: all units; a unit that is one block of a larger file has seams, and such units ascend within a file.
 
     Example:
         >>> blocks = [(Segment("a", 0, 5, 10),), (Segment("a", 5, 10, 10),)]

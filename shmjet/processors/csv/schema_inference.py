@@ -1,4 +1,4 @@
-"""Guessing the schema of a CSV file from its beginning: a convenience; give a schema for anything that lasts.
+"""Inference of the schema of a CSV file from its beginning: a convenience; give a schema for anything that lasts.
 
 Each column gets the first type of a list that all its values in the sample have, as the kernel itself reads them; so a
 type is never guessed that the sample does not have. A later value that does not fit is an error like any other.

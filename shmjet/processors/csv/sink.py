@@ -1,4 +1,4 @@
-"""Writing batches as CSV, so that `read_files(..., format="csv")` with the batches' schema gives back equal ones.
+"""The writer of batches as CSV; `read_files(..., format="csv")` with the batches' schema gives back equal batches.
 
 Quoted is what would be read as something else otherwise: text with a delimiter, a quote or a line end, empty text, and
 text that looks like a null. Numbers are written so that reading gives the same bits. Must not know: where batches come
@@ -153,7 +153,7 @@ class CsvWriter:
             strings = self._texts(name, column, rows)
         else:
             strings = plain_strings(name, column)
-            if self._style.delimiter == ":":  # the only one that a time can have
+            if self._style.delimiter == ":":  # no other delimiter occurs in a time
                 strings = [self._text(name, value, True) for value in strings]
         if null and null in strings and any(strings[row] == null for row in rows):
             raise BatchError(f"column {name!r} has the value {null!r}, which stands for a null; choose another null")
@@ -171,7 +171,7 @@ class CsvWriter:
             text = column if isinstance(column, Text) else Text.of(column.tolist())
             strings = [v.decode("ascii", "surrogateescape") for v in text] if text.is_bytes else text.tolist()
         except (BatchError, UnicodeDecodeError) as error:
-            raise BatchError(f"column {name!r} has text that is no valid Unicode: {error}") from None
+            raise BatchError(f"column {name!r} has text that is not valid Unicode: {error}") from None
         if not text.is_bytes:
             self._check_encoding(name, strings)
         if self._odd.search("".join(strings)) or not text.lengths.all() or self._style.null:

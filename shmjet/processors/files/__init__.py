@@ -1,1 +1,1 @@
-"""Files as sources and sinks: lines, records, numpy's files, packed or not, near or far."""
+"""Files as sources and sinks: lines, records, numpy's files, packed or plain, local or remote."""

@@ -1,4 +1,4 @@
-"""Packed files: which ones are, by their names, and streams that unpack and pack them.
+"""Packed files: their compression by name, and the streams that unpack and pack them.
 
 gzip, bzip2 and xz come with Python; zstd is Python's from 3.14 on and needs the package `zstandard` before. A module is
 imported when the first file needs it. Must not know: what is in the files.
@@ -21,7 +21,7 @@ _PIECE = 64 << 10
 """Packed bytes read at once."""
 
 _ZSTD_PIECE = 8 << 10
-"""The same of zstd: there is no bound on what becomes of them but their number."""
+"""Packed bytes of zstd read at once: fewer, because they can unpack to any size."""
 
 _SUFFIX_OF = {"gzip": ".gz", "bz2": ".bz2", "xz": ".xz", "zstd": ".zst"}
 

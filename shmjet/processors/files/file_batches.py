@@ -1,4 +1,4 @@
-"""How `read_files(..., as_=Batch)` turns its arguments into a format, and any format into a reader.
+"""The formats of `read_files(..., as_=Batch)`: arguments become a format, and a format becomes a reader.
 
 It is loaded only by jobs that read files into batches: what it imports needs numpy.
 """

@@ -1,4 +1,4 @@
-"""Which files a file source reads, and how they are cut into units that processors claim.
+"""The files that a file source reads, and the units into which they are cut for processors to claim.
 
 Pure planning: it looks at directories and file sizes, and opens nothing. Must not know how blocks are read
 (`line_blocks`), nor how they are claimed (`claims`).
@@ -69,7 +69,7 @@ def absolute_patterns(paths: str | os.PathLike[str] | Iterable[str | os.PathLike
 
 
 def is_unfinished(path: str) -> bool:
-    """Whether a file is one that a sink is writing, or did not finish."""
+    """Whether a sink is writing a file, or did not finish it."""
     name = path.rpartition("/")[2]
     return name.startswith(".") and name.endswith(UNFINISHED)
 
@@ -83,7 +83,7 @@ def find_files(patterns: Iterable[str]) -> list[tuple[str, int]]:
 
     Raises:
         FileNotFoundError: when a path does not exist, or a glob meets nothing; it names the path.
-        OSError: when a folder cannot be read, or a path given by name is no regular file.
+        OSError: when a folder cannot be read, or a path given by name is not a regular file.
     """
     found: dict[str, int] = {}
     for pattern in patterns:

@@ -1,7 +1,7 @@
 """The sink that writes text files, one per processor: lines, or batches as CSV (`csv_sink`).
 
-Must not know: where lines come from. A file has a temporary name until the processor is through, so that whoever
-sees `FOLDER/INDEX` sees all of it. After Jet's `writeFileP`.
+Must not know: where lines come from. A file has a temporary name until its processor has finished, so `FOLDER/INDEX`
+is always complete. After Jet's `writeFileP`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The source that reads text files, however large or many, with all its processors at once: lines or batches.
 
-Must not know: what becomes of the lines, and how batches are made (`file_batches`, which is loaded when it is needed).
+Must not know: what the lines are for, and how batches are made (`file_batches`, which is loaded when it is needed).
 The files are found and cut into units once, on the coordinator (`file_blocks`); within one member the processors claim
 units in turn (`claims`), so that none waits while another still has work; among several members the units are dealt
 out. Jet's `readFilesP` deals whole files; one large file then keeps one core busy.
@@ -40,7 +40,7 @@ BATCH_ROWS = 16384
 """Rows of a batch: enough for the kernels, and still in the L2 cache."""
 
 _OPEN_COST = 16 << 10
-"""What a file costs besides its bytes, in bytes."""
+"""The fixed cost of a file, in bytes."""
 
 PathLike = str | os.PathLike[str]
 

@@ -1,4 +1,4 @@
-"""Reading lines of text files into batches of one text column.
+"""The reader of lines of text files into batches of one text column.
 
 The lines are those of `line_blocks`, cut at the same borders; they are copied into the column without ever becoming
 Python objects, unless the bytes are not UTF-8. Must not know: processors and outboxes.
@@ -63,7 +63,7 @@ class LineBatchReader:
         """Return batches that are full, perhaps none yet, or None at the end of the segment.
 
         Raises:
-            BatchError: bytes are not in the encoding, with errors="strict" or one that makes no valid Unicode of them.
+            BatchError: bytes are not in the encoding, with errors="strict" or a handler that makes invalid Unicode.
         """
         full, self._due = self._due, []
         piece = self._reader.next_piece()

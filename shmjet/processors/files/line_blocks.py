@@ -1,4 +1,4 @@
-"""Reading the lines of one segment of a file, a piece of bounded size at a time.
+"""The reader of the lines of one segment of a file, a piece of bounded size at a time.
 
 The rule at the seams: a segment owns the lines that START in it. So it skips to the first line start at or after its
 own beginning, and reads its last line to the end even where that lies in the next segment. Bytes are read into a

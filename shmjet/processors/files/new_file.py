@@ -1,4 +1,4 @@
-"""A file that is hidden until it is complete, so that whoever sees its name sees all of it.
+"""A file that is hidden until it is complete, so that no reader sees a part of it.
 
 Must not know: what is written.
 """

@@ -42,7 +42,7 @@ def read_header(file: IO[bytes], where: str) -> Header:
         where: file and member, for errors.
 
     Raises:
-        BatchError: it is no such array.
+        BatchError: it is not such an array.
     """
     start = file.read(8)
     if start[:6] != MAGIC or len(start) < 8:

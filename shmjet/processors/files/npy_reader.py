@@ -1,4 +1,4 @@
-"""Reading .npy and .npz files into batches: what a processor does with the segments it claims.
+"""The readers of .npy and .npz files into batches, for the segments that a processor claims.
 
 A .npy file that is not small is mapped into memory, and a batch of a plain array is a view of it. The members of a .npz
 file are read together, a batch at a time, so that memory is bounded whether they are compressed or not. Segments count
@@ -47,7 +47,7 @@ def npy_header(path: str) -> Header:
     """Read the header of a file, and see that the file is as long as it says.
 
     Raises:
-        BatchError: it is no .npy file of a one-dimensional array, or it is cut off.
+        BatchError: it is not a .npy file of a one-dimensional array, or it is cut off.
     """
     with open(path, "rb") as file:
         header = read_header(file, path)
@@ -152,7 +152,7 @@ class NpzReader(_Reader):
         self._left = 0
 
     def open(self, segment: Segment) -> None:
-        """Begin a file. Raises BatchError when it is no .npz file of columns of one length."""
+        """Begin a file. Raises BatchError when it is not a .npz file of columns of one length."""
         self.close()
         self._path = segment.path
         self._files += 1

@@ -39,7 +39,8 @@ class WriteNpyProcessor(BulkProcessor):
         """Write batches.
 
         Raises:
-            BatchError: an item is no batch, has other columns than those before, or one that .npy cannot hold.
+            BatchError: an item is not a batch, has other columns than those before, or has a column that .npy cannot
+                hold.
         """
         import numpy as np
 

@@ -43,7 +43,7 @@ class ArrayMetaSupplier(ProcessorMetaSupplier):
 
         Raises:
             FileNotFoundError: when a path does not exist; it names it.
-            BatchError: when a file is no .npy file of a one-dimensional array; it names it.
+            BatchError: when a file is not a .npy file of a one-dimensional array; it names it.
         """
         patterns = self._reading.patterns
         files = [file for file in find_files(patterns) if file[0].endswith(self._suffix) or file[0] in patterns]
@@ -113,7 +113,7 @@ def read_npy(
         ValueError: no paths, or a number of rows below 1.
         BatchError: a name that no column can have.
 
-    A file that is no .npy file of one-dimensional arrays of fixed width makes the job fail with a `BatchError` that
+    A file that is not a .npy file of one-dimensional arrays of fixed width makes the job fail with a `BatchError` that
     names it. Pickled objects are never read.
 
     Example:

@@ -1,4 +1,4 @@
-"""Where files are: folders of this host, or whatever fsspec reaches by a URL such as `s3://bucket/logs/*.gz`.
+"""Paths of files and folders: of this host, or of a file system that fsspec reaches, as in `s3://bucket/logs/*.gz`.
 
 Looks for files, opens, renames and removes them. Must not know: what is in them, and who reads them. fsspec need
 not be installed; nothing imports it before a URL is used.
@@ -51,7 +51,7 @@ def absolute_places(who: str, paths: PathLike | Iterable[PathLike]) -> tuple[str
     """Return paths, folders, globs and URLs so that they mean the same in another process.
 
     Raises:
-        ValueError: there are none. TypeError: one is no path. ModuleNotFoundError: see `import_fsspec`.
+        ValueError: there are none. TypeError: one is not a path. ModuleNotFoundError: see `import_fsspec`.
     """
     several: list[Any]
     if isinstance(paths, str | bytes | os.PathLike) or not isinstance(paths, Iterable):
@@ -78,7 +78,7 @@ def absolute_places(who: str, paths: PathLike | Iterable[PathLike]) -> tuple[str
 def find(places: Iterable[str], options: Options) -> list[tuple[str, int]]:
     """Return (path or URL, size in bytes) of the files meant, each once; files that are being written are left out.
 
-    A size of -1 is one that the file system does not tell.
+    A size of -1: the file system does not report it.
 
     Raises:
         FileNotFoundError: a path does not exist, or a glob meets nothing; it names it.
@@ -104,7 +104,7 @@ def open_file(path: str, options: Options) -> IO[bytes]:
 
 
 class _RemoteFile:
-    """A file and its file system: one that is an archive closes itself when nobody has it any more."""
+    """A file and its file system: an archive closes itself when nothing refers to it any more."""
 
     def __init__(self, file: Any, fs: Any) -> None:
         self._file = file
@@ -149,7 +149,7 @@ class Folder:
         return open(os.path.join(self.path, name), "wb")
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file, replacing one that has the new name."""
+        """Rename a file, replacing a file of the new name."""
         if self.is_remote:
             fs, source = self._at(old)
             fs.mv(source, self._at(new)[1])

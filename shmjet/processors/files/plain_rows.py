@@ -1,4 +1,4 @@
-"""Rows of plain values as CSV, by the kernels that are made for columns: rows become columns, columns become text.
+"""Rows of plain values as CSV, by the kernels for columns: rows become columns, columns become text.
 
 Plain are exact dicts with the same keys, or exact tuples of the same width, whose values are in each column all ints of
 64 bits, all floats, all bools or all text, with None among them. `row_text` has the rules, and writes all others. Needs

@@ -1,8 +1,8 @@
-"""Readers that turn the segments of files, plain or packed, near or far, into items of any format.
+"""Readers that turn the segments of files, plain or packed, local or remote, into items of any format.
 
-A plain file of this host is read by blocks, as `read_files` does. One that is packed or far away is a stream: lines,
-JSON and raw bytes are made of it as it comes; CSV and batches, whose readers want a file, get a temporary one without
-a name, which is written piece by piece first. Every step is about a millisecond of work.
+A plain file of this host is read by blocks, as `read_files` does. A packed or remote file is a stream: lines, JSON and
+raw bytes are made of it as it comes; CSV and batches, whose readers need a file, get a temporary file without a name,
+which is written piece by piece first. Every step is about a millisecond of work.
 
 Must not know: processors and outboxes.
 """
@@ -153,7 +153,7 @@ class RecordReader:
             yield self._marked(values, segment.path)
 
     def _streamed(self, segment: Segment) -> Iterator[list[Any]]:
-        """Cut a stream behind its last newline so far, again and again."""
+        """Cut a stream into pieces, each after the last newline read so far."""
         stream, line, is_first = self._open_stream(segment.path), 1, True
         waiting: list[bytes] = []
         while True:
@@ -285,7 +285,7 @@ def _rows(batch: Any, as_: Any) -> list[Any]:
     try:
         converted: list[Any] = msgspec.convert(rows, list[as_], strict=False)
     except msgspec.ValidationError as error:
-        raise ValueError(f"a row of CSV is no {getattr(as_, '__name__', as_)}: {error}") from None
+        raise ValueError(f"a row of CSV is not a valid {getattr(as_, '__name__', as_)}: {error}") from None
     return converted
 
 

@@ -1,4 +1,4 @@
-"""The schema of CSV files that are packed or far away: inferred from a sample that is unpacked into a temporary file.
+"""The schema of packed or remote CSV files: inferred from a sample that is unpacked into a temporary file.
 
 Loaded only by jobs that read files into batches: what it imports needs numpy.
 """

@@ -117,7 +117,7 @@ class CsvEncoder:
         """Return the records.
 
         Raises:
-            TypeError, ValueError, BatchError: an item is no row, or has other columns than those before.
+            TypeError, ValueError, BatchError: an item is not a row, or has other columns than those before.
         """
         for item in items:
             if self._kind is None:
@@ -143,7 +143,7 @@ class RawEncoder:
         pass
 
     def encode(self, items: list[Any]) -> bytes:
-        """Return them all. Raises TypeError for an item that is no bytes."""
+        """Return them all, joined. Raises TypeError for an item that is not bytes."""
         for item in items:
             if not isinstance(item, bytes | bytearray | memoryview):
                 raise TypeError(f'sinks.files(format="raw") takes bytes, got {type(item).__name__}: {item!r:.80}')
@@ -233,10 +233,10 @@ class RecordSinkSupplier(ProcessorMetaSupplier):
             self._folder.rename(temporary(self._names[-1], self._job_id), self._names[-1])
             self._names.pop()
 
-    def beside(self, others: Sequence[Any]) -> RecordSinkSupplier:
-        """Return one whose files have names of their own where some of the others write into the same folder."""
+    def after_sinks(self, suppliers: Sequence[Any]) -> RecordSinkSupplier:
+        """Return a supplier whose files have names of their own where earlier sinks write into the same folder."""
         part = sum(
-            isinstance(other, RecordSinkSupplier) and other._folder.path == self._folder.path for other in others
+            isinstance(other, RecordSinkSupplier) and other._folder.path == self._folder.path for other in suppliers
         )
         return RecordSinkSupplier(self._folder, replace(self._writing, part=part))
 
@@ -272,7 +272,7 @@ class RecordFiles:
         self.folder.remove(temporary(self.writing.name_of(index), job_id))
 
     def sweep(self, run: str) -> None:
-        """Remove what attempts of a run have left that nobody knows of, where the folder is one of this host."""
+        """Remove unfinished files that attempts of a run have left, where the folder is one of this host."""
         if self.folder.is_remote:
             return
         for entry in os.scandir(self.folder.path):

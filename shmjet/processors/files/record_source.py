@@ -1,4 +1,4 @@
-"""The source that reads files of any format, packed or not, here or wherever fsspec reaches.
+"""The source that reads files of any format, packed or plain, of this host or through fsspec.
 
 Must not know: how bytes become items (`record_reading`). Plain files of this host are cut into blocks that all
 processors claim; packed and remote ones are claimed whole, the largest first. Files behind URLs are read in processes
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from shmjet.processors.csv.quote_seams import SeamTable
 
 _OPEN_COST = 16 << 10
-"""What a file costs besides its bytes, in bytes."""
+"""The fixed cost of a file, in bytes."""
 
 
 class RecordProcessor(FileProcessor):
@@ -149,6 +149,6 @@ class RecordMetaSupplier(ProcessorMetaSupplier):
 
 
 def _largest_first(files: Sequence[tuple[str, int]]) -> list[Unit]:
-    """Return a unit for each file; those of a size that nobody tells count as the largest."""
+    """Return a unit for each file; files of unknown size count as the largest."""
     ordered = sorted(files, key=lambda entry: -entry[1] if entry[1] >= 0 else float("-inf"))
     return [(Segment(path, 0, size, size),) for path, size in ordered]

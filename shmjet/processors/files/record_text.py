@@ -1,4 +1,4 @@
-"""From lines to items: text as it is, or the values of JSON lines.
+"""The conversion of lines to items: plain text, or the values of JSON lines.
 
 Must not know: where lines come from, and which files they are cut out of; who calls says where an error is.
 """
@@ -66,7 +66,7 @@ class JsonLines:
         """Return the values of whole lines; empty lines have none.
 
         Raises:
-            BadLineError: a line is no JSON, not of the type wanted, or null, which is no item.
+            BadLineError: a line is not JSON, is not of the type wanted, or is null, which is not an item.
         """
         if self._is_utf8:
             try:
@@ -92,7 +92,7 @@ class JsonLines:
             if self._as is not None:
                 value = self._converted(index, value, line)
         if value is None:
-            raise BadLineError(index, "null is no item; leave such lines out")
+            raise BadLineError(index, "null is not an item; leave such lines out")
         return value
 
     def _by_python(self, index: int, line: str) -> Any:

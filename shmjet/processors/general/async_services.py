@@ -1,6 +1,6 @@
-"""map, filter and flat_map with coroutine functions, several calls at once, beside everything else in the worker.
+"""map, filter and flat_map with coroutine functions: several calls at once, while the worker does other work.
 
-All processors of a stage in a process share one event loop. Nobody runs it for long: each callback of a processor lets
+All processors of a stage in a process share one event loop. It never runs for long: each callback of a processor lets
 it take a few turns that do not wait, emits what is ready and starts new calls. While calls are under way the processor
 polls, so the engine comes back at least once a millisecond. Order is kept, where it is wanted, by emitting from the
 oldest call on. After Jet's `AsyncTransformUsingServiceOrderedP` and `...UnorderedP`.
@@ -49,7 +49,7 @@ class LoopHolder:
         self._service: Any = None
         self.loop: Any = None
         self.ended = 0
-        """Calls that have ended; whoever waits for progress compares it."""
+        """Calls that have ended; a caller that waits for progress compares it."""
 
     def acquire(self, context: ProcessorContext) -> Any:
         """Return the service; each call is answered by one of `release`."""
@@ -65,7 +65,7 @@ class LoopHolder:
         return self._service
 
     def release(self) -> None:
-        """Close service and loop if nobody else uses them."""
+        """Close service and loop if no other processor uses them."""
         self._users -= 1
         if self._users:
             return
@@ -101,7 +101,7 @@ class LoopHolder:
                 return
 
     def cancel(self, tasks: list[asyncio.Task[Any]]) -> None:
-        """End calls that nobody waits for any more."""
+        """End calls whose results are not wanted any more."""
         for task in tasks:
             task.cancel()
         if tasks and not self.loop.is_closed():
@@ -140,7 +140,7 @@ class AsyncServiceProcessor(BulkProcessor):
         self._acquired = True
 
     def process(self, ordinal: int, inbox: Inbox) -> None:
-        """Start as many calls as may run at once and emit what is ready; again and again while calls end at once."""
+        """Start as many calls as may run at once and emit what is ready; repeat while calls end at once."""
         deadline = monotonic_ns() + CALL_NS
         while True:
             self._start(inbox)
@@ -254,8 +254,8 @@ def using_service_async(
         fn: coroutine function, `fn(service, item)`, or `fn(service, key, item)` when `keyed`.
         key_fn: key of an item.
         keyed: hand the key over.
-        max_concurrent_ops: calls of one processor that are under way at once, at most; with `preserve_order` those
-            count that have ended behind one that has not.
+        max_concurrent_ops: calls of one processor that are under way at once, at most; with `preserve_order` a call
+            counts until all calls before it have ended.
         preserve_order: emit results in the order of their items.
 
     Raises:

@@ -165,7 +165,7 @@ def require_batches(processor: str, items: list[Any]) -> None:
         items: what came.
 
     Raises:
-        BatchError: one is no batch; the text says how to make batches of items.
+        BatchError: an item is not a batch; the text says how to make batches of items.
     """
     for item in items:
         if not isinstance(item, Columnar):
@@ -176,7 +176,7 @@ def require_batches(processor: str, items: list[Any]) -> None:
 
 
 def check_batch_rows(processor: str, rows: Any) -> None:
-    """Check the argument `batch_rows` of a processor. Raises ValueError when it is no number of rows from 1 on."""
+    """Check the argument `batch_rows` of a processor. Raises ValueError when it is not an int from 1 on."""
     if not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows < 1 << 31:
         raise ValueError(f"{processor}: batch_rows must be at least 1 and below 2**31, got {rows!r}")
 

@@ -198,7 +198,7 @@ def to_rows(as_: type = dict) -> Callable[[], Processor]:
 
     Raises:
         TypeError: when `as_` is something else.
-        BatchError: (in the job) an item is no batch.
+        BatchError: (in the job) an item is not a batch.
 
     Example:
         >>> from shmjet import Batch

@@ -89,7 +89,7 @@ class _Place:
             self._end = opening()
 
     def end(self) -> None:
-        """End it once; whoever comes second waits until that is done."""
+        """End it once; a second caller waits until that is done."""
         with self._lock:
             end, self._end = self._end, None
             if end is not None:

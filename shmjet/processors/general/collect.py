@@ -2,11 +2,11 @@
 
 Each processor writes what it gets into a temporary file without a name and hands the file's descriptor to the client
 over a Unix socket, once, when it begins; after that a byte over the socket says that there is more to read. So results
-wait on disk and not in memory, a client that is slow or busy holds nothing up, nobody polls, and when both ends are
-gone nothing is left. A bounded queue would stop a job whose client waits for its end before it looks at the results.
+wait on disk and not in memory, a client that is slow or busy holds nothing up, neither end polls, and when both ends
+are gone nothing is left. A bounded queue would stop a job whose client waits for the end before it reads the results.
 
-The socket's name is an abstract one, known to nobody but the job, and the client takes descriptors only from processes
-of its own user. Processors on other hosts put what they would write into a list of the cluster, from where the client
+The socket's name is an abstract one, known to the job only, and the client takes descriptors only from processes of
+its own user. Processors on other hosts put what they would write into a list of the cluster, from where the client
 fetches it into a file of its own as it reads (`remote_results`). Must not know: jobs and instances; what the client is
 told of an execution is a future.
 
@@ -74,7 +74,7 @@ class CollectProcessor(BulkProcessor):
                 self._far = FarWriter(frames)
                 return
             raise ProcessorError(
-                f"vertex {context.vertex_name!r}: nobody collects its results ({error}); a job with collect() is "
+                f"vertex {context.vertex_name!r}: no client collects its results ({error}); a job with collect() is "
                 "executed by the process that made it, which keeps running until the job has ended"
             ) from error
         self._socket.setblocking(False)
@@ -144,7 +144,7 @@ def _pickled(items: list[Any]) -> Sequence[Any]:
 
 
 class ResultSpool:
-    """Where a client keeps the results of the latest execution; when nobody has it any more, they are gone."""
+    """The results of the latest execution, in the client; they are gone when nothing refers to the spool any more."""
 
     def __init__(self) -> None:
         self.run: Run | GivenRun | None = None
@@ -157,21 +157,21 @@ class ResultSpool:
 
 
 class CollectSupplier(ProcessorMetaSupplier):
-    """Makes the processors, and in the client puts the results of each execution on a shelf.
+    """Makes the processors, and in the client puts the results of each execution into a spool.
 
-    It keeps no shelf alive: jobs that have ended are remembered for long, and have their suppliers' methods. A pickled
+    It keeps no spool alive: jobs that have ended are remembered for long, and have their suppliers' methods. A pickled
     copy knows the address only.
 
     Args:
-        shelf: of whoever reads the results.
+        spool: of the reader of the results.
     """
 
     preferred_local_parallelism = 1
     is_cooperative = True
 
-    def __init__(self, shelf: ResultSpool) -> None:
+    def __init__(self, spool: ResultSpool) -> None:
         self.address = f"\0shmjet-results-{os.urandom(16).hex()}"
-        self._shelf: Callable[[], ResultSpool | None] = weakref.ref(shelf)
+        self._spool: Callable[[], ResultSpool | None] = weakref.ref(spool)
 
     def get(self, addresses: Sequence[str]) -> Mapping[str, ProcessorSupplier]:
         """Return a supplier that is the same everywhere."""
@@ -185,39 +185,39 @@ class CollectSupplier(ProcessorMetaSupplier):
         """
 
         def opened() -> Run:
-            shelf = self._shelf()
-            if shelf is not None:
-                shelf.clear()
+            spool = self._spool()
+            if spool is not None:
+                spool.clear()
             open_list = getattr(execution, "open_list", None)  # a plain future has no cluster
             far = None if open_list is None else open_list(name_of(self.address))
             run = Run(self.address, execution, far)
-            if shelf is not None:
-                shelf.run = run
+            if spool is not None:
+                spool.run = run
             return run
 
         _at_client.open(self.address, execution, opened)
 
     def give(self, read: Callable[[], Iterator[Any]], error: BaseException | None = None) -> None:
-        """Put results on the shelf that another engine has made.
+        """Put results on the spool that another engine has made.
 
         Args:
             read: gives them from the beginning, as often as it is called.
             error: what their job failed with.
         """
-        shelf = self._shelf()
-        if shelf is not None:
-            shelf.clear()
-            shelf.run = GivenRun(read, error)
+        spool = self._spool()
+        if spool is not None:
+            spool.clear()
+            spool.run = GivenRun(read, error)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"address": self.address}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.address = state["address"]
-        self._shelf = _no_shelf
+        self._spool = _no_spool
 
 
-def _no_shelf() -> None:
+def _no_spool() -> None:
     return None
 
 
@@ -265,7 +265,7 @@ class _Stream:
 
 
 class _Descriptors:
-    """What a run has open; closed with it, or when nobody has it any more."""
+    """The open descriptors of a run; closed with it, or when nothing refers to it any more."""
 
     def __init__(self) -> None:
         self.listener: socket.socket | None = None

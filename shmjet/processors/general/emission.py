@@ -21,7 +21,7 @@ LARGEST_PULL = 2048
 """Items drawn from a lazy sequence at once, at most: the usual room of an outbox bucket."""
 
 PULL_NS = 250_000
-"""A pull that takes longer than this is halved next time; one that takes half of it is doubled."""
+"""The next pull is halved when one takes longer than this, and doubled when one takes half of it."""
 
 _SLICED = (range, list, tuple)
 
@@ -69,7 +69,7 @@ class Emission:
         self._at = 0
         self._pull = 1
         self.drawn = 0
-        """Items drawn from lazy sequences; whoever reads it may set it back."""
+        """Items drawn from lazy sequences; the reader of this count may set it back."""
         self.idle = True
         """True when nothing waits to be emitted. Cheaper to look at than a call of `flush`."""
 

@@ -111,14 +111,14 @@ def hash_join(
     Args:
         clauses: one (left key function, right key function) per joined edge, in the order of the ordinals; None means
             the item itself. A third function says what of a joined item is kept; it must not return None.
-        project: `(left, right1, right2, ...) -> result`; default: the tuple of them. None is no result.
+        project: `(left, right1, right2, ...) -> result`; default: the tuple of them. None is not a result.
         inner: leave out items without a match; otherwise None stands for the missing side. One bool for all sides or
             one for each.
 
     Give the joined edges `.broadcast()` and `.priority(-1)`, so that they are complete before the stream comes.
 
     Raises:
-        ValueError: without a clause. TypeError: when a clause is no pair of key functions.
+        ValueError: without a clause. TypeError: when a clause is not a pair of key functions.
 
     Example:
         >>> join = hash_join((lambda trade: trade[0], lambda company: company[0]))

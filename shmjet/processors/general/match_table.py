@@ -1,4 +1,4 @@
-"""What a join keeps in memory: the items of one side by their keys.
+"""The table that a join keeps in memory: the items of one side by their keys.
 
 Must not know: edges and results. Most tables have one item for most keys, so the first item of a key lies in a dict of
 its own: a list for each key would take 80 bytes more, and be one more container for the garbage collector to look at.
@@ -26,7 +26,7 @@ NOTHING: Final = _Nothing()
 class MatchTable:
     """Items by key, each key with one or several.
 
-    A dict entry for each key; keys with several items have a list of them besides.
+    A dict entry for each key; a key with several items also has a list of them.
 
     Example:
         >>> table = MatchTable()
@@ -86,5 +86,5 @@ class MatchTable:
         return self._several.get(key) or (item,)
 
     def firsts(self, keys: Iterable[Any]) -> Iterable[Any]:
-        """Return the first item of each of some keys, lazily; `NOTHING` for those that have none."""
+        """Return the first item of each of some keys, lazily; `NOTHING` for keys without items."""
         return map(self._first.get, keys, repeat(NOTHING))

@@ -1,4 +1,4 @@
-"""How much memory items take, roughly: what decides when a processor moves some of them to disk.
+"""Estimates of the memory that items take; a processor spills items to disk by them.
 
 Must not know: what is done about it. Python has no cheap exact answer; a sample and the sizes that objects give of
 themselves are right within a small factor for plain data. What several items share is counted for each of them.

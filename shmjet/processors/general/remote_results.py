@@ -1,8 +1,8 @@
-"""Results of processors on hosts from which the client's socket cannot be reached: a list of the cluster takes them.
+"""Results of processors on hosts that cannot reach the client's socket: they travel through a list of the cluster.
 
-The client opens the list before the job starts, by its first item, so that a processor knows whether anybody will read
-it; each further one is some frames as `collecting` writes them. The client fetches frames into a file of its own while
-it reads, and removes the list when it has all. Must not know: frames' contents.
+The client opens the list before the job starts, by its first item, so that a processor knows whether a client will
+read the list; each further item is some frames as `collect` writes them. The client fetches frames into its own file
+as it reads, and removes the list when it has all. Must not know: frames' contents.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def name_of(address: str) -> str:
 
 
 def list_of(grid: Any, address: str) -> FarList | None:
-    """Return the list that a client has opened, in a processor; None when nobody has.
+    """Return the list that a client has opened, in a processor; None when no client has.
 
     Args:
         grid: of the processor's context, or None.

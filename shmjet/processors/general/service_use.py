@@ -35,7 +35,7 @@ class ServiceHolder:
         return self._service
 
     def release(self) -> None:
-        """Close the service if nobody else uses it."""
+        """Close the service if no other processor uses it."""
         self._users -= 1
         if not self._users:
             service, self._service = self._service, None

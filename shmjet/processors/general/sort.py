@@ -1,4 +1,4 @@
-"""Sorting all items, in bounded steps, in memory or beyond it.
+"""The sort of all items, in bounded steps, in memory or beyond it.
 
 Must not know: how sorted streams of several processors are merged (an `.ordered()` edge does that). Batches are
 sorted as they arrive, and runs of similar length are merged at once, so the work is spread over the calls: a
@@ -144,13 +144,13 @@ class SortProcessor(BulkProcessor):
         return process_memory() < _LEAST_LEFT * self._limit
 
     def _gather(self, items: list[Any]) -> bool:
-        """Take items without their objects; False when they are no numbers."""
+        """Take items without their objects; False when they are not numbers."""
         if self._numbers is None:
             self._numbers = NumberSorter(self._reverse)
         return self._numbers.add(items)
 
     def _enter(self, items: list[Any]) -> None:
-        """Put items into a run: one that is sorted by digits when it is long, or a sorted one right away."""
+        """Put items into a run: a long list becomes a run that is sorted by digits later, a short one is sorted now."""
         runs = self._runs
         if self._order.by_digits and self._fresh:
             self._fresh += items

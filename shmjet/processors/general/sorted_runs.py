@@ -178,7 +178,7 @@ class FileRun:
         self._file = spill_file(folder, "sort", limited=True)
 
     def append(self, items: list[Any]) -> None:
-        """Write items that belong behind those that are there."""
+        """Write items that come after all items that are there."""
         for start in range(0, len(items), self._block_items):
             stop = min(start + self._block_items, len(items))
             columns = self._codec.encode(items, start, stop)
@@ -240,7 +240,7 @@ def merge(runs: list[Run], order: Order, slice_items: int) -> Iterator[list[Any]
     What has been taken from the runs has been yielded, so that another merge can go on where this one was left.
 
     Args:
-        runs: those that come first among equals first. The list is not changed, the runs are.
+        runs: among equal items, those of an earlier run come first. The list is not changed, the runs are.
         slice_items: how many items there are in a list, at most, as long as the runs are not very many.
     """
     rank = order.rank

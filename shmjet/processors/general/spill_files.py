@@ -1,4 +1,4 @@
-"""Temporary files for what memory has no room for: without a name, so that they vanish with their process.
+"""Temporary files for items that memory has no room for: without a name, so that they vanish with their process.
 
 What cannot be made, written or read raises an error that names the folder and what to do about it.
 """

@@ -1,4 +1,4 @@
-"""Looking up a table: a stream on edge 0, the table's entries on all other edges.
+"""The lookup of a stream's keys in a table: the stream on edge 0, the table's entries on all other edges.
 
 Must not know: who sends entries. All edges are partitioned by the key, and those of the entries have a lower priority
 number than edge 0, so that the table is whole when the stream comes. After Samza's stream-table join, on bounded data.

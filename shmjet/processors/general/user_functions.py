@@ -122,7 +122,7 @@ class SinkFunctions:
 class BuiltSinkProcessor(BulkProcessor):
     """Gives each item to `receive`, and calls `flush` behind each list of them.
 
-    Where the functions await the end of the job, `BuiltSinkSupplier` decides what becomes of the object.
+    Where the functions await the end of the job, `BuiltSinkSupplier` decides what happens to the object.
     """
 
     is_cooperative = False
@@ -186,7 +186,7 @@ class BuiltSinkSupplier(CommittingSupplier):
         self._made: list[BuiltSinkProcessor] = []
 
     def get(self, count: int) -> list[BuiltSinkProcessor]:
-        """Make them; those that run in another process are never started here."""
+        """Make the processors; a processor that runs in another process is never started here."""
         self._made = [BuiltSinkProcessor(self._functions) for _ in range(count)]
         return self._made
 

@@ -189,7 +189,7 @@ def read_map(name: str) -> Callable[[], Processor]:
     """Emit the (key, value) tuples of a map, each once; every processor reads partitions of its own.
 
     Args:
-        name: of the map. One that does not exist is empty.
+        name: of the map. A map that does not exist is empty.
 
     Raises:
         TypeError: when `name` is not a non-empty string.
@@ -224,7 +224,7 @@ def read_list(name: str) -> ProcessorMetaSupplier:
     """Emit the items of a list, each once; in order with one processor per member, which is the default.
 
     Args:
-        name: of the list. One that does not exist is empty.
+        name: of the list. A list that does not exist is empty.
 
     Raises:
         TypeError: when `name` is not a non-empty string.
