@@ -1,8 +1,8 @@
-"""Memory for arrays that come by a ring: blocks that are used again, so that their pages need not be made anew.
+"""Reusable memory blocks for arrays that come by a ring.
 
-What comes by a ring is copied out of it, into memory of this process alone. For an array of a megabyte the allocator
-asks the system for pages each time, and gives them back when the array goes; that takes longer than copying it. Here a
-block whose last array has gone is kept for the next one, up to `MOST_KEPT` bytes in all.
+An array from a ring is copied into memory of this process alone. For an array of a megabyte the allocator asks the
+system for pages each time, and gives them back when the array goes; that takes longer than the copy. Here a block whose
+last array has gone is kept for the next one, up to `MOST_KEPT` bytes in all.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 from shmjet.ring.pickling import Buffer
 
 STEP: Final = 128 << 10
-"""Blocks have a multiple of so many bytes."""
+"""The size of a block is a multiple of this many bytes."""
 MOST_KEPT: Final = 16 << 20
 
 _FAILED: Final = ctypes.c_void_p(-1).value
@@ -36,7 +36,7 @@ def map_pages(size: int, flags: int, fd: int = -1) -> int | None:
 
 
 def unmap_pages(address: int, size: int) -> None:
-    """Let go of what `map_pages` has given."""
+    """Unmap memory that `map_pages` has mapped."""
     _libc.munmap(address, size)
 
 
@@ -46,10 +46,10 @@ class Blocks:
     def __init__(self) -> None:
         self._free: defaultdict[int, deque[int]] = defaultdict(deque)
         self.kept = 0
-        """Bytes of the blocks that nobody uses, roughly: two threads may count at the same time."""
+        """Bytes of the unused blocks, roughly: two threads may count at the same time."""
 
     def filled(self, content: Buffer) -> memoryview | None:
-        """Return a copy of `content`, writable, that lives as long as somebody views it; None without memory for it."""
+        """Return a writable copy of `content` that lives as long as any view of it; None without memory for it."""
         length = len(content)
         size = -(-length // STEP) * STEP
         try:
@@ -74,7 +74,7 @@ class Blocks:
         self._free[size].append(address)
 
     def trim(self) -> None:
-        """Give the memory of all blocks that nobody uses back to the system."""
+        """Give the memory of all unused blocks back to the system."""
         for size, addresses in list(self._free.items()):
             while True:
                 try:
@@ -86,4 +86,4 @@ class Blocks:
 
 
 blocks = Blocks()
-"""Those of this process."""
+"""The blocks of this process."""

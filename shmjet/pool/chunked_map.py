@@ -1,8 +1,8 @@
-"""`map` over a pool: items in chunks whose size follows from what they cost, never many ahead of who takes the results.
+"""`map` over a pool: items in chunks whose size follows from their cost, a bounded number ahead of the results taken.
 
-The first chunks have one item. From the time that an item takes, and the bytes that it is, follows how many make up
-`_CHUNK_NS` of work; a chunk has at most four times as many as the one before it, and never so many that the end of the
-input would be left to one worker. The iterables are read by the thread that takes results, and by nobody else.
+The first chunks have one item. The time and the bytes of an item decide how many make up `_CHUNK_NS` of work; a chunk
+has at most four times as many items as the one before it, and never so many that the end of the input would be left to
+one worker. Only the thread that takes results reads the iterables.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from shmjet.pool.worker_handles import Task
 
 _CHUNK_NS: Final = 4e6
 _LEAST_NS: Final = 3e5
-"""Work for less than this is not split for the sake of balance: a chunk costs about 50 microseconds by itself."""
+"""Less work than this is not split for the sake of balance: a chunk by itself costs about 50 microseconds."""
 _CHUNK_BYTES: Final = 256 << 10
 _MOST_ITEMS: Final = 16384
 _FASTER: Final = 4
-"""By this factor a chunk may be larger than the one before it."""
+"""A chunk may be larger than the one before it by this factor."""
 _FIRST_KNOWN: Final = 256
-"""Items of the first chunk, at most, where it is known what the function takes."""
+"""Most items of the first chunk when the cost of the function is known."""
 _AHEAD: Final = 4
-"""Chunks for each worker that are ahead of the iterator."""
+"""Chunks per worker that are ahead of the iterator."""
 _AT_ONCE: Final = 1024
-"""Iterables of so many items are taken at once: a caller who never looks at the results gets all of them run."""
+"""Iterables of at most so many items are taken at once: all of them run even if the caller never reads the results."""
 
 
-class _Feed:
-    """Cuts the input into chunks and submits them, as many as may be ahead."""
+class _Chunker:
+    """Cuts the input into chunks and submits as many of them as may be ahead."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class _Feed:
         return max(1, size)
 
     def _items_in(self, nanoseconds: float) -> int:
-        """Return how many items take so long; 1 when that is not known."""
+        """Return how many items take this long; 1 when that is not known."""
         item_ns = self._function.estimate
         return 1 if item_ns is None else int(nanoseconds / max(item_ns, 100.0))
 
@@ -135,8 +135,11 @@ def _results(future: TaskFuture, deadline: float | None) -> tuple[list[Any], Bas
     return (found.results, found.error) if isinstance(found, PartialChunk) else (found, None)
 
 
-def _handed_out(future: TaskFuture, chunk: list[Any]) -> Iterable[Any]:
-    """Return what gives the results of a chunk; large ones, and those with weak references, to the last reference."""
+def _items_of(future: TaskFuture, chunk: list[Any]) -> Iterable[Any]:
+    """Return an iterable over a chunk's results; it keeps no reference to a result that it has returned.
+
+    Results that came as columns are small and have no weak references; they stay until the chunk ends.
+    """
     if future.has_columns:
         return chunk
     chunk.reverse()
@@ -144,19 +147,19 @@ def _handed_out(future: TaskFuture, chunk: list[Any]) -> Iterable[Any]:
 
 
 class _Flat(itertools.chain[Any]):
-    """The items of lists that a generator yields, handed out by C; closing or dropping it ends the generator."""
+    """The items of the lists that a generator yields, iterated in C; closing or dropping it ends the generator."""
 
     _lists: Iterator[Iterable[Any]]
 
     @classmethod
     def of(cls, lists: Iterator[Iterable[Any]]) -> _Flat:
-        """Return the items."""
+        """Return an iterator over the items of `lists`."""
         flat: _Flat = cls.from_iterable(lists)  # type: ignore[assignment]
         flat._lists = lists
         return flat
 
     def close(self) -> None:
-        """End it, and cancel what has not begun."""
+        """End the iterator, and cancel the tasks that have not begun."""
         self._lists.close()  # type: ignore[attr-defined]
 
 
@@ -169,19 +172,19 @@ def ordered(
     buffersize: int | None,
     workers: int,
 ) -> Iterator[Any]:
-    """Return the results in the order of the items; the first chunks are on their way when this returns."""
+    """Return the results in the order of the items; the first chunks have been submitted when this returns."""
     deadline = None if timeout is None else time.monotonic() + timeout
-    feed = _Feed(engine, fn, iterables, chunksize, buffersize, workers)
-    futures = deque(feed.fill())
+    chunker = _Chunker(engine, fn, iterables, chunksize, buffersize, workers)
+    futures = deque(chunker.fill())
 
     def results() -> Iterator[Iterable[Any]]:
         try:
             while futures:
                 chunk, error = _results(futures[0], deadline)
                 future = futures.popleft()
-                feed.took(future)
-                futures.extend(feed.fill())
-                yield _handed_out(future, chunk)
+                chunker.took(future)
+                futures.extend(chunker.fill())
+                yield _items_of(future, chunk)
                 del future, chunk
                 if error is not None:
                     raise error
@@ -200,14 +203,14 @@ def unordered(
     buffersize: int | None,
     workers: int,
 ) -> Iterator[Any]:
-    """Return the results as they come; the first chunks are on their way when this returns."""
+    """Return the results as they come; the first chunks have been submitted when this returns."""
     deadline = None if timeout is None else time.monotonic() + timeout
-    feed = _Feed(engine, fn, iterables, chunksize, buffersize, workers)
+    chunker = _Chunker(engine, fn, iterables, chunksize, buffersize, workers)
     ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
     waiting: set[TaskFuture] = set()
 
     def submit() -> None:
-        for future in feed.fill():
+        for future in chunker.fill():
             waiting.add(future)
             future.add_done_callback(ready.put)
 
@@ -221,10 +224,10 @@ def unordered(
                 except queue.Empty:
                     raise TimeoutError from None
                 waiting.discard(future)
-                feed.took(future)
+                chunker.took(future)
                 chunk, error = _results(future, None)
                 submit()
-                yield _handed_out(future, chunk)
+                yield _items_of(future, chunk)
                 del future, chunk
                 if error is not None:
                     raise error

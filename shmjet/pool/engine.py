@@ -1,10 +1,10 @@
-"""Runs a pool in the client's process: what the executor calls, and the thread that collects results.
+"""The engine of a pool in the client's process: what the executor calls, and the thread that collects results.
 
 `submit` writes into a worker's ring itself when one has room, under the engine's lock, so that a task waits for no
-other thread. One thread collects results; it sleeps on the client's doorbell, which workers ring and the fork server
-too. User code (callbacks of futures) is called without the lock.
+other thread. One thread collects results; it sleeps on the client's doorbell, which the workers and the fork server
+ring. User code (callbacks of futures) is called without the lock.
 
-`dispatching` decides who gets what, `results` reads what comes back, `staff` has the processes.
+`dispatcher` assigns tasks to workers, `results` reads their answers, `worker_pool` has the processes.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from shmjet.ring.pickling import dumps_by_value
 
 _IDLE_NS: Final = 10 * 10**9
 """How long the collector sleeps while nothing runs: a worker that is killed while it rings could lose a bell."""
-_MOST_STILLBORN: Final = 3
-"""Workers that may die one after the other before they are ready; one with an initializer, as it is to blame."""
+_MOST_FAILED_STARTS: Final = 3
+"""Workers in a row that may die before they are ready; with an initializer only one, as the initializer is to blame."""
 
 logger = logging.getLogger("concurrent.futures")
 
@@ -51,13 +51,13 @@ class TaskTimeout(TimeoutError):
 
 
 class Engine:
-    """All of a pool that is running.
+    """A running pool.
 
     Args:
-        cores: the core of each worker, None for one that is not pinned; their number is the most there will be.
-        spin_ns: how long an idle worker looks again before it sleeps.
+        cores: the core of each worker, None for a worker that is not pinned; as many as there may be workers.
+        spin_ns: how long an idle worker polls before it sleeps.
         initializer, initargs: run in each worker first.
-        most_tasks: after which a worker is replaced; None: never.
+        most_tasks: tasks after which a worker is replaced; None: never.
         task_timeout: seconds that one task may run; None: for ever.
         on_end: called by the collector when it has ended.
     """
@@ -92,14 +92,14 @@ class Engine:
         self._heard = -1
         self._was_woken = False
         self._is_relaxed = False
-        """Whether the collector sleeps without a look at those that work, because nobody did."""
+        """Whether the collector sleeps without checks of the workers, because none had a task."""
         self._watched_from = 2 if task_timeout is None else 1
-        """Tasks under way for which it has to look; one task without a limit of time can keep nobody waiting."""
-        dispatcher = self._dispatcher = Dispatcher(len(cores), self._hire, self.function_of)
+        """Tasks in flight from which on it has to check; a single task without a time limit delays no other."""
+        dispatcher = self._dispatcher = Dispatcher(len(cores), self._start_worker, self.function_of)
         self._results = Results(dispatcher, self._not_up)
         self._logs_seen = 0
         self._thread = threading.Thread(target=self._collect_forever, name="shmjet-pool")
-        most = _MOST_STILLBORN if initializer is None else 1
+        most = _MOST_FAILED_STARTS if initializer is None else 1
         with contextlib.ExitStack() as undoing:
             undoing.callback(self._arena.close)
             try:
@@ -108,7 +108,7 @@ class Engine:
                 undoing.callback(ours.close)
                 self._logs = LogReceiver(ours, levels()[0])
                 undoing.callback(self._logs.close)
-                self._staff = WorkerPool(
+                self._worker_pool = WorkerPool(
                     cores,
                     self._arena,
                     layout,
@@ -120,7 +120,7 @@ class Engine:
                     self._ring,
                     self._logs_of_workers,
                 )
-                undoing.callback(self._staff.dismiss)
+                undoing.callback(self._worker_pool.shut_down)
                 self._thread.start()
             except OSError as error:
                 raise OSError(error.errno, f"no pool can be started: {lack_text(error)}") from error
@@ -130,41 +130,41 @@ class Engine:
 
     @property
     def broken(self) -> str | None:
-        """Why no task can run any more; None as long as they can."""
-        return "the pool has ended" if self._ended and self._staff.broken is None else self._staff.broken
+        """Why no task can run any more; None while tasks can run."""
+        return "the pool has ended" if self._ended and self._worker_pool.broken is None else self._worker_pool.broken
 
     # -- what the executor calls -------------------------------------------------------------------------------------
 
     def submit(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TaskFuture:
-        """Take a call on; returns its future. Raises BrokenProcessPool when no task can run any more."""
+        """Accept a call; returns its future. Raises BrokenProcessPool when no task can run any more."""
         task = Task(fn, args, kwargs)
         self.take(task)
         return task.future
 
     def take(self, task: Task) -> None:
-        """Take a task on. Raises BrokenProcessPool when no task can run any more."""
+        """Accept a task. Raises BrokenProcessPool when no task can run any more."""
         failed: Failed = []
         dispatcher = self._dispatcher
         with self.lock:
-            if self._ended or self._staff.broken is not None:
+            if self._ended or self._worker_pool.broken is not None:
                 raise BrokenProcessPool(self.broken)
             dispatcher.submit(task, failed)
-            if self._is_relaxed and (dispatcher.unwatched >= self._watched_from or self._staff.has_news):
+            if self._is_relaxed and (dispatcher.unwatched >= self._watched_from or self._worker_pool.has_messages):
                 self._is_relaxed = False
                 self._ring()
-        _tell(failed)
+        _fail_all(failed)
 
     def function_of(self, fn: Any) -> Any:
-        """Return what is known of a function; raises when it cannot be pickled."""
+        """Return the `Function` of a callable; raises when it cannot be pickled."""
         with self.lock:
             function, forgotten = self._functions.find(fn)
             if forgotten:
-                for man in self._dispatcher.crew.values():
-                    man.forget(forgotten)
+                for worker in self._dispatcher.workers.values():
+                    worker.forget(forgotten)
             return function
 
     def close(self, cancel: bool = False) -> None:
-        """Let the collector end when all tasks have; with `cancel`, those that have not begun are cancelled."""
+        """Let the collector end when all tasks have ended; with `cancel`, cancel the tasks that have not begun."""
         with self.lock:
             dropped = self._dispatcher.cancel() if cancel else []
             self._closing = True
@@ -174,12 +174,12 @@ class Engine:
             task.future.drop()
 
     def abandon(self) -> None:
-        """Close without the lock: called by the garbage collector, whoever holds it."""
+        """Close without the lock: the garbage collector calls this, and any thread may hold it then."""
         self._closing = True
         self._ring()
 
     def join(self) -> None:
-        """Wait for the end that `close` asked for."""
+        """Wait until the collector has ended after `close`."""
         self._thread.join()
 
     def kill(self, future: Future[Any]) -> bool:
@@ -189,42 +189,42 @@ class Engine:
             found = self._worker_with(future)
             if found is None:
                 return False
-            man, number = found
-            if man.claims.running()[0] == number or not man.claims.revoke(number):
-                man.excuses[number] = error
-                man.kill(because="a task that it ran was killed by PoolExecutor.kill()")
+            worker, number = found
+            if worker.claims.running()[0] == number or not worker.claims.revoke(number):
+                worker.kill_errors[number] = error
+                worker.kill(because="a task that it ran was killed by PoolExecutor.kill()")
                 return True
-            task = man.inflight.pop(number)  # it had not begun: its worker need not die for it
-            self._dispatcher.settle(man, task)
-            man.suspect = man.suspect or not man.inflight  # so that somebody sees when it may have more
+            task = worker.inflight.pop(number)  # it had not begun: its worker need not die for it
+            self._dispatcher.subtract_load(worker, task)
+            worker.suspect = worker.suspect or not worker.inflight  # so that the collector readmits it
             self._ring()
         fail(task, error)
         return True
 
     def _worker_with(self, future: Future[Any]) -> tuple[WorkerHandle, int] | None:
-        for man in self._dispatcher.crew.values():
-            for number, task in man.inflight.items():
+        for worker in self._dispatcher.workers.values():
+            for number, task in worker.inflight.items():
                 if task.future is future:
-                    return man, number
+                    return worker, number
         return None
 
     def signal_workers(self, number: int) -> None:
-        """Send a signal to all workers; nobody takes the place of those that die of it."""
+        """Send a signal to all workers; a worker that dies of it is not replaced."""
         with self.lock:
-            self._staff.broken = self._staff.broken or "The workers of the process pool were killed."
-            for man in self._dispatcher.crew.values():
-                man.kill(number)
+            self._worker_pool.broken = self._worker_pool.broken or "The workers of the process pool were killed."
+            for worker in self._dispatcher.workers.values():
+                worker.kill(number)
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The workers' process ids; not of one that is just being forked."""
+        """The process ids of the workers, without workers that are just being forked."""
         with self.lock:
-            return tuple(man.pid for man in self._dispatcher.crew.values() if man.pid > 0)
+            return tuple(worker.pid for worker in self._dispatcher.workers.values() if worker.pid > 0)
 
     @property
     def workers(self) -> int:
-        """How many workers there are, those that are just being forked among them."""
-        return len(self._dispatcher.crew)
+        """The number of workers, including workers that are just being forked."""
+        return len(self._dispatcher.workers)
 
     @property
     def is_alive(self) -> bool:
@@ -232,28 +232,28 @@ class Engine:
         return not self._ended
 
     def leave(self) -> None:
-        """Forget all of it in a forked child: the memory stays mapped but is not touched.
+        """Forget the pool in a forked child: the memory stays mapped but is not touched.
 
-        Of one that has ended nothing is left, and its descriptors' numbers may be others' by now.
+        After the pool's end its descriptors are closed, and their numbers may have been reused.
         """
         if self._ended:
             return
-        self._staff.leave()
+        self._worker_pool.leave()
         self._logs.leave()
         self._logs_of_workers.close()
         os.close(self._arena.fd)
 
     def _ring(self) -> None:
-        with contextlib.suppress(ValueError):  # it has just been closed: there is nobody to wake
+        with contextlib.suppress(ValueError):  # it has just been closed: no thread sleeps on it
             self._bell.post()
 
-    def _hire(self) -> WorkerHandle | None:
-        return self._staff.hire()
+    def _start_worker(self) -> WorkerHandle | None:
+        return self._worker_pool.start_worker()
 
     def _not_up(self, text: str) -> None:
         logger.critical("Exception in initializer:\n%s", text)
         why = "A process in the process pool could not be initialized: its initializer raised an exception."
-        self._staff.give_up(why)
+        self._worker_pool.mark_broken(why)
 
     # -- the collector -----------------------------------------------------------------------------------------------
 
@@ -264,42 +264,42 @@ class Engine:
         except BaseException as error:  # a fault of this pool's: its users must not wait for ever
             log_error("the thread of a pool has failed, and with it the pool")
             with self.lock:
-                self._staff.give_up(f"the pool's own thread has failed: {name_of(error)}: {text_of(error)}")
+                self._worker_pool.mark_broken(f"the pool's own thread has failed: {name_of(error)}: {text_of(error)}")
         finally:
             self._finish()
 
     def _collect(self) -> bool:
-        """Do what there is to do, then sleep; False when all is over."""
+        """Read results, send tasks, then sleep; False when the pool has ended."""
         seen = self._bell.commands
-        has_news = seen != self._heard or not self._was_woken
+        has_messages = seen != self._heard or not self._was_woken
         self._heard = seen
         done: Done = []
         failed: Failed = []
         dispatcher = self._dispatcher
         try:
             with self.lock:
-                for man in list(dispatcher.crew.values()):
-                    if man.results.has_data:
-                        self._results.read(man, done)
-                if has_news:
-                    self._staff.hear_news(done, failed)
+                for worker in list(dispatcher.workers.values()):
+                    if worker.results.has_data:
+                        self._results.read(worker, done)
+                if has_messages:
+                    self._worker_pool.handle_messages(done, failed)
                 dispatcher.dispatch(failed)
-                timeout = self._look_after()
+                timeout = self._check_workers()
                 dispatcher.unwatched = 0
                 self._is_relaxed = timeout == _IDLE_NS
                 over = self._closing and not dispatcher.is_busy
-                pollers = [man.poller for man in dispatcher.crew.values()]
+                pollers = [worker.poller for worker in dispatcher.workers.values()]
         finally:
-            self._hand_out_logs()
-            _tell_quietly(done, failed)
-        if over or (self._staff.broken is not None and not dispatcher.crew):
+            self._forward_logs()
+            _resolve_all(done, failed)
+        if over or (self._worker_pool.broken is not None and not dispatcher.workers):
             return False
         del done, failed  # nothing may live here while this thread sleeps
         self._was_woken = self._bell.wait(pollers, seen, 0, timeout)
         return True
 
-    def _hand_out_logs(self) -> None:
-        """Give records of workers to this process' handlers, if there are any, before the results that follow them."""
+    def _forward_logs(self) -> None:
+        """Pass log records of workers to this process' handlers, before the results that follow them."""
         posted = self._bell.commands
         if posted != self._logs_seen:
             self._logs_seen = posted
@@ -309,57 +309,57 @@ class Engine:
         self._logs_of_workers.close()
         self._logs.close()
 
-    def _look_after(self) -> int:
-        """Look for tasks that run too long or wait behind one that does; returns how long to sleep."""
+    def _check_workers(self) -> int:
+        """Look for tasks that run too long or wait for such a task; returns how long to sleep."""
         timeout = _IDLE_NS
         limit = self._task_timeout_ns
         dispatcher = self._dispatcher
         now = clock_ns()
-        for man in dispatcher.crew.values():
-            if not man.pid:
+        for worker in dispatcher.workers.values():
+            if not worker.pid:
                 timeout = min(timeout, LOOK_NS)
-            if limit is not None and (man.inflight or not man.up):
-                timeout = min(timeout, self._end_overdue(man, limit))
-            if not man.inflight:
-                if man.suspect:
-                    if dispatcher.welcome(man):
+            if limit is not None and (worker.inflight or not worker.up):
+                timeout = min(timeout, self._kill_overdue(worker, limit))
+            if not worker.inflight:
+                if worker.suspect:
+                    if dispatcher.readmit(worker):
                         return 0
                     timeout = min(timeout, LOOK_NS)
                 continue
             timeout = min(timeout, LOOK_NS)
-            if dispatcher.rescue(man, now):
+            if dispatcher.reclaim_stuck(worker, now):
                 return 0
-            if now - man.still_since > LOOK_NS and not man.runs_a_task:
-                man.still_since = now
-                man.bell.ring()  # for a wake-up that was lost
-            if dispatcher.may_rescue(man):
+            if now - worker.still_since > LOOK_NS and not worker.runs_a_task:
+                worker.still_since = now
+                worker.bell.ring()  # for a wake-up that was lost
+            if dispatcher.can_reclaim(worker):
                 timeout = min(timeout, STUCK_NS)
         return timeout
 
     @staticmethod
-    def _end_overdue(man: WorkerHandle, limit: int) -> int:
+    def _kill_overdue(worker: WorkerHandle, limit: int) -> int:
         """Kill a worker whose task or initializer has run for longer than the limit; returns when to look again."""
-        number, started = man.claims.running()
+        number, started = worker.claims.running()
         left = started + limit - clock_ns() if number else limit
         if left > 0:
             return left
         too_long = f"ran for more than task_timeout={limit / 1e9:g} s"
         if number == INITIALIZER:
-            man.kill(because=f"its initializer {too_long}")
-        elif number in man.inflight and number not in man.excuses:
-            man.excuses[number] = TaskTimeout(f"the task {too_long}")
-            man.kill(because=f"a task {too_long}")
+            worker.kill(because=f"its initializer {too_long}")
+        elif number in worker.inflight and number not in worker.kill_errors:
+            worker.kill_errors[number] = TaskTimeout(f"the task {too_long}")
+            worker.kill(because=f"a task {too_long}")
         return LOOK_NS
 
     def _finish(self) -> None:
-        """End the workers, then the server, then let go of everything."""
+        """End the workers and the server, resolve the tasks left, and release all resources."""
         left: list[Task] = []
         try:
             with self.lock:
-                why = self._staff.broken or "the pool has ended"
+                why = self._worker_pool.broken or "the pool has ended"
                 left = self._dispatcher.drop_all()
                 try:
-                    self._staff.dismiss()
+                    self._worker_pool.shut_down()
                 finally:
                     self._dispatcher.clear()
                     self._ended = True
@@ -367,13 +367,13 @@ class Engine:
                     self._arena.close()
         finally:
             self._close_logs()
-            _tell_quietly([], [(task, BrokenProcessPool(why) if task.begin() else None) for task in left])
+            _resolve_all([], [(task, BrokenProcessPool(why) if task.begin() else None) for task in left])
             blocks.trim()
             self._on_end()
 
 
-def _tell(failed: Failed) -> None:
-    """Give all these futures their errors; what a callback raises that is no `Exception` is raised after the last."""
+def _fail_all(failed: Failed) -> None:
+    """Give all these futures their errors; a `BaseException` of a callback is raised after the last."""
     raised: BaseException | None = None
     for task, error in failed:
         try:
@@ -384,8 +384,8 @@ def _tell(failed: Failed) -> None:
         raise raised
 
 
-def _tell_quietly(done: Done, failed: Failed) -> None:
-    """Give futures what has become of their tasks. What their callbacks raise has been logged, and stays here."""
+def _resolve_all(done: Done, failed: Failed) -> None:
+    """Resolve futures with the outcomes of their tasks. Errors of their callbacks have been logged, and stop here."""
     for task, kind, content in done:
         with contextlib.suppress(BaseException):
             resolve(task, kind, content)

@@ -1,4 +1,4 @@
-"""`PoolExecutor`: what users see of a pool. The work is `engine`'s."""
+"""`PoolExecutor`, the public class of a pool. `engine` does the work."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SPIN_NS: Final = 50_000
 _executors: weakref.WeakSet[PoolExecutor] = weakref.WeakSet()
 _keys = itertools.count()
 _running: dict[int, Any] = {}
-"""Engines that have not ended: whoever leaves the interpreter waits for them."""
+"""Engines that have not ended: the interpreter waits for them when it exits."""
 _is_exiting = False
 
 
@@ -106,7 +106,7 @@ class PoolExecutor(Executor):
 
     @property
     def worker_pids(self) -> tuple[int, ...]:
-        """The process ids of the workers that there are now; not of one that is just being started."""
+        """The process ids of the current workers, without workers that are just being started."""
         engine = self._engine
         return () if engine is None else engine.pids
 
@@ -212,11 +212,11 @@ class PoolExecutor(Executor):
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more tasks; end the workers when those that there are have ended.
+        """Take no more tasks; end the workers when all tasks have ended.
 
         Args:
             wait: return only then.
-            cancel_futures: cancel what has not begun.
+            cancel_futures: cancel the tasks that have not begun.
         """
         with self._lock:
             self._is_shut_down = True

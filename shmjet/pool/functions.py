@@ -1,9 +1,9 @@
-"""The functions that a pool's workers have been sent: each once per worker, by value where it has no importable name.
+"""The functions that a pool has sent to its workers: each once per worker, by value when it has no importable name.
 
-A function is known by its identity. One that travels by value (of `__main__`, of a notebook, a lambda, a closure) is
-looked at again with every call: when the globals that its code names, the contents of its closure or its defaults are
-other objects than before, it is sent anew, so that redefining a helper in a notebook has the effect one expects. What
-is changed in place is not noticed. Methods, partials and other callable objects have a state of their own and travel
+A function is known by its identity. A function that travels by value (of `__main__`, of a notebook, a lambda, a
+closure) is checked again with every call: when the globals that its code names, the contents of its closure or its
+defaults are other objects than before, it is sent anew, so that redefining a helper in a notebook has the expected
+effect. Changes in place are not noticed. Methods, partials and other callable objects have their own state and travel
 with every call.
 """
 
@@ -20,14 +20,14 @@ from cloudpickle import cloudpickle as _internals
 from shmjet.ring.pickling import Buffer, dumps_by_value
 
 MOST_FUNCTIONS: Final = 256
-"""Functions that workers keep; the one that was called longest ago is forgotten first."""
+"""Functions that workers keep; the least recently called is forgotten first."""
 
 
 class Function:
     """One function as the workers know it.
 
-    `number` is 0 for one that travels with every call. `estimate` is how long a call takes in ns, None before the first
-    has ended; of a chunk of `map` it is one item's share. `item_bytes` is what an item of `map` takes on the way.
+    `number` is 0 for a function that travels with every call. `estimate` is how long a call takes in ns, None before
+    the first has ended; of a chunk of `map` it is one item's share. `item_bytes` is the size of an item of `map`.
     """
 
     __slots__ = ("_seen", "estimate", "fn", "item_bytes", "number", "pickled")
@@ -49,7 +49,7 @@ class Function:
         return len(now) == len(self._seen) and all(map(is_, now, self._seen))
 
     def took(self, nanoseconds: float, calls: int = 1) -> None:
-        """Learn from so many calls (or an item of a chunk) that took this long on average."""
+        """Update the estimate with the average time of some calls, or of the items of a chunk."""
         known = self.estimate
         weight = 0.75**calls
         self.estimate = nanoseconds if known is None else weight * known + (1 - weight) * nanoseconds
@@ -64,7 +64,7 @@ class Functions:
         self._next = 1
 
     def find(self, fn: Any) -> tuple[Function, int]:
-        """Return the function of `fn`, and the number of one that is to be forgotten, else 0.
+        """Return the function of `fn`, and the number of the function to be forgotten for it, else 0.
 
         Raises:
             Exception: `fn` cannot be pickled.
@@ -88,7 +88,7 @@ class Functions:
         return function, 0
 
     def _loose_one(self, fn: Any) -> Function:
-        """Return what is known of callables like this one: the same method, or the same type."""
+        """Return the function shared by all callables like this one: the same method, or the same type."""
         like = getattr(fn, "__func__", None) or type(fn)
         function = self._loose.get(like)
         if function is None:
@@ -110,7 +110,7 @@ def _goes_by_value(fn: Any) -> bool:
 
 
 def _references(fn: FunctionType, known: set[int] | None = None) -> list[Any]:
-    """Return all objects that a function which travels by value refers to, and those of such functions among them."""
+    """Return all objects that a function refers to that travels by value, recursively through such functions."""
     known = {id(fn)} if known is None else known
     found: list[Any] = [fn.__code__, fn.__defaults__, fn.__kwdefaults__]
     for cell in fn.__closure__ or ():
@@ -137,6 +137,6 @@ def _names(code: CodeType) -> list[str]:
 
 
 def parts_of(function: Function | None, with_path: bool) -> list[Buffer]:
-    """Return the payload that teaches a worker a function, or `sys.path` alone."""
+    """Return the payload that brings a worker a function, or `sys.path` alone."""
     pickled = None if function is None else function.pickled
     return dumps_by_value((pickled, list(sys.path) if with_path else None))

@@ -1,15 +1,15 @@
-"""The future of one task: what `concurrent.futures.Future` is, made in a tenth of the time.
+"""The future of one task: a `concurrent.futures.Future`, made in a tenth of the time.
 
-A `Future` makes a condition, a lock and two lists for whoever may come to wait for it. Of many small tasks hardly a
-future is ever waited for: its result is there when somebody asks. So these are made by whoever needs them first, and
-until then the future is one object without a lock. Two things are settled by a `dict.setdefault`, which is atomic:
+A `Future` makes a condition, a lock and two lists for threads that may wait for it. Of many small tasks hardly any
+future is ever waited for: its result is there when a thread asks for it. So the first thread that needs these makes
+them, and until then the future is one object without a lock. `dict.setdefault`, which is atomic, decides two things:
 
 - Whether the task begins, is cancelled or gets a result from its owner: `_fate`.
-- Whether it ended before anybody looked closely: then a lock of its own, held until all is said, stands where the
-  condition would, for nobody will ever wait on it. Else the condition is there and all goes as in the base class.
+- Whether it ended before any thread needed the condition: then its own lock, held until the outcome is stored, takes
+  the place of the condition, and no thread will ever wait on it. Else the condition is there, as in the base class.
 
-A result that was pickled is unpickled by the first thread that asks for it (`result`, `exception`). Unpickling runs
-code of the user, which may raise anything or never return; the thread that collects results must not depend on that.
+The first thread that asks for a pickled result (`result`, `exception`) unpickles it. Unpickling runs code of the user,
+which may raise anything or never return; the thread that collects results must not depend on that.
 
 `wait`, `as_completed` and `asyncio` work on the attributes of the base class and find them here.
 """
@@ -28,7 +28,7 @@ _RUNNING: Final = "RUNNING"
 _CANCELLED: Final = "CANCELLED"
 _FINISHED: Final = "FINISHED"
 _TAKEN: Final = "TAKEN"
-"""The fate of a future that somebody else than the pool has ended: its task does not run."""
+"""The fate of a future that was ended by its owner, not by the pool: its task does not run."""
 _MADE_LATE: Final = {"_condition": threading.Condition, "_waiters": list, "_done_callbacks": list}
 
 logger = logging.getLogger("concurrent.futures")
@@ -44,15 +44,15 @@ class TaskFuture(Future[Any]):
     _result = None
     _exception = None
     _unread: Callable[[], Outcome] | None = None
-    """Makes the outcome from what the worker has sent, as long as nobody has asked for it."""
+    """Makes the outcome from the worker's answer; None when it has been read."""
     items = 1
-    """Items of `map` whose results it will have."""
+    """The number of items of `map` whose results it will have."""
     has_columns = False
     """Whether its result came as columns: numbers and texts, and tuples, lists and dicts of them."""
     __init__ = object.__init__
 
     def __getattr__(self, name: str) -> Any:
-        """Make what the base class makes at once."""
+        """Make the attributes that the base class makes in its constructor."""
         make = _MADE_LATE.get(name)
         if make is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -61,7 +61,7 @@ class TaskFuture(Future[Any]):
     # -- what the pool calls -----------------------------------------------------------------------------------------
 
     def begin(self) -> bool:
-        """Say that the task is about to run; False when it has been cancelled or ended: then `drop` is to be called."""
+        """Mark the task as about to run; False when it was cancelled or has ended: then call `drop`."""
         attributes = self.__dict__
         if attributes.setdefault("_fate", _RUNNING) is not _RUNNING:
             return False
@@ -69,12 +69,12 @@ class TaskFuture(Future[Any]):
             self._state = _RUNNING
             return True
         with self._condition:
-            if self._state == _PENDING:  # else somebody else has called `set_running_or_notify_cancel`
+            if self._state == _PENDING:  # else its owner has called `set_running_or_notify_cancel`
                 self._state = _RUNNING
         return True
 
     def drop(self) -> None:
-        """Tell the threads that wait that the task will not run. Calls callbacks: nobody may hold a lock."""
+        """Tell waiting threads that the task will not run. Calls callbacks: the caller must hold no lock."""
         self.cancel()
         if self.__dict__["_fate"] is _TAKEN:
             return
@@ -86,7 +86,7 @@ class TaskFuture(Future[Any]):
             self.fail(CancelledError())
 
     def finish(self, value: Any, unread: Callable[[], Outcome] | None = None, failed: bool = False) -> None:
-        """Do as `set_result` does, without a condition if there is none; one that has ended already stays as it is.
+        """Do as `set_result` does, without a condition if there is none; a future that has ended stays as it is.
 
         Args:
             value: the result, where it is known already.
@@ -119,12 +119,12 @@ class TaskFuture(Future[Any]):
             self._invoke_callbacks()
 
     def fail(self, error: BaseException) -> None:
-        """Do as `set_exception` does; a future that has ended already stays as it is."""
+        """Do as `set_exception` does; a future that has ended stays as it is."""
         with contextlib.suppress(InvalidStateError):
             super().set_exception(error)
 
     def _invoke_callbacks(self) -> None:
-        """Call all callbacks, and log what they raise. What is no `Exception` is raised again behind the last."""
+        """Call all callbacks and log what they raise. An error that is not an `Exception` is raised after the last."""
         raised: BaseException | None = None
         callbacks: list[Callable[[Future[Any]], object]] = self.__dict__.pop("_done_callbacks", [])
         for callback in callbacks:
@@ -140,7 +140,7 @@ class TaskFuture(Future[Any]):
             finally:
                 raised = None
 
-    # -- what everybody may call -------------------------------------------------------------------------------------
+    # -- what any code may call --------------------------------------------------------------------------------------
 
     def cancel(self) -> bool:
         if self.__dict__.setdefault("_fate", _CANCELLED) is not _CANCELLED:
@@ -182,14 +182,14 @@ class TaskFuture(Future[Any]):
         return self._state == _FINISHED or super().done()
 
     def _wait(self, timeout: float | None) -> None:
-        """Wait for the end. Raises as `result` does when there is none in time, or the task has been cancelled."""
+        """Wait for the end. Raises as `result` does on a timeout, or when the task has been cancelled."""
         attributes = self.__dict__
         if "_condition" not in attributes:  # not by __getattr__, which takes longer
             attributes.setdefault("_condition", threading.Condition())
         super().exception(timeout)
 
     def _read(self) -> None:
-        """Make the outcome; a thread that comes while another does so waits for it."""
+        """Make the outcome; a second thread waits for the first one."""
         with self.__dict__.setdefault("_reading", threading.RLock()):
             if self._unread is not None:
                 self._result, self._exception = self._unread()

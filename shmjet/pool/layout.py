@@ -1,4 +1,4 @@
-"""What lies where in a pool's arena, and the records in its rings. Pure numbers, alike on both sides.
+"""The layout of a pool's arena, and the records in its rings: numbers that client and workers share.
 
 The arena starts with the client's doorbell. A slot for each worker follows: its doorbell, its claims, the ring of tasks
 and the ring of results. A slot is used again by the worker that takes a dead one's place.
@@ -13,11 +13,11 @@ from typing import Final
 from shmjet._native import CLAIMS_HEADER, DOORBELL_SIZE, RING_HEADER
 
 CELLS: Final = 1024
-"""Tasks that may be with one worker at once, and a few more."""
+"""Most tasks in flight at one worker, and a few more."""
 INITIALIZER: Final = CELLS << 40
-"""Stands for the initializer where claims say what runs; no task gets so far."""
+"""The task number of the initializer in claims; no task reaches it."""
 QUEUE: Final = 2048
-"""Records that may be in a ring at once."""
+"""Most records in a ring at once."""
 
 KIND_CALL: Final = 16
 """A task: `HEAD`, then (args, kwargs) pickled; the function first in args when its number is 0."""
@@ -58,7 +58,7 @@ _RING_SIZES: Final = (64 << 10, 4 << 20)
 
 @dataclass(frozen=True)
 class Slot:
-    """Offsets of one worker's things."""
+    """Offsets of one worker's parts of the arena."""
 
     doorbell: int
     claims: int
@@ -89,7 +89,7 @@ class Layout:
         return DOORBELL_SIZE + _aligned(CLAIMS_HEADER + 8 * CELLS) + 2 * (RING_HEADER + self.ring_capacity)
 
     def slot(self, index: int) -> Slot:
-        """Return where the things of a worker are."""
+        """Return the offsets of one worker's parts."""
         doorbell = DOORBELL_SIZE + index * self._slot_size
         claims = doorbell + DOORBELL_SIZE
         tasks = claims + _aligned(CLAIMS_HEADER + 8 * CELLS)

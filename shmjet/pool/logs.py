@@ -1,8 +1,8 @@
-"""Log records of a pool's workers on their way to the handlers of the process that has the pool.
+"""Transport of log records from a pool's workers to the handlers of the client process.
 
-They travel as those of a job's workers (`shmjet/execution/logs.py`). Each says whose it is: `worker`, `task` (the
-function's name) and `task_number` (the worker's tasks are numbered from 1; 0: none runs). After each the client's
-doorbell is rung, so that the record is with the handlers before the result of its task is with the future.
+They travel like the records of a job's workers (`shmjet/execution/logs.py`). Each record has the attributes `worker`,
+`task` (the function's name) and `task_number` (a worker numbers its tasks from 1; 0: none runs). The worker rings the
+client's doorbell after each record, so that the handlers get it before the future gets the result of its task.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from shmjet._native import Doorbell
 from shmjet.execution.logs import SendingHandler, send_through
 
 Running = Callable[[], tuple[int, Callable[..., Any] | None]]
-"""Tells the number of the task that runs and what it calls; 0 and None when there is none."""
+"""Returns the number of the running task and what it calls; 0 and None when there is none."""
 
 
 class _TaskHandler(SendingHandler):
-    """Marks records with their task, sends them, and rings."""
+    """Marks records with their task, sends them, and rings the client's doorbell."""
 
     def __init__(self, sock: socket.socket, worker: int, running: Running, bell: Doorbell) -> None:
         super().__init__(sock, worker, waits=True)
@@ -40,14 +40,14 @@ class _TaskHandler(SendingHandler):
 
 
 def send_task_logs(sock: socket.socket, worker: int, levels: Sequence[int], running: Running, bell: Doorbell) -> None:
-    """Send the records of this process from now on.
+    """Send the log records of this process from now on.
 
     Args:
-        sock: to the client.
+        sock: the socket to the client.
         worker: this process' number.
-        levels: from which on, of shmjet's own loggers and of all others.
-        running: tells what runs.
-        bell: the client's.
+        levels: the lowest level of shmjet's own loggers, and of all others.
+        running: returns the running task.
+        bell: the client's doorbell.
     """
     send_through(_TaskHandler(sock, worker, running, bell), *levels)
 

@@ -1,9 +1,9 @@
 """Arguments and results as bytes: small ones in a ring's record, large ones in a file without a name.
 
-Both are the payload of `shmjet.ring.pickling`, in which the buffers of arrays lie as they are. What comes by a ring is
-copied out of it once, into a block of memory that is used again (`blocks`). A file is written once and mapped by its
-reader, privately: its arrays are the file's pages, which may be written to without anyone else seeing it, and live
-until the last array is gone, whatever becomes of the pool.
+Both are the payload of `shmjet.ring.pickling`, which holds the buffers of arrays unchanged. A payload from a ring is
+copied once, into a reusable block of memory (`blocks`). A file is written once and its reader maps it privately: its
+arrays are the file's pages, which may be written to without effect on other processes, and live until the last array is
+gone, even after the pool's end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from shmjet.pool.blocks import STEP, blocks, map_pages, unmap_pages
 from shmjet.ring.pickling import Buffer, loads
 
 PLAIN: Final = frozenset({int, float, str, bytes, bool, type(None)})
-"""Exact types that the column codec takes; no need to pickle them."""
+"""Exact types that the column codec takes without pickling."""
 
 Load = Callable[[], Any]
 """Loads an object from a payload that stays where it is until then; raises what unpickling raises."""
@@ -50,13 +50,13 @@ def to_file(parts: Sequence[Buffer]) -> int:
 
 
 def from_record(body: memoryview) -> Any:
-    """Return the object whose payload came by a ring; nothing of `body` is needed any more."""
+    """Return the object whose payload came by a ring; it keeps no reference to `body`."""
     content = blocks.filled(body) if len(body) >= STEP else None
     return loads(body) if content is None else loads(content, copy=False)
 
 
 def kept_record(body: memoryview) -> Load:
-    """Return what loads the object whose payload came by a ring; nothing of `body` is needed any more."""
+    """Return a function that loads the object whose payload came by a ring; it keeps no reference to `body`."""
     content = blocks.filled(body) if len(body) >= STEP else None
     return partial(loads, bytes(body)) if content is None else partial(loads, content, copy=False)
 
@@ -67,7 +67,7 @@ def from_file(fd: int, size: int) -> Any:
 
 
 def kept_file(fd: int, size: int) -> Load:
-    """Return what loads the object whose payload lies in a file; closes the descriptor.
+    """Return a function that loads the object whose payload lies in a file; closes the descriptor.
 
     Raises:
         OSError: the file cannot be read.

@@ -1,4 +1,4 @@
-"""Which cores the workers of a pool are pinned to: those an instance would take, away from those of other pools."""
+"""The choice of cores for a pool's workers: the cores an instance would take, away from the cores of other pools."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _taken: Counter[int] = Counter()
 
 
 def choose_cores(wanted: int | None, cores: Sequence[int] | None) -> tuple[tuple[int | None, ...], bool]:
-    """Return the core of each worker, None for one that is not pinned, and whether an idle worker may spin.
+    """Return the core of each worker, None for a worker that is not pinned, and whether an idle worker may spin.
 
     Args:
         wanted: number of workers; None: as many as there are cores.
-        cores: to be used in turn; None: the choice is free.
+        cores: the cores to use in turn; None: any.
 
     Raises:
         ConfigError: this process may not use one of `cores`.
@@ -44,7 +44,7 @@ def choose_cores(wanted: int | None, cores: Sequence[int] | None) -> tuple[tuple
 
 
 def _leaves_room(workers: int, topology: Topology) -> bool:
-    """Whether the client has cores for itself beside spinning workers: its own thread, and the one that collects."""
+    """Whether spinning workers leave cores to the client's own thread and to the thread that collects results."""
     return workers + 2 <= len(topology.allowed)
 
 

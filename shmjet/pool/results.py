@@ -1,6 +1,6 @@
-"""What workers send back: read from their rings under the engine's lock, then given to futures without it.
+"""Answers of workers: read from their rings under the engine's lock, then given to futures without it.
 
-Nothing is unpickled here: that runs code of the user, and is left to the thread that asks a future for its outcome.
+Nothing is unpickled here: unpickling runs code of the user, in the thread that asks a future for its outcome.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _FRAME: Final = 256
 logger = logging.getLogger("concurrent.futures")
 
 Done = list[tuple[Task, int, Any]]
-"""Tasks with the kind of the answer and what it brought: a value, results in columns, or what loads the payload."""
+"""Tasks with the kind of the answer and its content: a value, results in columns, or a function that loads them."""
 
 
 class Results:
     """Reads answers of workers.
 
     Args:
-        dispatcher: told of tasks that have ended.
-        on_not_up: told of an initializer that raised, with its traceback.
+        dispatcher: is told which tasks have ended.
+        on_not_up: called with the traceback of an initializer that raised.
     """
 
     def __init__(self, dispatcher: Dispatcher, on_not_up: Callable[[str], None]) -> None:
@@ -42,27 +42,27 @@ class Results:
         self._on_not_up = on_not_up
         self._codec = Codec()
 
-    def read(self, man: WorkerHandle, done: Done) -> None:
-        """Take all answers of one worker. One whose memory makes no sense is killed, and read no more."""
-        if man.damage is not None:
+    def read(self, worker: WorkerHandle, done: Done) -> None:
+        """Take all answers of one worker. A worker whose memory cannot be read is killed, and not read again."""
+        if worker.damage is not None:
             return
         try:
-            while (record := man.results.pull(self._codec, _FRAME)) is not None:
+            while (record := worker.results.pull(self._codec, _FRAME)) is not None:
                 if type(record) is list:
-                    self._read_values(man, record, done)
+                    self._read_values(worker, record, done)
                 else:
-                    self._read_one(man, record, done)
-                man.suspect = False
+                    self._read_one(worker, record, done)
+                worker.suspect = False
         except Exception as error:
-            man.damage = f"its results cannot be read ({type(error).__name__}: {error}); was its memory overwritten?"
-            logger.exception("worker %d of a pool is killed: %s", man.index, man.damage)
-            man.kill(because=man.damage)
+            worker.damage = f"its results cannot be read ({type(error).__name__}: {error}); was its memory overwritten?"
+            logger.exception("worker %d of a pool is killed: %s", worker.index, worker.damage)
+            worker.kill(because=worker.damage)
             return
-        self._dispatcher.has_read(man)
+        self._dispatcher.has_read(worker)
 
-    def _read_values(self, man: WorkerHandle, rows: list[tuple[int, int, Any]], done: Done) -> None:
-        """Take plain results, most of which are of one function."""
-        inflight = man.inflight
+    def _read_values(self, worker: WorkerHandle, rows: list[tuple[int, int, Any]], done: Done) -> None:
+        """Take plain results, most of them of one function."""
+        inflight = worker.inflight
         function: Function | None = None
         spent = count = 0
         load = 0.0
@@ -76,54 +76,54 @@ class Results:
             count += 1
             load += task.cost
             if task.in_file:
-                man.files -= 1
+                worker.files -= 1
                 task.in_file = False
             done.append((task, records.KIND_VALUE, value))
         assert function is not None
         function.took(spent / count, count)
-        man.load = man.load - load if inflight else 0.0
+        worker.load = worker.load - load if inflight else 0.0
 
-    def _read_one(self, man: WorkerHandle, record: Any, done: Done) -> None:
+    def _read_one(self, worker: WorkerHandle, record: Any, done: Done) -> None:
         kind, _, _, _, payload = record
         number, _, taken, size = HEAD.unpack_from(payload)
         length = size or len(payload)
         content: Any = None
         try:
             if size:
-                content = kept_file(man.receive(), size)
+                content = kept_file(worker.receive(), size)
             else:
                 with payload[HEAD.size :] as body:
                     if kind == records.KIND_RESULTS:
-                        content = self._codec.decode(body, man.inflight[number].items)
+                        content = self._codec.decode(body, worker.inflight[number].items)
                     elif len(body):
                         content = kept_record(body)
         except (OSError, MemoryError) as error:
             kind, content = records.KIND_BAD_ARGUMENTS, partial(_raise, error)
         payload.release()
-        man.results.release()
+        worker.results.release()
         if kind == records.KIND_UP:
-            man.up = True
+            worker.up = True
         elif kind == records.KIND_NOT_UP:
             self._on_not_up(content())
         elif kind == records.KIND_RETIRED:
-            man.retired = True
+            worker.retired = True
         else:
-            task = man.inflight.pop(number)
+            task = worker.inflight.pop(number)
             function = task.function
             assert function is not None
             if task.columns is not None and kind in (records.KIND_VALUE, records.KIND_RESULTS):
                 function.item_bytes = max(function.item_bytes, length / task.items)
             function.took(taken / task.items)
-            self._dispatcher.settle(man, task)
+            self._dispatcher.subtract_load(worker, task)
             done.append((task, PICKLED if kind == records.KIND_VALUE else kind, content))
 
 
 PICKLED: Final = -1
-"""The kind of a `KIND_VALUE` that has to be unpickled; that of plain values is `KIND_VALUE` itself."""
+"""The kind of a `KIND_VALUE` whose value is pickled; plain values keep `KIND_VALUE`."""
 
 
 class PartialChunk:
-    """What a chunk of `map` gave before it raised."""
+    """The results of a chunk of `map` up to an error, and the error."""
 
     __slots__ = ("error", "results")
 
@@ -133,7 +133,7 @@ class PartialChunk:
 
 
 def resolve(task: Task, kind: int, content: Any) -> None:
-    """Give a future what its worker has answered. Raises what its callbacks raise that is no `Exception`."""
+    """Give a future its worker's answer. Raises a `BaseException` of a callback that is not an `Exception`."""
     future = task.future
     if kind == records.KIND_VALUE:
         future.finish(content)
@@ -146,9 +146,9 @@ def resolve(task: Task, kind: int, content: Any) -> None:
 
 
 def fail(task: Task, error: BaseException | None) -> None:
-    """Give a future the error for which its task has no result; None: it has been cancelled.
+    """Give a future the error of its task; None: the task has been cancelled.
 
-    Raises what its callbacks raise that is no `Exception`.
+    Raises a `BaseException` of a callback that is not an `Exception`.
     """
     if error is None:
         task.future.drop()
@@ -157,7 +157,7 @@ def fail(task: Task, error: BaseException | None) -> None:
 
 
 def _outcome(kind: int, load: Load) -> Outcome:
-    """Unpickle what a worker has sent, for whom it may concern. Raises nothing but the reader's own Ctrl-C."""
+    """Unpickle a worker's answer, in the thread that asked for it. Raises nothing but that thread's own Ctrl-C."""
     try:
         content = load()
     except KeyboardInterrupt:

@@ -1,6 +1,6 @@
-"""The program that a pool's client executes: a fork server, as a member's, and what its children run.
+"""The program of a pool's fork server, and the code that its children run.
 
-A fresh interpreter with one thread, so that no lock of the client is copied, and `__main__` is never run again.
+It is a fresh interpreter with one thread, so that no lock of the client is copied, and `__main__` is not run again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from shmjet.pool.logs import send_task_logs
 from shmjet.pool.worker import PoolWorker
 
 _ALWAYS = ("multiprocessing.process", "cloudpickle", "psutil")
-"""Imported once, so that all workers share it."""
+"""Modules imported once, so that all workers share them."""
 _BLAS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
@@ -42,15 +42,18 @@ class _RingingChannel(Channel):
 
 
 def run_child(request: Fork, fds: list[int], logs: socket.socket, levels: Sequence[int]) -> None:
-    """Be a worker until the client says that it is over.
+    """Run a worker until the client ends it.
 
     Args:
-        logs: where its log records go, of at least these levels.
+        request: describes the worker.
+        fds: its socket to the client, and the pool's arena.
+        logs: the socket for its log records.
+        levels: the lowest levels of these records.
     """
     gc.unfreeze()
     pin(request.core)
     mapping = mmap.mmap(fds[1], request.control_size)
-    mapping.madvise(mmap.MADV_DONTFORK)  # a copy of a worker that went on would be a second one
+    mapping.madvise(mmap.MADV_DONTFORK)  # a forked copy that went on would be a second worker in the same memory
     os.close(fds[1])
     sock = socket.socket(fileno=fds[0])
     worker = PoolWorker(request.index, memoryview(mapping), sock, request.settings)
@@ -72,12 +75,12 @@ def main(
 
     Args:
         sock_fd: socket to the client.
-        arena_fd, size: the pool's arena, in which the client's doorbell is the first thing.
+        arena_fd, size: the pool's arena, which starts with the client's doorbell.
         logs_fd: socket on which workers send their log records.
-        levels: from which on they do, of shmjet's loggers and of all others.
-        client: its pid.
-        path: its `sys.path`.
-        preload: modules that it has loaded and its functions will need.
+        levels: the lowest levels of these records, for shmjet's loggers and for all others.
+        client: the client's pid.
+        path: the client's `sys.path`.
+        preload: modules that the client has loaded and its functions will need.
     """
     accept_signals()
     watch = os.pidfd_open(client)

@@ -1,7 +1,7 @@
-"""A worker of a pool: takes tasks from its ring, runs those that nobody has taken back, puts results into the other.
+"""A worker of a pool: takes tasks from one ring, runs those not revoked, and puts their results into another ring.
 
-One thread. A result is written before the next task begins, so that nobody waits for a result that lies here behind a
-long task. It sleeps on its doorbell when there is nothing to do; the kernel kills it when the client is gone.
+One thread. A result is written before the next task begins, so that no result waits here for a long task. The worker
+sleeps on its doorbell when there is nothing to do; the kernel kills it when the client is gone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FRAME: Final = 64
 
 
 class PoolSettings:
-    """What every worker of a pool is told, pickled once."""
+    """The settings of all workers of a pool, pickled once."""
 
     def __init__(
         self,
@@ -49,9 +49,9 @@ class PoolWorker:
     """One worker.
 
     Args:
-        index: its slot.
+        index: its slot in the arena.
         memory: the pool's arena.
-        sock: to the client, for descriptors of large payloads.
+        sock: the socket to the client, for descriptors of large payloads.
         settings: pickled `PoolSettings`.
     """
 
@@ -73,12 +73,12 @@ class PoolWorker:
         self._called: Callable[..., Any] | None = None
 
     def running(self) -> tuple[int, Callable[..., Any] | None]:
-        """Return the number of the task that runs and what it calls; 0 and None when there is none."""
+        """Return the number of the running task and what it calls; 0 and None when there is none."""
         number, _ = self._claims.running()
         return (number, self._called) if number not in (0, INITIALIZER) else (0, None)
 
     def run(self) -> None:
-        """Work until the client says that it is over, or as many tasks as a worker may run have been run."""
+        """Run tasks until the client ends the worker, or until it has run as many as a worker may run."""
         settings = self._settings
         sys.path[:] = settings.path
         import multiprocessing.process  # so that managers' proxies can be unpickled, as in a child of multiprocessing
@@ -116,11 +116,11 @@ class PoolWorker:
     # -- tasks -------------------------------------------------------------------------------------------------------
 
     def _run_plain(self, rows: list[tuple[Any, ...]]) -> None:
-        """Run tasks whose arguments came as columns. Each result is on its way before the next task begins."""
+        """Run tasks whose arguments came as columns. Each result is sent before the next task begins."""
         take, end, functions = self._claims.take, self._claims.done, self._functions
         push, codec = self._results.push, self._out_codec
         for number, known, *arguments in rows:
-            if self._ran >= self._most:  # the client gives what is left to others
+            if self._ran >= self._most:  # the client gives the tasks left to other workers
                 return
             if not take(number):
                 continue
@@ -135,7 +135,7 @@ class PoolWorker:
                 self._answer(number, value)
 
     def _run_record(self, record: Any) -> None:
-        """Run a task whose arguments came pickled, or take in a function."""
+        """Run a task whose arguments came pickled, or load a function."""
         kind, _, _, _, payload = record
         number, function, count, size = HEAD.unpack_from(payload)
         if kind == records.KIND_FORGET:
@@ -168,7 +168,7 @@ class PoolWorker:
         if not is_mine:
             return
         if kind == records.KIND_FUNCTION:
-            self._learn(function, content, bad)
+            self._load_function(function, content, bad)
             return
         self._ran += 1
         if bad is not None:
@@ -194,7 +194,7 @@ class PoolWorker:
         self._answer(number, value)
 
     def _run_chunk(self, number: int, function: int, content: tuple[Any, ...]) -> None:
-        """Run a chunk of `map`; what came before an exception is sent with it."""
+        """Run a chunk of `map`; the results before an exception are sent with it."""
         fixed, columns = content
         del content
         results: list[Any] = []
@@ -208,7 +208,7 @@ class PoolWorker:
         self._answer_chunk(number, results)
 
     def _answer_partly(self, number: int, results: list[Any], error: BaseException) -> None:
-        """Send what came before an exception, and that exception."""
+        """Send the results before an exception, and the exception."""
         try:
             error, text = loads(b"".join(_pickled_error(error)))
             parts = dumps_by_value((results, error, text))
@@ -225,7 +225,7 @@ class PoolWorker:
         else:
             self._put(records.KIND_RESULTS, number, self._claims.done(), [encoded])
 
-    def _learn(self, number: int, content: Any, bad: BaseException | None) -> None:
+    def _load_function(self, number: int, content: Any, bad: BaseException | None) -> None:
         if bad is not None:
             self._functions[number] = _Unusable(bad)
             return
@@ -276,7 +276,7 @@ class PoolWorker:
         if in_file:
             try:
                 fd = to_file(parts)
-            except OSError as error:  # no memory, or no descriptor: what says so is small
+            except OSError as error:  # no memory or no descriptor: the record of this error is small
                 self._put(records.KIND_ERROR, number, taken, _pickled_error(error))
                 return
             socket.send_fds(self._sock, [b"f"], [fd])
@@ -298,7 +298,7 @@ class PoolWorker:
 
 
 def _call_with_all(call: Callable[..., Any], columns: tuple[Any, ...], results: list[Any]) -> None:
-    """Call with each row of the columns. No map(): it would take a StopIteration of the user's for the end."""
+    """Call with each row of the columns. Not `map`: it would take the user's StopIteration for the end."""
     keep = results.append
     if len(columns) == 1:
         for item in columns[0]:
@@ -309,7 +309,7 @@ def _call_with_all(call: Callable[..., Any], columns: tuple[Any, ...], results: 
 
 
 class _Unusable:
-    """Stands for a function that could not be unpickled: every call of it says so."""
+    """Takes the place of a function that could not be unpickled: every call raises the error."""
 
     def __init__(self, error: BaseException) -> None:
         self._error = error
@@ -319,7 +319,7 @@ class _Unusable:
 
 
 def _pickled_error(error: BaseException) -> list[Buffer]:
-    """Return an exception with its traceback as a payload that can be read back; if need be, what it was in words."""
+    """Return an exception with its traceback as a payload; an exception that cannot be pickled is sent as text."""
     text = _text_of(error)
 
     def pickled() -> list[Buffer]:

@@ -1,6 +1,7 @@
-"""The client's view of a pool's worker processes: one object each, and the fork server that makes them.
+"""The client's handles of a pool's worker processes, and of the fork server that makes them.
 
-Must not know what a task is for: it numbers tasks, writes them and reads results; `engine` decides which and when.
+They must not know what a task is for: they number tasks and write them; `engine` and `dispatcher` decide which and
+when.
 """
 
 from __future__ import annotations
@@ -35,14 +36,15 @@ _ROOT: Final = str(Path(__file__).resolve().parents[2])
 _PRELOAD: Final = ("numpy", "shmjet.data.batch", "pandas", "scipy", "sklearn")
 _END_S: Final = 5.0
 MOST_FILES: Final = 2
-"""Payloads in files that may be with one worker at once; each is a descriptor in a socket."""
+"""Most payloads in files at one worker at once; each is a descriptor in a socket."""
 
 
 class Task:
-    """One call on its way: what is called, with what, and for whom.
+    """One submitted call: the function, its arguments and its future.
 
-    `columns` is set for a chunk of `map`, whose `items` it has. `parts` is the payload while it waits for room,
-    `is_columnar` says that it is not pickled. What few tasks ever have is a default of the class: they are made often.
+    `columns` is set for a chunk of `map`, of `items` items. `parts` is the payload while it waits for room;
+    `is_columnar` says that it is not pickled. Attributes that few tasks have are defaults of the class, because tasks
+    are made often.
     """
 
     columns: tuple[Sequence[Any], ...] | None = None
@@ -61,7 +63,7 @@ class Task:
         self.kwargs = kwargs
 
     def begin(self) -> bool:
-        """Say that it is given to a worker now, perhaps once more; False when it has been cancelled before."""
+        """Mark it as given to a worker, perhaps once more; False when it has been cancelled before."""
         if self.begun:
             return True
         self.begun = self.future.begin()
@@ -93,20 +95,20 @@ class WorkerHandle:
         self.index = index
         self.token = token
         self.pid = 0
-        """0 until the fork server has said it."""
+        """0 until the fork server has sent it."""
         self.up = False
         self.damage: str | None = None
-        """Why nothing that it has written is believed any more."""
+        """Why its results are not read any more."""
         self.killed_because: str | None = None
-        """Why this pool has killed it, if it has."""
+        """Why this pool has killed it, if so."""
         self.retired = False
         self.pid_deadline = 0.0
         self.load = 0.0
         self.files = 0
-        self.is_open = False
+        self.has_room = False
         self.suspect = False
         self.inflight: dict[int, Task] = {}
-        self.excuses: dict[int, BaseException] = {}
+        self.kill_errors: dict[int, BaseException] = {}
         self.known: set[int] = set()
         self.to_forget: list[int] = []
         self.path: list[str] | None = None
@@ -125,7 +127,7 @@ class WorkerHandle:
         self.tasks = RingProducer(memory, slot.tasks, self.bell)
         self.results = RingConsumer(memory, slot.results, self.bell)
         self.poller = Poller([self.results], [self.tasks])
-        self.sock, self.other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.sock, self.worker_sock = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         del bell
 
     @property
@@ -137,12 +139,12 @@ class WorkerHandle:
         """Write one task; False when there is no room now.
 
         Raises:
-            BaseException: whatever pickling raises; nothing has been written then.
+            BaseException: any error of pickling; nothing has been written then.
         """
         function = task.function
         assert function is not None
         number = self.next
-        if function.number and function.number not in self.known and not self._teach(function):
+        if function.number and function.number not in self.known and not self._send_function(function):
             return False
         if function.number and task.is_plain:
             self.claims.put(number)
@@ -169,11 +171,12 @@ class WorkerHandle:
         return self._sent(number, task)
 
     def push_several(self, function: Function, tasks: list[Task]) -> int:
-        """Write tasks of one function whose arguments are plain; returns how many there was room for.
+        """Write tasks of one function whose arguments are plain; returns how many had room.
 
-        0 as well where the codec refuses them, an integer of more than 64 bits for example: `push` takes any task.
+        Returns 0 as well when the codec refuses them, for example an integer of more than 64 bits: `push` takes any
+        task.
         """
-        if function.number not in self.known and not self._teach(function):
+        if function.number not in self.known and not self._send_function(function):
             return 0
         first = self.next
         rows = [(number, function.number, *task.args) for number, task in enumerate(tasks, first)]
@@ -197,7 +200,7 @@ class WorkerHandle:
         self.inflight[number] = task
         return True
 
-    def _teach(self, function: Function) -> bool:
+    def _send_function(self, function: Function) -> bool:
         while self.to_forget:
             if not self._put(records.KIND_FORGET, 0, self.to_forget[-1], []):
                 return False
@@ -221,13 +224,13 @@ class WorkerHandle:
         try:
             socket.send_fds(self.sock, [b"f"], [fd])
         except (BrokenPipeError, ConnectionResetError):
-            return 0  # it is dead, and whoever collects the dead will say so
+            return 0  # it is dead: the fork server reports that
         finally:
             os.close(fd)
         return 2 * self.tasks.push_bytes(kind, 0, 0, 1, [HEAD.pack(number, function, 0, size)])
 
     def forget(self, number: int) -> None:
-        """Have the worker drop a function that will not be called again, when it is next taught one."""
+        """Have the worker drop a function that will not be called again, when it next gets one."""
         if number in self.known:
             self.known.discard(number)
             self.to_forget.append(number)
@@ -258,7 +261,7 @@ class WorkerHandle:
     def close(self) -> None:
         """Let go of memory and sockets."""
         self.sock.close()
-        self.other.close()
+        self.worker_sock.close()
         self.claims.close()
         self.tasks.close()
         self.results.close()
@@ -310,23 +313,23 @@ class Server:
         self._arena = arena
         self._outgoing: deque[socket.socket] = deque()
 
-    def fork(self, man: WorkerHandle, core: int | None, settings: bytes) -> None:
+    def fork(self, worker: WorkerHandle, core: int | None, settings: bytes) -> None:
         """Ask for the process of a worker.
 
         Raises:
             ChannelClosed: the server is gone.
         """
-        request = Fork(man.token, man.index, core, self._arena.size, settings, 0, 0)
-        self._channel.send(request, [man.other.fileno(), self._arena.fd])
-        man.other.close()
+        request = Fork(worker.token, worker.index, core, self._arena.size, settings, 0, 0)
+        self._channel.send(request, [worker.worker_sock.fileno(), self._arena.fd])
+        worker.worker_sock.close()
 
     @property
-    def has_news(self) -> bool:
-        """Whether `news` would return or raise something; it rings for all but its own death."""
+    def has_messages(self) -> bool:
+        """Whether `messages` would return or raise something; the server rings for all but its own death."""
         return bool(self._look.poll(0))
 
-    def news(self) -> list[Any]:
-        """Return what has happened since the last call: `Forked` and `Exited`.
+    def messages(self) -> list[Any]:
+        """Return the messages since the last call: `Forked` and `Exited`.
 
         Raises:
             ChannelClosed: the server is gone, and all workers with it.
@@ -335,15 +338,15 @@ class Server:
 
     @property
     def process_id(self) -> int:
-        """Its process."""
+        """The server's process id."""
         return self._process.pid
 
     def kill(self) -> None:
-        """Kill the server, and with it all workers; `news` raises then."""
+        """Kill the server, and with it all workers; `messages` raises then."""
         self._process.kill()
 
     def close(self) -> None:
-        """End the server and what is left of its children."""
+        """End the server and its remaining children."""
         self._channel.close()
         if is_stopped(self._process.pid):
             self._process.kill()
@@ -356,7 +359,7 @@ class Server:
     def leave(self) -> None:
         """Forget the server in a forked child, which has no part in it."""
         self._channel.close()
-        self._process.returncode = 0  # it is no child of this process, so nobody here may wait for it
+        self._process.returncode = 0  # it is not a child of this process, which must not wait for it
 
 
 __all__ = ["ChannelClosed", "Exited", "Forked", "Server", "Task", "WorkerHandle"]

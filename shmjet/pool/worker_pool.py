@@ -1,5 +1,6 @@
-"""The workers of a pool as processes: hired when there is work for them, replaced when they die, given up when they
-cannot start.
+"""The worker processes of a pool: started when there is work for them, and replaced when they die.
+
+When workers repeatedly die before they are ready, the pool is broken.
 
 Nothing in here is safe for two threads: the engine holds its lock around every call.
 """
@@ -26,11 +27,11 @@ LOOK_NS: Final = 10**9
 """How long the collector sleeps at most while tasks run: a worker that is killed while it rings could lose a bell."""
 _END_S: Final = 5.0
 _WARN_S: Final = 2.0
-"""Seconds for which the fork server may say nothing, though something has happened, before that is logged,"""
+"""Seconds after which a warning says that the fork server has not reported an event."""
 _STOPPED_S: Final = 10.0
-"""before it is killed when it is stopped,"""
+"""Seconds after which a stopped fork server that has not reported an event is killed."""
 _SILENT_S: Final = 120.0
-"""and when it is not: to start, it imports much, and the machine may be busy."""
+"""The same for a server that is not stopped: it imports much when it starts, and the machine may be busy."""
 
 logger = logging.getLogger("shmjet.pool")
 
@@ -39,15 +40,15 @@ class WorkerPool:
     """All worker processes of a pool, and the fork server that makes them.
 
     Args:
-        cores: the core of each worker, None for one that is not pinned; their number is the most there will be.
-        arena, layout: the pool's.
+        cores: the core of each worker, None for a worker that is not pinned; as many as there may be workers.
+        arena, layout: the arena of the pool and its layout.
         bell: the client's doorbell.
         settings: pickled `PoolSettings`.
-        most_stillborn: workers that may die one after the other before they are ready.
-        dispatcher: has those that work.
-        results: reads what a dead one has left.
+        most_failed_starts: workers in a row that may die before they are ready.
+        dispatcher: has the workers.
+        results: reads the last results of a dead worker.
         ring: wakes the collector.
-        logs: on which workers send their log records.
+        logs: the socket on which workers send their log records.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class WorkerPool:
         layout: Layout,
         bell: Doorbell,
         settings: bytes,
-        most_stillborn: int,
+        most_failed_starts: int,
         dispatcher: Dispatcher,
         results: Results,
         ring: Callable[[], None],
@@ -68,80 +69,80 @@ class WorkerPool:
         self._layout = layout
         self._bell = bell
         self._settings = settings
-        self._most_stillborn = most_stillborn
+        self._most_failed_starts = most_failed_starts
         self._dispatcher = dispatcher
         self._results = results
         self._ring = ring
         self._logs = logs
         self._codec = Codec()
         self._tokens = itertools.count(1)
-        self._stillborn = 0
+        self._failed_starts = 0
         self.broken: str | None = None
         """Why no task can run any more."""
         self._server: Server | None = Server(arena, logs)
         self._patience = Patience(LOOK_NS / 1e9)
-        self._server_lost = "the pool's fork server was killed"
+        self._server_death = "the pool's fork server was killed"
         self._has_warned = False
         self._watch_at = 0.0
 
-    def hire(self) -> WorkerHandle | None:
-        """Have one more worker forked; None when the fork server is dead, which the collector then finds."""
-        crew = self._dispatcher.crew
-        index = next(i for i in range(len(self._cores)) if i not in crew)
-        man = WorkerHandle(index, next(self._tokens), self._arena, self._layout, self._codec, self._bell)
+    def start_worker(self) -> WorkerHandle | None:
+        """Have one more worker forked; None when the fork server is dead, which the collector then notices."""
+        workers = self._dispatcher.workers
+        index = next(i for i in range(len(self._cores)) if i not in workers)
+        worker = WorkerHandle(index, next(self._tokens), self._arena, self._layout, self._codec, self._bell)
         try:
             if self._server is None:
                 self._server = Server(self._arena, self._logs)
-            self._server.fork(man, self._cores[index], self._settings)
+            self._server.fork(worker, self._cores[index], self._settings)
         except ChannelClosed:
-            man.close()
+            worker.close()
             self._ring()
             return None
         except BaseException:
-            man.close()
+            worker.close()
             raise
-        man.pid_deadline = time.monotonic() + LOOK_NS / 1e9
-        crew[index] = man
-        return man
+        worker.pid_deadline = time.monotonic() + LOOK_NS / 1e9
+        workers[index] = worker
+        return worker
 
     @property
-    def has_news(self) -> bool:
-        """Whether the fork server has said something, or died."""
-        return self._server is not None and self._server.has_news
+    def has_messages(self) -> bool:
+        """Whether the fork server has sent a message, or died."""
+        return self._server is not None and self._server.has_messages
 
-    def hear_news(self, done: Done, failed: Failed) -> None:
-        """Take what the fork server says: who was forked, who has died."""
+    def handle_messages(self, done: Done, failed: Failed) -> None:
+        """Handle the messages of the fork server: which workers were forked, which have died."""
         if self._server is None:
             return
-        crew = self._dispatcher.crew
+        workers = self._dispatcher.workers
         try:
-            news = self._server.news()
+            messages = self._server.messages()
         except ChannelClosed:
             self._server.close()
             self._server = None
-            for man in list(crew.values()):
-                self._bury(man, self._server_lost, done, failed)
-            self._server_lost = "the pool's fork server was killed"
+            for worker in list(workers.values()):
+                self._handle_exit(worker, self._server_death, done, failed)
+            self._server_death = "the pool's fork server was killed"
             return
-        for message in news:
+        for message in messages:
             if isinstance(message, Forked):
-                for man in crew.values():
-                    if man.token == message.token:
-                        man.forked_as(message.pid)
+                for worker in workers.values():
+                    if worker.token == message.token:
+                        worker.forked_as(message.pid)
             else:
-                for man in list(crew.values()):
-                    if man.pid == message.pid:
-                        self._bury(man, _how(message), done, failed)
-        for man in list(crew.values()):
-            if not man.pid and time.monotonic() > man.pid_deadline and _is_closed(man):
-                self._bury(man, "it could not be forked", done, failed)
+                for worker in list(workers.values()):
+                    if worker.pid == message.pid:
+                        self._handle_exit(worker, _how(message), done, failed)
+        for worker in list(workers.values()):
+            if not worker.pid and time.monotonic() > worker.pid_deadline and _is_closed(worker):
+                self._handle_exit(worker, "it could not be forked", done, failed)
         self._watch(done, failed)
 
     def _watch(self, done: Done, failed: Failed) -> None:
-        """See to what the fork server should have said: it may be stopped, and nobody must wait for it for ever.
+        """Handle exits that the fork server has not reported: it may be stopped, and the pool must not wait for ever.
 
-        A worker whose process has ended is buried without it. One that does not fork is killed, for workers of a server
-        that goes on later would meet those of the next in the same memory.
+        The exit of a worker is handled without the server. A server that does not fork is killed: if it went on later,
+        its workers would use the same memory as the workers of the next server.
         """
         server, now = self._server, time.monotonic()
         if now < self._watch_at:
@@ -149,7 +150,7 @@ class WorkerPool:
         self._watch_at = now + LOOK_NS / 2e9
         assert server is not None
         waited = 0.0
-        if any(not man.pid or has_ended(man.pid) for man in self._dispatcher.crew.values()):
+        if any(not worker.pid or has_ended(worker.pid) for worker in self._dispatcher.workers.values()):
             waited = self._patience.waited(now)
         else:
             self._patience.reset()
@@ -163,77 +164,77 @@ class WorkerPool:
             logger.warning(
                 "the fork server (pid %d) of a pool %s; workers that have ended are not replaced", pid, state
             )
-        for man in list(self._dispatcher.crew.values()):
-            if has_ended(man.pid):
-                self._bury(man, f"it has ended; the pool's fork server (pid {pid}) {state}", done, failed)
+        for worker in list(self._dispatcher.workers.values()):
+            if has_ended(worker.pid):
+                self._handle_exit(worker, f"it has ended; the pool's fork server (pid {pid}) {state}", done, failed)
         if waited >= (_STOPPED_S if stopped else _SILENT_S):
-            self._server_lost = f"the pool's fork server (pid {pid}) did not answer for {waited:.0f} s and was killed"
-            logger.error("%s; its workers go with it", self._server_lost)
+            self._server_death = f"the pool's fork server (pid {pid}) did not answer for {waited:.0f} s and was killed"
+            logger.error("%s; its workers go with it", self._server_death)
             server.kill()
             self._patience.reset()
 
-    def _bury(self, man: WorkerHandle, how: str, done: Done, failed: Failed) -> None:
-        """Settle what a dead worker leaves: results that it wrote count, tasks that it had not begun go to others."""
+    def _handle_exit(self, worker: WorkerHandle, how: str, done: Done, failed: Failed) -> None:
+        """Handle the exit of a worker: its written results count, tasks that it had not begun go to other workers."""
         dispatcher = self._dispatcher
-        how = man.killed_because or how
-        self._results.read(man, done)
-        dispatcher.remove(man)
-        back = dispatcher.take_back(man)
-        for number, task in man.inflight.items():
-            error = man.excuses.get(number) or BrokenProcessPool(
+        how = worker.killed_because or how
+        self._results.read(worker, done)
+        dispatcher.remove(worker)
+        back = dispatcher.revoke_tasks(worker)
+        for number, task in worker.inflight.items():
+            error = worker.kill_errors.get(number) or BrokenProcessPool(
                 f"A process in the process pool was terminated abruptly while the future was running: {how}"
             )
             failed.append((task, error))
-        man.inflight.clear()
+        worker.inflight.clear()
         dispatcher.requeue(back)
-        self._stillborn = 0 if man.up else self._stillborn + 1
-        if self._stillborn >= self._most_stillborn and not man.retired and self.broken is None:
-            self.give_up(f"A process in the process pool ended before it was ready: {how}")
-        man.close()
+        self._failed_starts = 0 if worker.up else self._failed_starts + 1
+        if self._failed_starts >= self._most_failed_starts and not worker.retired and self.broken is None:
+            self.mark_broken(f"A process in the process pool ended before it was ready: {how}")
+        worker.close()
         if self.broken is not None:
             waiting = dispatcher.pending
             failed += [(task, BrokenProcessPool(self.broken) if task.begin() else None) for task in waiting]
             waiting.clear()
 
-    def give_up(self, why: str) -> None:
-        """Take no more tasks, because workers cannot start, and kill those that there are."""
+    def mark_broken(self, why: str) -> None:
+        """Take no more tasks, for this reason, and kill all workers."""
         self.broken = why
-        for man in self._dispatcher.crew.values():
-            man.kill()
+        for worker in self._dispatcher.workers.values():
+            worker.kill()
 
-    def dismiss(self) -> None:
+    def shut_down(self) -> None:
         """End the workers, then the server."""
-        crew = self._dispatcher.crew
-        for man in crew.values():
-            man.end()
+        workers = self._dispatcher.workers
+        for worker in workers.values():
+            worker.end()
         deadline = time.monotonic() + _END_S
-        while crew and self._server is not None and time.monotonic() < deadline:
+        while workers and self._server is not None and time.monotonic() < deadline:
             seen = self._bell.commands
-            self.hear_news([], [])
-            if crew:
+            self.handle_messages([], [])
+            if workers:
                 self._bell.wait([], seen, 0, LOOK_NS // 10)
-        for man in crew.values():
-            man.close()
+        for worker in workers.values():
+            worker.close()
         if self._server is not None:
             self._server.close()
 
     def leave(self) -> None:
-        """Forget all of them in a forked child, which has no part in them."""
+        """Forget all processes in a forked child, which does not own them."""
         if self._server is not None:
             self._server.leave()
-        for man in self._dispatcher.crew.values():
-            man.sock.close()
-            man.other.close()
+        for worker in self._dispatcher.workers.values():
+            worker.sock.close()
+            worker.worker_sock.close()
 
 
 def _how(message: Exited) -> str:
     return f"killed by signal {-message.status}" if message.status < 0 else f"exit status {message.status}"
 
 
-def _is_closed(man: WorkerHandle) -> bool:
-    """Whether the other end of a worker's socket is closed, though it was never said to have been forked."""
+def _is_closed(worker: WorkerHandle) -> bool:
+    """Whether the other end of a worker's socket is closed, though no `Forked` came for it."""
     try:
-        return not man.sock.recv(1, 0x42)  # MSG_PEEK | MSG_DONTWAIT
+        return not worker.sock.recv(1, 0x42)  # MSG_PEEK | MSG_DONTWAIT
     except BlockingIOError:
         return False
     except OSError:

@@ -1,4 +1,4 @@
-"""Futures of tasks are those of `concurrent.futures` to everybody who uses them."""
+"""The futures of tasks behave as the futures of `concurrent.futures`."""
 
 from __future__ import annotations
 

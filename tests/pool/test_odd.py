@@ -225,11 +225,11 @@ def test_worker_pids_are_those_of_processes(tmp_path: Path) -> None:
 def test_a_signal_to_a_worker_that_is_being_forked_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[tuple[int, int]] = []
     monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))
-    man = WorkerHandle.__new__(WorkerHandle)
-    man.pid, man._signal, man.killed_because = 0, None, None
-    man.kill(signal.SIGTERM)
+    worker = WorkerHandle.__new__(WorkerHandle)
+    worker.pid, worker._signal, worker.killed_because = 0, None, None
+    worker.kill(signal.SIGTERM)
     assert sent == []
-    man.forked_as(7)
+    worker.forked_as(7)
     assert sent == [(7, signal.SIGTERM)]
 
 

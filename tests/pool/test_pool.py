@@ -237,7 +237,7 @@ def test_what_is_known_of_workers_does_not_grow_with_their_tasks(pool: PoolExecu
     for _ in range(300):
         assert pool.submit(double, 1).result(10) == 2
     assert pool._engine is not None
-    assert len(pool._engine._dispatcher._open) <= 2
+    assert len(pool._engine._dispatcher._with_room) <= 2
 
 
 def test_a_stuck_task_can_be_killed(pool: PoolExecutor) -> None:
@@ -263,7 +263,7 @@ def test_task_timeout_kills_only_the_late_one() -> None:
 def test_task_timeout_is_kept_for_a_task_that_is_alone() -> None:
     with PoolExecutor(1, task_timeout=0.2) as executor:
         assert executor.submit(double, 1).result(10) == 2
-        late = executor.submit(time.sleep, 60)  # nothing else happens that would wake anybody
+        late = executor.submit(time.sleep, 60)  # no other event wakes the collector
         with pytest.raises(TimeoutError, match=r"task_timeout=0\.2 s"):
             late.result(10)
 
