@@ -15,13 +15,13 @@ from typing import Any, Protocol
 from shmjet.cluster.client.endpoint_connection import visit
 from shmjet.data.errors import MemberLostError, ShmjetError
 from shmjet.ipc.channel import Channel, ChannelClosed
-from shmjet.spark import protocol as says
+from shmjet.spark import protocol
 from shmjet.spark.error_summary import told_by_spark
 from shmjet.spark.errors import FeedEndedError, SparkError
 from shmjet.spark.links import Destination, host_id
 from shmjet.spark.protocol import Mode, Receipt
 from shmjet.spark.row_readers import Prepared
-from shmjet.spark.tcp_gateway import Entrance
+from shmjet.spark.tcp_gateway import TcpGateway
 
 
 class Run(Protocol):
@@ -49,9 +49,9 @@ class Feed:
         self.name = name
         self.execution = execution
         self._outside = outside
-        self._entrance: Entrance | None = None
+        self._gateway: TcpGateway | None = None
         self.group = f"shmjet-{uuid.uuid4()}"
-        self._doors: list[Channel] = []
+        self._channels: list[Channel] = []
         self._talking = threading.Lock()
         self._connected = False
         self.has_paths = False
@@ -73,13 +73,13 @@ class Feed:
             Exception: what PySpark raises.
         """
         self.connect()
-        if any(reply.is_done for reply in self._ask(says.OpenRound(number, prepared.partitions, mode))):
+        if any(reply.is_done for reply in self._ask(protocol.OpenRound(number, prepared.partitions, mode))):
             return False
         destination = Destination(
             self.execution.member_socket,
             self.execution.wait_for_id(),
             self.name,
-            len(self._doors),
+            len(self._channels),
             number,
             mode is Mode.STREAM,
             (host_id(), socket.gethostname()),
@@ -89,9 +89,9 @@ class Feed:
             receipts = [Receipt(*receipt) for receipt in prepared.run(destination)]
         except BaseException:
             if repeatable:
-                self._tell(says.GiveUpRound(number))
+                self._tell(protocol.GiveUpRound(number))
             raise
-        self._ask(says.CloseRound(number, receipts))
+        self._ask(protocol.CloseRound(number, receipts))
         return True
 
     def _let_in(self) -> tuple[str, bytes] | None:
@@ -100,36 +100,36 @@ class Feed:
             return None
         host, bind = self._outside
         with self._talking:
-            if self._entrance is None:
+            if self._gateway is None:
                 number = self.execution.wait_for_id()
                 try:
-                    self._entrance = Entrance(self.name, host, bind, self.execution.member_socket, number)
+                    self._gateway = TcpGateway(self.name, host, bind, self.execution.member_socket, number)
                 except OSError as error:
                     raise SparkError(
                         f"no port can be opened for executors on other hosts at {bind!r} (spark.driver.bindAddress): "
                         f"{error}"
                     ) from error
-            return self._entrance.address, self._entrance.secret
+            return self._gateway.address, self._gateway.secret
 
     def fail(self, summary: str, details: str) -> None:
         """Have the job fail with Spark's message."""
         self.connect()
-        self._tell(says.Failure(summary, details))
+        self._tell(protocol.Failure(summary, details))
 
     def finish(self) -> None:
         """Say that no round will follow, so that the source ends when all has been emitted."""
         self.connect()
-        self._tell(says.Finish())
+        self._tell(protocol.Finish())
 
     def close(self) -> None:
         """Hang up; may be called twice."""
         with self._talking:
-            for channel in self._doors:
+            for channel in self._channels:
                 channel.close()
-            self._doors.clear()
-            entrance, self._entrance = self._entrance, None
-        if entrance is not None:
-            entrance.close()
+            self._channels.clear()
+            gateway, self._gateway = self._gateway, None
+        if gateway is not None:
+            gateway.close()
 
     # -- talking -------------------------------------------------------------------------------------------------
 
@@ -146,37 +146,37 @@ class Feed:
             if not number:
                 raise FeedEndedError("the job was never started")
             doors = 1
-            while len(self._doors) < doors:
+            while len(self._channels) < doors:
                 try:
-                    sock = visit(self.execution.member_socket, number, f"{self.name}/{len(self._doors)}")
-                    channel = Channel(sock, says.Answer)
-                    self._doors.append(channel)
-                    channel.send(says.Hello(True))
+                    sock = visit(self.execution.member_socket, number, f"{self.name}/{len(self._channels)}")
+                    channel = Channel(sock, protocol.Answer)
+                    self._channels.append(channel)
+                    channel.send(protocol.Hello(True))
                     welcome = channel.receive()[0]
                     doors = welcome.doors
-                    self.has_paths = _is_writable(welcome.path) and (self.has_paths or len(self._doors) == 1)
+                    self.has_paths = _is_writable(welcome.path) and (self.has_paths or len(self._channels) == 1)
                 except (ShmjetError, MemberLostError, ChannelClosed) as error:
                     raise FeedEndedError(f"the job has ended: {error}") from error
             if self._outside is not None:
                 self.has_paths = False  # Spark's JVM on another host cannot open them
             self._connected = True
 
-    def _ask(self, question: says.Message) -> list[Any]:
+    def _ask(self, question: protocol.Message) -> list[Any]:
         """Ask all processors and wait for their answers."""
         with self._talking:
             self._send(question)
             try:
-                return [channel.receive()[0] for channel in self._doors]
+                return [channel.receive()[0] for channel in self._channels]
             except (ChannelClosed, OSError) as error:
                 raise FeedEndedError("the job has ended") from error
 
-    def _tell(self, message: says.Message) -> None:
+    def _tell(self, message: protocol.Message) -> None:
         with self._talking:
             self._send(message)
 
-    def _send(self, message: says.Message) -> None:
+    def _send(self, message: protocol.Message) -> None:
         try:
-            for channel in self._doors:
+            for channel in self._channels:
                 channel.send(message)
         except (ChannelClosed, OSError) as error:
             raise FeedEndedError("the job has ended") from error

@@ -21,14 +21,14 @@ from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.data.errors import BatchError
 from shmjet.ipc.channel import Channel, ChannelClosed
 from shmjet.processors.general.emission import Emission
-from shmjet.spark import protocol as says
+from shmjet.spark import protocol
 from shmjet.spark.errors import SparkError
 from shmjet.spark.ledger import Attempt, Ledger
 from shmjet.spark.mapping import Contents, Pieces, map_file
 from shmjet.spark.protocol import Mode, Record
 from shmjet.spark.schema import Field
 from shmjet.spark.shm_area import FeedArea
-from shmjet.spark.staging import Extent, Holding, Room
+from shmjet.spark.staging import Extent, Room, StagingMemory
 
 _SLOT = 2 << 20
 _LEAST_SLOT = 1 << 16
@@ -54,11 +54,11 @@ def path_of(fd: int) -> str:
     return f"/proc/{os.getpid()}/fd/{fd}"
 
 
-class _Visitor:
+class _Connection:
     """One socket: a process of Spark's with its attempts, one after the other, or the client's feed."""
 
     def __init__(self, sock: socket.socket) -> None:
-        self.channel = Channel(sock, says.Visit)
+        self.channel = Channel(sock, protocol.Visit)
         self.is_driver = False
         self.by_path = False
         self.attempt: Attempt[Extent] | None = None
@@ -83,7 +83,7 @@ class FeedProcessor(Processor):
         self._contents = Contents(fields)
         self._memory = memory
         self._area: FeedArea | None = None
-        self._visitors: dict[int, _Visitor] = {}
+        self._connections: dict[int, _Connection] = {}
         self._ready: deque[tuple[Extent, list[Record] | None, Pieces]] = deque()
         self._streams: dict[tuple[int, int], Pieces] = {}
         self._finished = False
@@ -93,7 +93,7 @@ class FeedProcessor(Processor):
         super().init(outbox, context)
         size, slots = slots_for(self._memory, context.local_parallelism)
         self._area = FeedArea(size, slots, f"spark-{context.global_index}")
-        self._holding = Holding(self._area, size * slots)
+        self._staging = StagingMemory(self._area, size * slots)
         self._ledger: Ledger[Extent] = Ledger(context.global_index, context.total_parallelism)
         self._emission = Emission(outbox)
         self._poll = select.epoll()
@@ -115,11 +115,11 @@ class FeedProcessor(Processor):
 
     def close(self) -> None:
         """Send everybody away."""
-        for visitor in list(self._visitors.values()):
-            self._leave(visitor)
+        for connection in list(self._connections.values()):
+            self._disconnect(connection)
         if self._area is not None:
             for extent, _, _ in self._ready:
-                self._holding.drop(extent)
+                self._staging.drop(extent)
             self._ready.clear()
             if hasattr(self, "_poll"):
                 self._poll.close()
@@ -129,95 +129,95 @@ class FeedProcessor(Processor):
 
     def _listen(self) -> None:
         while (sock := self._door.take()) is not None:
-            visitor = _Visitor(sock)
-            self._visitors[sock.fileno()] = visitor
+            connection = _Connection(sock)
+            self._connections[sock.fileno()] = connection
             self._poll.register(sock.fileno(), select.EPOLLIN)
-        if not self._visitors:
+        if not self._connections:
             return
         for fd, _ in self._poll.poll(0):
-            visitor = self._visitors[fd]
+            connection = self._connections[fd]
             try:
-                for message, fds in visitor.channel.poll():
+                for message, fds in connection.channel.poll():
                     for given in fds:  # nobody has a reason to send any
                         os.close(given)
-                    self._hear(visitor, message)
+                    self._handle(connection, message)
             except ChannelClosed:
-                self._leave(visitor)
-                if visitor.is_driver and not self._finished:
+                self._disconnect(connection)
+                if connection.is_driver and not self._finished:
                     raise SparkError("the process that runs the Spark job of this feed is gone") from None
 
-    def _leave(self, visitor: _Visitor) -> None:
-        self._drop_attempt(visitor)
-        fd = visitor.channel.fileno()
+    def _disconnect(self, connection: _Connection) -> None:
+        self._drop_attempt(connection)
+        fd = connection.channel.fileno()
         self._poll.unregister(fd)
-        del self._visitors[fd]
-        visitor.channel.close()
+        del self._connections[fd]
+        connection.channel.close()
 
-    def _say(self, visitor: _Visitor, message: says.Message, fds: tuple[int, ...] = ()) -> None:
+    def _send(self, connection: _Connection, message: protocol.Message, fds: tuple[int, ...] = ()) -> None:
         """Answer; a task reads its answers before it asks anything new, so the socket always takes them."""
         with contextlib.suppress(ChannelClosed):  # the next look at the socket tells
-            visitor.channel.send(message, fds)
+            connection.channel.send(message, fds)
 
-    def _hear(self, visitor: _Visitor, message: Any) -> None:
+    def _handle(self, connection: _Connection, message: Any) -> None:
         match message:
-            case says.Want():
-                visitor.wants += 1
-            case says.Filled():
-                self._filled(visitor, message)
-            case says.Begin():
-                self._begin(visitor, message)
-            case says.End():
-                self._end(visitor, message)
-            case says.Abandon():
-                self._drop_attempt(visitor)
-            case says.Hello():
+            case protocol.Want():
+                connection.wants += 1
+            case protocol.Filled():
+                self._filled(connection, message)
+            case protocol.Begin():
+                self._begin(connection, message)
+            case protocol.End():
+                self._end(connection, message)
+            case protocol.Abandon():
+                self._drop_attempt(connection)
+            case protocol.Hello():
                 assert self._area is not None
-                visitor.is_driver, visitor.by_path = message.driver, message.by_path
+                connection.is_driver, connection.by_path = message.driver, message.by_path
                 area, count = self._area, self.context.total_parallelism
-                welcome = says.Welcome(count, area.slot_size, area.slots, path_of(area.fd))
-                self._say(visitor, welcome, () if message.driver or message.by_path else (area.fd,))
-            case says.OpenRound():
+                welcome = protocol.Welcome(count, area.slot_size, area.slots, path_of(area.fd))
+                self._send(connection, welcome, () if message.driver or message.by_path else (area.fd,))
+            case protocol.OpenRound():
                 is_open = self._ledger.open_round(message.number, message.partitions, message.mode)
-                self._say(visitor, says.RoundOpened(message.number, not is_open))
-            case says.CloseRound():
+                self._send(connection, protocol.RoundOpened(message.number, not is_open))
+            case protocol.CloseRound():
                 self._close_round(message)
-                self._say(visitor, says.RoundClosed(message.number))
-            case says.GiveUpRound():
+                self._send(connection, protocol.RoundClosed(message.number))
+            case protocol.GiveUpRound():
                 for attempt in self._ledger.give_up_round(message.number):
                     self._drop(attempt)
-            case says.Failure():
+            case protocol.Failure():
                 error = SparkError(message.summary)
                 if message.details:
                     error.add_note(message.details)
                 raise error
-            case says.Finish():
+            case protocol.Finish():
                 self._finished = True
 
     # -- attempts ------------------------------------------------------------------------------------------------
 
-    def _begin(self, visitor: _Visitor, message: says.Begin) -> None:
-        self._drop_attempt(visitor)
+    def _begin(self, connection: _Connection, message: protocol.Begin) -> None:
+        self._drop_attempt(connection)
         try:
-            visitor.attempt = self._ledger.begin(message.round, message.partition, message.attempt)
+            connection.attempt = self._ledger.begin(message.round, message.partition, message.attempt)
         except SparkError as error:
-            self._say(visitor, says.Refused(str(error)))
+            self._send(connection, protocol.Refused(str(error)))
 
-    def _is_late(self, visitor: _Visitor, attempt: Attempt[Extent]) -> bool:
+    def _is_late(self, connection: _Connection, attempt: Attempt[Extent]) -> bool:
         """Send an attempt away whose round is over."""
         if self._ledger.is_open(attempt.round):
             return False
-        self._forget_attempt(visitor)
-        self._say(visitor, says.Refused(f"the round {attempt.round} of Spark's data is over"))
+        self._forget_attempt(connection)
+        self._send(connection, protocol.Refused(f"the round {attempt.round} of Spark's data is over"))
         return True
 
-    def _filled(self, visitor: _Visitor, message: says.Filled) -> None:
-        attempt = visitor.attempt
-        if attempt is None or message.slot not in visitor.granted:
+    def _filled(self, connection: _Connection, message: protocol.Filled) -> None:
+        attempt = connection.attempt
+        if attempt is None or message.slot not in connection.granted:
             return  # it has been told to stop, and has not heard it yet
         assert self._area is not None
-        visitor.granted.discard(message.slot)
+        connection.granted.discard(message.slot)
         extent = Extent(message.used, message.slot)
-        found = says.records(self._area.memory(message.slot), message.used)
+        found = protocol.records(self._area.memory(message.slot), message.used)
         fresh = self._ledger.add(attempt, extent, found)
         if self._ledger.mode(attempt) is not Mode.STREAM:
             return
@@ -225,31 +225,31 @@ class FeedProcessor(Processor):
             key = attempt.round, attempt.partition
             self._show(extent, fresh, self._streams.setdefault(key, Pieces(self._contents)))
         else:
-            self._holding.drop(extent)
+            self._staging.drop(extent)
 
-    def _end(self, visitor: _Visitor, message: says.End) -> None:
-        attempt = visitor.attempt
-        if attempt is None or self._is_late(visitor, attempt):
+    def _end(self, connection: _Connection, message: protocol.End) -> None:
+        attempt = connection.attempt
+        if attempt is None or self._is_late(connection, attempt):
             return
         if message.spilled:
-            extent = Extent(message.spilled, file=visitor.file)
-            visitor.file = -1
+            extent = Extent(message.spilled, file=connection.file)
+            connection.file = -1
             if os.fstat(extent.file).st_size < message.spilled:
                 raise BatchError(f"the file of a Spark task lacks bytes: it should have {message.spilled}")
-            self._ledger.add(attempt, extent, says.records(map_file(extent.file, extent.used), extent.used))
+            self._ledger.add(attempt, extent, protocol.records(map_file(extent.file, extent.used), extent.used))
         winner, visible = self._ledger.end(attempt, message.frames, message.rows)
-        visitor.attempt = None
-        self._release(visitor)
-        self._say(visitor, says.Verdict(winner))
+        connection.attempt = None
+        self._release(connection)
+        self._send(connection, protocol.Verdict(winner))
         if visible:
             self._show_all(attempt)
         elif winner.attempt != attempt.number:
             self._drop(attempt)
         else:
             for extent in attempt.extents:
-                self._holding.settle(extent)
+                self._staging.compact(extent)
 
-    def _close_round(self, message: says.CloseRound) -> None:
+    def _close_round(self, message: protocol.CloseRound) -> None:
         chosen, losers = self._ledger.close_round(message.number, message.receipts)
         for attempt in chosen:
             self._show_all(attempt)
@@ -260,71 +260,71 @@ class FeedProcessor(Processor):
     def _show_all(self, attempt: Attempt[Extent]) -> None:
         pieces = Pieces(self._contents)
         for extent in attempt.extents:
-            self._holding.settle(extent)
+            self._staging.compact(extent)
             self._show(extent, None, pieces)
 
     def _show(self, extent: Extent, records: list[Record] | None, pieces: Pieces) -> None:
-        self._holding.show(extent)
+        self._staging.mark_visible(extent)
         self._ready.append((extent, records, pieces))
 
     def _drop(self, attempt: Attempt[Extent]) -> None:
         for extent in attempt.extents:
-            self._holding.drop(extent)
+            self._staging.drop(extent)
         attempt.extents.clear()
 
-    def _forget_attempt(self, visitor: _Visitor) -> None:
+    def _forget_attempt(self, connection: _Connection) -> None:
         """Drop what an attempt has sent. Its slots stay its own: it may be writing there until it says otherwise."""
-        if visitor.attempt is not None:
-            self._drop(visitor.attempt)
-            visitor.attempt = None
-        visitor.wants = 0
+        if connection.attempt is not None:
+            self._drop(connection.attempt)
+            connection.attempt = None
+        connection.wants = 0
 
-    def _drop_attempt(self, visitor: _Visitor) -> None:
+    def _drop_attempt(self, connection: _Connection) -> None:
         """Drop what an attempt has sent, and take its slots back: it has stopped."""
-        self._forget_attempt(visitor)
-        self._release(visitor)
+        self._forget_attempt(connection)
+        self._release(connection)
 
-    def _release(self, visitor: _Visitor) -> None:
+    def _release(self, connection: _Connection) -> None:
         """Take back what a task was given and has not used."""
         assert self._area is not None
-        for slot in visitor.granted:
+        for slot in connection.granted:
             self._area.give_back(slot)
-        visitor.granted.clear()
-        visitor.wants = 0
-        if visitor.file >= 0:
-            os.close(visitor.file)
-            visitor.file = -1
+        connection.granted.clear()
+        connection.wants = 0
+        if connection.file >= 0:
+            os.close(connection.file)
+            connection.file = -1
 
     # -- memory --------------------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
         """Give memory to the tasks that want some, as far as there is any."""
-        for visitor in list(self._visitors.values()):
-            while visitor.wants and visitor.attempt is not None:
-                if not self._serve_one(visitor, visitor.attempt):
+        for connection in list(self._connections.values()):
+            while connection.wants and connection.attempt is not None:
+                if not self._serve_one(connection, connection.attempt):
                     break
 
-    def _serve_one(self, visitor: _Visitor, attempt: Attempt[Extent]) -> bool:
-        if self._is_late(visitor, attempt):
+    def _serve_one(self, connection: _Connection, attempt: Attempt[Extent]) -> bool:
+        if self._is_late(connection, attempt):
             return False
         winner = self._ledger.winner(attempt)
         if winner is not None:
-            self._forget_attempt(visitor)
-            self._say(visitor, says.Superseded(winner))
+            self._forget_attempt(connection)
+            self._send(connection, protocol.Superseded(winner))
             return False
-        room, given = self._holding.room(self._ledger.mode(attempt))
+        room, given = self._staging.room(self._ledger.mode(attempt))
         if room is Room.WAIT:
             return False
-        visitor.wants -= 1
+        connection.wants -= 1
         if room is Room.SLOT:
-            visitor.granted.add(given)
-            self._say(visitor, says.Grant(given))
+            connection.granted.add(given)
+            self._send(connection, protocol.Grant(given))
         else:
-            visitor.file = given
-            if visitor.by_path:
-                self._say(visitor, says.Spill(path_of(given)))
+            connection.file = given
+            if connection.by_path:
+                self._send(connection, protocol.Spill(path_of(given)))
             else:
-                self._say(visitor, says.Spill(), (given,))
+                self._send(connection, protocol.Spill(), (given,))
         return True
 
     # -- output --------------------------------------------------------------------------------------------------
@@ -333,9 +333,9 @@ class FeedProcessor(Processor):
         """Yield the items of all that may be seen."""
         while self._ready:
             extent, records, pieces = self._ready.popleft()
-            memory = self._holding.open(extent)
+            memory = self._staging.open(extent)
             if records is None:
-                records = says.records(memory, extent.used)
+                records = protocol.records(memory, extent.used)
             for record in records:
-                yield from pieces.open(record, memory, own=self._holding.must_copy)
+                yield from pieces.open(record, memory, own=self._staging.must_copy)
             del memory

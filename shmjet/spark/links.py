@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from shmjet.cluster.client.endpoint_connection import visit
 from shmjet.data.errors import MemberLostError, ShmjetError
 from shmjet.ipc.channel import Channel
-from shmjet.spark import protocol as says
+from shmjet.spark import protocol
 from shmjet.spark.errors import FeedEndedError
 from shmjet.spark.protocol import Receipt
 from shmjet.spark.shm_area import AttachedArea
@@ -53,7 +53,7 @@ class Destination:
         round: of this Spark job.
         streams: whether records are seen at once.
         host: where the job runs (`host_id`), and its name.
-        entrance: where tasks on other hosts come in, and what they have to know there; None: nowhere.
+        gateway: where tasks on other hosts come in, and what they have to know there; None: nowhere.
     """
 
     member_socket: str
@@ -63,7 +63,7 @@ class Destination:
     round: int
     streams: bool
     host: tuple[str, str]
-    entrance: tuple[str, bytes] | None = None
+    gateway: tuple[str, bytes] | None = None
 
 
 class SupersededError(Exception):
@@ -86,7 +86,7 @@ class Link:
     """
 
     def __init__(self, sock: socket.socket) -> None:
-        self._channel = Channel(sock, says.Answer)
+        self._channel = Channel(sock, protocol.Answer)
         try:
             self.area = self._area()
         except BaseException:
@@ -98,7 +98,7 @@ class Link:
 
     def _area(self) -> Area:
         """Introduce this process, and return where its slots are."""
-        self._channel.send(says.Hello(False))
+        self._channel.send(protocol.Hello(False))
         welcome, fds = self._channel.receive()
         return AttachedArea(fds[0], welcome.slot_size, welcome.slots)
 
@@ -118,11 +118,11 @@ class Link:
     def begin(self, round_number: int, partition: int, attempt: int) -> None:
         """Be this attempt from now on."""
         self._in_attempt = True
-        self._channel.queue(says.Begin(round_number, partition, attempt))
+        self._channel.queue(protocol.Begin(round_number, partition, attempt))
 
     def want(self) -> None:
         """Ask for a slot, which `take` gives."""
-        self._channel.send(says.Want())
+        self._channel.send(protocol.Want())
 
     def take(self) -> int:
         """Wait for what was wanted: a slot, or -1 when all goes to `spill` from now on.
@@ -133,16 +133,16 @@ class Link:
             ChannelClosed: the job is gone.
         """
         answer, fds = self._channel.receive()
-        if isinstance(answer, says.Grant):
+        if isinstance(answer, protocol.Grant):
             return answer.slot
-        if isinstance(answer, says.Spill):
+        if isinstance(answer, protocol.Spill):
             self._file = fds[0] if fds else -1
             return -1
         raise self._refusal(answer)
 
     def filled(self, slot: int, used: int) -> None:
         """Say how much of a slot is used."""
-        self._channel.send(says.Filled(slot, used))
+        self._channel.send(protocol.Filled(slot, used))
 
     def spill(self, parts: Sequence[Any]) -> None:
         """Append to the file, all of what is in some buffers."""
@@ -156,24 +156,24 @@ class Link:
 
     def end(self, frames: int, rows: int, spilled: int) -> Receipt:
         """Say that this is all; returns who has won."""
-        self._channel.send(says.End(frames, rows, spilled))
+        self._channel.send(protocol.End(frames, rows, spilled))
         while True:
             answer, fds = self._channel.receive()
             for fd in fds:
                 os.close(fd)
-            if isinstance(answer, says.Verdict):
+            if isinstance(answer, protocol.Verdict):
                 self._over()
                 return answer.winner
-            if not isinstance(answer, says.Grant | says.Spill):
+            if not isinstance(answer, protocol.Grant | protocol.Spill):
                 raise self._refusal(answer)
 
     def _refusal(self, answer: Any) -> Exception:
-        if isinstance(answer, says.Superseded):
-            self._channel.send(says.Abandon())
+        if isinstance(answer, protocol.Superseded):
+            self._channel.send(protocol.Abandon())
             self._over()
             return SupersededError(answer.winner)
         self.close()
-        if isinstance(answer, says.Refused):
+        if isinstance(answer, protocol.Refused):
             return FeedEndedError(answer.text)
         return ShmjetError(f"a feed answered {answer!r}")
 
@@ -219,9 +219,9 @@ def _connected(destination: Destination, door: int) -> Link:
         try:
             return Link(visit(destination.member_socket, destination.execution_id, f"{destination.feed}/{door}"))
         except MemberLostError:  # or this is a container that shares the host's kernel, and nothing else
-            if destination.entrance is None:
+            if destination.gateway is None:
                 raise
-    if destination.entrance is None:
+    if destination.gateway is None:
         raise ShmjetError(
             f"this Spark task runs on host {socket.gethostname()!r}, the shmjet job on {destination.host[1]!r}: a feed "
             "reaches executors on the job's own host only while Spark's master is local[N] or local-cluster"

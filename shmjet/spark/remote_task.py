@@ -12,7 +12,7 @@ from typing import Any
 
 from shmjet.data.errors import ShmjetError
 from shmjet.net.dial import dial
-from shmjet.spark import protocol as says
+from shmjet.spark import protocol
 from shmjet.spark.errors import FeedEndedError
 from shmjet.spark.links import Area, Destination, Link
 
@@ -27,8 +27,8 @@ def dialled(destination: Destination) -> socket.socket:
         ShmjetError: the client cannot be reached, or does not let this task in; the text says where it was looked for.
         FeedEndedError: nobody is there any more.
     """
-    assert destination.entrance is not None
-    address, secret = destination.entrance
+    assert destination.gateway is not None
+    address, secret = destination.gateway
     try:
         connection = dial(address, cluster=destination.feed, secret=secret, timeout=CONNECT_S)
     except ConnectionError as error:
@@ -64,17 +64,17 @@ class OutsideLink(Link):
         super().__init__(sock)
 
     def _area(self) -> Area:
-        self._channel.send(says.Knock(self._door))
+        self._channel.send(protocol.Knock(self._door))
         welcome, _ = self._channel.receive()
         return _OneSlot(welcome.slot_size)
 
     def filled(self, slot: int, used: int) -> None:
         """Send what is in a slot."""
-        self._channel.send(says.Sent(slot, self.area.slot(slot)[:used]))  # type: ignore[arg-type]  # encodes as bytes
+        self._channel.send(protocol.Sent(slot, self.area.slot(slot)[:used]))  # type: ignore[arg-type]  # encodes as bytes
 
     def spill(self, parts: Sequence[Any]) -> None:
         """Have some buffers appended to the file."""
-        self._channel.send(says.Spilled(b"".join(parts)))
+        self._channel.send(protocol.Spilled(b"".join(parts)))
 
 
 class _OneSlot:

@@ -67,7 +67,7 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class _Way:
+class _RowSource:
     """Where a rung gets its elements: a JavaRDD with a deserializer, or an RDD of PySpark's; and what they are."""
 
     jrdd: Any
@@ -77,22 +77,22 @@ class _Way:
     direct: DirectFeed | None = None
 
 
-Rung = Callable[[Any, int], _Way | None]
+Rung = Callable[[Any, int], _RowSource | None]
 
 
-def direct(df: Any, batch_rows: int) -> _Way | None:
+def direct(df: Any, batch_rows: int) -> _RowSource | None:
     """Have Spark's JVM write into the job's memory; None where it cannot."""
     found = direct_feed(df, fields_of(df), batch_rows)
-    return None if found is None else _Way(found.rows.toJavaRDD(), None, None, True, found)
+    return None if found is None else _RowSource(found.rows.toJavaRDD(), None, None, True, found)
 
 
-def frames(df: Any, batch_rows: int) -> _Way | None:
+def frames(df: Any, batch_rows: int) -> _RowSource | None:
     """Have Spark 4 write record batches; None where it cannot."""
     found = _called(df._jdf, "toArrowBatchRdd", batch_rows, "UTC", False, True)
     return None if found is None else _arrow(found, Content.ARROW_LARGE)
 
 
-def plain_frames(df: Any, batch_rows: int) -> _Way | None:
+def plain_frames(df: Any, batch_rows: int) -> _RowSource | None:
     """Have Spark 3 write record batches; None where it cannot."""
     conf = df.sparkSession.conf
     before = {key: conf.get(key, None) for key in (_BATCH_ROWS, _TIME_ZONE)}
@@ -106,18 +106,18 @@ def plain_frames(df: Any, batch_rows: int) -> _Way | None:
     return None if found is None else _arrow(found, Content.ARROW)
 
 
-def raw_rows(df: Any, batch_rows: int) -> _Way | None:
+def raw_rows(df: Any, batch_rows: int) -> _RowSource | None:
     """Have the JVM pickle rows; None where it cannot."""
     from shmjet.spark.strict import StrictRows
 
     found = _called(df._jdf, "javaToPython")
-    return None if found is None else _Way(found, StrictRows(), None, True)
+    return None if found is None else _RowSource(found, StrictRows(), None, True)
 
 
-def rows(df: Any, batch_rows: int) -> _Way | None:
+def rows(df: Any, batch_rows: int) -> _RowSource | None:
     """Take `df.rdd`, which is always there."""
     rdd = df.rdd
-    return _Way(rdd._jrdd, rdd._jrdd_deserializer, None, False)
+    return _RowSource(rdd._jrdd, rdd._jrdd_deserializer, None, False)
 
 
 LADDER: tuple[Rung, ...] = (direct, frames, plain_frames, raw_rows, rows)
@@ -137,22 +137,22 @@ def prepare_dataframe(df: Any, fields: tuple[Field, ...], batch_rows: int, by_pa
     sc = df.sparkSession.sparkContext
     df = _of_fewer_partitions(df, sc)
     for rung in LADDER:
-        way = None if rung is direct and not by_path else rung(df, batch_rows)
-        if way is not None:
+        row_source = None if rung is direct and not by_path else rung(df, batch_rows)
+        if row_source is not None:
             break
     else:
         raise ConfigError("spark.source: this Spark offers no way to read the DataFrame")
-    jrdd = way.jrdd
+    jrdd = row_source.jrdd
     partitions = jrdd.getNumPartitions()
     if partitions > MANY:
         partitions = _enough(sc)
         jrdd = jrdd.coalesce(partitions)
-    if way.direct is not None:
-        found = way.direct.on(jrdd.rdd())
+    if row_source.direct is not None:
+        found = row_source.direct.on(jrdd.rdd())
         return Prepared(rung.__name__, None, partitions, None, None, _is_indeterminate(jrdd), found)
-    rdd: Any = RDD(jrdd, sc, way.deserializer)
-    chunks = None if way.content is not None else RowChunks(fields, batch_rows, way.internal)
-    return Prepared(rung.__name__, rdd, partitions, way.content, chunks, _is_indeterminate(jrdd))
+    rdd: Any = RDD(jrdd, sc, row_source.deserializer)
+    chunks = None if row_source.content is not None else RowChunks(fields, batch_rows, row_source.internal)
+    return Prepared(rung.__name__, rdd, partitions, row_source.content, chunks, _is_indeterminate(jrdd))
 
 
 def prepare_rdd(rdd: Any, columns: tuple[str, ...] | None, batch_rows: int) -> Prepared:
@@ -181,10 +181,10 @@ def _enough(sc: Any) -> int:
     return min(MANY, max(MANY // 4, 16 * int(sc.defaultParallelism)))
 
 
-def _arrow(found: Any, content: Content) -> _Way:
+def _arrow(found: Any, content: Content) -> _RowSource:
     from shmjet.spark.strict import StrictFrames
 
-    return _Way(found.toJavaRDD(), StrictFrames(), content, False)
+    return _RowSource(found.toJavaRDD(), StrictFrames(), content, False)
 
 
 def _called(target: Any, method: str, *arguments: Any) -> Any:

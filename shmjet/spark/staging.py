@@ -59,7 +59,7 @@ class Extent:
     file: int = -1
 
 
-class Holding:
+class StagingMemory:
     """The memory of one feed processor, and what of it may be seen.
 
     Args:
@@ -93,14 +93,14 @@ class Holding:
             return wanted, _nameless_file()
         return wanted, -1
 
-    def settle(self, extent: Extent) -> None:
+    def compact(self, extent: Extent) -> None:
         """Move the few records of a hardly used slot out of it, so that small partitions do not take whole slots."""
         if extent.slot >= 0 and extent.used <= self.area.slot_size // 8:
             extent.memory = copied(self.area.memory(extent.slot), extent.used)
             self.area.give_back(extent.slot)
             extent.slot = -1
 
-    def show(self, extent: Extent) -> None:
+    def mark_visible(self, extent: Extent) -> None:
         """Note that an extent may be seen now."""
         self.visible_bytes += extent.used
         self.visible_slots += extent.slot >= 0

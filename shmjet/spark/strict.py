@@ -51,7 +51,7 @@ class StrictStream:
         return getattr(self._stream, name)
 
 
-class _Reading(Serializer):
+class _ReadOnlySerializer(Serializer):
     """A serializer of which Spark only uses the reading half."""
 
     def dump_stream(self, iterator: Any, stream: Any) -> None:
@@ -59,7 +59,7 @@ class _Reading(Serializer):
         raise NotImplementedError("a feed only reads")
 
 
-class StrictSerializer(_Reading):
+class StrictSerializer(_ReadOnlySerializer):
     """Any of PySpark's deserializers, on a strict stream.
 
     Args:
@@ -78,7 +78,7 @@ class StrictSerializer(_Reading):
         return self.inner._load_stream_without_unbatching(StrictStream(stream))
 
 
-class StrictFrames(_Reading):
+class StrictFrames(_ReadOnlySerializer):
     """Frames of raw bytes: yields the length of each and the stream to read just that from."""
 
     def load_stream(self, stream: Any) -> Iterator[tuple[int, StrictStream]]:
@@ -90,7 +90,7 @@ class StrictFrames(_Reading):
             yield length, strict
 
 
-class StrictRows(_Reading):
+class StrictRows(_ReadOnlySerializer):
     """Frames of pickled rows, as tuples of what lies inside Spark: days and microseconds, no dates, no `Row`."""
 
     def load_stream(self, stream: Any) -> Iterator[tuple[Any, ...]]:

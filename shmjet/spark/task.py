@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from shmjet.ipc.channel import ChannelClosed
-from shmjet.spark import protocol as says
+from shmjet.spark import protocol
 from shmjet.spark.arrow import count_rows
 from shmjet.spark.errors import FeedEndedError
 from shmjet.spark.links import Destination, Link, SupersededError, link_to
@@ -107,9 +107,9 @@ class AttemptWriter:
 
     def copy(self, content: Content, stream: Any, length: int) -> None:
         """Read a frame of `length` bytes from a stream straight into its place."""
-        if not self._in_file and says.padded(length) <= self._link.area.slot_size:
-            self._make_room(says.padded(length))
-        if self._in_file or says.padded(length) > self._link.area.slot_size:
+        if not self._in_file and protocol.padded(length) <= self._link.area.slot_size:
+            self._evict_unproved(protocol.padded(length))
+        if self._in_file or protocol.padded(length) > self._link.area.slot_size:
             frame = np.empty(length, np.uint8).data
             stream.readinto(frame)
             self._put(content, frame, count_rows(frame, 0, length))
@@ -141,7 +141,7 @@ class AttemptWriter:
         while True:
             piece = frame[at:] if self._in_file else frame[at : at + most]
             if not self._in_file:
-                self._make_room(says.padded(len(piece)))
+                self._evict_unproved(protocol.padded(len(piece)))
             if self._in_file:
                 self._spill(content, frame[at:], rows, total, at)
                 return
@@ -159,8 +159,8 @@ class AttemptWriter:
         assert self._memory is not None
         length = len(payload)
         checksum = zlib.crc32(payload) if self._streams else 0
-        says.put_head(self._memory, self._at, content, checksum, self._records, rows, length, total, at)
-        self._at += says.padded(length)
+        protocol.put_head(self._memory, self._at, content, checksum, self._records, rows, length, total, at)
+        self._at += protocol.padded(length)
         self._count(rows, at + length == total)
         if self._streams and self._clock() - self._handed_over > _PATIENCE_S:
             self._turn_in()
@@ -170,7 +170,7 @@ class AttemptWriter:
         self._frames += ends_frame
         self._rows += rows
 
-    def _make_room(self, size: int) -> None:
+    def _evict_unproved(self, size: int) -> None:
         """Have a slot with room for `size` bytes, or be in the file."""
         if self._slot >= 0:
             if self._at + size <= self._link.area.slot_size:
@@ -199,8 +199,8 @@ class AttemptWriter:
         head = bytearray(ALIGNMENT)
         length = len(payload)
         checksum = zlib.crc32(payload) if self._streams else 0
-        says.put_head(head, 0, content, checksum, self._records, rows, length, total, at)
-        gap = says.padded(length) - ALIGNMENT - length
+        protocol.put_head(head, 0, content, checksum, self._records, rows, length, total, at)
+        gap = protocol.padded(length) - ALIGNMENT - length
         self._link.spill([memoryview(head), payload, memoryview(_ZEROS)[:gap]])
-        self._spilled += says.padded(length)
+        self._spilled += protocol.padded(length)
         self._count(rows, True)

@@ -22,13 +22,13 @@ from shmjet.ipc.channel import Channel
 from shmjet.net.addresses import join_address
 from shmjet.net.admission import Admission, source_of
 from shmjet.net.handshake import CLIENT, MEMBER, NONCE_SIZE, Answering, HandshakeError, Identity, refusal
-from shmjet.spark import protocol as says
+from shmjet.spark import protocol
 from shmjet.spark.remote_task import keep_watch
 from shmjet.spark.shm_area import AttachedArea
 
 HANDSHAKE_S = 10.0
 """Seconds that a stranger has to prove itself, in all."""
-MOST_STRANGERS = 64
+MOST_UNPROVED = 64
 """Connections at once that have proved nothing; for one more, one of the address that has the most is sent away."""
 _PAUSE_S = 0.1
 """How long no connections are taken when there is no descriptor for one."""
@@ -36,7 +36,7 @@ _PAUSE_S = 0.1
 _log = logging.getLogger("shmjet.spark")
 
 
-class Entrance:
+class TcpGateway:
     """A port, open from now until it is closed.
 
     Args:
@@ -59,17 +59,17 @@ class Entrance:
         self.secret = os.urandom(32)
         """What they have to know."""
         self._lock = threading.Lock()
-        self._inside: set[socket.socket] = set()
-        self._strangers: Admission[socket.socket] = Admission()
+        self._connections: set[socket.socket] = set()
+        self._unproved: Admission[socket.socket] = Admission()
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._accept, name="shmjet-spark-entrance", daemon=True)
+        self._thread = threading.Thread(target=self._accept, name="shmjet-spark-gateway", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Let nobody in any more, and send everybody away; may be called twice."""
         with self._lock:
             self._closing.set()
-            for sock in (self._listener, *self._inside):
+            for sock in (self._listener, *self._connections):
                 with contextlib.suppress(OSError):
                     sock.shutdown(socket.SHUT_RDWR)  # wakes its thread, which closes it
         if threading.current_thread() is not self._thread:
@@ -83,49 +83,49 @@ class Entrance:
                 except OSError as error:
                     if self._closing.is_set():
                         return
-                    self._go_without(error)
+                    self._pause_accepting(error)
                     continue
                 host = str(where[0])
                 with self._lock:
-                    self._inside.add(sock)
-                    self._strangers.add(sock, source_of(host))
-                    if len(self._strangers) > MOST_STRANGERS:
-                        self._make_room()
+                    self._connections.add(sock)
+                    self._unproved.add(sock, source_of(host))
+                    if len(self._unproved) > MOST_UNPROVED:
+                        self._evict_unproved()
                 try:
                     threading.Thread(
                         target=self._admit, args=(sock, host), name="shmjet-spark-outside", daemon=True
                     ).start()
                 except RuntimeError as error:  # no thread can be started
                     self._forget(sock)
-                    self._go_without(error)
+                    self._pause_accepting(error)
 
-    def _go_without(self, error: OSError | RuntimeError) -> None:
+    def _pause_accepting(self, error: OSError | RuntimeError) -> None:
         """Go on after a connection that could not be taken: it is gone, or there is no descriptor or thread for it."""
         _log.warning("the feed %s cannot take a connection: %s", self._feed, error)
         with self._lock:
-            self._make_room()
+            self._evict_unproved()
         self._closing.wait(_PAUSE_S)
 
-    def _make_room(self) -> None:
+    def _evict_unproved(self) -> None:
         """Send away one that has proved nothing; its thread closes it."""
-        stranger = self._strangers.to_give_up()
-        if stranger is not None:
-            self._strangers.discard(stranger)
+        unproved = self._unproved.to_give_up()
+        if unproved is not None:
+            self._unproved.discard(unproved)
             with contextlib.suppress(OSError):
-                stranger.send(refusal("busy", "too many connections here have proved nothing yet"), socket.MSG_DONTWAIT)
+                unproved.send(refusal("busy", "too many connections here have proved nothing yet"), socket.MSG_DONTWAIT)
             with contextlib.suppress(OSError):
-                stranger.shutdown(socket.SHUT_RDWR)
+                unproved.shutdown(socket.SHUT_RDWR)
 
     def _admit(self, sock: socket.socket, where: str) -> None:
         """Serve a connection to its end."""
         try:
             if not self._closing.is_set():
-                self._greet(sock)
+                self._handshake(sock)
                 with self._lock:
-                    self._strangers.discard(sock)
-                _Usher(sock, self._visit).serve()
+                    self._unproved.discard(sock)
+                _TaskRelay(sock, self._visit).serve()
         except HandshakeError as error:
-            _log.warning("the feed %s has sent away a stranger from %s: %s", self._feed, where, error)
+            _log.warning("the feed %s has refused a connection from %s: %s", self._feed, where, error)
         except (ConnectionError, ShmjetError) as error:  # the task and Spark learn it from the connection's end
             _log.debug("a task on %s has left the feed %s: %s", where, self._feed, error)
         except OSError as error:
@@ -135,11 +135,11 @@ class Entrance:
 
     def _forget(self, sock: socket.socket) -> None:
         with self._lock:
-            self._inside.discard(sock)
-            self._strangers.discard(sock)
+            self._connections.discard(sock)
+            self._unproved.discard(sock)
             sock.close()
 
-    def _greet(self, sock: socket.socket) -> None:
+    def _handshake(self, sock: socket.socket) -> None:
         """Do the handshake. Raises HandshakeError when it fails, OSError when nothing comes."""
         deadline = time.monotonic() + HANDSHAKE_S
         me = Identity(MEMBER, self._feed, self._feed, self.address, self.secret)
@@ -163,7 +163,7 @@ class Entrance:
         keep_watch(sock)
 
 
-class _Usher:
+class _TaskRelay:
     """Stands for a task on another host before one processor.
 
     Args:
@@ -172,7 +172,7 @@ class _Usher:
     """
 
     def __init__(self, sock: socket.socket, visit: Callable[[int], socket.socket]) -> None:
-        self._task = Channel(sock.dup(), says.FromOutside)
+        self._task = Channel(sock.dup(), protocol.FromOutside)
         self._visit = visit
         self._granted: set[int] = set()
         self._file = -1
@@ -186,21 +186,21 @@ class _Usher:
         """
         with contextlib.closing(self._task):
             knock, _ = self._task.receive()
-            if not isinstance(knock, says.Knock):
+            if not isinstance(knock, protocol.Knock):
                 raise ShmjetError(f"a task began with {type(knock).__name__}")
-            self._processor = Channel(self._visit(knock.door), says.Answer)
+            self._processor = Channel(self._visit(knock.door), protocol.Answer)
             with contextlib.closing(self._processor):
-                self._processor.send(says.Hello(False))
+                self._processor.send(protocol.Hello(False))
                 welcome, fds = self._processor.receive()
                 self._area = AttachedArea(fds[0], welcome.slot_size, welcome.slots)
                 try:
                     self._task.send(welcome)
-                    self._pump()
+                    self._relay()
                 finally:
                     self._area.close()
                     self._forget_file()
 
-    def _pump(self) -> None:
+    def _relay(self) -> None:
         poll = select.poll()
         for channel in (self._task, self._processor):
             poll.register(channel.fileno(), select.POLLIN)
@@ -211,25 +211,25 @@ class _Usher:
             for message, _ in self._task.poll():
                 self._from_task(message)
 
-    def _from_processor(self, answer: says.Message, fds: list[int]) -> None:
-        if isinstance(answer, says.Grant):
+    def _from_processor(self, answer: protocol.Message, fds: list[int]) -> None:
+        if isinstance(answer, protocol.Grant):
             self._granted.add(answer.slot)
-        elif isinstance(answer, says.Spill):
+        elif isinstance(answer, protocol.Spill):
             self._forget_file()
             (self._file,) = fds
-        elif isinstance(answer, says.Verdict | says.Superseded):
+        elif isinstance(answer, protocol.Verdict | protocol.Superseded):
             self._granted.clear()
         self._task.send(answer)
 
-    def _from_task(self, message: says.Message) -> None:
-        if isinstance(message, says.Sent):
+    def _from_task(self, message: protocol.Message) -> None:
+        if isinstance(message, protocol.Sent):
             size = len(message.data)
             if message.slot not in self._granted or size > self._area.slot_size:
                 raise ShmjetError(f"a task fills slot {message.slot} with {size} bytes, which it was not given")
             self._granted.discard(message.slot)
             self._area.slot(message.slot)[:size] = message.data
-            self._processor.send(says.Filled(message.slot, size))
-        elif isinstance(message, says.Spilled):
+            self._processor.send(protocol.Filled(message.slot, size))
+        elif isinstance(message, protocol.Spilled):
             if self._file < 0:
                 raise ShmjetError("a task writes into a file that it was not given")
             left = memoryview(message.data)
@@ -237,7 +237,7 @@ class _Usher:
                 left = left[os.write(self._file, left) :]
         else:
             self._processor.send(message)
-            if isinstance(message, says.End | says.Abandon | says.Begin):
+            if isinstance(message, protocol.End | protocol.Abandon | protocol.Begin):
                 self._forget_file()
 
     def _forget_file(self) -> None:

@@ -23,10 +23,10 @@ from shmjet import AuthenticationError, JobFailedError, Pipeline, sinks
 from shmjet.ipc.channel import Channel, ChannelClosed
 from shmjet.net.dial import dial
 from shmjet.net.handshake import PREAMBLE
-from shmjet.spark import protocol as says
+from shmjet.spark import protocol
 from shmjet.spark import source as spark_source
 from shmjet.spark.links import Destination, host_id
-from shmjet.spark.tcp_gateway import Entrance
+from shmjet.spark.tcp_gateway import TcpGateway
 from tests.spark.conftest import Fed
 
 
@@ -122,69 +122,69 @@ class TestWithSpark:
 
 
 @pytest.fixture
-def entrance(tmp_path: Path) -> Iterator[Entrance]:
+def gateway(tmp_path: Path) -> Iterator[TcpGateway]:
     """One to a job that is not there."""
-    made = Entrance("feed", "127.0.0.1", "127.0.0.1", str(tmp_path / "no member"), 5)
+    made = TcpGateway("feed", "127.0.0.1", "127.0.0.1", str(tmp_path / "no member"), 5)
     yield made
     made.close()
     made.close()
 
 
-def test_only_who_knows_the_secret_and_the_feed_comes_in(entrance: Entrance) -> None:
+def test_only_who_knows_the_secret_and_the_feed_comes_in(gateway: TcpGateway) -> None:
     with pytest.raises(AuthenticationError, match="the secrets differ"):
-        dial(entrance.address, cluster="feed", secret=b"guessed")
+        dial(gateway.address, cluster="feed", secret=b"guessed")
     with pytest.raises(shmjet.ShmjetError, match="it looks for another feed"):
-        dial(entrance.address, cluster="other", secret=entrance.secret)
-    with dial(entrance.address, cluster="feed", secret=entrance.secret) as connection:
-        assert connection.address == entrance.address
-    host, port = entrance.address.split(":")
+        dial(gateway.address, cluster="other", secret=gateway.secret)
+    with dial(gateway.address, cluster="feed", secret=gateway.secret) as connection:
+        assert connection.address == gateway.address
+    host, port = gateway.address.split(":")
     with socket.create_connection((host, int(port)), 5) as sock:
         sock.sendall(b"GET / HTTP/1.1\r\n\r\n")
         assert sock.recv(PREAMBLE.size).startswith(b"SHMJET")
 
 
-def test_who_came_in_to_a_job_that_has_ended_is_sent_away(entrance: Entrance) -> None:
-    for first in (says.Knock(0), says.Want()):
-        connection = dial(entrance.address, cluster="feed", secret=entrance.secret)
-        channel = Channel(connection.socket, says.Answer)
+def test_who_came_in_to_a_job_that_has_ended_is_sent_away(gateway: TcpGateway) -> None:
+    for first in (protocol.Knock(0), protocol.Want()):
+        connection = dial(gateway.address, cluster="feed", secret=gateway.secret)
+        channel = Channel(connection.socket, protocol.Answer)
         channel.send(first)
         with pytest.raises(ChannelClosed):
             channel.receive()
         channel.close()
 
 
-def test_closing_sends_everybody_away(entrance: Entrance) -> None:
-    connection = dial(entrance.address, cluster="feed", secret=entrance.secret)
-    entrance.close()
+def test_closing_sends_everybody_away(gateway: TcpGateway) -> None:
+    connection = dial(gateway.address, cluster="feed", secret=gateway.secret)
+    gateway.close()
     assert connection.socket.recv(1) == b""
     connection.close()
     with pytest.raises(OSError):
-        dial(entrance.address, cluster="feed", secret=entrance.secret, timeout=5)
+        dial(gateway.address, cluster="feed", secret=gateway.secret, timeout=5)
 
 
 def test_connections_that_prove_nothing_keep_nobody_out(
-    entrance: Entrance, monkeypatch: pytest.MonkeyPatch, eventually: Callable[..., None]
+    gateway: TcpGateway, monkeypatch: pytest.MonkeyPatch, eventually: Callable[..., None]
 ) -> None:
-    monkeypatch.setattr("shmjet.spark.tcp_gateway.MOST_STRANGERS", 8)
-    host, port = entrance.address.split(":")
+    monkeypatch.setattr("shmjet.spark.tcp_gateway.MOST_UNPROVED", 8)
+    host, port = gateway.address.split(":")
     strangers = [socket.create_connection((host, int(port)), 10) for _ in range(40)]
     try:
         strangers[0].settimeout(10)
         said = b"".join(iter(lambda: strangers[0].recv(4096), b""))
         assert b"busy" in said
-        eventually(lambda: len(entrance._strangers) == 8 == len(entrance._inside))
-        with dial(entrance.address, cluster="feed", secret=entrance.secret) as connection:
-            assert connection.address == entrance.address
+        eventually(lambda: len(gateway._unproved) == 8 == len(gateway._connections))
+        with dial(gateway.address, cluster="feed", secret=gateway.secret) as connection:
+            assert connection.address == gateway.address
     finally:
         for sock in strangers:
             sock.close()
 
 
 def test_one_who_proves_itself_byte_by_byte_has_the_same_time(
-    entrance: Entrance, monkeypatch: pytest.MonkeyPatch
+    gateway: TcpGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shmjet.spark.tcp_gateway.HANDSHAKE_S", 0.1)
-    host, port = entrance.address.split(":")
+    host, port = gateway.address.split(":")
     with socket.create_connection((host, int(port)), 10) as sock:
         sock.setblocking(False)
         poll = select.poll()
@@ -199,10 +199,10 @@ def test_one_who_proves_itself_byte_by_byte_has_the_same_time(
 
 
 def test_an_entrance_without_descriptors_goes_on(
-    entrance: Entrance, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    gateway: TcpGateway, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("shmjet.spark.tcp_gateway._PAUSE_S", 0.01)
-    accept, tries = entrance._listener.accept, []
+    accept, tries = gateway._listener.accept, []
 
     class Exhausted:
         def accept(self) -> Any:
@@ -214,10 +214,10 @@ def test_an_entrance_without_descriptors_goes_on(
         def __getattr__(self, name: str) -> Any:
             return getattr(listener, name)
 
-    listener = entrance._listener
-    monkeypatch.setattr(entrance, "_listener", Exhausted())
+    listener = gateway._listener
+    monkeypatch.setattr(gateway, "_listener", Exhausted())
     for _ in range(2):  # the first one is taken by the accept that is under way
-        with dial(entrance.address, cluster="feed", secret=entrance.secret, timeout=20):
+        with dial(gateway.address, cluster="feed", secret=gateway.secret, timeout=20):
             pass
     assert len(tries) >= 4
     monkeypatch.undo()

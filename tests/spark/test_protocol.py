@@ -12,7 +12,7 @@ pytest.importorskip("pyspark")
 from shmjet import BatchError
 from shmjet.spark.protocol import ALIGNMENT, Content, Mode, padded, put_head, records
 from shmjet.spark.shm_area import AttachedArea, FeedArea
-from shmjet.spark.staging import Extent, Holding, Room, room_for
+from shmjet.spark.staging import Extent, Room, StagingMemory, room_for
 
 
 def test_a_record_lies_as_the_page_says() -> None:
@@ -92,12 +92,12 @@ def test_who_gets_memory(mode: Mode, free: bool, slots: int, visible: int, room:
 
 def test_a_hardly_used_slot_is_moved_out_of() -> None:
     area = FeedArea(1 << 16, 1, "test")
-    holding = Holding(area, 1 << 16)
-    _, slot = holding.room(Mode.PARTITION)
+    staging = StagingMemory(area, 1 << 16)
+    _, slot = staging.room(Mode.PARTITION)
     extent = Extent(64, slot)
-    holding.settle(extent)
+    staging.compact(extent)
     assert area.take() == slot
-    holding.show(extent)
-    assert (holding.visible_bytes, holding.visible_slots) == (64, 0)
-    assert bytes(holding.open(extent)) == bytes(64)
+    staging.mark_visible(extent)
+    assert (staging.visible_bytes, staging.visible_slots) == (64, 0)
+    assert bytes(staging.open(extent)) == bytes(64)
     area.close()

@@ -15,7 +15,7 @@ pytest.importorskip("pyspark")
 from shmjet import Batch
 from shmjet.ipc.channel import Channel
 from shmjet.ring.batch_frames import BatchCodec, padded
-from shmjet.spark import protocol as says
+from shmjet.spark import protocol
 from shmjet.spark.feed_processor import FeedProcessor, slots_for
 from shmjet.spark.protocol import Content, Mode, Receipt
 from shmjet.spark.shm_area import AttachedArea
@@ -44,16 +44,16 @@ class Rig:
         ours, theirs = socket.socketpair()
         ours.settimeout(5)
         self.door.waiting.append(theirs)
-        channel = Channel(ours, says.Answer)
+        channel = Channel(ours, protocol.Answer)
         self.channels.append(channel)
-        channel.send(says.Hello(driver))
+        channel.send(protocol.Hello(driver))
         return channel
 
     def step(self) -> bool:
         self.outbox.begin_callback()
         return self.processor.complete()
 
-    def ask(self, channel: Channel, *messages: says.Message) -> tuple[Any, list[int]]:
+    def ask(self, channel: Channel, *messages: protocol.Message) -> tuple[Any, list[int]]:
         for message in messages:
             channel.send(message)
         self.step()
@@ -76,7 +76,7 @@ def opened(rig: Rig, mode: Mode, partitions: int = 1) -> Channel:
     driver = rig.visitor(driver=True)
     rig.step()
     assert driver.receive()[0].doors == 1
-    assert rig.ask(driver, says.OpenRound(0, partitions, mode))[0] == says.RoundOpened(0, False)
+    assert rig.ask(driver, protocol.OpenRound(0, partitions, mode))[0] == protocol.RoundOpened(0, False)
     return driver
 
 
@@ -91,18 +91,18 @@ def test_an_attempt_that_is_superseded_keeps_its_slot_until_it_has_stopped(rig: 
     opened(rig, Mode.PARTITION)
     slow, slow_area = task(rig)
     fast, fast_area = task(rig)
-    granted = rig.ask(slow, says.Begin(0, 0, 1), says.Want())[0].slot
-    rig.ask(slow, says.Want())  # the one after, while it writes
-    verdict = rig.ask(fast, says.Begin(0, 0, 2), says.End(0, 0, 0))[0]
-    assert verdict == says.Verdict(Receipt(0, 2, 0, 0))
-    assert rig.ask(slow, says.Want())[0] == says.Superseded(Receipt(0, 2, 0, 0))
+    granted = rig.ask(slow, protocol.Begin(0, 0, 1), protocol.Want())[0].slot
+    rig.ask(slow, protocol.Want())  # the one after, while it writes
+    verdict = rig.ask(fast, protocol.Begin(0, 0, 2), protocol.End(0, 0, 0))[0]
+    assert verdict == protocol.Verdict(Receipt(0, 2, 0, 0))
+    assert rig.ask(slow, protocol.Want())[0] == protocol.Superseded(Receipt(0, 2, 0, 0))
     area = rig.processor._area
     assert area is not None
     free = []
     while (slot := area.take()) is not None:
         free.append(slot)
     assert granted not in free
-    slow.send(says.Abandon())
+    slow.send(protocol.Abandon())
     rig.step()
     assert {area.take(), area.take()} >= {granted}
     slow_area.close()
@@ -112,20 +112,20 @@ def test_an_attempt_that_is_superseded_keeps_its_slot_until_it_has_stopped(rig: 
 def test_rows_are_seen_with_the_end_and_the_source_ends_after_the_receipts(rig: Rig) -> None:
     driver = opened(rig, Mode.PARTITION)
     sender, area = task(rig)
-    slot = rig.ask(sender, says.Begin(0, 0, 7), says.Want())[0].slot
+    slot = rig.ask(sender, protocol.Begin(0, 0, 7), protocol.Want())[0].slot
     batch = Batch({"v": [1, 2, 3]})
     parts, size = BatchCodec().encode(batch)
     payload = b"".join(bytes(memoryview(part).cast("B")) for part in padded(parts))
     memory = area.slot(slot)
-    says.put_head(memory, 0, Content.BATCH, 0, 0, 3, size, size, 0)
+    protocol.put_head(memory, 0, Content.BATCH, 0, 0, 3, size, size, 0)
     memory[64 : 64 + len(payload)] = payload
-    sender.send(says.Filled(slot, says.padded(size)))
+    sender.send(protocol.Filled(slot, protocol.padded(size)))
     rig.step()
     assert rig.outbox.drain(0) == []
-    assert rig.ask(sender, says.End(1, 3, 0))[0].winner == Receipt(0, 7, 1, 3)
+    assert rig.ask(sender, protocol.End(1, 3, 0))[0].winner == Receipt(0, 7, 1, 3)
     assert rig.outbox.drain(0) == [batch]
-    assert rig.ask(driver, says.CloseRound(0, [Receipt(0, 7, 1, 3)]))[0] == says.RoundClosed(0)
-    driver.send(says.Finish())
+    assert rig.ask(driver, protocol.CloseRound(0, [Receipt(0, 7, 1, 3)]))[0] == protocol.RoundClosed(0)
+    driver.send(protocol.Finish())
     assert rig.step()
     del memory
     area.close()
@@ -136,7 +136,7 @@ def test_what_a_task_has_sent_is_dropped_when_its_socket_ends(rig: Rig) -> None:
     area = rig.processor._area
     assert area is not None
     sender, attached = task(rig)
-    slot = rig.ask(sender, says.Begin(0, 0, 7), says.Want())[0].slot
+    slot = rig.ask(sender, protocol.Begin(0, 0, 7), protocol.Want())[0].slot
     sender.close()
     rig.channels.remove(sender)
     rig.step()
@@ -154,7 +154,7 @@ def test_when_the_clients_feed_is_gone_the_job_fails(rig: Rig) -> None:
 
 def test_sparks_failure_fails_the_job(rig: Rig) -> None:
     driver = opened(rig, Mode.PARTITION)
-    driver.send(says.Failure("Spark: no such table", "at line 7"))
+    driver.send(protocol.Failure("Spark: no such table", "at line 7"))
     with pytest.raises(Exception, match="Spark: no such table") as caught:
         rig.step()
     assert caught.value.__notes__ == ["at line 7"]
@@ -164,9 +164,9 @@ def test_a_task_waits_for_nothing_but_rows_that_can_be_seen(rig: Rig) -> None:
     """When memory is full of what cannot be seen yet, the task gets a file."""
     opened(rig, Mode.ROUND)
     sender, attached = task(rig)
-    sender.send(says.Begin(0, 0, 7))
-    answers = [rig.ask(sender, says.Want()) for _ in range(slots_for(1 << 16, 1)[1] + 1)]
-    assert [type(answer) for answer, _ in answers] == [says.Grant] * 8 + [says.Spill]
+    sender.send(protocol.Begin(0, 0, 7))
+    answers = [rig.ask(sender, protocol.Want()) for _ in range(slots_for(1 << 16, 1)[1] + 1)]
+    assert [type(answer) for answer, _ in answers] == [protocol.Grant] * 8 + [protocol.Spill]
     (file,) = answers[-1][1]
     os.close(file)
     attached.close()

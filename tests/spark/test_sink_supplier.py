@@ -14,7 +14,7 @@ from shmjet import ShmjetError
 from shmjet.spark.back.schemas import Column
 from shmjet.spark.back.sink_client import ask
 from shmjet.spark.back.sinks import BEGIN, COMMIT, Destination, SparkSinkSupplier
-from shmjet.spark.back.writer_options import Writing
+from shmjet.spark.back.writer_options import WriterOptions
 from shmjet.spark.errors import SparkError
 
 
@@ -35,7 +35,7 @@ class Session:
         self.asked.append([os.path.basename(path) for path in paths])
 
 
-class Told(Writing):
+class Told(WriterOptions):
     """Writes nothing, or fails."""
 
     def write(self, frame: Any) -> None:

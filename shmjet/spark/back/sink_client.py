@@ -45,7 +45,7 @@ def ask(address: str, question: str) -> str:
     return answer[1:]
 
 
-class Answering:
+class AnswerServer:
     """Answers questions in a thread, from now until it is closed.
 
     Args:

@@ -23,8 +23,8 @@ from shmjet.processors.general.client_ends import ClientEnds
 from shmjet.spark.back.areas import new_area
 from shmjet.spark.back.files import ColumnFileProcessor
 from shmjet.spark.back.schemas import Column, columns_of, struct_of
-from shmjet.spark.back.sink_client import Answering, ask
-from shmjet.spark.back.writer_options import Writing, checked_writing
+from shmjet.spark.back.sink_client import AnswerServer, ask
+from shmjet.spark.back.writer_options import WriterOptions, checked_options
 from shmjet.spark.error_summary import told_by_spark
 from shmjet.spark.errors import SparkError
 
@@ -71,7 +71,7 @@ def sink(
     """
     struct = struct_of(spark, schema)
     columns = columns_of(struct)
-    writing = checked_writing(path, format, mode, table, partition_by, options, [column.name for column in columns])
+    writing = checked_options(path, format, mode, table, partition_by, options, [column.name for column in columns])
     destination = Destination(spark, struct, columns, writing, folder)
     return SinkDef(f"spark({writing.target})", SparkSinkSupplier(destination))
 
@@ -83,7 +83,7 @@ class Destination:
     spark: Any
     struct: Any
     columns: tuple[Column, ...]
-    writing: Writing
+    writing: WriterOptions
     folder: str | os.PathLike[str] | None
 
     def elsewhere(self) -> Destination:
@@ -223,14 +223,14 @@ class _ClientEnd:
         self._opened = opened
         answers = {BEGIN: lambda: opened.folder, COMMIT: opened.commit}
         try:
-            self._answering = Answering(address, answers, opened.leave)
+            self._answer_server = AnswerServer(address, answers, opened.leave)
         except OSError:
             opened.close()
             raise
 
     def end(self) -> None:
         """Answer no longer; an answer that is being given is waited for."""
-        self._answering.close()
+        self._answer_server.close()
         self._opened.close()
 
 

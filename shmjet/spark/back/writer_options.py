@@ -16,7 +16,7 @@ _MODES = ("error", "errorifexists", "append", "overwrite", "ignore")
 
 
 @dataclass(frozen=True)
-class Writing:
+class WriterOptions:
     """How a DataFrame is written."""
 
     path: str | None
@@ -47,7 +47,7 @@ class Writing:
             writer.save()
 
 
-def checked_writing(
+def checked_options(
     path: str | os.PathLike[str] | None,
     format_: str,
     mode: str,
@@ -55,14 +55,14 @@ def checked_writing(
     partition_by: Sequence[str],
     options: Mapping[str, Any] | None,
     columns: Sequence[str],
-) -> Writing:
+) -> WriterOptions:
     """Return the arguments of `sink`, checked.
 
     Raises:
         ConfigError: one makes no sense.
 
     Example:
-        >>> checked_writing("out", "orc", "append", None, [], {"compression": "zstd"}, ["a"]).target
+        >>> checked_options("out", "orc", "append", None, [], {"compression": "zstd"}, ["a"]).target
         'out'
     """
     if not isinstance(format_, str) or not format_:
@@ -81,7 +81,7 @@ def checked_writing(
         if name not in columns:
             raise ConfigError(f"shmjet.spark.sink: partition_by names {name!r}; columns: {', '.join(columns)}")
     where = None if path is None else os.fspath(path)
-    return Writing(where, format_, mode, table, by, tuple(given.items()))
+    return WriterOptions(where, format_, mode, table, by, tuple(given.items()))
 
 
 def _option(value: Any) -> str:

@@ -26,7 +26,7 @@ from shmjet.spark.runner.ends import Place
 from shmjet.spark.runner.exchange_receiver import bounds_of
 from shmjet.spark.runner.failures import job_error
 from shmjet.spark.runner.rdd_blocks import blocks_by, cached, collected, lists_by, numbered, shuffled, united
-from shmjet.spark.runner.sink_steps import CollectSinking, Sinking, sinking
+from shmjet.spark.runner.sink_steps import CollectSinkWriter, SinkWriter, sink_writer
 from shmjet.spark.runner.source_steps import flow_of_source, prepared_source
 from shmjet.spark.runner.tasks import CloseRun, Host, Merge, Pack, Received, Sample, Split, Unpack
 from shmjet.spark.runner.translation import How, Input, SparkPlan, Step, translate
@@ -94,7 +94,7 @@ class _Run:
         self._cached: list[Any] = []
         self._shipped: list[Any] = []
         self._metas: list[ProcessorMetaSupplier] = []
-        self._sinks: list[Sinking] = []
+        self._sinks: list[SinkWriter] = []
         self._opened: dict[int, OpenedSink] = {}
         self._homes: Any = None
 
@@ -133,12 +133,12 @@ class _Run:
         for sink in sorted(self._sinks, key=lambda each: each.rank):
             sink.commit()
 
-    def _sink(self, step: Step) -> Sinking:
+    def _sink(self, step: Step) -> SinkWriter:
         """Return what does a sink; steps that end in the same collect() are done by the same."""
         for sink in self._sinks:
-            if isinstance(sink, CollectSinking) and sink.supplier is step.supplier:
+            if isinstance(sink, CollectSinkWriter) and sink.supplier is step.supplier:
                 return sink
-        self._sinks.append(sinking(step, self._code, self._opened.get(id(step.supplier)), self._jet))
+        self._sinks.append(sink_writer(step, self._code, self._opened.get(id(step.supplier)), self._jet))
         return self._sinks[-1]
 
     def _supplier(self, step: Step) -> Any:
@@ -269,7 +269,7 @@ class _Run:
         for shipment in self._shipped:
             with contextlib.suppress(Exception):
                 shipment.destroy()
-        kept: list[Sinking | OpenedSink] = [*self._sinks, *self._opened.values()]
+        kept: list[SinkWriter | OpenedSink] = [*self._sinks, *self._opened.values()]
         for sink in kept:
             with contextlib.suppress(Exception):
                 sink.close()

@@ -27,7 +27,7 @@ from shmjet.spark.runner.translation import Step
 from shmjet.spark.runner.user_code import Code
 
 
-class Sinking(Protocol):
+class SinkWriter(Protocol):
     """A sink of one run."""
 
     rank: int
@@ -46,7 +46,7 @@ class Sinking(Protocol):
         """Free what is kept, at the end of the run."""
 
 
-def sinking(step: Step, code: Code, opened: Any, jet: Any) -> Sinking:
+def sink_writer(step: Step, code: Code, opened: Any, jet: Any) -> SinkWriter:
     """Return what does a sink.
 
     Args:
@@ -59,19 +59,19 @@ def sinking(step: Step, code: Code, opened: Any, jet: Any) -> Sinking:
     definition: Any = step.definition
     match step.end.place:
         case Place.FILES:
-            return FilesSinking(step, code)
+            return FilesSinkWriter(step, code)
         case Place.SPARK:
-            return FrameSinking(step, code, opened)
+            return FrameSinkWriter(step, code, opened)
         case Place.INSTANCE:
             return InstanceSinking(step, definition, jet)
         case Place.DRIVER if isinstance(definition.supplier, CollectSupplier):
-            return CollectSinking(definition.supplier)
+            return CollectSinkWriter(definition.supplier)
         case Place.DRIVER:
             return CheckSinking(step)
-    return TaskSinking(step, code)
+    return TaskSinkWriter(step, code)
 
 
-class TaskSinking:
+class TaskSinkWriter:
     """Processors in tasks, whose effects are seen at once."""
 
     rank = 4
@@ -99,7 +99,7 @@ class TaskSinking:
         """Nothing is kept."""
 
 
-class FilesSinking(TaskSinking):
+class FilesSinkWriter(TaskSinkWriter):
     """Files that tasks write under the names of their attempts."""
 
     rank = 1
@@ -130,7 +130,7 @@ class FilesSinking(TaskSinking):
             self._files.sweep(self._code.run)
 
 
-class FrameSinking(TaskSinking):
+class FrameSinkWriter(TaskSinkWriter):
     """Column files that tasks write, and Spark's writer reads: `shmjet.spark.sink`.
 
     Steps that end in the same sink have it open together; the first that commits writes what all have brought.
@@ -180,7 +180,7 @@ class _Gathered:
         return map(unpack, self._blocks)
 
 
-class CollectSinking(_Gathered):
+class CollectSinkWriter(_Gathered):
     """`sinks.collect()`: the results stay in the driver."""
 
     rank = 3

@@ -12,7 +12,7 @@ import pytest
 
 from shmjet.ipc import unix_sockets
 from shmjet.spark.back import sink_client
-from shmjet.spark.back.sink_client import Answering, ask
+from shmjet.spark.back.sink_client import AnswerServer, ask
 from shmjet.spark.errors import SparkError
 
 _numbers = itertools.count()
@@ -35,7 +35,7 @@ def test_without_descriptors_the_client_waits_and_answers_later(address: str, mo
 
     monkeypatch.setattr(sink_client, "_PAUSE_S", 0.01)
     monkeypatch.setattr(sink_client.socket, "socket", Exhausted)
-    answering = Answering(address, {"ready": lambda: "yes"})
+    answering = AnswerServer(address, {"ready": lambda: "yes"})
     monkeypatch.undo()
     try:
         assert ask(address, "ready") == "yes"
@@ -48,7 +48,7 @@ def test_a_question_that_is_no_text_and_an_answer_that_fails_cost_nobody_else_an
     def fail() -> str:
         raise ValueError("not today")
 
-    answering = Answering(address, {"ready": lambda: "yes", "fails": fail})
+    answering = AnswerServer(address, {"ready": lambda: "yes", "fails": fail})
     try:
         for question in (b"\xff\xfe\n", b"unknown\n"):
             with socket.socket(socket.AF_UNIX) as connection:
