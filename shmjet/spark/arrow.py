@@ -50,7 +50,7 @@ class RecordBatch:
         large: whether offsets of text, bytes and lists have 64 bits. Lists always have 32 in what Spark writes.
 
     Raises:
-        BatchError: it is no record batch, or one with compressed buffers.
+        BatchError: the bytes are not a record batch, or its buffers are compressed.
     """
 
     def __init__(self, memory: Memory, start: int, length: int, large: bool = False) -> None:
@@ -59,7 +59,7 @@ class RecordBatch:
         try:
             self._read_head(start, length)
         except (struct.error, IndexError, ValueError) as error:
-            raise BatchError(f"what Spark sent is no record batch: {error}") from error
+            raise BatchError(f"invalid record batch from Spark: {error}") from error
 
     def _read_head(self, start: int, length: int) -> None:
         memory = self._memory
@@ -161,7 +161,7 @@ class RecordBatch:
     def _fixed(self, rows: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         offset, size = next(self._buffers)
         if rows * dtype.itemsize > size:
-            raise BatchError(f"what Spark sent is no record batch: {rows} values of {dtype} in {size} bytes")
+            raise BatchError(f"invalid record batch from Spark: {rows} values of {dtype} in {size} bytes")
         if not rows:
             return np.zeros(0, dtype)
         return np.frombuffer(self._memory, dtype, rows, self._body + offset)
@@ -170,7 +170,7 @@ class RecordBatch:
         offset, size = next(self._buffers)
         needed = (rows + 7) // 8
         if needed > size:
-            raise BatchError(f"what Spark sent is no record batch: {rows} bits in {size} bytes")
+            raise BatchError(f"invalid record batch from Spark: {rows} bits in {size} bytes")
         if not rows:
             return np.zeros(0, np.bool_)
         packed = np.frombuffer(self._memory, np.uint8, needed, self._body + offset)
@@ -188,7 +188,7 @@ class RecordBatch:
             return np.zeros(rows + 1, np.int64)
         dtype: np.dtype[Any] = _INT64 if large else np.dtype(np.int32)
         if (rows + 1) * dtype.itemsize > size:
-            raise BatchError(f"what Spark sent is no record batch: {rows + 1} offsets in {size} bytes")
+            raise BatchError(f"invalid record batch from Spark: {rows + 1} offsets in {size} bytes")
         found = np.frombuffer(self._memory, dtype, rows + 1, self._body + offset)
         return found.astype(np.int64, copy=False)
 
@@ -197,7 +197,7 @@ class RecordBatch:
         offset, size = next(self._buffers)
         end = int(offsets[-1])
         if end > size:
-            raise BatchError(f"what Spark sent is no record batch: text of {end} bytes in {size}")
+            raise BatchError(f"invalid record batch from Spark: text of {end} bytes in {size}")
         data = np.frombuffer(self._memory, np.uint8, end, self._body + offset) if end else np.zeros(0, np.uint8)
         offsets.flags.writeable = data.flags.writeable = False
         return Text.trusted(offsets, data, is_bytes)

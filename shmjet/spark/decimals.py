@@ -1,4 +1,4 @@
-"""Spark's decimals as float64, where each value has one that stands for it exactly, and as `Decimal`.
+"""Spark's decimals as float64, if float64 represents every value exactly, and as `Decimal`.
 
 Exactly means: the shortest text of the float is the decimal. Up to 15 digits that is always so. A batch has no column
 of decimals, and a value that silently lost its last digits would be worse than an error.

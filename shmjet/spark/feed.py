@@ -44,7 +44,7 @@ class SparkSource(SourceDef[Any], ProcessorSupplier):
         return [FeedProcessor(self.feed, self.fields, self.memory) for _ in range(count)]
 
     def on_client(self, execution: Any) -> None:
-        """Start Spark's job beside the engine's.
+        """Start Spark's job together with the engine's.
 
         Raises:
             ConfigError: this process does not hold the DataFrame, or a setting of Spark's would break the feed.
@@ -114,7 +114,7 @@ def source(
 ) -> SparkSource:
     """Feed a DataFrame or an RDD into a job: each Spark partition becomes batches of columns, every row once.
 
-    When the job is executed, a Spark job is started beside it. Its tasks write into the running job's shared memory;
+    When the job is executed, a Spark job is started with it. Its tasks write into the running job's shared memory;
     neither pyarrow nor pandas is needed. When either side fails or is cancelled, so is the other.
 
     Rows of a partition are seen when Spark has finished the partition, so that what a failed task has sent is never

@@ -1,4 +1,4 @@
-"""The client's end of a feed: runs Spark's jobs beside the engine's and tells the processors how they went.
+"""The client's end of a feed: runs Spark's jobs during the engine's job, and reports their outcomes to the processors.
 
 A *round* is one Spark job: the only one of a DataFrame or RDD, or that of one micro-batch of a stream.
 """
@@ -199,7 +199,7 @@ def _is_writable(path: str) -> bool:
 
 
 class FeedThread:
-    """Runs a feed's only round beside the job, and cancels it when the job ends first.
+    """Runs a feed's only round during the job, and cancels it when the job ends first.
 
     Args:
         feed: of the execution.

@@ -1,7 +1,7 @@
 """The processor of a feed: takes what Spark tasks send, and emits what counts.
 
 One for each worker; partition `p` belongs to processor `p % count`, whatever task sends it, so each decides about its
-partitions alone. Spark tasks and the client's feed come as visitors (`ProcessorContext.open_door`). The processor is
+partitions alone. Spark tasks and the client's feed connect to it (`ProcessorContext.open_door`). The processor is
 cooperative: each call looks at its sockets without waiting, and emits for about a millisecond.
 """
 
@@ -89,7 +89,7 @@ class FeedProcessor(Processor):
         self._finished = False
 
     def init(self, outbox: Outbox, context: ProcessorContext) -> None:
-        """Reserve the first slot, and open the door."""
+        """Reserve the first slot, and open the endpoint."""
         super().init(outbox, context)
         size, slots = slots_for(self._memory, context.local_parallelism)
         self._area = FeedArea(size, slots, f"spark-{context.global_index}")
@@ -114,7 +114,7 @@ class FeedProcessor(Processor):
         return done and self._finished and not self._ready
 
     def close(self) -> None:
-        """Send everybody away."""
+        """Close all connections."""
         for connection in list(self._connections.values()):
             self._disconnect(connection)
         if self._area is not None:
@@ -138,7 +138,7 @@ class FeedProcessor(Processor):
             connection = self._connections[fd]
             try:
                 for message, fds in connection.channel.poll():
-                    for given in fds:  # nobody has a reason to send any
+                    for given in fds:  # no message of the protocol brings any
                         os.close(given)
                     self._handle(connection, message)
             except ChannelClosed:
@@ -203,7 +203,7 @@ class FeedProcessor(Processor):
             self._send(connection, protocol.Refused(str(error)))
 
     def _is_late(self, connection: _Connection, attempt: Attempt[Extent]) -> bool:
-        """Send an attempt away whose round is over."""
+        """Refuse an attempt whose round is over."""
         if self._ledger.is_open(attempt.round):
             return False
         self._forget_attempt(connection)

@@ -78,7 +78,7 @@ class Ledger(Generic[E]):
         return number in self._rounds
 
     def mode(self, attempt: Attempt[E]) -> Mode:
-        """Return the mode of an attempt's round; ROUND for one that is over, whose extents are to be dropped."""
+        """Return the mode of an attempt's round; ROUND for a round that is over, whose extents are to be dropped."""
         found = self._rounds.get(attempt.round)
         return Mode.ROUND if found is None else found.mode
 

@@ -141,7 +141,7 @@ def of_dataframe(
 
 
 def of_rdd(rdd: Any, columns: tuple[str, ...] | None, batch_rows: int, mode: Mode, memory: int) -> _Rdd:
-    """Return where an RDD's elements come from, and what columns they have, None if they are no rows.
+    """Return where an RDD's elements come from, and their columns, None if they are not rows.
 
     Raises:
         ConfigError: a name is none.

@@ -37,7 +37,7 @@ class Record(NamedTuple):
 
     Args:
         content: of the frame.
-        checksum: CRC-32 of the payload, 0 where nobody will ask for it.
+        checksum: CRC-32 of the payload, 0 where it is never checked.
         number: of the record in its attempt, from 0.
         rows: of the frame; in its last piece, 0 in the others.
         length: bytes of the payload.
@@ -109,9 +109,9 @@ class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Hello(Message, frozen=True):
-    """Visitor: I am here. The client's feed is the `driver`; all others are Spark tasks' processes.
+    """Task or driver: I am here. The client's feed is the `driver`; all others are Spark tasks' processes.
 
-    Those that cannot take descriptors ask for paths in their place.
+    A process that cannot take descriptors asks for paths in their place.
     """
 
     driver: bool
@@ -146,7 +146,7 @@ class End(Message, frozen=True):
 
 
 class Knock(Message, frozen=True):
-    """Task on another host, to the client: let me in at this door. Answered by the processor's `Welcome`."""
+    """Task on another host, to the client: connect me to this processor. Answered by the processor's `Welcome`."""
 
     door: int
 
@@ -237,7 +237,7 @@ class Grant(Message, frozen=True):
 class Spill(Message, frozen=True):
     """Processor: shared memory is full of what cannot be shown yet; write into the file that comes along.
 
-    Who asked for paths gets the file's instead.
+    A task that asked for paths gets the file's path.
     """
 
     path: str = ""

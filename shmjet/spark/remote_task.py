@@ -25,7 +25,7 @@ def dialled(destination: Destination) -> socket.socket:
 
     Raises:
         ShmjetError: the client cannot be reached, or does not let this task in; the text says where it was looked for.
-        FeedEndedError: nobody is there any more.
+        FeedEndedError: the client is not there any more.
     """
     assert destination.gateway is not None
     address, secret = destination.gateway

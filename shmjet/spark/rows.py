@@ -138,7 +138,7 @@ class ElementChunks:
 
 
 def names_of(first: Any) -> tuple[str, ...] | None:
-    """Return the names of the columns that an element has, as Spark itself names them; None for one that has none."""
+    """Return the column names of an element, as Spark itself names them; None for an element without names."""
     if isinstance(first, Mapping):
         plain = bool(first) and all(isinstance(key, str) and key for key in first)
         return tuple(first) if plain and all(map(_is_plain, first.values())) else None

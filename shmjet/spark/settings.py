@@ -1,4 +1,4 @@
-"""Settings of Spark under which a feed would fail later, in a way that nobody understands: refused before it starts."""
+"""A check of Spark's settings, which refuses those under which a feed would fail later with an obscure error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from shmjet.data.errors import ConfigError
 
 _WORKER_NEEDS = 384 << 20
-"""Bytes of address space that a Python worker of a feed needs beside the job's shared memory."""
+"""Bytes of address space that a Python worker of a feed needs in addition to the job's shared memory."""
 _UNITS = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
 
 

@@ -2,7 +2,7 @@
 
 A slot is granted to one task, comes back filled, is held until its rows may be seen, becomes views, and is free again
 when the last of them is gone. All of that is decided by the one process that made the area; tasks only write where
-they were told to, so one that is killed leaves nothing half done but bytes that nobody reads.
+they were told to, so a killed task leaves nothing but bytes that are never read.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class FeedArea:
 
     @property
     def viewed(self) -> int:
-        """Slots that are free but for views that somebody keeps."""
+        """Slots that are free except for views that are still alive."""
         return len(self._viewed)
 
     def take(self) -> int | None:
@@ -62,7 +62,7 @@ class FeedArea:
         return self._free.pop() if self._free else None
 
     def give_back(self, slot: int) -> None:
-        """Make a slot free that nobody has views of."""
+        """Make a slot without views free."""
         self._free.append(slot)
 
     def memory(self, slot: int) -> memoryview:

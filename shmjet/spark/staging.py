@@ -1,4 +1,4 @@
-"""Where a feed's rows wait until they may be seen, and which task gets memory when.
+"""The memory in which a feed's rows wait until they may be seen, and its assignment to tasks.
 
 Slots of shared memory first. A task waits for a slot as long as rows that may be seen already take up the memory: they
 leave as fast as the job takes them, which is backpressure. When what cannot be seen yet fills it, waiting would never
@@ -27,7 +27,7 @@ class Room(enum.Enum):
 
 
 def room_for(mode: Mode, free: bool, visible_slots: int, visible_bytes: int, limit: int) -> Room:
-    """Say what a task that wants memory gets.
+    """Return what a task that wants memory gets.
 
     Args:
         mode: of its round.
@@ -121,7 +121,7 @@ class StagingMemory:
         return extent.memory
 
     def drop(self, extent: Extent) -> None:
-        """Free an extent that nobody will see."""
+        """Free an extent that will not become visible."""
         if extent.slot >= 0:
             self.area.give_back(extent.slot)
         if extent.file >= 0:

@@ -82,7 +82,7 @@ class StrictFrames(_ReadOnlySerializer):
     """Frames of raw bytes: yields the length of each and the stream to read just that from."""
 
     def load_stream(self, stream: Any) -> Iterator[tuple[int, StrictStream]]:
-        """Yield (bytes, stream) for each frame; whoever takes a pair reads all its bytes before the next."""
+        """Yield (bytes, stream) for each frame; the consumer of a pair reads all its bytes before the next."""
         strict = StrictStream(stream)
         while (length := _LENGTH.unpack(strict.read(4))[0]) != _END_OF_DATA:
             if length < 0:

@@ -1,4 +1,4 @@
-"""Where Spark tasks on other hosts come in: a port of the client, which sits on the job's host.
+"""A TCP port of the client, on the job's host, for Spark tasks on other hosts.
 
 Each connection proves that it knows the feed's secret, with the members' handshake, and then has a thread here that
 speaks with one processor in its place: what comes as bytes it puts into the slot or file that the task was given. Only
@@ -27,9 +27,9 @@ from shmjet.spark.remote_task import keep_watch
 from shmjet.spark.shm_area import AttachedArea
 
 HANDSHAKE_S = 10.0
-"""Seconds that a stranger has to prove itself, in all."""
+"""Seconds in all that a new connection has for the handshake."""
 MOST_UNPROVED = 64
-"""Connections at once that have proved nothing; for one more, one of the address that has the most is sent away."""
+"""Most connections that have proved nothing; for one more, a connection of the address with the most is closed."""
 _PAUSE_S = 0.1
 """How long no connections are taken when there is no descriptor for one."""
 
@@ -40,10 +40,10 @@ class TcpGateway:
     """A port, open from now until it is closed.
 
     Args:
-        feed: its name, which tasks have to know, too.
+        feed: its name, which tasks have to know as well.
         host: where executors reach this host: `spark.driver.host`.
         bind: the address to listen at: `spark.driver.bindAddress`.
-        member_socket, execution_id: of the job.
+        member_socket, execution_id: the job's member and execution.
 
     Raises:
         OSError: the port cannot be opened.
@@ -57,7 +57,7 @@ class TcpGateway:
         self.address = join_address(host, self._listener.getsockname()[1])
         """Where tasks connect to."""
         self.secret = os.urandom(32)
-        """What they have to know."""
+        """What tasks have to know."""
         self._lock = threading.Lock()
         self._connections: set[socket.socket] = set()
         self._unproved: Admission[socket.socket] = Admission()
@@ -66,7 +66,7 @@ class TcpGateway:
         self._thread.start()
 
     def close(self) -> None:
-        """Let nobody in any more, and send everybody away; may be called twice."""
+        """Take no more connections, and close all; may be called twice."""
         with self._lock:
             self._closing.set()
             for sock in (self._listener, *self._connections):
@@ -107,7 +107,7 @@ class TcpGateway:
         self._closing.wait(_PAUSE_S)
 
     def _evict_unproved(self) -> None:
-        """Send away one that has proved nothing; its thread closes it."""
+        """Close a connection that has proved nothing; its thread closes the socket."""
         unproved = self._unproved.to_give_up()
         if unproved is not None:
             self._unproved.discard(unproved)
@@ -164,11 +164,11 @@ class TcpGateway:
 
 
 class _TaskRelay:
-    """Stands for a task on another host before one processor.
+    """Acts for a task on another host at one processor.
 
     Args:
         sock: from the task; stays open.
-        visit: connects to the processor behind a door.
+        visit: connects to the processor of this number.
     """
 
     def __init__(self, sock: socket.socket, visit: Callable[[int], socket.socket]) -> None:
@@ -178,11 +178,11 @@ class _TaskRelay:
         self._file = -1
 
     def serve(self) -> None:
-        """Pass on what the two say, until one of them leaves.
+        """Pass on the messages of both sides, until one of them leaves.
 
         Raises:
             ChannelClosed: one has left.
-            ShmjetError: the job has ended, or the task says what makes no sense.
+            ShmjetError: the job has ended, or the task sent an invalid message.
         """
         with contextlib.closing(self._task):
             knock, _ = self._task.receive()

@@ -45,7 +45,7 @@ def _metadata(
     kind: int,
     compressed: bool,
 ) -> bytes:
-    """Return the flatbuffer: message table, record batch table, both vectors, each behind the one that points to it."""
+    """Return the flatbuffer: message table, record batch table, both vectors, each after its reference."""
     # root 4, gap 4 | vtable of the message 12, gap 4 | message 32 | vtable of the batch 12, gap 4 | batch 32
     message_at, batch_at = 24, 72
     nodes_at = 104

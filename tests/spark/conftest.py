@@ -20,7 +20,7 @@ from tests import conftest as checks
 
 UNWANTED = ("pandas", "pyarrow")
 SHORT_LIFE = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For a JVM that lives for minutes, beside other tests: compile quickly, and with few threads."""
+"""For a JVM that lives for minutes, next to other tests: compile quickly, and with few threads."""
 
 
 class _Refuser:

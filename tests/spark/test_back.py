@@ -90,7 +90,7 @@ def test_what_does_not_fit_is_an_error_with_column_value_and_partition(spark: An
         shmjet.spark.to_dataframe(spark, [(1,), ("x",)], "n bigint")
     with pytest.raises(ConfigError, match=r"column 'a' has type void, which cannot be sent"):
         shmjet.spark.to_dataframe(spark, [(None,)], "a void")
-    with pytest.raises(ConfigError, match=r"the schema: 'a nonsense' is no schema"):
+    with pytest.raises(ConfigError, match=r"the schema: 'a nonsense' is not a schema"):
         shmjet.spark.to_dataframe(spark, [(1,)], "a nonsense")
     with pytest.raises(ConfigError, match="there are no rows to make a schema of"):
         shmjet.spark.to_dataframe(spark, [])

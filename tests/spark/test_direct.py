@@ -59,7 +59,7 @@ def test_where_it_cannot_be_the_next_rung_reads(
     spark: Any, direct: None, rows: Fed, monkeypatch: pytest.MonkeyPatch, lacks: str
 ) -> None:
     if lacks == "compiler":
-        monkeypatch.setattr(direct_feed, "source_of", lambda fields, nullable: "this is no Java")
+        monkeypatch.setattr(direct_feed, "source_of", lambda fields, nullable: "this is not Java")
     elif lacks == "factory":
         compiled = direct_feed._compiled
         monkeypatch.setattr(direct_feed, "_compiled", lambda jvm, source: (compiled(jvm, source), jvm.no.Such())[1])

@@ -1,4 +1,4 @@
-"""What becomes of a feed when one of the two sides fails, stops, or is slow."""
+"""Feeds of which one of the two sides fails, stops, or is slow."""
 
 from __future__ import annotations
 

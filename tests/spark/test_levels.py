@@ -157,7 +157,7 @@ def test_rows_with_many_bytes_become_row_groups_of_few_rows(tmp_path: Path, monk
         (listed("a", Column("element", "int64", within=("a",))), [1, "x"], "'a' at element .bigint. does not take 'x'"),
         (listed("a", NUMBER), "abc", r"column 'a' \(array<bigint>\) does not take 'abc' of type str"),
         (listed("a", NUMBER), {1: 2}, "of type dict"),
-        (listed("a", NUMBER), np.array(5), "an array without dimensions is no list"),
+        (listed("a", NUMBER), np.array(5), "an array without dimensions is not a list"),
         (mapped("m", NUMBER), [("a", 1)], r"map<string,bigint>. does not take \[\('a', 1\)\] of type list"),
         (mapped("m", NUMBER), {None: 1}, "column 'key' .string not null. does not take None"),
         (structured("s", WORD, NUMBER), ("a",), "it has 1 values for 2 fields"),

@@ -250,7 +250,7 @@ def test_maps_and_lists_of_an_instance_go_through_the_driver(spark: Any, jet: Je
     named.write_to(sinks.map("named"))
     named.map(first).sort().write_to(sinks.list("sorted"))
     numbers.map(lambda n: (n % 2, n)).write_to(sinks.map("totals", merge_fn=lambda old, new: old + new))
-    p.run_on_spark(spark)  # as it is the only one that is open
+    p.run_on_spark(spark)  # as no other session is open
     expected = {n: f"name-{n % 7}" for n in range(50) if n % 7 < 5}
     assert dict(jet.get_map("named").items()) == expected
     assert list(jet.get_list("sorted")) == sorted(expected)

@@ -36,7 +36,7 @@ class Model:
 
 
 def left(folder: Path) -> tuple[list[str], list[str]]:
-    """Return kind and process of the services that were closed, and the names of those that were not."""
+    """Return kind and process of the services that were closed, and the names of the others."""
     names = sorted(path.name for path in folder.iterdir())
     return [name.rsplit("-", 2)[0] for name in names if name.endswith("-closed")], [
         name for name in names if not name.endswith("-closed")

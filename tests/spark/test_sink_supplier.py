@@ -1,4 +1,4 @@
-"""The client's end of `shmjet.spark.sink`, without Spark: who may ask, when, and what becomes of the files."""
+"""The client's end of `shmjet.spark.sink`, without Spark: who may ask, when, and what happens to the files."""
 
 from __future__ import annotations
 

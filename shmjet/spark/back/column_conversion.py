@@ -41,7 +41,7 @@ class Nested:
 
 Values: TypeAlias = npt.NDArray[Any] | Text | Nested
 Fitted: TypeAlias = tuple[Values, Mask | None]
-"""Values, and where they are no nulls; what lies under a null has no meaning."""
+"""Values, and a mask of the values that are not null; a value under a null has no meaning."""
 
 WIDE = np.dtype((np.void, 16))
 """A decimal of more than 18 digits: its unscaled value, big-endian."""
@@ -156,7 +156,7 @@ def _listed(column: Column, value: Any) -> Any:
         return ()
     if isinstance(value, np.ndarray):
         if not value.ndim:
-            raise misfit(column, value, "an array without dimensions is no list")
+            raise misfit(column, value, "an array without dimensions is not a list")
         return value.tolist()
     return value
 
@@ -166,7 +166,7 @@ def _has_attributes(kind: type) -> bool:
 
 
 def _cells(column: Column, value: Any) -> tuple[Any, ...]:
-    """Return the fields of a struct; a dict may leave out those that may be null, as in Spark's `createDataFrame`."""
+    """Return the fields of a struct; a dict may omit nullable fields, as in Spark's `createDataFrame`."""
     if isinstance(value, Mapping):
         return tuple(value.get(part.name) for part in column.parts)
     if isinstance(value, tuple | list):

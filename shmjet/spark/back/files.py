@@ -1,4 +1,4 @@
-"""Column files of rows: whoever has items and columns gets a Parquet file of them.
+"""Column files: items with their columns, written as Parquet files.
 
 Must not know Spark, nor who has the items.
 """

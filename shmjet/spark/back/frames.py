@@ -55,7 +55,7 @@ def to_dataframe(
         schema: a `StructType`, DDL (`"word string, n bigint"`) or a dict of names and types; None: what the first
             1,000 rows show, columns without names being `key`, `value`, `value_1` ... of a map, `_1`, `_2` ... of
             tuples.
-        folder: for the files, when Spark's executors run on other hosts: one that all hosts have.
+        folder: a folder shared by all hosts, for the files, when Spark's executors run on other hosts.
 
     Raises:
         BatchError: a value does not fit its column; the text names column, value and partition.

@@ -42,7 +42,7 @@ class Entries:
     """What a leaf has for some rows.
 
     Args:
-        values: those that there are.
+        values: the values that are not null.
         definition, repetition: levels of all entries, None where all have the highest and 0, respectively.
         count: of the entries.
     """

@@ -1,6 +1,6 @@
 """A minimal writer of Parquet files: PLAIN, uncompressed, lists, maps and structs by levels.
 
-Spark reads such files with its own public reader as fast as memory allows, and so does everybody else. Layout and
+Spark reads such files with its public reader as fast as memory allows, and so do other programs. Layout and
 choices are in `docs/formats/parquet.md`; the format itself is at https://parquet.apache.org/docs/file-format. Must not
 know Spark, nor where files are.
 """
@@ -240,7 +240,7 @@ def _element(column: Column, repetition: int) -> Iterator[Struct]:
 
 
 def _leaf_element(column: Column, repetition: int) -> Struct:
-    """Return what the schema says of a column that is no group."""
+    """Return the schema element of a column that is not a group."""
     converted: int | None = None
     logical: Struct | None = None
     match column.kind:

@@ -34,10 +34,10 @@ def uniform(items: Sequence[Any], names: Sequence[str]) -> Iterator[Rows | Batch
 
     Args:
         items: rows of any form.
-        names: of the columns; a row that is no container is the value of the only one.
+        names: of the columns; a row that is not a container is the value of the only column.
 
     Raises:
-        BatchError: an item is no row of these columns; it is shown.
+        BatchError: an item is not a row of these columns; the text shows it.
 
     Example:
         >>> list(uniform([{"a": 1}, {"a": 2}, (3,), 4], ["a"]))
@@ -72,7 +72,7 @@ def _check_names(row: Mapping[str, Any], names: Sequence[str]) -> None:
 
 
 def tuples(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
-    """Return a function that makes a tuple of values of a row that is no mapping."""
+    """Return a function that makes a tuple of values from a row that is not a mapping."""
     values_of = attrgetter(*names) if len(names) > 1 else None
 
     def convert(row: Any) -> tuple[Any, ...]:

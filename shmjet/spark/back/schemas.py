@@ -140,7 +140,7 @@ def _parsed(spark: Any, ddl: str, what: str) -> Any:
         return StructType.fromJson(_json(spark._jvm.org.apache.spark.sql.types.StructType.fromDDL(ddl).json()))
     except Exception as error:
         reason = str(getattr(error, "java_exception", None) or error).split("\n")[0]
-        raise ConfigError(f"{what}: {ddl!r} is no schema: {reason}") from None
+        raise ConfigError(f"{what}: {ddl!r} is not a schema: {reason}") from None
 
 
 def _json(text: str) -> Any:

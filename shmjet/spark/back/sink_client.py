@@ -1,4 +1,4 @@
-"""A question from the worker that commits a job to the client that executes it, over a Unix socket.
+"""Questions from the worker that commits a job to the client that executes it, over a Unix socket.
 
 The socket has an abstract name known to the job only, and the client answers processes of its own user only. A
 question is a word, its answer `+` and a text, or `-` and the text of an error. Must not know what is asked.
@@ -19,14 +19,14 @@ from shmjet.spark.errors import SparkError
 _CONNECT_S = 10.0
 _QUESTION_S = 5.0
 _PAUSE_S = 0.1
-"""How long nobody is answered when there is no descriptor for a connection."""
+"""How long the server pauses when there is no descriptor for a connection."""
 
 
 def ask(address: str, question: str) -> str:
     """Ask the client and wait for its answer, however long that takes.
 
     Raises:
-        SparkError: nobody answers, or the answer is an error; it has its text.
+        SparkError: the client does not answer, or its answer is an error; the text says which.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(_CONNECT_S)
@@ -54,7 +54,7 @@ class AnswerServer:
         at_end: called in the thread, last.
 
     Raises:
-        OSError: somebody listens there already.
+        OSError: another process listens there already.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class AnswerServer:
         connection.sendall(answer.encode())
 
     def close(self) -> None:
-        """Stop; an answer that is being given is waited for."""
+        """Stop, after the answer that is being given."""
         self._closing.set()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept()

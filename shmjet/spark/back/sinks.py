@@ -53,12 +53,12 @@ def sink(
         spark: a `SparkSession` of this process, which executes the job.
         schema: a `StructType`, DDL such as `"word string, n bigint"`, or a dict of names and types.
         path: where to write, as for `DataFrameWriter.save`; none for tables and JDBC.
-        format: "parquet", "orc", "csv", "json", "text", "jdbc", or another one that Spark knows.
+        format: "parquet", "orc", "csv", "json", "text", "jdbc", or another format of Spark.
         mode: "error", "append", "overwrite" or "ignore", when there is something already.
         table: write a table of this name, with `saveAsTable`.
         partition_by: columns by which Spark makes folders.
         options: of the writer; for JDBC `url`, `dbtable` and the like.
-        folder: for the files in between, when Spark's executors run on other hosts: one that all hosts have.
+        folder: a folder shared by all hosts, for intermediate files, when Spark's executors run on other hosts.
 
     Raises:
         ConfigError, TypeError: an argument makes no sense; the text names it.
@@ -140,7 +140,7 @@ class SparkSinkSupplier(ProcessorMetaSupplier):
             ConfigError: there may be executors on other hosts, and no folder was named; or the session is another one.
         """
         if spark is not self._destination.spark:
-            raise ConfigError("shmjet.spark.sink: it was made with another SparkSession than the one that runs the job")
+            raise ConfigError("shmjet.spark.sink: its SparkSession is not the session that runs the job")
         return OpenedSink(self._destination)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -148,7 +148,7 @@ class SparkSinkSupplier(ProcessorMetaSupplier):
 
 
 class OpenedSink:
-    """The sink in one run: a folder of column files, of all stages that end in it, and what becomes of them."""
+    """The sink in one run: the folder of column files of all its stages, and their commit or removal."""
 
     def __init__(self, destination: Destination) -> None:
         self._destination = destination

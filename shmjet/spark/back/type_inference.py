@@ -29,7 +29,7 @@ class _Shape:
 
     Args:
         word: of SQL, or `array`, `map`, `struct`.
-        parts: by name: the element, key and value, or the fields; None for those that have not shown themselves.
+        parts: by name: the element, key and value, or the fields; None while unknown.
     """
 
     word: str
@@ -66,7 +66,7 @@ def quoted(name: str) -> str:
 
 
 def fields_of(item: Any) -> dict[str, Any] | None:
-    """Return the fields of a row or struct that is no dict, by their names; None for what is neither.
+    """Return the fields of a row or struct that is not a dict, by name; None for other values.
 
     Example:
         >>> fields_of((1, "a")), fields_of(5)
@@ -83,7 +83,7 @@ def fields_of(item: Any) -> dict[str, Any] | None:
 
 
 def word_for(values: Iterable[Any]) -> str | None:
-    """Return the SQL type of values: of the first that is no None, or that shows all of its type.
+    """Return the SQL type of values: of the first that is not None, or that shows its whole type.
 
     Returns:
         None when the type, or a part of it, does not show.

@@ -132,4 +132,4 @@ CONVERTERS: dict[str, Callable[[Column, Any], Any]] = {
     "text": _string,
     "bytes": _binary,
 }
-"""What makes the value that a file has of one that is no None, by the kind of its column."""
+"""Conversions of a value that is not None to the value in a file, by the kind of its column."""

@@ -84,7 +84,7 @@ def source_end(stage: str, source: SourceDef[Any]) -> End:
             "the stream, or write it to files first"
         )
     if source.expand is not None:
-        raise PlanError(f"{stage}: a source of several vertices cannot be run on Spark; use one that is a processor")
+        raise PlanError(f"{stage}: a source of several vertices cannot run on Spark; use a source of one processor")
     if isinstance(source.supplier, ProcessorMetaSupplier) and supplier_for_all(source.supplier) is None:
         return End(Place.TASKS, "found by the driver, shared out to the tasks, which must reach the same files")
     return End(Place.TASKS, "each task emits its share")
@@ -106,7 +106,7 @@ def sink_end(stage: str, sink: SinkDef[Any]) -> End:
     kind = processor_of(supplier)
     if sink.expand is not None:
         if kind is not WriteMapProcessor:
-            raise PlanError(f"{stage}: a sink of several vertices cannot be run on Spark; use one that is a processor")
+            raise PlanError(f"{stage}: a sink of several vertices cannot run on Spark; use a sink of one processor")
         return End(Place.INSTANCE, "collected, and merged into the instance's map by the driver")
     if kind in (WriteListProcessor, WriteMapProcessor):
         return End(Place.INSTANCE, "collected, and written to the instance by the driver when the job has succeeded")
@@ -127,7 +127,7 @@ def sink_end(stage: str, sink: SinkDef[Any]) -> End:
             f"{stage}: a sink with commit_fn or abort_fn has to learn how the whole job has ended, and a task of Spark "
             "ends before that; write files, collect() the results, or use shmjet.spark.sink()"
         )
-    return End(Place.TASKS, "each task takes its share; one that Spark does again takes it again")
+    return End(Place.TASKS, "each task takes its share; a task that Spark repeats takes it again")
 
 
 def needs_instance(stage: str, name: str, instances: int) -> PlanError:

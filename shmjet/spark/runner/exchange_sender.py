@@ -65,7 +65,7 @@ def by_key(
         ordinal, source: see `blocks.pack`.
 
     Raises:
-        TypeError: a key has no canonical bytes. BatchError: a batch where the key is no column.
+        TypeError: a key has no canonical bytes. BatchError: a batch in which the key is not a column.
 
     Example:
         >>> from shmjet.core.keys import partition_id

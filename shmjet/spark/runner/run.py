@@ -194,7 +194,7 @@ class _Run:
         return lists_by(flow, Host(self._code, step.name, total, edges, reads_blocks, sides))
 
     def _align(self, step: Step, inputs: Sequence[Input]) -> None:
-        """Let inputs that are shuffled by key meet those that lie by the key already."""
+        """Join inputs that are shuffled by key with inputs that are already partitioned by it."""
         lying = {self._flows[each.source].getNumPartitions() for each in inputs if each.how is How.IN_PLACE}
         if lying:
             assert len(lying) == 1, f"{step.name}: inputs lie in {lying} partitions"

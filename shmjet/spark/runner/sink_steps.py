@@ -34,7 +34,7 @@ class SinkWriter(Protocol):
     """Sinks of lower ranks commit first: those first whose commit may fail."""
 
     def compute(self, flow: Any) -> None:
-        """Do all that may fail, and keep the result where nobody sees it; `flow` is an RDD of lists."""
+        """Do all that may fail, and keep the result invisible; `flow` is an RDD of lists."""
 
     def commit(self) -> None:
         """Show the result."""
@@ -190,11 +190,11 @@ class CollectSinkWriter(_Gathered):
         self.supplier = supplier
 
     def commit(self) -> None:
-        """Put the results where whoever made the sink finds them."""
+        """Put the results where the maker of the sink finds them."""
         self.supplier.give(_Results(self._blocks))
 
     def abort(self, error: BaseException) -> None:
-        """Let whoever reads the results meet the error."""
+        """Raise the error for readers of the results."""
         super().abort(error)
         self.supplier.give(_Results([]), error)
 

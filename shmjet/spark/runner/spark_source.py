@@ -1,7 +1,7 @@
 """`shmjet.spark.source` where the pipeline itself runs on Spark: the rows stay there, as batches in the same tasks.
 
 The feed's own ladder of ways to read a DataFrame is used (`shmjet.spark.row_readers`), and its own reader of what comes
-by them, so that items are those that the engine would get. Must not know what is done with them.
+by them, so that the items are the same as in the engine. Must not know what is done with them.
 """
 
 from __future__ import annotations

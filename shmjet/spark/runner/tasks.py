@@ -260,7 +260,7 @@ class CloseRun:
 
 
 def _exhaust(flow: Iterable[Any]) -> None:
-    """Read what nobody wants: Spark gives up a worker that has not read its input to the end."""
+    """Read and drop the rest: Spark gives up a worker that has not read its input to the end."""
     for _ in flow:
         pass
 

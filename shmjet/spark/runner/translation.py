@@ -86,7 +86,7 @@ class Step:
 
 @dataclass
 class SparkPlan:
-    """All steps, each behind those that feed it, and the functions that they name."""
+    """All steps, each after its inputs, and the functions that they name."""
 
     steps: list[Step]
     functions: dict[str, object]

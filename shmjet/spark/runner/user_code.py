@@ -110,7 +110,7 @@ def process_id() -> str:
 
 
 def is_gone(process: str) -> bool:
-    """Whether a process of this host has ended; of one elsewhere nobody knows."""
+    """Whether a process of this host has ended; False for a process of another host."""
     host, _, pid = process.rpartition(":")
     return host == host_id() and not os.path.exists(f"/proc/{pid}")
 
