@@ -165,7 +165,7 @@ class ParticipantRegistry:
         gone = set(uuids)
         parts = self.led_elsewhere
         led = [part.run for part in parts if part.coordinator in gone]
-        for part in parts:
+        for part in list(self._participants.values()):  # what has been sent to those led from here may be lost, too
             part.members_lost(gone, failure)
         return led
 

@@ -55,7 +55,7 @@ static final class Attempt {
     }
 
     void visit(String door) throws java.io.IOException {
-        wire.send(new Object[] {"VisitHere", Long.valueOf(1), Long.valueOf(execution), door});
+        wire.send(new Object[] {"ConnectInline", Long.valueOf(1), Long.valueOf(execution), door});
         Object[] answer = wire.receive(this);
         while (!answer[0].equals("Visiting")) {
             if (answer[0].equals("Refused")) {
