@@ -1,17 +1,17 @@
-/* Sleeping without losing a wake-up (shmjet/_native/ring/doorbell.h, light.h, ring.h): two producers with a ring each, one
- * consumer, which may be taken over by a second process at any moment (work stealing: the owner word moves). Both
+/* Sleeping without losing a wake-up (shmjet/_native/ring/doorbell.h, fence_free.h, ring.h): two producers with a ring
+ * each, one consumer, which may be taken over by a second process at any moment (work stealing: the owner word moves). Both
  * directions sleep: the consumer for items, a producer for room, by the wake mark in its ring.
  *
- * A producer may publish lightly, for as long as its ring says so: then its tail store may stay in the store buffer (of
- * one entry here) for any time, while it reads `sleeping` already. A consumer that goes to sleep and finds that a ring
+ * A producer may publish without a fence, for as long as its ring says so: then its tail store may stay in the store
+ * buffer (of one entry here) for any time, while it reads `sleeping` already. A consumer that goes to sleep and finds that a ring
  * says so has the kernel empty all buffers (membarrier) before it looks again. A producer begins whenever it likes, and
  * stops when it has met a sleeper.
  *
  * A deadlock (an invalid end state) is a lost wake-up. Stores marked seq_cst are visible at once; with a mutation they are
  * not, or come too late, and spin must find a run that sleeps for ever:
- *   MUT_TAIL   a producer publishes lightly without saying so
+ *   MUT_TAIL   a producer publishes without a fence without saying so
  *   MUT_FENCE  the sleeper leaves the buffers alone
- *   MUT_LEAVE  a producer says that it has stopped while a light store is in its buffer still
+ *   MUT_LEAVE  a producer says that it has stopped while a fence-free store is in its buffer still
  *   MUT_ORDER  the producer reads the owner word before it publishes
  *   MUT_CHECK  the sleeper does not look again after it has said that it sleeps
  *   MUT_MARK   the producer does not look again after it has left its wake mark */
@@ -24,15 +24,15 @@
 #ifndef PRODUCERS
 #define PRODUCERS 2
 #endif
-#ifndef LIGHT
-#define LIGHT 0                 /* producers that may publish lightly */
+#ifndef FENCE_FREE
+#define FENCE_FREE 0                 /* producers that may publish without a fence */
 #endif
 #define NONE 255
 
 byte tail[2], head[2];
 byte mark[2] = NONE;
 bool held[2];                   /* the last tail store is still in the buffer */
-bool light[2];
+bool fence_free[2];
 byte word[4], owner = 2;        /* bells 0 and 1: producers; 2 and 3: the first consumer and its thief */
 bool sleeping[4], asleep[4];
 byte consumed;
@@ -53,11 +53,11 @@ inline signal(b) {              /* bell_signal */
     fi
 }
 
-inline fence() {                /* light_fence; `moved` is free here */
-#if LIGHT > 0
-    moved = light[0];
-#if LIGHT > 1
-    moved = moved || light[1];
+inline fence() {                /* sleeper_fence; `moved` is free here */
+#if FENCE_FREE > 0
+    moved = fence_free[0];
+#if FENCE_FREE > 1
+    moved = moved || fence_free[1];
 #endif
 #ifndef MUT_FENCE
     if
@@ -82,7 +82,7 @@ inline fence() {                /* light_fence; `moved` is free here */
         sleeping[b] = false                                                                 \
     fi
 
-#if LIGHT > 0 || defined(MUT_TAIL)
+#if FENCE_FREE > 0 || defined(MUT_TAIL)
 #define FIRST 1
 active proctype Memory() {
 end:
@@ -106,16 +106,16 @@ active [PRODUCERS] proctype Producer() {
         to = owner;
 #endif
         if
-        :: me < LIGHT && !light[me] -> light[me] = true         /* with a full fence */
+        :: me < FENCE_FREE && !fence_free[me] -> fence_free[me] = true         /* with a full fence */
         :: skip
         fi;
         (!held[me]);
         if
-        :: light[me] -> atomic { tail[me]++; held[me] = true }
+        :: fence_free[me] -> atomic { tail[me]++; held[me] = true }
 #ifdef MUT_TAIL
-        :: !light[me] -> atomic { tail[me]++; held[me] = true }
+        :: !fence_free[me] -> atomic { tail[me]++; held[me] = true }
 #else
-        :: !light[me] -> tail[me]++
+        :: !fence_free[me] -> tail[me]++
 #endif
         fi;
         sent++;
@@ -124,11 +124,11 @@ active [PRODUCERS] proctype Producer() {
 #endif
         signal(to);
         if
-        :: met && light[me] ->
+        :: met && fence_free[me] ->
 #ifndef MUT_LEAVE
             (!held[me]);                            /* a release store */
 #endif
-            light[me] = false
+            fence_free[me] = false
         :: else
         fi
     :: sent < ITEMS && tail[me] - head[me] == CAP ->

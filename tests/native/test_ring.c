@@ -8,7 +8,7 @@
 #include "check.h"
 #include "ring/doorbell.h"
 #include "codec/hash.h"
-#include "ring/light.h"
+#include "ring/fence_free.h"
 #include "ring/ring.h"
 
 enum { KIND = 1 };
@@ -18,7 +18,7 @@ typedef struct {
     ring_producer_t producer;
     ring_consumer_t consumer;
     doorbell_t *producer_bell, *consumer_bell;
-    uint64_t records, published_lightly;
+    uint64_t records, published_fence_free;
 } pipe_t;
 
 static void pipe_open(pipe_t *pipe, uint64_t capacity, uint64_t queue_size) {
@@ -161,8 +161,8 @@ static void *produce(void *argument) {
             else
                 CHECK(bell_sleep(pipe->producer_bell, seen, 10000000000) != ETIMEDOUT); /* a lost wake-up */
         }
-        if (pipe->consumer_bell) light_learn(&pipe->producer, length_of(n), bell_signal(pipe->consumer_bell));
-        pipe->published_lightly += pipe->producer.light;
+        if (pipe->consumer_bell) fence_free_learn(&pipe->producer, length_of(n), bell_signal(pipe->consumer_bell));
+        pipe->published_fence_free += pipe->producer.fence_free;
     }
     return NULL;
 }
@@ -176,7 +176,7 @@ static void *consume(void *argument) {
                 continue;
             }
             uint32_t seen = bell_prepare(pipe->consumer_bell);
-            if (ring_is_light(&pipe->consumer)) light_fence(0);
+            if (ring_is_fence_free(&pipe->consumer)) sleeper_fence(0);
             if (ring_has_data(&pipe->consumer))
                 bell_stay(pipe->consumer_bell);
             else
@@ -195,21 +195,21 @@ static void two_threads(uint64_t records, uint64_t capacity, int with_bells) {
     memset(bells, 0, sizeof bells);
     pipe_open(&pipe, capacity, 1000000);
     pipe.records = records;
-    pipe.published_lightly = 0;
+    pipe.published_fence_free = 0;
     if (with_bells) {
         pipe.producer_bell = &bells[0];
         pipe.consumer_bell = &bells[1];
     }
     CHECK(pthread_create(&writer, NULL, produce, &pipe) == 0 && pthread_create(&reader, NULL, consume, &pipe) == 0);
     CHECK(pthread_join(writer, NULL) == 0 && pthread_join(reader, NULL) == 0);
-    CHECK(with_bells || pipe.published_lightly == 0);
+    CHECK(with_bells || pipe.published_fence_free == 0);
     pipe_close(&pipe);
 }
 
 /* Puts a record where the reader's bell says whether it sleeps, and reads it. */
 static void exchange(pipe_t *pipe, uint32_t length) {
     CHECK(put(&pipe->producer, 7, length, 1));
-    light_learn(&pipe->producer, length, bell_signal(pipe->consumer_bell));
+    fence_free_learn(&pipe->producer, length, bell_signal(pipe->consumer_bell));
     CHECK(get(&pipe->consumer, 7, length));
     ring_release(&pipe->consumer);
 }
@@ -218,32 +218,32 @@ static void small_records_to_a_reader_awake_need_no_fence(void) {
     static _Alignas(128) doorbell_t bell;
     pipe_t pipe;
     memset(&bell, 0, sizeof bell);
-    int possible = light_membarrier(MEMBARRIER_REGISTER) == 0;
+    int possible = membarrier_call(MEMBARRIER_REGISTER) == 0;
     pipe_open(&pipe, 65536, 1000000);
     pipe.consumer_bell = &bell;
-    for (uint32_t n = 0; n < 2 * LIGHT_AFTER; n++) exchange(&pipe, LIGHT_RECORD + 1);
-    CHECK(!pipe.producer.light && !ring_is_light(&pipe.consumer)); /* large ones do not count */
-    for (uint32_t n = 1; n < LIGHT_AFTER; n++) exchange(&pipe, LIGHT_RECORD);
-    CHECK(!pipe.producer.light);
-    exchange(&pipe, LIGHT_RECORD);
-    CHECK((int)pipe.producer.light == possible && ring_is_light(&pipe.consumer) == possible);
-    exchange(&pipe, LIGHT_RECORD + 1);
-    CHECK((int)pipe.producer.light == possible);
+    for (uint32_t n = 0; n < 2 * FENCE_FREE_AFTER; n++) exchange(&pipe, FENCE_FREE_RECORD + 1);
+    CHECK(!pipe.producer.fence_free && !ring_is_fence_free(&pipe.consumer)); /* large ones do not count */
+    for (uint32_t n = 1; n < FENCE_FREE_AFTER; n++) exchange(&pipe, FENCE_FREE_RECORD);
+    CHECK(!pipe.producer.fence_free);
+    exchange(&pipe, FENCE_FREE_RECORD);
+    CHECK((int)pipe.producer.fence_free == possible && ring_is_fence_free(&pipe.consumer) == possible);
+    exchange(&pipe, FENCE_FREE_RECORD + 1);
+    CHECK((int)pipe.producer.fence_free == possible);
     bell_prepare(&bell); /* asleep: it has to begin anew */
     exchange(&pipe, 1);
-    CHECK(!pipe.producer.light && !ring_is_light(&pipe.consumer) && !bell.sleeping);
-    for (uint32_t n = 1; n < LIGHT_AFTER; n++) exchange(&pipe, 1);
-    CHECK(!pipe.producer.light);
+    CHECK(!pipe.producer.fence_free && !ring_is_fence_free(&pipe.consumer) && !bell.sleeping);
+    for (uint32_t n = 1; n < FENCE_FREE_AFTER; n++) exchange(&pipe, 1);
+    CHECK(!pipe.producer.fence_free);
     exchange(&pipe, 1);
-    CHECK((int)pipe.producer.light == possible);
+    CHECK((int)pipe.producer.fence_free == possible);
     ring_producer_t successor; /* after a move, or a death */
     CHECK(ring_open_producer(&successor, pipe.memory, RING_HEADER_SIZE + 65536) == RING_OK);
-    CHECK(!successor.light && !ring_is_light(&pipe.consumer));
+    CHECK(!successor.fence_free && !ring_is_fence_free(&pipe.consumer));
     pipe.producer = successor;
-    pipe.producer.awake = LIGHT_NEVER; /* as where membarrier is missing */
-    for (uint32_t n = 0; n < 2 * LIGHT_AFTER; n++) exchange(&pipe, 1);
-    CHECK(!pipe.producer.light);
-    CHECK(light_fence(1000) == 1000 && light_fence(10000000000) == (possible ? 10000000000 : UNFENCED_NS));
+    pipe.producer.awake = FENCE_FREE_NEVER; /* as where membarrier is missing */
+    for (uint32_t n = 0; n < 2 * FENCE_FREE_AFTER; n++) exchange(&pipe, 1);
+    CHECK(!pipe.producer.fence_free);
+    CHECK(sleeper_fence(1000) == 1000 && sleeper_fence(10000000000) == (possible ? 10000000000 : UNFENCED_NS));
     pipe_close(&pipe);
 }
 

@@ -71,10 +71,10 @@ static int anything_ready(const LinkLoop *self, PyObject *pollers, Py_ssize_t co
     return pollers_any_ready(pollers, count);
 }
 
-static int any_light(const LinkLoop *self, PyObject *pollers, Py_ssize_t count) {
+static int any_fence_free(const LinkLoop *self, PyObject *pollers, Py_ssize_t count) {
     for (uint32_t i = 0; i < self->count; i++)
-        if (!self->connections[i].blocked && packet_writer_is_light(self->connections[i].writer)) return 1;
-    return pollers_any_light(pollers, count);
+        if (!self->connections[i].blocked && packet_writer_is_fence_free(self->connections[i].writer)) return 1;
+    return pollers_any_fence_free(pollers, count);
 }
 
 /* Waits for any descriptor. Returns how many are ready, -1 with errno. */
@@ -100,7 +100,7 @@ static int sleep_for(LinkLoop *self, PyObject *pollers, Py_ssize_t count, int64_
     doorbell_t *bell = self->bell ? self->bell->bell : NULL;
     if (bell) {
         bell_prepare(bell);
-        if (any_light(self, pollers, count)) timeout_ns = light_fence(timeout_ns);
+        if (any_fence_free(self, pollers, count)) timeout_ns = sleeper_fence(timeout_ns);
     }
     if (anything_ready(self, pollers, count)) timeout_ns = 0;
     int found;

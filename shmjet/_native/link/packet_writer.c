@@ -201,10 +201,10 @@ int packet_writer_is_ready(const PacketWriter *self) {
     return 0;
 }
 
-int packet_writer_is_light(const PacketWriter *self) {
+int packet_writer_is_fence_free(const PacketWriter *self) {
     for (uint32_t i = 0; i < self->lane_count; i++) {
         const RingConsumer *ring = self->lanes[i].ring;
-        if (ring->enabled && ring->ring.shared && ring_is_light(&ring->ring)) return 1;
+        if (ring->enabled && ring->ring.shared && ring_is_fence_free(&ring->ring)) return 1;
     }
     return 0;
 }

@@ -40,6 +40,6 @@ HIDDEN int packet_writer_flush(PacketWriter *self, int fd);
 /* Whether there is anything to be sent now. Only sequentially consistent loads of rings. */
 HIDDEN int packet_writer_is_ready(const PacketWriter *self);
 /* Whether one of its rings may have been published to without a fence. */
-HIDDEN int packet_writer_is_light(const PacketWriter *self);
+HIDDEN int packet_writer_is_fence_free(const PacketWriter *self);
 
 #endif

@@ -170,7 +170,7 @@ static PyObject *wait_for(Doorbell *self, PyObject *pollers, Py_ssize_t count, u
     if (spin_ns > 0 && spin_until_ready(bell, pollers, count, seen_commands, spin_ns)) Py_RETURN_TRUE;
     if (timeout_ns <= 0) Py_RETURN_FALSE;
     uint32_t seen = bell_prepare(bell);
-    if (pollers_any_light(pollers, count)) timeout_ns = light_fence(timeout_ns);
+    if (pollers_any_fence_free(pollers, count)) timeout_ns = sleeper_fence(timeout_ns);
     if (anything_ready(bell, pollers, count, seen_commands)) {
         bell_stay(bell);
         Py_RETURN_TRUE;

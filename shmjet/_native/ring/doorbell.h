@@ -61,8 +61,8 @@ static inline void bell_wake(doorbell_t *bell, int eventfd) {
     }
 }
 
-/* After a sequentially consistent publication, or a light one (light.h): wakes the owner if it sleeps. Returns whether it
- * did, or was about to. */
+/* After a sequentially consistent publication, or a fence-free one (fence_free.h): wakes the owner if it sleeps. Returns
+ * whether it did, or was about to. */
 static inline int bell_signal_by(doorbell_t *bell, int eventfd) {
     if (!atomic_load_explicit(&bell->sleeping, memory_order_seq_cst)) return 0;
     if (atomic_exchange_explicit(&bell->sleeping, 0, memory_order_seq_cst)) bell_wake(bell, eventfd);

@@ -11,7 +11,7 @@
 #include "ring/doorbell.h"
 #include "codec/hash.h"
 #include "ring/layout.h"
-#include "ring/light.h"
+#include "ring/fence_free.h"
 #include "ring/ring.h"
 
 #define HIDDEN __attribute__((visibility("hidden")))

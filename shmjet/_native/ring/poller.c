@@ -40,12 +40,12 @@ PyObject *pollers_of(const native_state_t *state, PyObject *list) {
     return pollers;
 }
 
-int pollers_any_light(PyObject *pollers, Py_ssize_t count) {
+int pollers_any_fence_free(PyObject *pollers, Py_ssize_t count) {
     for (Py_ssize_t i = 0; i < count; i++) {
         const Poller *self = (Poller *)PyTuple_GetItem(pollers, i);
         for (Py_ssize_t k = 0; self->inputs && k < self->consumer_count; k++) {
             const RingConsumer *consumer = self->consumers[k];
-            if (consumer->enabled && consumer->ring.shared && ring_is_light(&consumer->ring)) return 1;
+            if (consumer->enabled && consumer->ring.shared && ring_is_fence_free(&consumer->ring)) return 1;
         }
     }
     return 0;

@@ -9,6 +9,6 @@ HIDDEN PyObject *pollers_of(const native_state_t *state, PyObject *list);
 /* Whether one of them has something for its owner. Only sequentially consistent loads. */
 HIDDEN int pollers_any_ready(PyObject *pollers, Py_ssize_t count);
 /* Whether a ring that is waited for may have been published to without a fence. */
-HIDDEN int pollers_any_light(PyObject *pollers, Py_ssize_t count);
+HIDDEN int pollers_any_fence_free(PyObject *pollers, Py_ssize_t count);
 
 #endif

@@ -89,7 +89,7 @@ void producer_publish(RingProducer *self, const ring_claim_t *claim, const recor
     ring_commit(&self->ring, claim, header, items, self->bell != NULL);
     self->blocked = 0;
     const Doorbell *now = bell_now(self->bell);
-    if (now) light_learn(&self->ring, header->length, bell_signal_by(now->bell, now->eventfd));
+    if (now) fence_free_learn(&self->ring, header->length, bell_signal_by(now->bell, now->eventfd));
 }
 
 /* Leaves a wake mark. 1 = refused, 0 = the consumer has moved on meanwhile: try again, -1 = exception. */

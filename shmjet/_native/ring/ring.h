@@ -13,7 +13,7 @@
  *   - `wake_at` and `head` form a Dekker pair: the producer stores wake_at and then loads head, the consumer stores head
  *     and then loads wake_at. All four are sequentially consistent, so at least one side sees the other and no wake-up
  *     is lost. `tail` and a doorbell's `sleeping` form the same pair, see doorbell.h; for small records it is made without
- *     a fence of the producer's, see light.h.
+ *     a fence of the producer's, see fence_free.h.
  *
  * Records are aligned to 16 bytes, never wrap, and are at most half the ring; so one always fits into an empty ring. What
  * is left at the end is filled with a skip record that is published together with the record behind it.
@@ -55,8 +55,8 @@ typedef struct {
     _Atomic uint64_t tail;     /* producer: end of the last published record */
     _Atomic uint64_t items_in; /* producer: items ever published */
     uint8_t pad1[128 - 16];
-    _Atomic uint64_t wake_at; /* producer: the head position at which it wants to be woken; 0 = none */
-    _Atomic uint64_t light;   /* producer: 1 = it publishes without a fence, see light.h */
+    _Atomic uint64_t wake_at;    /* producer: the head position at which it wants to be woken; 0 = none */
+    _Atomic uint64_t fence_free; /* producer: 1 = it publishes without a fence, see fence_free.h */
     uint8_t pad2[128 - 16];
     _Atomic uint64_t head;      /* consumer: everything before this may be overwritten */
     _Atomic uint64_t items_out; /* consumer: items ever released */
@@ -85,7 +85,7 @@ typedef struct {
     uint64_t tail, items_in;        /* this side's own */
     uint64_t head, items_out;       /* copies of the other side's */
     uint64_t wake_at;               /* what is stored in shared->wake_at */
-    uint32_t light, awake;          /* see light.h */
+    uint32_t fence_free, awake;     /* see fence_free.h */
 } ring_producer_t;
 
 typedef struct {
@@ -153,8 +153,8 @@ static inline int ring_open_producer(ring_producer_t *p, void *memory, uint64_t 
     p->items_out = atomic_load_explicit(&shared->items_out, memory_order_acquire);
     p->wake_at = atomic_load_explicit(&shared->wake_at, memory_order_acquire);
     if (p->tail - p->head > capacity || (p->tail & 15u)) return RING_CORRUPT;
-    if (atomic_load_explicit(&shared->light, memory_order_relaxed)) /* the last holder's; the next one begins anew */
-        atomic_store_explicit(&shared->light, 0, memory_order_release);
+    if (atomic_load_explicit(&shared->fence_free, memory_order_relaxed)) /* the last holder's; its successor begins anew */
+        atomic_store_explicit(&shared->fence_free, 0, memory_order_release);
     p->shared = shared;
     return RING_OK;
 }
@@ -224,8 +224,8 @@ static inline int ring_claim(ring_producer_t *p, uint64_t size, ring_claim_t *cl
 }
 
 /* Publishes the record whose payload has been written at claim->record + RECORD_HEADER_SIZE. The store of `tail` is the
- * moment at which it exists. Sequentially consistent when a doorbell is looked at afterwards, unless that is done lightly;
- * else release. */
+ * moment at which it exists. Sequentially consistent when a doorbell is looked at afterwards, unless that is done
+ * without a fence; else release. */
 static inline void ring_commit(ring_producer_t *p, const ring_claim_t *claim, const record_header_t *header, uint64_t items,
                                int with_bell) {
     if (claim->skip) {
@@ -236,11 +236,11 @@ static inline void ring_commit(ring_producer_t *p, const ring_claim_t *claim, co
     p->items_in += items;
     p->tail += claim->skip + record_size(header->length);
     atomic_store_explicit(&p->shared->items_in, p->items_in, memory_order_relaxed);
-    if (with_bell && !p->light)
+    if (with_bell && !p->fence_free)
         atomic_store_explicit(&p->shared->tail, p->tail, memory_order_seq_cst);
     else
         atomic_store_explicit(&p->shared->tail, p->tail, memory_order_release);
-    atomic_signal_fence(memory_order_seq_cst); /* light: the compiler must not pass the load of `sleeping` in front */
+    atomic_signal_fence(memory_order_seq_cst); /* fence-free: the compiler must not pass the load of `sleeping` in front */
     if (p->wake_at) {
         p->wake_at = 0;
         atomic_store_explicit(&p->shared->wake_at, 0, memory_order_relaxed);

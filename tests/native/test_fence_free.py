@@ -15,7 +15,7 @@ import pytest
 
 from shmjet._native import DOORBELL_SIZE, RING_HEADER, Codec, Doorbell, Poller, RingConsumer, RingProducer, ring_format
 
-LIGHT_AT = 264
+FENCE_FREE_AT = 264
 ENOUGH = 64
 """Records in a row that find their reader awake before a producer does without fences."""
 SYS_MEMBARRIER = 324
@@ -53,8 +53,8 @@ class Rings:
     def consumer(self, way: int) -> RingConsumer:
         return RingConsumer(self.memory, self.at(way), None)
 
-    def is_light(self, way: int) -> bool:
-        return struct.unpack_from("<Q", self.memory, self.at(way) + LIGHT_AT)[0] == 1
+    def is_fence_free(self, way: int) -> bool:
+        return struct.unpack_from("<Q", self.memory, self.at(way) + FENCE_FREE_AT)[0] == 1
 
     def wait(self, side: int, consumer: RingConsumer, timeout_ns: int = 20 * SECOND) -> bool:
         """Sleep for records; at most one wake-up for nothing may come before them."""
@@ -78,7 +78,7 @@ def ended_well(pid: int) -> bool:
     return os.waitpid(pid, 0)[1] == 0
 
 
-def become_light(rings: Rings, producer: RingProducer, consumer: RingConsumer, codec: Codec) -> None:
+def become_fence_free(rings: Rings, producer: RingProducer, consumer: RingConsumer, codec: Codec) -> None:
     for _ in range(ENOUGH):
         assert producer.push(codec, [1], 0, 1)
         assert consumer.pull(codec, 1) == [1]
@@ -108,12 +108,12 @@ def test_nobody_sleeps_through_a_record_that_was_published_without_a_fence() -> 
             while answers.pull(codec, 1) is None:
                 assert rings.wait(1, answers), "slept for twenty seconds"
 
-        times_light = 0
+        times_fence_free = 0
         for _ in range(rounds):
             send_and_wait([0] * 2 * ENOUGH + [-1])
-            times_light += rings.is_light(0)  # and the child is on its way to sleep
+            times_fence_free += rings.is_fence_free(0)  # and the child is on its way to sleep
             send_and_wait([-1])
-        assert times_light > 0
+        assert times_fence_free > 0
         assert ended_well(pid)
         pid = 0
     finally:
@@ -123,11 +123,11 @@ def test_nobody_sleeps_through_a_record_that_was_published_without_a_fence() -> 
 
 
 @pytest.mark.skipif(not membarrier(), reason="no membarrier here")
-def test_a_light_producer_wakes_its_reader_and_starts_anew() -> None:
+def test_a_fence_free_producer_wakes_its_reader_and_starts_anew() -> None:
     rings = Rings()
     producer, consumer, codec = rings.producer(0), rings.consumer(0), Codec()
-    become_light(rings, producer, consumer, codec)
-    assert rings.is_light(0)
+    become_fence_free(rings, producer, consumer, codec)
+    assert rings.is_fence_free(0)
 
     def sleep_until_it_comes() -> None:
         reader = rings.consumer(0)
@@ -140,7 +140,7 @@ def test_a_light_producer_wakes_its_reader_and_starts_anew() -> None:
         pass
     assert producer.push(codec, [2], 0, 1)
     assert ended_well(pid)
-    assert not rings.is_light(0)
+    assert not rings.is_fence_free(0)
 
 
 def forbid_membarrier() -> None:
@@ -172,17 +172,17 @@ def test_where_membarrier_is_forbidden_every_record_has_its_fence() -> None:
         rings = Rings()
         producer, consumer, codec = rings.producer(0), rings.consumer(0), Codec()
         for _ in range(3):
-            become_light(rings, producer, consumer, codec)
-            assert not rings.is_light(0)
+            become_fence_free(rings, producer, consumer, codec)
+            assert not rings.is_fence_free(0)
 
     needing_seccomp(work)
 
 
 @pytest.mark.skipif(not membarrier(), reason="no membarrier here")
-def test_who_may_not_call_it_sleeps_for_a_light_ring_in_short_naps() -> None:
+def test_who_may_not_call_it_sleeps_for_a_fence_free_ring_in_short_naps() -> None:
     rings = Rings()
-    become_light(rings, rings.producer(0), rings.consumer(0), Codec())
-    struct.pack_into("<Q", rings.memory, rings.at(0) + LIGHT_AT, 1)
+    become_fence_free(rings, rings.producer(0), rings.consumer(0), Codec())
+    struct.pack_into("<Q", rings.memory, rings.at(0) + FENCE_FREE_AT, 1)
 
     def work() -> None:
         reader = rings.consumer(0)
