@@ -2,9 +2,9 @@
 
 The member holds a lock on a file in it. A janitor (a shell of a few hundred kilobytes) waits for the end of a pipe
 that only the member holds and removes the folder then; whatever a janitor missed is swept by the next start, which
-removes folders that nobody locks.
+removes folders that no process locks.
 
-Everybody may write to `/dev/shm`, so a folder counts only if it belongs to this user, and its lock only if it is a
+Every user may write to `/dev/shm`, so a folder counts only if it belongs to this user, and its lock only if it is a
 plain file. Nothing is followed, and nothing is opened that could make its reader wait.
 """
 
@@ -74,12 +74,12 @@ def running_folders() -> list[Path]:
 
 
 def _open_lock(folder: Path) -> int:
-    """Open the file with the lock. Raises OSError where there is none, or something that is no plain file of ours."""
+    """Open the file with the lock. Raises OSError where there is none, or where it is not a plain file of ours."""
     fd = os.open(folder / _LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     status = os.fstat(fd)
     if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
         os.close(fd)
-        raise PermissionError(f"{folder / _LOCK} is no lock of this user")
+        raise PermissionError(f"{folder / _LOCK} is not a lock of this user")
     return fd
 
 
@@ -115,7 +115,7 @@ def sweep(base: Path) -> list[Path]:
             continue
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _remove_tree(folder)  # with the lock held, so that nobody who is just starting takes it meanwhile
+            _remove_tree(folder)  # with the lock held, so that no member that is starting takes it meanwhile
             swept.append(folder)
         except OSError:  # locked, or being removed by another
             continue

@@ -58,7 +58,7 @@ def _edge(parts: Sequence[EdgeMetrics]) -> EdgeMetrics:
 def part_of(metrics: Metrics, member: str, *, leads: bool) -> Metrics:
     """Return what one member did of a whole execution: its processors and workers, and what it sent and received.
 
-    Other counts of edges are known of all members together only; they stand at the one that coordinates. An edge
+    Other counts of edges are known of all members together only; they stand at the coordinator. An edge
     without them has no capacity.
 
     Args:

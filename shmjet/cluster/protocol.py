@@ -1,4 +1,4 @@
-"""What a client and its member say to each other, as msgspec structs over `Channel`.
+"""Requests, replies and news between a client and its member, as msgspec structs over `Channel`.
 
 Every request carries a number that its reply repeats; `News` comes unasked. `shmjet.cluster.member.request_handlers`
 names what answers each type of request, and which requests only the coordinator can answer.
@@ -37,7 +37,7 @@ class Submission(msgspec.Struct, frozen=True, array_like=True):
     import_paths: list[bytes]
     code_size: int = 0
     named: str | None = None
-    """How the member's own configuration calls it; set by the coordinator, never believed of a client."""
+    """How the member's own configuration calls it; set by the coordinator; ignored when a client sends it."""
 
 
 class Execute(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -48,8 +48,8 @@ class Execute(msgspec.Struct, frozen=True, tag=True, array_like=True):
     connected to fills in the wish's home.
 
     It may come again when an answer was lost. Then `token`, which is the same, tells whether it is being carried out
-    already, and `age` says how many seconds ago it was sent first, so that one who coordinates for a shorter time knows
-    that it cannot know.
+    already, and `age` says how many seconds ago it was sent first: a member that has coordinated for a shorter time
+    cannot know.
     """
 
     request: int
@@ -104,8 +104,8 @@ class DumpAll(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class Watch(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Ask to be told of executions that another client started, or this one over another connection.
 
-    `ExecutionChanged` comes for each, at once and at every change; one that nobody knows any more has failed. With
-    `logs`, `Logged` comes as well.
+    `ExecutionChanged` comes for each, at once and at every change; an execution that no member knows any more has
+    failed. With `logs`, `Logged` comes as well.
     """
 
     request: int
@@ -191,7 +191,7 @@ class Visit(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class ConnectInline(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The same for programs that cannot take descriptors: from the answer on, this very connection leads there.
 
-    Whoever asks sends nothing before the answer has come.
+    The client sends nothing before the answer has come.
     """
 
     request: int
@@ -277,7 +277,7 @@ class MemberRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class JobReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The answer to `GetJob`; `failure` comes without the exception itself, so that nobody has to unpickle it."""
+    """The answer to `GetJob`; `failure` comes without the exception itself, so that it need not be unpickled."""
 
     request: int
     shape: JobShape
@@ -287,7 +287,7 @@ class JobReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class Attached(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The answer to `Attach`; the control segment travels with it, to be read only.
 
-    `settings` are those that the member was started with; no secret is among them. Times are in seconds since 1970.
+    `settings` are the member's, as it was started; no secret is among them. Times are in seconds since 1970.
     """
 
     request: int
@@ -369,7 +369,7 @@ class MemberSurvey(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SurveyReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The answer to `StatusRequest`, the oldest member first; `silent` are the addresses of those that have not
+    """The answer to `StatusRequest`, the oldest member first; `silent` are the addresses of members that have not
     answered.
 
     `coordinator` is the address of the oldest, whether it has answered or not.
@@ -431,7 +431,7 @@ class CoordinatorLost(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class WatchAgain(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """News of executions may have been lost between members: ask for those that have not ended."""
+    """News of executions may have been lost between members: ask for the executions that have not ended."""
 
 
 class MembersAre(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -1,7 +1,7 @@
-"""What may be asked again when nobody knows whether it was carried out: then once more does no harm.
+"""Requests that may be sent again when it is not known whether they were carried out: a second time does no harm.
 
 A request can be lost with the member that was to answer it, with the coordinator, or with the connection between them.
-Whoever had sent it then, a client or the member that had passed it on, asks here.
+The sender, a client or the member that forwarded it, asks here then.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ KEPT_RESULTS = 1000
 KEPT_EXCEPTIONS = 32 << 20
 """Bytes of the exceptions of executions that have ended, at most; of older ones a member remembers the text."""
 KEPT_CODES = 64
-"""Of how many jobs with a large code, or with files: each takes memory that nobody else may need."""
+"""The number of jobs with a large code, or with files, that are kept: each takes memory that others may need."""
 LARGE_CODE = 1 << 20
 """A job's code of more bytes does not go through sockets but lies in a file in memory, once."""
 

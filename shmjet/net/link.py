@@ -138,7 +138,7 @@ class Link:
 
     def has_room_for(self, source: str) -> bool:
         """Say whether the member takes another client from a source."""
-        return not self._refused_clients.everybody and source not in self._refused_clients.sources
+        return not self._refused_clients.all_sources and source not in self._refused_clients.sources
 
     def peer(self, uuid: str) -> Peer | None:
         """Return the connection to a member, None when there is none."""

@@ -167,12 +167,12 @@ class CloseExecution(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class RefuseClients(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Tell clients that this member is busy: those from these sources (`shmjet.net.admission`), or everybody.
+    """Tell clients that this member is busy: clients from these sources (`shmjet.net.admission`), or all clients.
 
     Each such order takes the place of the one before.
     """
 
-    everybody: bool
+    all_sources: bool
     sources: tuple[str, ...] = ()
 
 

@@ -255,7 +255,7 @@ class Hosts:
         )
 
     def uuids(self, jet: JetInstance) -> dict[str, str]:
-        """Return who is a member by address: somebody new has another identity."""
+        """Return the members' identities by address: a restarted member has another identity."""
         return {member.address: member.uuid for member in jet.cluster.members}
 
     def pause(self, host: Host, seconds: float) -> None:
@@ -270,7 +270,7 @@ class Hosts:
     # -- the network ------------------------------------------------------------------------------------------------
 
     def cut(self, apart: Sequence[Host]) -> None:
-        """Put some hosts on a switch of their own, out of everybody else's reach, the tests' included."""
+        """Put some hosts on a switch of their own, out of reach of all others, the tests included."""
         for host in apart:
             run("link", "set", host.cable, "master", self._bridges[1])
 

@@ -39,7 +39,7 @@ class Node:
         self.gone_for_me: set[str] = set()
         self.epoch = 0
         self.uuid = ""
-        """Who it was when the event happened that is looked at: it may have become somebody else since."""
+        """The identity at the time of the event that is looked at: it may have changed since."""
 
     @property
     def alive(self) -> bool:
@@ -86,7 +86,7 @@ class Node:
         self.settle()
 
     def refused(self, address: str) -> None:
-        """Learn that nobody listens at an address, as a kernel says for a process that was killed."""
+        """Learn that no process listens at an address, as a kernel says for a process that was killed."""
         if self.member is not None and self.simulation.now >= self.paused_until:
             self.member.unreachable(address, self.simulation.now)
             self.settle()
@@ -103,7 +103,7 @@ class Node:
             elif isinstance(event, WasFenced):
                 self.simulation.fencings += 1
                 self.uuid = event.me.uuid
-                self.epoch = 0  # it is somebody new, and may join those who had lost it
+                self.epoch = 0  # under a new identity it may join the members that had lost it
                 self.gone_for_me.clear()
         for address, message in member.take_messages():
             self.simulation.transmit(self, address, message)
@@ -231,7 +231,7 @@ class Simulation:
         for message in self._clogged.pop(pair, []):
             self.at(self.now + self._delay, self.nodes[pair[1]].deliver, message)
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         self._cut.clear()
         self.note("the network is whole")
 
@@ -309,7 +309,7 @@ def _partition(simulation: Simulation) -> None:
     seconds = simulation.random.choice([0.5, 2.0, 4.0])
     simulation.note(f"cut {sorted(apart)} off{' one way' if one_way else ''} for {seconds} s")
     simulation.cut(apart, one_way=one_way)
-    simulation.at(simulation.now + seconds, simulation.mend)
+    simulation.at(simulation.now + seconds, simulation.repair)
 
 
 def _clog(simulation: Simulation) -> None:

@@ -20,20 +20,20 @@ def test_addresses_that_were_heard_of_long_ago_are_forgotten_and_those_that_were
     known = seeking_from("given:1", OWN)
     for start in range(1000):
         known.learn([OWN, f"host{start}:1", f"host{start + 1}:1"])
-        known.nobody_at(f"host{start}:1")
+        known.nothing_at(f"host{start}:1")
     assert len(known.seeds) == cluster_search.MOST_LEARNED + 1
     assert {"given:1", "host999:1", "host1000:1"} <= known.seeds
     assert known.unreachable <= known.seeds
-    known.nobody_at("host3:1")
+    known.nothing_at("host3:1")
     assert "host3:1" not in known.unreachable
 
 
 def test_a_large_cluster_is_known_as_a_whole() -> None:
     known = seeking_from()
-    everybody = {f"host{number}:1" for number in range(300)}
-    assert known.learn(everybody)
-    assert known.seeds == everybody
-    assert not known.learn(everybody)
+    all_hosts = {f"host{number}:1" for number in range(300)}
+    assert known.learn(all_hosts)
+    assert known.seeds == all_hosts
+    assert not known.learn(all_hosts)
 
 
 def test_who_was_given_under_another_name_stays() -> None:

@@ -124,7 +124,7 @@ def test_one_who_has_just_begun_to_coordinate_says_that_nobody_knows() -> None:
     assert not runs
     (refused,) = client.told
     assert (refused.error, refused.request) == ("MemberLostError", 1)
-    assert "whether it has run, and how far, is not known" in refused.text
+    assert "the outcome of the job is unknown" in refused.text
     jobs.execute(client, Execute(2, "job", SUBMISSION, False, None, None, "new"), [])
     assert len(runs) == 1
 

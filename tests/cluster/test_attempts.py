@@ -431,7 +431,7 @@ class Story:
                 part.cancel()
             case CommitPart():
                 states = [p.state for name in self.names if name not in self.gone for p in self.processes[name]]
-                assert {"ended", "finished", "dead"}.issuperset(states), f"seed {self.seed}: commits beside {states}"
+                assert {"ended", "finished", "dead"}.issuperset(states), f"seed {self.seed}: commits while {states}"
                 part.commit()
             case FinishPart():
                 part.finish(order.error)

@@ -171,8 +171,8 @@ def test_a_child_forked_by_user_code_can_look_at_a_batch(jet: JetInstance) -> No
 def belongings(pids: list[int]) -> tuple[int, list[int]]:
     """Bytes of the processes' own memory, and how many descriptors each of them has.
 
-    Without arenas, which are kept for the next jobs: USS would have pages of those that one process happens to map, and
-    how many there are depends on how many jobs overlapped, by their last messages.
+    Without arenas, which are kept for the next jobs: USS would have pages that one process happens to map, and how many
+    there are depends on how many jobs overlapped, by their last messages.
     """
     statuses = [Path(f"/proc/{pid}/status").read_text() for pid in pids]
     own = sum(int(status.split("RssAnon:")[1].split()[0]) << 10 for status in statuses)

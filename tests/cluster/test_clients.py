@@ -58,7 +58,7 @@ def test_clients_from_afar_take_a_part_of_the_files_that_a_member_may_open(monke
 def test_without_descriptors_a_member_waits_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A listener that is ready and gives no connection must not be asked again and again."""
+    """A listener that is ready and gives no connection must not be asked in a loop."""
     tries: list[int] = []
     monkeypatch.setattr(module, "_PAUSE_S", 0.01)
 
@@ -103,7 +103,7 @@ def test_one_with_many_unanswered_requests_waits_for_answers() -> None:
             return len(asked)
 
         assert await settled() == MOST_UNANSWERED
-        client.send(Logged(1, "", []))  # news are no answers
+        client.send(Logged(1, "", []))  # news do not answer a request
         assert await settled() == MOST_UNANSWERED
         client.send(Done(7))
         clients.backward(Backward(client.number, msgspec.msgpack.encode(Done(7)), 7))

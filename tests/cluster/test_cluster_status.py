@@ -50,7 +50,7 @@ async def ask(
     answer(asking)(client, request)
     while not client.answers:
         await asyncio.sleep(0)
-    asking.take("late", Report(99, b""))  # nobody waits for it any more
+    asking.take("late", Report(99, b""))  # no request waits for it any more
     return client, sent
 
 
@@ -67,7 +67,7 @@ def test_a_survey_has_who_answers_and_names_who_does_not() -> None:
     assert isinstance(reply, SurveyReply)
     assert [member.uuid for member in reply.members] == ["me", "quick"]
     assert reply.silent == ["late:1", "odd:1"]
-    assert reply.coordinator == "me:1", "the oldest, whoever answers"
+    assert reply.coordinator == "me:1", "the oldest, even if another answers"
     assert [(to, message.kind) for to, message in sent] == [("quick", "survey"), ("late", "survey"), ("odd", "survey")]
 
 

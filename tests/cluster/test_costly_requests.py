@@ -150,7 +150,7 @@ def test_a_request_after_which_connections_end_is_not_asked_for_ever(monkeypatch
     class Closing:
         """Leads to members that close the connection when they are asked."""
 
-        patience, gone, trouble = None, "nobody is there", ""
+        patience, gone, trouble = None, "no member is there", ""
 
         def connect(self) -> Any:
             ours, theirs = socket.socketpair()

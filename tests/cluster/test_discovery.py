@@ -179,7 +179,7 @@ def test_false_announcements_neither_pile_up_nor_hold_up_the_true_ones(monkeypat
             self.name, self.port = name, 5701
 
         async def async_request(self, zeroconf: object, timeout: float) -> bool:
-            """Those that are false answer when all have been asked, and not before."""
+            """False names answer when all have been asked, and not before."""
             asked.append(self.name)
             if len(asked) == multicast.MOST_NAMES:
                 all_asked.set()

@@ -1,4 +1,4 @@
-"""Doors: a program that is no client talks to one processor of a running job."""
+"""Processor endpoints: a program that is not a client talks to one processor of a running job."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_visitor_of_an_execution_that_has_ended_is_sent_away(jet: JetInstance)
     execution.cancel()
     with pytest.raises(CancelledError):
         execution.result(60)
-    with pytest.raises(ShmjetError, match="has ended; nobody is behind its door 'echo/0'"):
+    with pytest.raises(ShmjetError, match="has ended; no processor is at its endpoint 'echo/0'"):
         visit(execution.member_socket, execution.id, "echo/0")
 
 

@@ -293,7 +293,7 @@ def test_whoever_waits_behind_a_close_that_swallows_the_interruption_is_told_who
 
 
 def exhaust(_: int) -> int:
-    """Leave this worker no descriptor but those that it has."""
+    """Leave this worker no descriptor but its present ones."""
     free = os.open(os.devnull, os.O_RDONLY)
     os.close(free)
     resource.setrlimit(resource.RLIMIT_NOFILE, (free, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))

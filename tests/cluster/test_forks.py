@@ -77,6 +77,6 @@ def test_a_worker_that_is_killed_as_it_starts_is_replaced_and_its_jobs_fail(
             try:
                 assert execution.exception(10) is None or isinstance(execution.exception(0), WorkerLostError)
             except CancelledError:
-                pytest.fail("nobody has cancelled it")
+                pytest.fail("it was not cancelled by a caller")
         eventually(lambda: victim not in jet.cluster.members[0].workers)
         jet.new_job(mapping(lambda x: x)).run(30)

@@ -214,7 +214,7 @@ def test_a_name_can_be_used_by_one_running_job_only(jet: JetInstance) -> None:
     other = jet.new_job(dag, JobConfig(name="unique"))
     with pytest.raises(JobAlreadyExistsError, match="'unique' is running"):
         other.execute()
-    assert other.id not in [job.id for job in jet.jobs()], "what never ran is no job of the cluster"
+    assert other.id not in [job.id for job in jet.jobs()], "a job that never ran is not listed"
     running = jet.job(name="unique")
     assert running is not None
     assert running.latest is execution

@@ -126,7 +126,7 @@ def test_of_a_cluster_cut_in_two_the_larger_part_goes_on_and_the_smaller_waits()
     assert all(member.state is State.ISOLATED for member in small)
     assert {member.view.uuids for member in large if member.view} == {tuple(member.me.uuid for member in large)}
     before = {member.me.uuid for member in small}
-    simulation.mend()
+    simulation.repair()
     simulation.up_to(simulation.now + 4)
     simulation.check_together()
     assert before.isdisjoint({member.me.uuid for member in small})
@@ -140,13 +140,13 @@ def test_two_halves_both_go_on_and_join_when_they_meet() -> None:
     simulation.up_to(simulation.now + 4)
     assert one.is_coordinator
     assert other.is_coordinator
-    simulation.mend()
+    simulation.repair()
     simulation.up_to(simulation.now + 4)
     simulation.check_together()
     assert simulation.fencings == 1
 
 
-def test_one_that_was_away_is_fenced_and_comes_back_as_somebody_new() -> None:
+def test_one_that_was_away_is_fenced_and_comes_back_under_a_new_identity() -> None:
     simulation = together(3)
     sleeper = members(simulation)[0]
     before = sleeper.me.uuid
@@ -180,7 +180,7 @@ def view_of(epoch: int, *members: Peer, new: Peer | None = None) -> View:
 
 def member_of(*others: Peer) -> Membership:
     me = Peer("me", "10.0.0.1:1", 1)
-    member = Membership(me, [], 271, lambda: "somebody-new", 0.0)
+    member = Membership(me, [], 271, lambda: "new-identity", 0.0)
     member.tick(0.0)
     view = view_of(7, *others, me)
     member.receive(Propose(others[0].uuid, view), 0.0) if others else None
@@ -238,7 +238,7 @@ def test_a_member_that_hears_less_than_half_of_the_others_waits() -> None:
     assert member.state is State.ISOLATED
     member.fenced_by(OLD.address, 3.0)
     assert [type(event) for event in member.take_events()] == [WasFenced]
-    assert member.me.uuid == "somebody-new"
+    assert member.me.uuid == "new-identity"
 
 
 def test_other_settings_are_refused_with_a_reason() -> None:
@@ -285,7 +285,7 @@ def test_one_that_is_isolated_asks_whoever_is_there_now_and_joins_them() -> None
     lonely.receive(Probe(Peer("x", "x:1", 1), 7, 0), 3.1)
     assert lonely.state is State.ISOLATED, "another that is isolated has nothing to offer"
 
-    new = Membership(Peer("a2", a.address, 2), [], 271, lambda: "", 0.0)  # a was started again, and knows nobody
+    new = Membership(Peer("a2", a.address, 2), [], 271, lambda: "", 0.0)  # a was started again, and knows no member
     new.tick(0.0)
     new.tick(3.1)
     assert new.is_coordinator
@@ -306,18 +306,18 @@ def test_an_identity_that_a_view_has_dropped_is_not_taken_in_again() -> None:
     member.receive(JoinRequest(YOUNG, 271, 7, 2), 0.2)
     assert member.take_messages() == fenced
     member.receive(Propose("old", view_of(9, OLD, member.me, YOUNG)), 0.2)
-    assert member.take_messages() == fenced, "whoever proposes it may not know, but we do"
+    assert member.take_messages() == fenced, "its proposer may not know, but we do"
     again = Peer("young again", YOUNG.address, 3)
     member.receive(Propose("old", view_of(9, OLD, member.me, again, new=again)), 0.3)
     assert member.take_messages() == [(OLD.address, Accept("me", 9))]
 
 
 @pytest.mark.parametrize("by_link", [False, True])
-def test_one_that_was_dropped_before_it_knew_that_it_was_in_joins_as_somebody_new(by_link: bool) -> None:
-    member = Membership(Peer("me", "10.0.0.1:1", 1), [OLD.address], 271, lambda: "somebody-new", 0.0)
+def test_one_that_was_dropped_before_it_knew_that_it_was_in_joins_under_a_new_identity(by_link: bool) -> None:
+    member = Membership(Peer("me", "10.0.0.1:1", 1), [OLD.address], 271, lambda: "new-identity", 0.0)
     member.tick(0.0)
     member.receive(Propose("old", view_of(8, OLD, member.me)), 0.1)  # the Install never comes
-    member.receive(Fenced("old", "somebody-else", 9), 2.9)
+    member.receive(Fenced("old", "other-identity", 9), 2.9)
     assert member.me.uuid == "me"
     if by_link:
         member.fenced_by(OLD.address, 3.0)
@@ -326,7 +326,7 @@ def test_one_that_was_dropped_before_it_knew_that_it_was_in_joins_as_somebody_ne
     member.take_messages()
     member.tick(3.0)
     assert member.take_messages() == [(OLD.address, JoinRequest(member.me, 271, 8, 0))]
-    assert member.me.uuid == "somebody-new"
+    assert member.me.uuid == "new-identity"
 
 
 def test_one_whom_two_sides_have_in_their_views_goes_on_with_neither_under_its_identity() -> None:
@@ -343,12 +343,12 @@ def test_one_whom_two_sides_have_in_their_views_goes_on_with_neither_under_its_i
     member.take_events()
     member.receive(Install("old", theirs), 0.3)
     assert [type(event) for event in member.take_events()] == [WasFenced]
-    assert (member.state, member.me.uuid) == (State.JOINING, "somebody-new")
+    assert (member.state, member.me.uuid) == (State.JOINING, "new-identity")
 
 
 def test_one_that_has_promised_before_accepts_no_view_that_does_not_know() -> None:
     """Others may have installed the first view with it, and lost it since; the epoch in the view tells them."""
-    member = Membership(Peer("me", "10.0.0.1:1", 1), [OLD.address], 271, lambda: "somebody-new", 0.0)
+    member = Membership(Peer("me", "10.0.0.1:1", 1), [OLD.address], 271, lambda: "new-identity", 0.0)
     member.receive(Propose("old", View(8, (OLD, member.me), (1, 8))), 0.1)
     member.receive(Propose("young", View(12, (YOUNG, member.me), (3, 12))), 0.2)
     assert member.take_messages() == [

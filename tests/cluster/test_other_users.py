@@ -1,4 +1,4 @@
-"""Other users of the host neither stop a start nor pass for a member; shared memory that shrinks kills nobody."""
+"""Other users of the host neither stop a start nor pass for a member; shared memory that shrinks kills no process."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_folder_that_a_sweep_has_taken_is_not_used(tmp_path: Path, monkeypatch
     real_open = os.open
 
     def sweep_first(path: str, flags: int, mode: int = 0o777, **options: int) -> int:
-        """Open the lock; the first time somebody sweeps before it is taken."""
+        """Open the lock; the first time another process sweeps before it is taken."""
         fd = real_open(path, flags, mode, **options)
         if flags & os.O_CREAT and not made:
             made.append(str(path))

@@ -1,4 +1,4 @@
-"""How an execution ends for those who hold it: what is kept of it, and what nobody can do to it."""
+"""How an execution ends for the program that holds it: what is kept of it, and what no caller can do to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members that join with TLS, and those that may not join: another secret, another cluster, no code."""
+"""Members that join with TLS, and processes that may not join: another secret, another cluster, no code."""
 
 from __future__ import annotations
 

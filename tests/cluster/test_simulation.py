@@ -18,8 +18,8 @@ def test_stories_end_well(first: int) -> None:
 @pytest.mark.parametrize(
     "seed",
     [
-        9736,  # one that leaves had a proposal under way, which was accepted
-        502436,  # one was isolated, and those whom it missed were started again and did not know of it
+        9736,  # a leaving member had a proposal under way, which was accepted
+        502436,  # a member was isolated, and the members that it missed were started again and did not know of it
         504364,
         505316,  # one accepted, did not learn that it was a member, was lost as one, and asked again as the same
         513136,

@@ -85,7 +85,7 @@ def test_run_does_not_outlast_its_timeout_when_the_member_is_stopped(
 class Silence:
     """Leads to a member that never says anything."""
 
-    patience, gone, trouble = None, "it is gone", ": nobody knows why"
+    patience, gone, trouble = None, "it is gone", ": the cause is unknown"
 
     def connect(self) -> Any:
         ours, self.theirs = socket.socketpair()
@@ -122,17 +122,17 @@ def test_a_member_that_says_nothing_is_given_up_after_a_minute(
     asking = Connection(way, lambda _: None, lambda: None, lambda: None)
     try:
         monkeypatch.setattr(connection, "time", clock)
-        with pytest.raises(MemberLostError, match=r"^the member has not answered for 60 s: nobody knows why$"):
+        with pytest.raises(MemberLostError, match=r"^the member has not answered for 60 s: the cause is unknown$"):
             asking._await(clock.reply(), None, None)
         assert clock.now == 1061  # counted from the first look on, after a second
-        with pytest.raises(TimeoutError, match=r"within 7\.5 s: nobody knows why$"):
+        with pytest.raises(TimeoutError, match=r"within 7\.5 s: the cause is unknown$"):
             asking._await(clock.reply(), 7.5, None)
         assert clock.now == 1068.5
     finally:
         asking.close()
         way.theirs.close()
     assert [record.getMessage() for record in caplog.records] == [
-        "the member has not answered for 5 s: nobody knows why"
+        "the member has not answered for 5 s: the cause is unknown"
     ] * 2
 
 

@@ -1,4 +1,4 @@
-"""What two members on one host tell those who use or watch them: traffic between them, and logs from both."""
+"""Two members on one host as their users and monitors see them: traffic between them, and logs from both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a `JetInstance` is at home: at a member that its process has started, or nowhere, as a client of a cluster."""
+"""The backend of a `JetInstance`: an embedded member, which its process has started, or a remote cluster."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Backend(Protocol):
     is_networked: bool
     """Whether jobs may run elsewhere than on the member that this process has started."""
     most_inline: int
-    """A job's code of more bytes goes beside the message, as a descriptor."""
+    """A job's code of more bytes travels as a descriptor, not in the message."""
 
     @property
     def way(self) -> Endpoint:
@@ -196,8 +196,8 @@ class RemoteBackend:
 
     @property
     def loss(self) -> str:
-        """Nobody can tell."""
-        return f"{self.way.gone}; what became of the job is not known"
+        """Only the cluster knows."""
+        return f"{self.way.gone}; the outcome of the job is not known"
 
     @property
     def address(self) -> str:

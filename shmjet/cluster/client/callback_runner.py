@@ -1,7 +1,7 @@
 """Callbacks of executions: called in a thread of their own, so that they may do what they like.
 
 The thread that reads what the member says must not: a callback that asks the member for something, or runs the next
-job, would wait for a reply that nobody reads.
+job, would wait for a reply that no thread reads.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class CallbackRunner:
         self._threads: set[threading.Thread] = set()
 
     def call(self, callbacks: Callable[[], None]) -> None:
-        """Call the callbacks of an execution, soon; here and now when the process ends and no thread can be had."""
+        """Call the callbacks of an execution, soon; at once when the process ends and no thread can be started."""
 
         def run() -> None:
             try:
@@ -38,14 +38,14 @@ class CallbackRunner:
 
         thread = threading.Thread(target=run, name="shmjet-callbacks", daemon=True)
         try:
-            with self._lock:  # so that nobody waits for one that has not been started
+            with self._lock:  # so that `close` never joins a thread that has not been started
                 thread.start()
                 self._threads.add(thread)
         except RuntimeError:
             run()
 
     def close(self) -> None:
-        """Wait for those that are under way, for a moment: they may wait for something themselves."""
+        """Wait for the callbacks that are under way, for a moment: they may wait for something themselves."""
         deadline = time.monotonic() + _PATIENCE_S
         with self._lock:
             under_way = self._threads - {threading.current_thread()}

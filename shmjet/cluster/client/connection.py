@@ -1,7 +1,7 @@
 """A client's connection to a member: requests with replies, and a thread that hands over what comes unasked.
 
-What leads to a member is a `Endpoint`. One over the network may lead to another member when the first is gone: then the
-connection goes on there, after it has told whoever uses it. What was asked and may be asked twice is asked again there.
+An `Endpoint` leads to a member. One over the network may lead to another member when the first is gone: then the
+connection goes on there, after it has told its user. Requests that may be sent twice are sent again there.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class Connection:
 
         Raises:
             MemberLostError: the member is gone, or has not answered anything for `MOST_SILENCE_S`.
-            ShmjetError: it refused, and the class is the one that it named; or this connection has been closed.
+            ShmjetError: it refused, and the class is what it named; or this connection has been closed.
             TimeoutError: no reply within `timeout`.
         """
         reply = self._await(self.post(make, fds), timeout, on_late)
@@ -234,7 +234,7 @@ class Connection:
         return future
 
     def _read(self) -> None:
-        """Be the reader's thread. Whatever happens in it, nobody waits for it in vain."""
+        """Be the reader's thread. Whatever happens in it, no request waits forever."""
         try:
             self._read_until_lost()
         except BaseException:
@@ -296,7 +296,7 @@ class Connection:
 
     @staticmethod
     def _tell(told: Callable[..., None], *news: Any) -> None:
-        """Tell the owner something; what it raises must not end the thread that everybody waits for."""
+        """Tell the owner something; what it raises must not end the thread that all requests wait for."""
         try:
             told(*news)
         except ShmjetError as error:  # the connection is gone again already

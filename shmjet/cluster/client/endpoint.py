@@ -13,7 +13,7 @@ from shmjet.net.dial import dial
 from shmjet.net.messages import TlsFiles
 
 MOST_LEARNED = 64
-"""Addresses of members that are kept besides those that were given: members come and go under new ones."""
+"""Addresses that are kept in addition to the given ones: members come and go under new addresses."""
 _PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 1.0
 
@@ -60,7 +60,7 @@ class RemoteEndpoint:
         return [*self._given, *self._learned]
 
     def learn(self, addresses: Sequence[str]) -> None:
-        """Take where further members are; of those that have been some time ago only the last are remembered."""
+        """Take the addresses of further members; only the last `MOST_LEARNED` are remembered."""
         fresh = [address for address in addresses if address not in self._given]
         known = [address for address in self._learned if address not in fresh]
         self._learned = [*fresh, *known][: max(MOST_LEARNED, len(fresh))]

@@ -1,6 +1,6 @@
-"""Being a visitor: a program that talks to one processor of a running execution, through the member's socket.
+"""A connection from a program to one processor of a running execution, through the member's socket.
 
-For programs that are no client, such as Spark's Python workers: it needs neither a thread nor the rest of this package.
+For programs that are not clients, such as Spark's Python workers: it needs no thread and not the rest of this package.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def visit(member_socket: str, execution_id: int, door: str) -> socket.socket:
         door: as the processor named it (`ProcessorContext.open_door`).
 
     Raises:
-        MemberLostError: nobody listens at the path, or it went away before it answered.
+        MemberLostError: no member listens at the path, or it ended before it answered.
         ShmjetError: the execution has ended.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

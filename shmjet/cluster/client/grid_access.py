@@ -31,7 +31,7 @@ class GridAccess:
         self._lock = threading.Lock()
         self._grid: Grid | RemoteGrid | None = None
         self._store = 0
-        """The one that has answered last."""
+        """The store that answered last."""
         self._closed = False
 
     def open(self) -> Grid | RemoteGrid:

@@ -176,7 +176,7 @@ class JetInstance:
             name: that the members' configuration gives it; it is the job's name, too.
 
         Raises:
-            ConfigError: the name is no text.
+            ConfigError: the name is not a string.
 
         Example:
             >>> jet.named_job("nightly").run()               # doctest: +SKIP
@@ -201,7 +201,7 @@ class JetInstance:
         rows = self._connection.ask(ListJobs).jobs
         unknown: list[int] = []
         jobs = [self._job_of(row, unknown) for row in rows]
-        for watch in watches(unknown):  # another client's, or nobody has kept them: from now on we are told of them
+        for watch in watches(unknown):  # not known here: from now on the member reports their changes
             self._connection.ask(watch)
         return jobs
 
@@ -209,7 +209,7 @@ class JetInstance:
         """Return a job, or None when there is none.
 
         Args:
-            name: its name; one that runs is preferred, then the latest.
+            name: its name; a running job is preferred, then the latest.
             id: its id, 16 hexadecimal digits.
 
         Raises:
@@ -252,7 +252,7 @@ class JetInstance:
             try:
                 reply = self._ask_to_run(job, submission, patient, timeout)
             except JobAlreadyExistsError:
-                job.give_back(submission)  # nobody has kept it
+                job.give_back(submission)  # no member has kept it
                 raise
         except BaseException as error:
             if job.listeners:
@@ -291,7 +291,7 @@ class JetInstance:
         return self._ask_to_run(job, submission, patient, timeout)
 
     def _started_late(self, reply: Any) -> None:
-        """Cancel what nobody waits for any more."""
+        """Cancel an execution that started after the caller had stopped waiting."""
         if isinstance(reply, Executing):
             self._known.drop(reply.execution_id)
             self._connection.post(lambda number: CancelExecution(number, reply.execution_id))
@@ -364,7 +364,7 @@ class JetInstance:
             name = repr(job.name) if job.name else job.id
             text = f"{self._home.loss} (job {name})" if why is None else f"job {name} failed: {why}"
             if self._closed:
-                text = f"job {name} goes on, but this client has been closed"
+                text = f"this client is closed; job {name} is still running"
             execution.changed(JobStatus.FAILED, False, partial(MemberLostError, text))
 
     # -- maps and lists -----------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ PROGRESS_VARIABLE = "SHMJET_PROGRESS"
 
 
 _UNMADE: Final = ShmjetError("see Execution.exception()")
-"""Stands in a future for an exception that is made when somebody asks for it. Never raised."""
+"""Stands in a future for an exception that is made at the first request for it. Never raised."""
 
 
 def _nothing() -> None:
@@ -204,7 +204,7 @@ class Execution(Future[None]):
 
         Args:
             status: the new one.
-            cancelled: it has ended because somebody wanted it to.
+            cancelled: it has ended because it was cancelled.
             error: makes what it has failed with, for the threads that ask; None: it has not failed.
         """
         with self._changing:
@@ -215,7 +215,7 @@ class Execution(Future[None]):
             return
         self._numbered.set()
         self._make_error = error
-        with contextlib.suppress(InvalidStateError, RuntimeError):  # somebody has ended it by methods of the base class
+        with contextlib.suppress(InvalidStateError, RuntimeError):  # it was ended by methods of the base class
             if error is not None:
                 super().set_exception(_UNMADE)
             elif cancelled:
@@ -327,7 +327,7 @@ class Job:
             return self._latest
 
     def attach(self, execution: Execution) -> None:
-        """Take an execution that somebody else started as the latest; for the instance."""
+        """Take an execution that another client started as the latest; for the instance."""
         self._latest = execution
 
     def run(self, timeout: float | None = None, progress: bool = False) -> None:
@@ -384,7 +384,7 @@ class Job:
 
 
 def _always_shows() -> bool:
-    """Whether progress is shown though nobody asks for it in code (`shmjet run --progress`)."""
+    """Whether progress is shown although the code does not ask for it (`shmjet run --progress`)."""
     return os.environ.get(PROGRESS_VARIABLE, "") not in ("", "0")
 
 

@@ -1,4 +1,4 @@
-"""The executions that a client knows: those that run, and those that have ended as long as somebody holds them.
+"""The executions that a client knows: all that run, and the ended executions that the program still holds.
 
 An instance must not keep an execution that has ended. Its job, its callbacks and what they refer to may be large, and
 the member remembers how it ended. Safe for several threads.
@@ -33,7 +33,7 @@ class KnownExecutions:
         """News that came before the answer which gave the number."""
 
     def pending(self) -> list[int]:
-        """Return the numbers of those that have not ended."""
+        """Return the numbers of the executions that have not ended."""
         with self._lock:
             return list(self._running)
 
@@ -58,7 +58,7 @@ class KnownExecutions:
             return execution, True
 
     def take(self, news: ExecutionChanged) -> Known | None:
-        """Return whom news are about; None when nobody needs them now."""
+        """Return the execution that news are about; None when the program holds it no longer."""
         with self._lock:
             known = self._running.get(news.execution_id)
             if known is None and news.execution_id not in self._ended:  # else its end was on the way when we asked
@@ -66,13 +66,13 @@ class KnownExecutions:
             return known
 
     def drop(self, number: int) -> None:
-        """Take that nobody wants to hear of an execution."""
+        """Forget an execution that the program holds no longer."""
         with self._lock:
             self._unclaimed.pop(number, None)
             self._ended[number] = _nobody
 
     def forget(self, number: int) -> None:
-        """Take that an execution ends. From now on those who use it keep it."""
+        """Note that an execution ends. From now on only the program keeps it."""
         with self._lock:
             self._forget(number)
 

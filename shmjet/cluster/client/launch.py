@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from shmjet.cluster.settings import Started
 
 _STEAL_MARGIN = 2
-"""Jet's rule: a worker takes a tasklet from one that has at least two more."""
+"""Jet's rule: a worker steals a tasklet from a worker that has at least two more."""
 _SHARED = ("numpy", "shmjet.processors")
 """Imports that workers share with the fork server when the client has made them: then its jobs will use them."""
 _ROOT = str(Path(__file__).resolve().parents[2])
@@ -147,7 +147,7 @@ class StartingMember:
                 stack.callback(os.close, writer)
                 failing.callback(os.close, reader)
                 self.logs, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-                """On which the records of all its processes will arrive; whoever waits for the member takes it."""
+                """Receives the log records of all its processes; the backend that waits for the member takes it."""
                 stack.callback(theirs.close)
                 failing.callback(self.logs.close)
                 self.process = subprocess.Popen(

@@ -17,7 +17,7 @@ def levels() -> tuple[int, int]:
 
     That of shmjet's is what SHMJET_LOG_LEVEL says, else the level of the logger `shmjet` of this process, else INFO.
     """
-    logging: Any = sys.modules.get("logging")  # whoever has not imported it has not configured it
+    logging: Any = sys.modules.get("logging")  # a program that has not imported it has not configured it
     own = 0 if logging is None else logging.getLogger("shmjet").level
     root = 0 if logging is None else logging.getLogger().level
     level = _NAMES.get(os.environ.get(VARIABLE, "").upper(), own or _INFO)

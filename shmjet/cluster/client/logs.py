@@ -1,8 +1,8 @@
 """The user's end of the logs: records of member and workers go to this process' own handlers, as if made here.
 
 Each has `job`, `job_id`, `vertex`, `worker` and `member`, so that a formatter or a filter may use them; one from a task
-of a pool has `task` and `task_number` as well (`shmjet/pool/logs.py`). Where nobody has configured logging they go to
-standard error from level INFO on, as those of most servers do.
+of a pool has `task` and `task_number` as well (`shmjet/pool/logs.py`). Without
+a configuration of logging they go to standard error from level INFO on, like the records of most servers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class LogSink:
     """Hands records of other processes to the loggers of this one; may be used from any thread.
 
     Args:
-        level: records of shmjet's loggers go to standard error from this level on where nobody has a handler.
+        level: records of shmjet's loggers go to standard error from this level on if there is no handler.
     """
 
     def __init__(self, level: int) -> None:
@@ -76,7 +76,7 @@ class LogSink:
 
 
 def _report(error: BaseException) -> None:
-    """Say on standard error what a handler or a filter of the program has raised; nobody else must suffer from it."""
+    """Report on standard error what a handler or a filter of the program has raised; nothing else must fail for it."""
     print(f"--- Logging error ---\n{traceback_text(error, error.__traceback__)}", file=sys.stderr)
 
 

@@ -45,7 +45,7 @@ def make(function: str, name: str, job_id: str) -> Submission:
     """Call "module:function" and return the job that it makes: a DAG or a pipeline, or a pair of one and a `JobConfig`.
 
     Raises:
-        ConfigError: it is no such function, or returns something else.
+        ConfigError: it is not a "module:function", or it returns something else.
     """
     module, _, attribute = function.partition(":")
     found = getattr(importlib.import_module(module), attribute, None)

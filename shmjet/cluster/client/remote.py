@@ -1,4 +1,4 @@
-"""`new_client`: a cluster from anywhere, without a member of one's own."""
+"""`new_client`: access to a cluster from anywhere, without an embedded member."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAME_VARIABLE = "SHMJET_CLUSTER_NAME"
 @with_known_settings
 @dataclass(frozen=True, kw_only=True)
 class ClientConfig:
-    """Settings of a client; those that are not given are taken from the environment (`SHMJET_SECRET`, ...).
+    """Settings of a client; the environment provides the missing ones (`SHMJET_SECRET`, ...).
 
     Args:
         cluster_name: that the cluster must have; None for whichever the addresses lead to.

@@ -1,7 +1,7 @@
 """A client's questions about executions that have not ended: news are lost with the connections that they travel on.
 
-They are asked when a connection has been made again, when nothing has been heard for a while, and again when nobody
-could answer. To ask does no harm: whoever coordinates says how things stand, and goes on telling.
+It asks when a connection has been made again, when nothing has been heard for a while, and again when no member could
+answer. Asking does no harm: the coordinator answers with the status, and sends every change from then on.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from shmjet.cluster.protocol import Refused, watches
 from shmjet.core import ShmjetError
 
 _AGAIN_S = 1.0
-"""When executions are asked about again of which nobody could tell."""
+"""When to ask again about executions of which no member knew the status."""
 
 
 class ExecutionStatusPoller:
@@ -32,11 +32,11 @@ class ExecutionStatusPoller:
         self._pending = pending
 
     def all(self) -> None:
-        """Ask about all. Raises ShmjetError when there is nobody to ask."""
+        """Ask about all. Raises ShmjetError when there is no connection."""
         self.some(self._pending())
 
     def some(self, executions: list[int]) -> None:
-        """Ask what became of executions, and what becomes of them. Raises ShmjetError when there is nobody to ask."""
+        """Ask for the status of executions, now and at each change. Raises ShmjetError when there is no connection."""
         for watch in watches(executions, logs=True):
             self._post(watch).add_done_callback(self._told)
 

@@ -14,7 +14,7 @@ def check_instance(config: JetConfig) -> None:
     """Check the settings of an instance.
 
     Raises:
-        ConfigError: they are no `JetConfig`, or one of them needs storage on disk, or a network that is not there.
+        ConfigError: they are not a `JetConfig`, or one of them needs storage on disk, or a network that is not there.
     """
     _check_kind("new_instance()", config, JetConfig)
     if config.storage != "memory":
@@ -34,7 +34,7 @@ def check_job(config: JobConfig) -> None:
     """Check the settings of a job.
 
     Raises:
-        ConfigError: they are no `JobConfig`, or one of them needs snapshots.
+        ConfigError: they are not a `JobConfig`, or one of them needs snapshots.
     """
     _check_kind("new_job()", config, JobConfig)
     for name, plain in (

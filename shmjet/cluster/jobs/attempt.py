@@ -36,7 +36,7 @@ class Attempt:
 
     Args:
         id: of the attempt, unique in the cluster.
-        members: identities of those that take part. Each hears of it with `ask`.
+        members: identities of the participating members; `ask` tells each of the attempt.
     """
 
     def __init__(self, id: int, members: Sequence[str]) -> None:  # noqa: A002

@@ -41,7 +41,7 @@ class MemberServices:
     name_of: Callable[[int], str | None]
     """How the job of an execution is called in messages, by the execution's number."""
     note_change: Callable[[], None]
-    """Called when an execution has got its arena, and before it gives it back, for those who watch."""
+    """Called when an execution has got its arena, and before it gives it back, so that monitors look again."""
     attachments: Path = Path()
     """Where the files attached to jobs are, in a folder for each job."""
     link: Callable[[], LinkClient | None] = lambda: None
@@ -91,7 +91,7 @@ class ExecutionContext:
 
     Args:
         order: what the coordinator has asked for.
-        code: of the job; it stays with whoever knows the job.
+        code: of the job; the job's record keeps it.
         services: of the member.
         first_worker: where processor 0 of every vertex is placed.
 
@@ -172,7 +172,7 @@ class ExecutionContext:
         return workers.fork_carrier(endpoint, self._arena().arena, at)
 
     def deploy(self, child: Child, *, takes_part: bool = True) -> None:
-        """Tell a process to make its part; one that does not take part will only be given tasklets of others."""
+        """Tell a process to make its part; a process that does not take part only gets tasklets by stealing."""
         job, pooled = self._job, self._arena()
         attached = child.index in pooled.attached
         message = Deploy(

@@ -29,7 +29,7 @@ from shmjet.cluster.membership.peer_messages import (
 from shmjet.cluster.membership.views import Peer
 from shmjet.cluster.merged_metrics import merge_metrics
 from shmjet.cluster.protocol import Submission
-from shmjet.cluster.requests.post import Beside, JobPost
+from shmjet.cluster.requests.post import JobPost, Payload
 from shmjet.core import JobStatus
 from shmjet.core.ownership import PartitionOwners
 from shmjet.execution.failure import member_failed
@@ -182,7 +182,7 @@ class JobCoordinator:
     def _prepare(self, probed: Probed) -> None:
         plan, members = self._plan, self._members
         if not self._attempt.ask([peer.uuid for peer in members]):
-            return  # cancelled or failed meanwhile, and nobody else knows of it
+            return  # cancelled or failed meanwhile, and no other member knows of it
         slot = MemberSlot(
             index=0,
             peers=[peer.uuid for peer in members],
@@ -205,7 +205,7 @@ class JobCoordinator:
 
     # -- what participants report -------------------------------------------------------------------------------
 
-    def report(self, uuid: str, message: Any, beside: Beside = None) -> None:
+    def report(self, uuid: str, message: Any, payload: Payload = None) -> None:
         """Take what a participant reports."""
         match message:
             case PartProbed():
@@ -218,7 +218,7 @@ class JobCoordinator:
                 if future is not None and not future.done():
                     future.set_result(message.metrics)
             case PartFinished():
-                self._finals[uuid] = beside if callable(beside) else partial(_same, message.metrics)
+                self._finals[uuid] = payload if callable(payload) else partial(_same, message.metrics)
                 self._attempt.report(uuid, message)
             case _:
                 self._attempt.report(uuid, message)
@@ -247,7 +247,7 @@ class JobCoordinator:
     # -- looking ------------------------------------------------------------------------------------------------
 
     async def metrics(self) -> Metrics:
-        """Return the metrics of all members, as they are now or were at the end; of one that is late its last ones."""
+        """Return the metrics of all members, as they are now or were at the end; a late member's last known ones."""
         if self._attempt.phase is Phase.FINISHING and len(self._members) > 1:
             self._over = self._over or asyncio.Event()
             await _within(METRICS_S, [asyncio.ensure_future(self._over.wait())])

@@ -1,4 +1,4 @@
-"""Connections from outside to processors of an attempt: the member's part in it
+"""Connections from outside to processors of an attempt: the member's side
 (`shmjet.execution.processor_endpoints`).
 """
 
@@ -15,7 +15,7 @@ Answer = Callable[[Child | None], None]
 
 
 def connect_endpoint(child: Child, attempt: int, name: str, sock: socket.socket) -> None:
-    """Give a socket to the processor at an endpoint; its other end sees the end of it if nobody is there.
+    """Give a socket to the processor at an endpoint; if no processor is there, the other end sees end of file.
 
     Args:
         child: the processor's process.
@@ -31,7 +31,7 @@ def connect_endpoint(child: Child, attempt: int, name: str, sock: socket.socket)
 
 
 class ProcessorEndpoints:
-    """The endpoints of one attempt on this member, and the connections that wait for one that is not open yet."""
+    """The endpoints of one attempt on this member, and the connections that wait for an endpoint to open."""
 
     def __init__(self) -> None:
         self._open: dict[str, Child] = {}

@@ -1,7 +1,7 @@
-"""What becomes of jobs and of clients' requests when members come, go, or cannot be reached.
+"""The handling of jobs and of clients' requests when members come, go, or cannot be reached.
 
-`Network` says what has happened, through its member; jobs that span members fail with the name of whom they lost, and
-what clients have asked is asked again of whoever coordinates now, or refused.
+`Network` reports what has happened. Jobs that span members fail with the name of the lost member. Requests of clients
+that the lost coordinator has not answered are sent to the present one, or refused.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ class MemberLossHandler:
 
     def fenced(self, others: tuple[Peer, ...], why: str, address: str) -> None:
         """Give up everything that the others know nothing of any more."""
-        names = ", ".join(peer.address for peer in others) or "nobody else"
+        names = ", ".join(peer.address for peer in others) or "none"
         failure = member_lost(
-            f"member {address} was put out of its cluster, because {why}; the others were {names}", member=address
+            f"member {address} was removed from its cluster, because {why}; remaining members: {names}", member=address
         )
         self._members_gone(others, failure)
         self._jobs.cancel_all()

@@ -87,7 +87,7 @@ class Part:
         self._processes[endpoint] = Progress()
 
     def prepare(self, endpoints: Iterable[int], *, linked: bool) -> None:
-        """Take that processes make their processors; one that only answered the probe has none.
+        """Note that processes make their processors; a process that only answered the probe has none.
 
         Args:
             endpoints: of the processes.
@@ -245,7 +245,7 @@ class Part:
         self._check_over()
 
     def orphan(self, why: str) -> None:
-        """Stop and let go: nobody leads this part any more."""
+        """Stop and let go: no coordinator leads this part any more."""
         if self._orphaned is not None:
             return
         self._orphaned = why

@@ -162,7 +162,7 @@ class Participant:
             for endpoint in endpoints:
                 self._children[endpoint] = context.child_at(endpoint)
         except (PlanError, ConfigError, OSError) as error:
-            # there can be no plan; or no shared memory, or no descriptor for a carrier: nobody has been told anything
+            # no valid plan, no shared memory, or no descriptor for a carrier: no process has been told anything
             part.refuse(member_failed(error), self._children)
             self._carry_out()
             return
@@ -198,7 +198,7 @@ class Participant:
         self._carry_out()
 
     def members_lost(self, uuids: Iterable[str], failure: Failure) -> None:
-        """Stop when one that takes part is gone, and let go when that is the coordinator."""
+        """Stop when a participating member is gone; let go when it was the coordinator."""
         gone = set(uuids)
         if self.coordinator in gone:
             self.orphan(failure.text)
@@ -206,7 +206,7 @@ class Participant:
             self.break_off(failure)
 
     def orphan(self, why: str) -> None:
-        """Stop and let go: nobody leads this part any more."""
+        """Stop and let go: no coordinator leads this part any more."""
         self.coordinator = ""
         self._part.orphan(why)
         self._carry_out()

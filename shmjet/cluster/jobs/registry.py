@@ -1,4 +1,4 @@
-"""The parts that a member takes in attempts, those that it coordinates itself and those that others do.
+"""The participants of one member: its parts in attempts, its own and those led by other members.
 
 What processes report, and what coordinators order, goes to the part that it is about.
 """
@@ -20,7 +20,7 @@ from shmjet.cluster.processes.workers import Child
 from shmjet.cluster.protocol import ConnectInline, Refused, Visit, Visiting
 from shmjet.cluster.requests.client_connections import LocalClient
 from shmjet.cluster.requests.log_relay import LogRelay
-from shmjet.cluster.requests.post import Beside, JobPost
+from shmjet.cluster.requests.post import JobPost, Payload
 from shmjet.cluster.settings import LARGE_CODE
 from shmjet.execution import control
 from shmjet.execution.failure import member_lost
@@ -33,7 +33,7 @@ class ParticipantRegistry:
     """All of them, by the numbers of their attempts.
 
     Args:
-        logs: brings records of the processes' loggers, None where nobody elsewhere may want them.
+        logs: brings records of the processes' loggers, None for a member without a network.
         on_begin: called when one begins.
         permits: says of a name whether a job of it may run here for others; None where any code may.
     """
@@ -79,18 +79,18 @@ class ParticipantRegistry:
         self._post.send(sender, PartFinished(order.execution, NO_METRICS))
         return False
 
-    def take(self, sender: str, message: Any, beside: Beside) -> None:
+    def take(self, sender: str, message: Any, payload: Payload) -> None:
         """Take an order; only the coordinator of an attempt is listened to.
 
         Args:
             sender: who says it.
             message: the order.
-            beside: the code of the job, where it is not in the message.
+            payload: the code of the job, where it is not in the message.
         """
         if isinstance(message, ProbePart):
-            self._joined(sender, message, beside).probe(message)
+            self._joined(sender, message, payload).probe(message)
         elif isinstance(message, PreparePart):
-            joined = self._participants.get(message.execution) or self._joined(sender, message, beside)
+            joined = self._participants.get(message.execution) or self._joined(sender, message, payload)
             if joined.coordinator == sender:
                 self._held[joined.id] = message
                 self._prepare_held()
@@ -99,10 +99,10 @@ class ParticipantRegistry:
             if participant is not None and participant.coordinator == sender:
                 participant.order(message)
 
-    def _joined(self, sender: str, order: ProbePart | PreparePart, beside: Beside) -> Participant:
+    def _joined(self, sender: str, order: ProbePart | PreparePart, payload: Payload) -> Participant:
         job = order.submission
-        if isinstance(beside, InlineOrMemfd):
-            code = beside
+        if isinstance(payload, InlineOrMemfd):
+            code = payload
         else:
             code = self._codes[order.execution] = InlineOrMemfd.of(job.code, LARGE_CODE)
             job = msgspec.structs.replace(job, code=code.inline, code_size=code.size)
@@ -154,7 +154,7 @@ class ParticipantRegistry:
         return [part for part in self._participants.values() if not self._post.is_own(part.coordinator)]
 
     def leader_of(self, attempt: int) -> str | None:
-        """Return who coordinates an attempt in which this member takes part; None when nobody else does."""
+        """Return the other member that coordinates an attempt of a participant here; None when there is none."""
         participant = self._participants.get(attempt)
         if participant is None or self._post.is_own(participant.coordinator):
             return None
@@ -215,7 +215,7 @@ class ParticipantRegistry:
 
         def answer(child: Child | None) -> None:
             if child is None or participant is None:
-                text = f"execution {request.execution_id} has ended; nobody is behind its door {request.door!r}"
+                text = f"execution {request.execution_id} has ended; no processor is at its endpoint {request.door!r}"
                 client.send(Refused(request.request, "ShmjetError", text))
             elif isinstance(request, ConnectInline):
                 client.send(Visiting(request.request))

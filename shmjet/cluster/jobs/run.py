@@ -72,7 +72,7 @@ class JobRun:
         attempts: makes attempts.
         on_status: called with the run at every change of its status.
         on_over: called with the run when nothing of it is left anywhere.
-        follows: says whether an attempt follows one that has failed, unless results may have been made visible.
+        follows: says whether a further attempt may follow a failed one, unless results may have been made visible.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class JobRun:
 
     @property
     def failure(self) -> Failure | None:
-        """The first error of the newest attempt, if there was one that another attempt does not make good."""
+        """The first error of the newest attempt, unless another attempt follows it."""
         return None if self._goes_on or self._cancelled else self._attempt.failure
 
     @property

@@ -1,4 +1,4 @@
-"""A member's jobs: those that it coordinates, and its parts in what others do."""
+"""The jobs of a member: the runs that it coordinates, and its parts in attempts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from shmjet.cluster.membership.peer_messages import (
 )
 from shmjet.cluster.membership.views import Peer, View
 from shmjet.cluster.requests.named_jobs import NamedJobs
-from shmjet.cluster.requests.post import Beside, FilePost, JobPost
+from shmjet.cluster.requests.post import FilePost, JobPost, Payload
 from shmjet.core.ownership import dealt
 from shmjet.execution.messages import Failure
 
@@ -116,13 +116,13 @@ class JobService:
         ):
             self._deliver(sender, message, None)
 
-    def _deliver(self, sender: str, message: Any, beside: Beside) -> None:
+    def _deliver(self, sender: str, message: Any, payload: Payload) -> None:
         if isinstance(message, _ORDERS):
-            self.participants.take(sender, message, beside)
+            self.participants.take(sender, message, payload)
         else:
             coordinator = self._coordinators.get(getattr(message, "execution", 0))
             if coordinator is not None:
-                coordinator.report(sender, message, beside)
+                coordinator.report(sender, message, payload)
 
     def logged(self, attempt: int, member: str, records: list[bytes], dropped: int) -> None:
         """Pass log records of an attempt's processors on to who has the job run."""

@@ -2,7 +2,7 @@
 
 A process that has to do something for an execution (stop its part, close its suppliers) gets some time for it. Then
 it is signalled, which ends what loops or waits in Python; what swallows that, or waits in C, is ended with its process,
-and everybody who shares the process is told whose code it was. The control blocks say whose code runs where.
+and all jobs that share the process are told whose code it was. The control blocks say whose code runs where.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ SKEW_S = 1.0
 
 
 class Client(Protocol):
-    """Who asks: a client of this member, or of another one that passes its requests on."""
+    """A client of this member, or of another member that forwards its requests."""
 
     def queue(self, message: object) -> None:
         """Have a message sent with the next one."""
@@ -174,7 +174,7 @@ class JobTable:
             client.send_if_read(Logged(execution, member, records, dropped))
 
     def forget_all(self, failure: Failure) -> None:
-        """Take that this member coordinates no more: whoever asks about what it knew is told why."""
+        """Forget everything, for this member no longer coordinates; later questions are answered with the reason."""
         for record in self._jobs.values():
             record.code.close()
         for execution in self._executions.values():
@@ -191,7 +191,7 @@ class JobTable:
         self._readers.clear()
 
     def note_gone(self, execution: int, failure: Failure) -> None:
-        """Take what became of an execution that another member coordinated, and that member with it."""
+        """Record the outcome of an execution whose coordinator was lost."""
         self._gone[execution] = failure
         while len(self._gone) > KEPT_RESULTS:
             del self._gone[next(iter(self._gone))]
@@ -204,7 +204,7 @@ class JobTable:
         Args:
             client: that asks for it.
             request: its request.
-            fds: descriptors that came with the request; the table removes those that it keeps.
+            fds: descriptors that came with the request; the table removes the ones it keeps.
         """
         if (request.age > 0 or request.token in self._tokens) and not self._is_news(client, request):
             return
@@ -229,7 +229,7 @@ class JobTable:
             if record is not None and not record.executions:
                 self._drop(request.job_id)
             return
-        if record is None:  # not before it is certain that it runs: what never ran is no job of this cluster
+        if record is None:  # not before it is certain that it runs: a job that never ran is not listed
             record = _recorded(msgspec.structs.replace(submission, named=None), fds)
             self._remember(request.job_id, record)
         answered = False
@@ -273,8 +273,7 @@ class JobTable:
             client.send(self._news(known))
         elif request.age + SKEW_S >= self._coordinating_for():
             text = (
-                "the member that was asked to run it was lost; whether it has run, and how far, is not known. "
-                "It does not run now"
+                "the member that was asked to run it was lost; the outcome of the job is unknown; it is not running now"
             )
             client.send(Refused(request.request, "MemberLostError", text))
         else:

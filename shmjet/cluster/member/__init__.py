@@ -1,1 +1,1 @@
-"""The member process: how it starts, whom it serves, and which request is answered where."""
+"""The member process: how it starts, which clients it serves, and which request is answered where."""

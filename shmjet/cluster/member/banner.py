@@ -1,4 +1,4 @@
-"""What a member says when it is up: what listens where, and what is open to whom."""
+"""The lines that a member prints when it is up: its addresses, and the access that each of them gives."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def banner(settings: MemberSettings, folder: Path, uuid: str, address: str) -> l
     if settings.tells_members_apart:
         lines.append("  open to clients that prove the secret, and to members that prove the member secret as well")
     else:
-        lines.append("  open to members and clients that prove that they know the secret, to nobody else")
+        lines.append("  open only to members and clients that prove that they know the secret")
     named = ", ".join(sorted(settings.jobs)) or "none"
     if settings.allow_code:
         lines.append("  clients may run any code here")

@@ -1,8 +1,8 @@
-"""What all members of a cluster do, for those who look from elsewhere: any member asks the others and tells.
+"""Cluster-wide status: any member collects a report from all others.
 
 A member that does not answer in time is left out, and named. Three things can be asked for: the pids of workers, a
-survey (numbers of workers and processes, executions), and a dump for a report of trouble, for which each member starts
-a program beside itself, so that it does nothing itself while the stacks of its processes are looked at.
+survey (numbers of workers and processes, executions), and a diagnostic dump, for which each member starts
+another program, so that it does nothing itself while the stacks of its processes are read.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class ClusterStatus:
         client.send(DumpsReply(request, [MemberDump(peer.address, body) for peer, body in told]))
 
     async def _gather(self, kind: str, patience: float) -> list[tuple[Peer, bytes | None]]:
-        """Ask all members, this one included; None for those that do not answer."""
+        """Ask all members, this one included; None for a member that does not answer."""
         peers = self._members()
         return list(zip(peers, await asyncio.gather(*(self._ask(p, kind, patience) for p in peers)), strict=True))
 

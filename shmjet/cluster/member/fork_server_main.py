@@ -38,7 +38,7 @@ def run_child(request: Fork, fds: list[int], logs: socket.socket, levels: Sequen
 
     Args:
         fds: of its channel to the member, the control segment, the arena if there is one; where there is a network,
-            what wakes the link, and what takes log records for those who listen elsewhere.
+            what wakes the link, and what takes log records for clients of other hosts.
         logs: where its log records go, of at least these levels.
     """
     others = fds[3:] if request.arena_size else fds[2:]

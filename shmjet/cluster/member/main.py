@@ -39,9 +39,9 @@ def main(
 
     Args:
         settings: the fields of `MemberSettings`.
-        ready: descriptor on which the member says that it is up; -1 for one that says so on standard output.
+        ready: descriptor on which the member says that it is up; -1 to say so on standard output.
         logs: of the socket on which all processes send their log records; -1 for standard error.
-        cores: those that any of its processes may run on; empty for all.
+        cores: that its processes may run on; empty for all.
         preload: modules that the fork server imports, so that all workers share them.
         secret_fd: where the member reads its secret; -1 for one without a network.
         errors_fd: what standard error is to be from now on. Until now it is a file that the starter looks into when
@@ -76,7 +76,7 @@ def _split(
     secret_fd: int,
 ) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if logs < 0:  # nobody reads: each process writes its records to standard error
+    if logs < 0:  # no receiver: each process writes its records to standard error
         reader, writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         reader.close()
         logs = writer.detach()

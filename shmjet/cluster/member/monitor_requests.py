@@ -1,4 +1,4 @@
-"""Those who watch a member from outside: what they are handed, so that they can look without asking again.
+"""Requests of processes that monitor this member: they get shared memory, so that they can look without asking again.
 
 They read the control segment and the arenas of executions themselves, without the right to write
 (`shmjet.cluster.monitor.local`). Only processes of this host can: descriptors do not go over the network.
@@ -37,7 +37,7 @@ from shmjet.ring.arena import Arena
 
 
 class Watched(Protocol):
-    """A run, or this member's part of one that others coordinate."""
+    """A run, or this member's part of a run that another member coordinates."""
 
     @property
     def job(self) -> Submission: ...
@@ -94,7 +94,7 @@ class MonitorRequests:
         client.send(Looked(request.request, self._words[control.CHANGES], self._rows()))
 
     def attach(self, client: LocalClient, request: int, uuid: str, workers: Sequence[int], address: str) -> None:
-        """Say who this is to somebody who wants to watch, and hand out the control segment, to be read only."""
+        """Describe this member to a monitoring process, and hand out the control segment, to be read only."""
         reply = Attached(
             request,
             version(),
@@ -110,7 +110,7 @@ class MonitorRequests:
         client.send_with(reply, [_read_only(self._segment.fd)])
 
     def survey(self, uuid: str, address: str) -> MemberSurvey:
-        """Return what this member does, for those who look from elsewhere."""
+        """Return this member's part of the cluster-wide status."""
         cores = self._settings.cores
         workers = [worker_metrics(i, core, self._segment.memory) for i, core in enumerate(cores)]
         pids = [os.getpid(), *(worker.pid for worker in workers if worker.pid is not None)]

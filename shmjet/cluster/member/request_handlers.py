@@ -58,7 +58,7 @@ class RequestHandler:
     Args:
         scope: the member that answers, and the clients that it answers.
         answer: called with the client and the request; sends the answer, now or later.
-        takes_fds: `answer` is also called with the descriptors of the request, and removes those that it keeps.
+        takes_fds: `answer` is also called with the descriptors of the request, and removes the ones it keeps.
     """
 
     scope: Scope

@@ -17,7 +17,7 @@ class StartReport:
     """The member's end.
 
     Args:
-        ready: the pipe; -1: nobody started this member, standard error takes failures.
+        ready: the pipe; -1: there is no starter, standard error takes failures.
         early: a file in which the starter looks for what this process has to say of itself while it starts (see
             `shmjet.cluster.member.main`); -1: there is none.
     """

@@ -1,4 +1,4 @@
-"""Those that ask to join: what they are told, and who of them is to be in the next view.
+"""Candidates: processes that ask to join, the answers to them, and the choice of who is in the next view.
 
 A part of `membership`; no clock in here.
 """
@@ -14,7 +14,7 @@ from shmjet.cluster.membership.views import Fenced, Install, JoinRefused, JoinRe
 
 @dataclass
 class Candidate:
-    """One that has asked: what it has seen, since when it may be in views (0: not yet), and when it asked last."""
+    """A process that asks: what it has seen, since when it may be in views (0: not yet), and when it asked last."""
 
     peer: Peer
     epoch: int
@@ -29,7 +29,7 @@ class Candidates:
         self._found: dict[str, Candidate] = {}
 
     def add(self, request: JoinRequest, now: float) -> None:
-        """Take a request; whoever asked from that address before is gone."""
+        """Take a request; the process that asked from that address before is gone."""
         peer = request.peer
         for uuid in [u for u, c in self._found.items() if c.peer.address == peer.address and u != peer.uuid]:
             del self._found[uuid]
@@ -43,15 +43,15 @@ class Candidates:
             candidate.at = now
 
     def drop_silent(self, now: float, patience: float) -> None:
-        """Forget those that have not asked for so many seconds."""
+        """Forget candidates that have not asked for so many seconds."""
         self._found = {uuid: c for uuid, c in self._found.items() if now - c.at < patience}
 
     def drop_members(self, view: View) -> None:
-        """Forget those that are in a view now."""
+        """Forget candidates that are in a view now."""
         self._found = {uuid: c for uuid, c in self._found.items() if view.find(uuid) is None}
 
     def outside(self, view: View) -> list[Candidate]:
-        """Return those that are not in a view, in the order in which they asked first."""
+        """Return the candidates that are not in a view, in the order in which they asked first."""
         return [c for uuid, c in self._found.items() if view.find(uuid) is None]
 
     def addresses(self) -> Iterator[str]:
@@ -62,7 +62,7 @@ class Candidates:
 def answer_to(
     request: JoinRequest, me: Peer, partition_count: int, roster: Roster, now: float, *, allow_code: bool = True
 ) -> Install | Fenced | JoinRefused | Redirect | None:
-    """Return what a member tells one that asks to join; None where it is for this member to take it in.
+    """Return a member's answer to a candidate; None where it is for this member to take it in.
 
     Args:
         request: what it says.

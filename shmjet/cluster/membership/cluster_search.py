@@ -12,7 +12,7 @@ from shmjet.cluster.membership.events import MembershipSettings
 _FRESH = 5
 """Intervals of asking for which an answer counts."""
 MOST_LEARNED = 64
-"""Addresses that are kept besides those that were given and those of the view: hosts come and go under new ones."""
+"""Addresses that are kept in addition to the given ones and the view's: hosts come and go under new addresses."""
 
 
 class Seeking:
@@ -29,7 +29,7 @@ class Seeking:
         self._settings = settings
         self._given = {address for address in seeds if address != own}
         self._learned: dict[str, None] = {}
-        """The one that was heard of last stands last."""
+        """The address that was heard of last stands last."""
         self.seeds = set(self._given)
         self.unreachable: set[str] = set()
         self.begin(0.0)
@@ -60,7 +60,7 @@ class Seeking:
         self._next = now
 
     def rename(self, seed: str, address: str) -> bool:
-        """Take that whoever is at a seed calls itself otherwise; returns whether that is a new address."""
+        """Note that the process at a seed uses another address; returns whether that is a new address."""
         if seed == address or seed not in self.seeds:
             return False
         self._learned.pop(seed, None)
@@ -78,13 +78,13 @@ class Seeking:
         self._next = now + self._settings.join_interval
         return True
 
-    def nobody_at(self, address: str) -> None:
-        """Note that nobody listens at an address."""
+    def nothing_at(self, address: str) -> None:
+        """Note that no process listens at an address."""
         if address in self.seeds:
             self.unreachable.add(address)
 
     def another_seeks(self, address: str, now: float) -> None:
-        """Note that somebody else looks for a cluster, too."""
+        """Note that another process looks for a cluster, too."""
         self._seekers[address] = now
 
     def is_hopeful(self, now: float) -> None:
@@ -92,7 +92,7 @@ class Seeking:
         self._hopeful_until = now + _FRESH * self._settings.join_interval
 
     def may_found(self, now: float) -> bool:
-        """Say whether to found a cluster: nobody takes us, and nobody is there who should found it instead."""
+        """Say whether to found a cluster: no cluster takes us, and no other process should found it instead."""
         fresh = {address for address, at in self._seekers.items() if now - at < _FRESH * self._settings.join_interval}
         if now < self._hopeful_until or any(address < self._own for address in fresh):
             return False

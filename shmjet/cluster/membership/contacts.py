@@ -1,4 +1,4 @@
-"""Which members this one is connected to, and what is to be said at addresses where nobody is connected yet."""
+"""The connections of this member to others, and the messages that wait for a connection."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Contacts:
                 link.send(identity, data)
 
     def say(self, address: str, data: bytes) -> None:
-        """Send bytes to whoever is at an address; where nobody is connected, connect first."""
+        """Send bytes to the process at an address; connect first where there is no connection."""
         link = self._link()
         if link is None:
             return
@@ -97,5 +97,5 @@ class Contacts:
         return address
 
     def failed(self, address: str) -> None:
-        """Take that nobody can be reached at an address."""
+        """Note that no process can be reached at an address."""
         self._pending.pop(address, None)

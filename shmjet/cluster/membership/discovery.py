@@ -73,7 +73,7 @@ class DnsDiscovery:
         """Nothing to begin: who is behind the name is up to the name server."""
 
     async def find(self) -> Iterable[str]:
-        """Look the name up; a name that nobody knows yet has no addresses."""
+        """Look the name up; a name that is not known yet has no addresses."""
         try:
             found = await _in_thread(socket.getaddrinfo, self._host, self._port, 0, socket.SOCK_STREAM)
         except OSError:
@@ -85,7 +85,7 @@ class DnsDiscovery:
 
 
 class PluggedDiscovery:
-    """Somebody else's way, behind an entry point.
+    """A discovery of another package, behind an entry point.
 
     Args:
         plugin: has `find()`, which returns addresses, and may have `start(address)` and `stop()`; each may be a
@@ -128,7 +128,7 @@ class PluggedDiscovery:
 
 
 async def _in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function in a thread that nobody waits for at the end: it may ask a server that never answers."""
+    """Call a function in a thread that the process does not wait for at its end: a server may never answer."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[Any] = loop.create_future()
 
@@ -146,7 +146,7 @@ async def _in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
             result = function(*arguments)
         except Exception as error:
             failure = error
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody wants to know any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the answer is not needed any more
             loop.call_soon_threadsafe(settle, result, failure)
 
     threading.Thread(target=run, name="shmjet-discovery", daemon=True).start()

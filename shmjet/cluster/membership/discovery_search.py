@@ -1,4 +1,4 @@
-"""Asking a `Discovery` for addresses: once before a member looks for its cluster, and again and again afterwards."""
+"""The search for addresses by a `Discovery`: once before a member joins, and periodically afterwards."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Finding:
         self._is_member = is_member
 
     async def begin(self, address: str) -> None:
-        """Tell others of this member, and find whom there is to be found now.
+        """Announce this member, and look once for others.
 
         Args:
             address: this member's.
@@ -58,6 +58,6 @@ class Finding:
                 logger.warning("discovery failed: %s", error)
 
     async def stop(self) -> None:
-        """Take back what others were told; one that does not come back from that is left alone."""
+        """Withdraw the announcement; a discovery that does not return from that is left alone."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._discovery.stop(), _STOP_S)

@@ -27,11 +27,11 @@ class MembershipSettings:
 
     Args:
         detector: how patient to be with the others.
-        join_patience: how long one that looks for a cluster waits for silent addresses before it founds one.
-        join_interval: how often it asks.
+        join_patience: how long a joining process waits for silent addresses before it founds a cluster.
+        join_interval: how often it asks to join.
         probe_interval: how often a coordinator looks for members at addresses where there should be some.
         complaint_grace: for how long a member must not hear another before the younger of the two has to go.
-        leave_patience: how long one that leaves waits for the others to agree.
+        leave_patience: how long a leaving member waits for the others to agree.
         own_pause: a gap between two ticks above which it is we who were away, not the others.
     """
 
@@ -46,7 +46,7 @@ class MembershipSettings:
 
 @dataclass(frozen=True)
 class ViewInstalled:
-    """There is a new view; `lost` are members of the `old` one that are gone, `left` those that said goodbye."""
+    """There is a new view; of the `old` view's members, `lost` are gone and `left` have said goodbye."""
 
     view: View
     old: View | None

@@ -2,8 +2,8 @@
 
 The intervals between a peer's heartbeats are taken as a normal distribution; phi is minus the decimal logarithm of the
 probability that the next one is still to come. A peer whose heartbeats jitter, because its host is busy, gets more
-time than one that is punctual. Two bounds lie around that, because the distribution knows nothing of pauses that have
-not happened yet: nobody is suspected before `acceptable_pause` has passed, and everybody is after `longest_silence`.
+time than a punctual peer. Two bounds lie around that, because the distribution knows nothing of pauses that have not
+happened yet: no peer is suspected before `acceptable_pause` has passed, and every peer is after `longest_silence`.
 
 No clock in here: the caller says what time it is.
 """
@@ -59,7 +59,7 @@ class FailureDetector:
         return self._last
 
     def heard(self, now: float) -> None:
-        """Note a sign of life. One that follows a silence that nobody should learn from counts as a usual interval."""
+        """Note a sign of life. After a silence that must not count as an interval, the usual interval is recorded."""
         interval = max(0.0, now - self._last)
         if interval > 0:
             self._intervals.append(min(interval, self._settings.acceptable_pause))

@@ -19,7 +19,7 @@ from shmjet.net.addresses import join_address, split_address
 SERVICE = "_shmjet._tcp.local."
 _ASK_MS = 1000
 MOST_NAMES = 64
-"""Announcements that are remembered: anybody on the network may send as many as they like."""
+"""Announcements that are remembered: any host on the network may send any number."""
 
 
 class MulticastDiscovery:
@@ -34,7 +34,7 @@ class MulticastDiscovery:
     def __init__(self, cluster_name: str) -> None:
         self._cluster = hashlib.sha256(cluster_name.encode()).hexdigest()[:16]
         self._names: dict[str, None] = {}
-        """Those that have announced themselves, the last one last."""
+        """The announced names, the latest last."""
         self._zeroconf: AsyncZeroconf | None = None
         self._browser: AsyncServiceBrowser | None = None
         self._info: AsyncServiceInfo | None = None

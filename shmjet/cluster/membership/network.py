@@ -1,8 +1,8 @@
 """A member's place in the cluster: its link process, its membership, and the messages that go between members.
 
 Here the pure state machine of `membership` meets sockets and time: it is fed with what the link reports, and what it
-wants to say is sent. Whoever uses this is told of views, of lost connections, of messages from members of the view
-(from nobody else) and of clients.
+wants to say is sent. The user of a network is told of views, of lost connections, of messages from members of the view
+(only from those) and of clients.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class Network:
         Raises:
             OSError: the port cannot be opened.
             AuthenticationError: a member does not accept our secret, or we not its.
-            ShmjetError: the cluster does not take this member, or nobody says anything for too long.
+            ShmjetError: the cluster does not take this member, or no member answers for too long.
         """
         identity = _new_identity()
         bind, seeds = self._settings.bind, self._settings.seeds
@@ -163,7 +163,7 @@ class Network:
         try:
             await asyncio.wait_for(self._ready, _JOIN_S)
         except TimeoutError:
-            asked = ", ".join(sorted(self._membership.addresses())) or "nobody"
+            asked = ", ".join(sorted(self._membership.addresses())) or "no address"
             raise ShmjetError(
                 f"member {self._address} has found no cluster that takes it within {_JOIN_S:.0f} s; it asked {asked}"
             ) from None
@@ -404,7 +404,7 @@ class Network:
         if peer is not None:
             self._user.connection_lost(peer, event.reason)
         if address is not None and peer is not None and not self._stopping:
-            self._contacts.dial(address)  # to see whether anybody is there
+            self._contacts.dial(address)  # to see whether a process listens there
 
     def _failed(self, event: ConnectFailed, now: float) -> None:
         self._contacts.failed(event.address)
@@ -430,4 +430,4 @@ def _new_identity() -> str:
 
 
 def _names(peers: Iterable[Peer]) -> str:
-    return ", ".join(peer.address for peer in peers) or "nobody"
+    return ", ".join(peer.address for peer in peers) or "none"

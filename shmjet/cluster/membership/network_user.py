@@ -1,4 +1,4 @@
-"""What a network is told when it starts, and whom it tells what happens."""
+"""The settings of a member's network, and the interface through which it reports what happens."""
 
 from __future__ import annotations
 

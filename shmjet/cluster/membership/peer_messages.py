@@ -1,4 +1,4 @@
-"""What members say to each other besides membership: about executions, and for clients that ask the wrong one.
+"""Messages between members: about executions, and for clients whose member does not coordinate.
 
 Typed messages of msgspec, in bytes that the link carries. What is pickled in them (code, configs, exceptions) stays
 opaque here; it is unpickled in workers and clients only. A message that comes from none of the view's members is

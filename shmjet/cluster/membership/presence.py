@@ -28,7 +28,7 @@ class Presence:
         self._complaints: dict[tuple[str, str], float] = {}
 
     def follow(self, others: Iterable[Peer], now: float) -> None:
-        """Take the other members of a new view; what is known of those that stay is kept, but for complaints."""
+        """Take the other members of a new view; what is known of staying members is kept, but for complaints."""
         uuids = {peer.uuid for peer in others}
         self._detectors = {
             uuid: self._detectors.get(uuid) or FailureDetector(self._settings, now) for uuid in sorted(uuids)
@@ -50,7 +50,7 @@ class Presence:
             self._dead.discard(uuid)
 
     def complains(self, uuid: str, of: Iterable[str], now: float) -> None:
-        """Note whom a member says that it does not hear; those that it no longer names it hears again."""
+        """Note which members a member does not hear; the members that it no longer names it hears again."""
         told = {(uuid, accused) for accused in of}
         for pair in [pair for pair in self._complaints if pair[0] == uuid and pair not in told]:
             del self._complaints[pair]
@@ -82,7 +82,7 @@ class Presence:
         return uuid in self._left or self.is_silent(uuid, now)
 
     def accused(self, view: View, now: float) -> set[str]:
-        """Return those that have to go because they and an older member do not hear each other for a while."""
+        """Return the members that have to go because they and an older member do not hear each other for a while."""
         order = {uuid: place for place, uuid in enumerate(view.uuids)}
         return {
             max(pair, key=lambda uuid: order[uuid])

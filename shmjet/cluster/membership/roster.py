@@ -26,7 +26,7 @@ class Roster:
 
     @property
     def members(self) -> tuple[Peer, ...]:
-        """The members of the view, the oldest first; nobody where there is none."""
+        """The members of the view, the oldest first; empty where there is none."""
         return () if self.view is None else self.view.members
 
     @property
@@ -39,11 +39,11 @@ class Roster:
         return peer.uuid != self._uuid and self._presence.is_gone(peer.uuid, now)
 
     def missing(self, now: float) -> tuple[Peer, ...]:
-        """Return those that are gone."""
+        """Return the members that are gone."""
         return tuple(peer for peer in self.members if self.is_gone(peer, now))
 
     def leader(self, now: float) -> Peer:
-        """Return the oldest member that is not gone; it is the one that may propose views."""
+        """Return the oldest member that is not gone; only it may propose views."""
         return next(peer for peer in self.members if not self.is_gone(peer, now))
 
     def leads(self, now: float) -> bool:
@@ -51,7 +51,7 @@ class Roster:
         return self.view is not None and self.leader(now).uuid == self._uuid
 
     def take_dead_at(self, address: str) -> None:
-        """Take that whoever is a member at an address is dead."""
+        """Note that the member at an address is dead."""
         for peer in self.others:
             if peer.address == address:
                 self._presence.is_dead(peer.uuid)
@@ -62,11 +62,11 @@ class Roster:
         return 2 * len(staying) >= len(countable)
 
     def staying(self, now: float) -> list[Peer]:
-        """Return those that are not gone."""
+        """Return the members that are not gone."""
         return [peer for peer in self.members if not self.is_gone(peer, now)]
 
     def trusted(self, staying: list[Peer], now: float) -> list[Peer]:
-        """Return those that stay, without the accused where the rest may go on without them."""
+        """Return the staying members, without the accused where the rest may go on without them."""
         assert self.view is not None
         accused = self._presence.accused(self.view, now)
         trusted = [peer for peer in staying if peer.uuid == self._uuid or peer.uuid not in accused]

@@ -1,4 +1,4 @@
-"""Parts of one cluster that meet: which of them goes on, and what the other does. A part of `membership`."""
+"""Two parts of one cluster that meet: the decision which of them goes on. A part of `membership`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class MergeDecision(enum.Enum):
 
     NOTHING = enum.auto()
     JOIN = enum.auto()
-    """Become somebody new, and join them."""
+    """Take a new identity, and join them."""
     REDIRECT = enum.auto()
     """Tell them who coordinates here: they should talk to each other."""
     DISBAND = enum.auto()
@@ -29,7 +29,7 @@ def resolve(probe: Probe, me: Peer, view: View, state: State) -> MergeDecision:
     if state is State.ISOLATED:
         return (
             MergeDecision.JOIN if probe.size > 0 else MergeDecision.NOTHING
-        )  # one that is isolated itself can take nobody in
+        )  # an isolated member can take no other in
     if view.coordinator.uuid != me.uuid:
         return MergeDecision.REDIRECT
     ours = (len(view.members), view.epoch, me.uuid)

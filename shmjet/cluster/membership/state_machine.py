@@ -1,11 +1,11 @@
 """Membership of one member as a state machine: messages and time go in, messages and events come out.
 
-The oldest member coordinates. When somebody is to come or to go, it proposes the next *view*, a list of members with a
-number, the *epoch*; when all who are in it have accepted, it is installed everywhere. Whoever has accepted an epoch
-accepts nothing older, so two who both believe that they coordinate cannot both have their way among the same members. A
-view may follow another only if at least half of those members of the old one that are not known to be dead are in it;
-so of a cluster that is cut into unequal parts only the larger goes on, and the others wait and join it again when they
-can. Of two halves each goes on, and when they meet, one of them joins the other.
+The oldest member coordinates. When a member is to come or to go, it proposes the next *view*, a list of members with a
+number, the *epoch*; when all members in it have accepted, it is installed everywhere. A member that has accepted an
+epoch accepts nothing older, so two members that both believe that they coordinate cannot both have their way among the
+same members. A view may follow another only if it has at least half of the old view's members that are not known to be
+dead; so of a cluster that is cut into unequal parts only the larger goes on, and the others wait and join it again when
+they can. Of two halves each goes on, and when they meet, one of them joins the other.
 
 A member that is not in the view of those it talks to is *fenced*: nothing it says as a member is accepted, it learns
 so, gives up all that it was part of, and joins again under a new identity. `docs/design/0015-cluster.md` has the rules
@@ -143,17 +143,17 @@ class Membership:
             self._seeking.ask_soon(self._last_tick)
 
     def rename(self, seed: str, address: str) -> None:
-        """Take that whoever is at a seed calls itself otherwise; its own address, if it is this member."""
+        """Note that the process at a seed uses another address; its own address, if it is this member."""
         if self._seeking.rename(seed, address):
             self._seeking.ask_soon(self._last_tick)
 
     def renew(self, now: float) -> None:
-        """Give up and join again as somebody new: we have lost our connections."""
+        """Give up and join again under a new identity: we have lost our connections."""
         self._fence(now)
 
     def unreachable(self, address: str, now: float) -> None:
-        """Take that nobody listens at an address: its host answers, and has no such process. So it is dead."""
-        self._seeking.nobody_at(address)
+        """Note that no process listens at an address: its host answers, and has no such process. So it is dead."""
+        self._seeking.nothing_at(address)
         self._roster.take_dead_at(address)
         self.tick(now)
 
@@ -162,7 +162,7 @@ class Membership:
         self._presence.heard(uuid, now)
 
     def fenced_by(self, address: str, now: float) -> None:
-        """Take that whoever listens at an address refuses to talk to us under this identity."""
+        """Note that the process at an address refuses to talk to us under this identity."""
         if self.state in (State.ISOLATED, State.JOINING) or any(
             peer.address == address for peer in self._roster.others
         ):
@@ -251,7 +251,7 @@ class Membership:
         if answer is not None:
             self._send(peer.address, answer)
             return
-        # A listener was bound to that address anew, so whoever had it before is gone.
+        # A listener was bound to that address anew, so the process that had it before is gone.
         self._roster.take_dead_at(peer.address)
         self._candidates.add(message, now)
         self._send(peer.address, Redirect(self.me, self.me.address))
@@ -374,7 +374,7 @@ class Membership:
     # -- being out ----------------------------------------------------------------------------------------------
 
     def _refuse(self, sender: str, epoch: int, address: str | None = None) -> None:
-        """Tell one that is not in our view that it is not, unless its view is the newer one."""
+        """Tell a sender that is not in our view that it is not, unless its view is the newer one."""
         view = self.view
         if view is None or epoch > view.epoch:
             return
@@ -439,7 +439,7 @@ class Membership:
             for address in sorted(self._seeking.seeds - here):
                 self._send(address, Probe(self.me, self.view.epoch, len(self.view.members)))
         elif self.state is State.ISOLATED:
-            # Those whom it misses may have been started again and know neither its address nor its view.
+            # The members that it misses may have been started again and know neither its address nor its view.
             for address in sorted(self._seeking.seeds):
                 self._send(address, Probe(self.me, self.view.epoch, 0))
 

@@ -1,7 +1,7 @@
 """How a view comes into force: one member proposes it, all who would be in it accept, and then it is installed.
 
-A part of `membership`: the promises that a member has given, and the proposal that it has made itself. Whoever has
-accepted an epoch accepts nothing older. Knows nothing of why a view is proposed. No clock in here.
+A part of `membership`: the promises that a member has given, and the proposal that it has made itself. A member that
+has accepted an epoch accepts nothing older. Knows nothing of why a view is proposed. No clock in here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Agreement:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew, as somebody else."""
+        """Begin anew, under another identity."""
         self.since = 0
         """The first epoch that this identity has promised to be in, 0 for none: others may have it in their view."""
         self._promised: tuple[int, str] = (0, "")
@@ -59,7 +59,7 @@ class Agreement:
         self._proposal = None
 
     def unanswered(self, me: str) -> Iterator[tuple[Peer, Propose]]:
-        """Yield whom to ask, or to ask once more, and what."""
+        """Yield each member to ask, or to ask once more, with the question."""
         if self._proposal is not None:
             for peer in self._proposal.members:
                 if peer.uuid not in self._accepted:
@@ -96,7 +96,7 @@ class Agreement:
         An `Accept` is a promise to accept nothing older.
 
         Args:
-            message: of one that is in both views, where there is one.
+            message: of a member that is in both views, where there is one.
             request: how this member would ask to join now.
             roster: the view that is in force.
             now: seconds.
@@ -108,11 +108,11 @@ class Agreement:
         if proposed == view:
             yield proposer.address, Accept(me, proposed.epoch)
         elif view is not None and message.sender != roster.leader(now).uuid:
-            return  # we hear one that is older: either will change its mind, or ours changes
+            return  # we hear an older member: either the sender will change its mind, or our view changes
         elif self._is_overtaken(message, 0 if view is None else view.epoch):
             yield proposer.address, Reject(me, self.highest)
         elif view is not None and (back := proposed.lost_by(view)):
-            for peer in back:  # who proposes has missed the view that lost them; they join again as somebody new
+            for peer in back:  # the proposer has missed the view that lost them; they join again under a new identity
                 yield peer.address, Fenced(me, peer.uuid, view.epoch)
         elif self.since and proposed.since_of(me) != self.since:
             yield proposer.address, request  # it does not know since when others may have us in their views

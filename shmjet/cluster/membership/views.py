@@ -27,7 +27,7 @@ class View(msgspec.Struct, frozen=True, array_like=True):
     """Who is in the cluster; `members` in the order in which they joined, so that the first coordinates.
 
     `since` says of each the first epoch that it has promised to be in, under its identity: no view before it has it,
-    and one that lacks it and is not older has lost it for good.
+    and a view that lacks it and is not older has lost it for good.
     """
 
     epoch: int
@@ -53,7 +53,7 @@ class View(msgspec.Struct, frozen=True, array_like=True):
         return next((peer for peer in self.members if peer.uuid == uuid), None)
 
     def since_of(self, uuid: str) -> int:
-        """Return since when a member may be in views; 0 for one that is not in this."""
+        """Return since when a member may be in views; 0 for a member that is not in this view."""
         return next((since for peer, since in zip(self.members, self.since, strict=True) if peer.uuid == uuid), 0)
 
     def lost_by(self, before: View) -> list[Peer]:
@@ -107,7 +107,7 @@ class Heartbeat(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Propose(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Coordinator, or who takes over from one that is gone: shall this be the next view?"""
+    """From the coordinator, or the member that takes over from a lost coordinator: shall this be the next view?"""
 
     sender: str
     view: View
@@ -141,7 +141,7 @@ class Leave(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Fenced(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """You are not in my view, and nothing that you say as a member is accepted: join again, as somebody new."""
+    """You are not in my view, and nothing that you say as a member is accepted: join again, under a new identity."""
 
     sender: str
     receiver: str
@@ -154,7 +154,7 @@ class Probe(msgspec.Struct, frozen=True, tag=True, array_like=True):
     sender: Peer
     epoch: int
     size: int
-    """Of its view; 0 from one that is isolated and asks whether there is a cluster that it could join."""
+    """Of its view; 0 from an isolated member that asks whether there is a cluster that it could join."""
 
 
 class Disband(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -32,13 +32,13 @@ class MonitoredMember(Protocol):
 
     @property
     def cores(self) -> list[int | None]:
-        """The core of each worker, None for one that is not pinned."""
+        """The core of each worker, None for a worker that is not pinned."""
 
     def executions(self) -> list[ExecutionRow]:
         """Return all executions that it remembers, the oldest first."""
 
     def running(self) -> list[ExecutionRow]:
-        """Return those that have not ended."""
+        """Return the executions that have not ended."""
 
     def metrics(self, execution: ExecutionRow) -> Metrics:
         """Return what this member's part of an execution has done so far."""

@@ -54,8 +54,8 @@ _TRIES = 5
 class _Copy:
     """A copy of shared memory of a member, brought up to date where it is read.
 
-    It is not mapped: whoever may write to it may truncate it, and a look behind its end would then kill the process
-    that looks (SIGBUS). What nobody reads takes no memory here either.
+    It is not mapped: a process that may write to it may truncate it, and a read past its end would then kill the
+    reading process (SIGBUS). What is not read takes no memory here either.
 
     Args:
         fd: of the shared memory; closed with the copy.
@@ -148,7 +148,7 @@ class AttachedMember:
 
     @property
     def cores(self) -> list[int | None]:
-        """The core of each worker, None for one that is not pinned."""
+        """The core of each worker, None for a worker that is not pinned."""
         cores: list[int | None] = self.about.settings["cores"]
         return cores
 
@@ -313,7 +313,7 @@ class AttachedMember:
         return reading if self.is_current else None
 
     def is_alive(self) -> bool:
-        """Say whether the member runs; one that was killed and not waited for does not, though it has its pid still."""
+        """Say whether the member runs; a killed process that was not waited for still has its pid, but does not run."""
         try:
             state = Path(f"/proc/{self.pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
         except (OSError, IndexError):
@@ -365,7 +365,7 @@ class AttachedMember:
 
 
 def attach_all() -> list[AttachedMember]:
-    """Attach to all running members of this user, the oldest first; those that end meanwhile are left out."""
+    """Attach to all running members of this user, the oldest first; members that end meanwhile are left out."""
     found = []
     for folder in running_folders():
         with contextlib.suppress(MemberLostError):

@@ -98,7 +98,7 @@ class RemoteMonitor:
             raise MemberLostError(f"the member at {self.address} does not answer") from None
         except ShmjetError as error:
             if self._closed and not isinstance(error, MemberLostError):  # by another thread, while this one asked
-                raise MemberLostError("nobody looks at this cluster any more") from None
+                raise MemberLostError("this monitor of the cluster has been closed") from None
             raise
 
     def close(self) -> None:
@@ -145,14 +145,14 @@ class RemoteMember:
 
     @property
     def cores(self) -> list[int | None]:
-        """The core of each worker, None for one that is not pinned."""
+        """The core of each worker, None for a worker that is not pinned."""
         return [worker.core for worker in self._first.workers]
 
     def _now(self) -> MemberSurvey:
         """Return what it does now.
 
         Raises:
-            MemberLostError: it is no member any more, or does not answer.
+            MemberLostError: it is not a member any more, or does not answer.
         """
         found = self._cluster.survey()
         for survey in found.members:
@@ -167,7 +167,7 @@ class RemoteMember:
         return self._now().executions
 
     def running(self) -> list[ExecutionRow]:
-        """Return those that have not ended."""
+        """Return the executions that have not ended."""
         return [row for row in self.executions() if not JobStatus(row.status).is_terminal]
 
     def metrics(self, execution: ExecutionRow) -> Metrics:
@@ -201,7 +201,7 @@ class RemoteMember:
         return self._cluster.dumps()[self._first.address]
 
     def is_alive(self) -> bool:
-        """Say whether it is a member still, as far as those that answer know."""
+        """Say whether it is still a member, as far as the answering members know."""
         found = self._cluster.survey()
         known = {survey.uuid for survey in found.members}
         return self._first.uuid in known or self._first.address in found.silent

@@ -36,7 +36,7 @@ class ArenaPool:
         self._ids = itertools.count(1)
 
     def acquire(self, size: int, label: str, later: int = 0) -> PooledArena:
-        """Return an arena of at least `size` bytes, the smallest free one that fits and is not far too large.
+        """Return an arena of at least `size` bytes, the smallest free arena that fits and is not far too large.
 
         Args:
             size: bytes that must have memory.
@@ -60,7 +60,7 @@ class ArenaPool:
         return best
 
     def give_back(self, pooled: PooledArena) -> list[PooledArena]:
-        """Take an arena that nobody uses any more; return those that are given up, already closed here."""
+        """Take an arena back from an attempt; return the arenas that are given up, already closed here."""
         self._used.discard(pooled)
         if pooled.is_viewed:
             pooled.arena.close()

@@ -15,7 +15,7 @@ from shmjet.host.patience import Patience, is_stopped
 WARN_S = 2.0
 """Seconds after which a log record says that the fork server does not answer,"""
 STOPPED_S = 10.0
-"""after which nobody waits for its forks when it is stopped,"""
+"""after which no process waits for its forks when it is stopped,"""
 SILENT_S = 120.0
 """and when it is not: to start, it imports much, and the machine may be busy."""
 _STEP_S = 0.5

@@ -1,8 +1,9 @@
 """Which worker has not answered, and for how long: said in the log while jobs may be waiting for it.
 
-A worker shows a sign of life in its control block after every round, and once a second when it has nothing to do. One
-that is stopped shows none, and neither does one that is in a long call of user code. Both may go on, so they are left
-alone; who waits reads in the log for whom. Time in which the member itself stood still does not count.
+A worker shows a sign of life in its control block after every round, and once a second when it has nothing to do.
+A stopped worker shows none, and neither does a worker in a long call of user code. Both may go on, so they are left
+alone; the log names the silent worker and the jobs that wait. Time in which the member itself stood still does not
+count.
 """
 
 from __future__ import annotations

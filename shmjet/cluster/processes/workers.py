@@ -43,7 +43,7 @@ class Child:
     """A worker or carrier process.
 
     `index` is its endpoint in plans. `killed_because` says why the member killed it, if it did, and
-    `last_words` why it has exited, if it could tell. `end` says what became of it where no status does.
+    `last_words` why it has exited, if it could tell. `end` says how it ended where there is no status.
     """
 
     index: int
@@ -210,14 +210,14 @@ class Workers:
         return list(self._by_pid.values())
 
     async def pids(self) -> list[int]:
-        """Return the pids of all workers; of new ones those that the fork server tells within `_PIDS_S`."""
+        """Return the pids of all workers; of new workers the pids that the fork server tells within `_PIDS_S`."""
         forked = asyncio.gather(*(child.forked.wait() for child in self.workers))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(forked, _PIDS_S)
         return [child.pid for child in self.workers if child.pid > 0]
 
     async def ended(self, child: Child) -> None:
-        """Wait for the end of a process, whoever tells of it."""
+        """Wait for the end of a process, from the fork server or from the kernel."""
         while child.pid and not child.exited.is_set() and not has_ended(child.pid):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(child.exited.wait(), _LOOK_S)
@@ -228,7 +228,7 @@ class Workers:
         if child.lost:
             return
         child.lost = True
-        child.forked.set()  # if it could not be, nobody needs to wait for it
+        child.forked.set()  # if it could not be forked, no caller needs to wait for it
         child.channel.close()
         if not child.stopping and not self._closing:
             self._losses.start(self._report_loss(child))
@@ -251,7 +251,7 @@ class Workers:
             self._replace(child)
         self._on_lost(child)
         while not child.is_carrier and self.workers[child.index] is child and not self._closing:
-            await asyncio.sleep(_AGAIN_S)  # one that died as it started, or cannot be forked, is not tried all the time
+            await asyncio.sleep(_AGAIN_S)  # do not retry at once a worker that died as it started or cannot be forked
             if not self._silence.is_long:
                 self._replace(child)
             self._on_lost(child)  # for the jobs that were given it meanwhile
@@ -263,7 +263,7 @@ class Workers:
             logger.error("worker %d is not replaced yet: %s", child.index, error)
 
     def _not_forked(self, why: str) -> None:
-        """Take that the fork server has not done for long what it was asked for: nobody waits for those any more."""
+        """Take that the fork server is too late with the forks it was asked for: give them up."""
         for child in list(self._by_token.values()):
             child.end = f"could not be started: {why}"
             self._channel_closed(child)
@@ -286,7 +286,7 @@ class Workers:
         child.send(Stop())
 
     async def close(self, grace_s: float) -> None:
-        """Stop all children, kill those that are still there after `grace_s`, and end the fork server."""
+        """Stop all children, kill the children that are still there after `grace_s`, and end the fork server."""
         self._closing = True
         self._silence.end()
         children = [*self._by_pid.values(), *self._by_token.values()]
@@ -305,7 +305,7 @@ class Workers:
 
 
 def _lives(pid: int) -> bool:
-    """Whether a process has not ended, be it that nobody has waited for it."""
+    """Whether a process has not ended, even if no process has waited for it."""
     try:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:

@@ -42,7 +42,7 @@ class Attachments:
         self._network = network
         self._is_needed = is_needed
         self._jobs: dict[str, None] = {}
-        """Those that have files here; the one whose files came last stands last."""
+        """The jobs that have files here; the job whose files came last stands last."""
 
     def upload(self, client: Client, request: Upload) -> None:
         """Write the piece that a client sends, and answer."""

@@ -56,7 +56,7 @@ class LocalClient:
     Args:
         number: by which other members know it.
         sock: connected to it.
-        received: called with the client, each request and its descriptors; those that it keeps it takes out.
+        received: called with the client, each request and its descriptors; it removes the descriptors that it keeps.
         closed: called once with the client when it is gone.
         leftover: what has been read from the socket already.
         is_here: whether it is a process of this host and user. The socket does not tell: with TLS that of a client from
@@ -86,7 +86,7 @@ class LocalClient:
         self.is_closed = False
 
         self.listens = False
-        """Whether it takes news: those that only look, or visit a processor, read one answer for each question."""
+        """Whether it takes news: a client that only looks, or talks to a processor, reads one answer per question."""
 
         def message(request: Any, fds: list[int]) -> None:
             self.listens = self.listens or isinstance(request, Execute | Watch | GridCall)
@@ -262,7 +262,7 @@ class Clients:
         except OSError as error:
             logger.warning("a client of this host cannot be taken: %s", error)
             loop = asyncio.get_running_loop()
-            loop.remove_reader(listener.fileno())  # it would be ready again and again
+            loop.remove_reader(listener.fileno())  # it would stay ready, and the loop would spin
             loop.call_later(_PAUSE_S, self._accept_again, listener)
             return
         if not unix_sockets.may_ask(connection):
@@ -319,8 +319,8 @@ class Clients:
         if refused != self._refused:
             self._refused = refused
             self._refuse(refused)
-            if refused.everybody or refused.sources:
-                who = "everybody" if refused.everybody else ", ".join(refused.sources)
+            if refused.all_sources or refused.sources:
+                who = "all addresses" if refused.all_sources else ", ".join(refused.sources)
                 logger.warning("%d clients are connected from afar: further ones of %s wait", len(self._far), who)
 
     def tell_far(self, message: object) -> None:

@@ -1,8 +1,8 @@
 """Log records on their way through a member: from its workers, over the coordinator, to the client that runs the job.
 
-Workers send them here when somebody elsewhere has the job executed (`shmjet.execution.logs`); one waits when this
-member is slow, which it never is for long, as it does not wait for anybody in turn: what would be more than a member
-may pass on is dropped and counted. Records are never decoded here.
+Workers send them here when a client of another host runs the job (`shmjet.execution.logs`); a worker waits while this
+member is slow, which it never is for long, as it waits for no client in turn: records beyond the rate that a member
+may pass on are dropped and counted. Records are never decoded here.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Allowance:
 
 
 class LogRelay:
-    """Takes the records of this member's workers for those who listen elsewhere.
+    """Takes the records of this member's workers for clients of other hosts.
 
     Args:
         pass_on: called with an execution, records of it, and how many were left out before them.

@@ -17,7 +17,7 @@ from shmjet.cluster.protocol import Submission
 from shmjet.execution.metrics import Metrics
 from shmjet.ipc.inline_or_memfd import InlineOrMemfd
 
-Beside = InlineOrMemfd | Callable[[], Metrics] | None
+Payload = InlineOrMemfd | Callable[[], Metrics] | None
 """What comes with a message as it is, within a process: with `PreparePart` the code of the job, with `PartFinished`
 what returns the metrics. In messages to other members it is written out."""
 
@@ -41,14 +41,14 @@ class JobPost:
 
     Args:
         others: to other members.
-        deliver: called with who says it, the message, and what comes beside it, for what stays here.
+        deliver: called with the sender, the message and its payload, for messages to this member.
     """
 
-    def __init__(self, others: FilePost, deliver: Callable[[str, object, Beside], None]) -> None:
+    def __init__(self, others: FilePost, deliver: Callable[[str, object, Payload], None]) -> None:
         self._others = others
         self._deliver = deliver
         self._identities: set[str] = set()
-        self._waiting: deque[tuple[str, object, Beside]] = deque()
+        self._waiting: deque[tuple[str, object, Payload]] = deque()
         self._is_delivering = False
 
     def is_own(self, identity: str) -> bool:
@@ -59,18 +59,18 @@ class JobPost:
         """Take what this member is called; what was for its former identities still arrives."""
         self._identities.add(identity)
 
-    def send(self, identity: str, message: object, beside: Beside = None) -> None:
+    def send(self, identity: str, message: object, payload: Payload = None) -> None:
         """Send a message; it is lost when the member is.
 
         Args:
             identity: of the member.
             message: to it.
-            beside: comes with it.
+            payload: that comes with it.
         """
         if identity not in self._identities:
-            self._others.send(identity, _written_out(message, beside))
+            self._others.send(identity, _written_out(message, payload))
             return
-        self._waiting.append((identity, message, beside))
+        self._waiting.append((identity, message, payload))
         if self._is_delivering:
             return
         self._is_delivering = True
@@ -85,12 +85,12 @@ class JobPost:
         await self._others.send_files(uuids, job)
 
 
-def _written_out(message: object, beside: Beside) -> object:
-    """Return a message with what comes beside it in it."""
+def _written_out(message: object, payload: Payload) -> object:
+    """Return a message with its payload in it."""
     match message:
-        case PreparePart() if isinstance(beside, InlineOrMemfd):
-            job = msgspec.structs.replace(message.submission, code=bytes(beside.view()), code_size=0)
+        case PreparePart() if isinstance(payload, InlineOrMemfd):
+            job = msgspec.structs.replace(message.submission, code=bytes(payload.view()), code_size=0)
             return msgspec.structs.replace(message, submission=job)
-        case PartFinished() if callable(beside):
-            return msgspec.structs.replace(message, metrics=beside())
+        case PartFinished() if callable(payload):
+            return msgspec.structs.replace(message, metrics=payload())
     return message

@@ -1,8 +1,8 @@
 """Requests of this member's clients that only the coordinator can answer, until it has.
 
 They go to the coordinator and are remembered, as messages between members are lost when a connection breaks or the
-coordinator does. What may be asked twice is then asked again, of whoever coordinates now; for the rest the client is
-told that nobody knows whether it was carried out. `Bounced` comes from one that does not coordinate (any more, or yet):
+coordinator does. Then a request that may be sent twice is sent to the present coordinator; for the rest the client is
+told that the outcome is not known. `Bounced` comes from a member that does not coordinate (any more, or yet):
 nothing was done, so everything is asked again.
 """
 
@@ -98,7 +98,7 @@ class RequestForwarder:
         self._asked.pop((client, request), None)
 
     def client_gone(self, client: int) -> None:
-        """Take that nobody waits for the answers any more."""
+        """Forget the requests of a client that is gone."""
         for key in [key for key in self._asked if key[0] == client]:
             del self._asked[key]
 
@@ -118,7 +118,7 @@ class RequestForwarder:
 
         Args:
             why: what has happened.
-            is_over: there is nobody to ask.
+            is_over: there is no coordinator to ask.
         """
         lost, self._asked = self._asked, {}
         now = time.monotonic()
