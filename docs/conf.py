@@ -12,7 +12,7 @@ from sphinx.application import Sphinx
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-import shmjet  # noqa: E402  # the checkout's, not one that is installed elsewhere
+import shmjet  # noqa: E402  # the checkout's, not an installed one
 
 project = "shmjet"
 author = "the authors of shmjet"
@@ -62,7 +62,7 @@ MADE_BY_SHMJET = {
     ),
     *("ItemsByTag", "OperationBuilder", "Results"),
 }
-"""Classes whose constructors are nobody's business."""
+"""Classes whose constructors users do not call."""
 
 COLON = "\ue000"
 """Stands for a colon while napoleon reads."""
