@@ -163,8 +163,8 @@ def test_the_pickled_payload_is_as_the_page_says() -> None:
 
 
 def test_column_types_and_classes_are_as_the_page_says() -> None:
-    assert {row["name"]: int(row["type"]) for row in table("codec.md", "type")} == enum("codec.h", "COLUMN_")
-    classes = enum("codec.h", "CLASS_")
+    assert {row["name"]: int(row["type"]) for row in table("codec.md", "type")} == enum("codec/codec.h", "COLUMN_")
+    classes = enum("codec/codec.h", "CLASS_")
     del classes["COUNT"]
     assert {row["name"]: int(row["class"]) for row in table("codec.md", "class")} == classes
 
