@@ -172,6 +172,7 @@ def published(make: Any, options: Options) -> str:
 def nanoseconds_to_publish() -> float:
     """The least time that a tasklet with an edge on either side takes to publish its counters."""
     from shmjet.core import Outbox, Processor, ProcessorContext
+    from shmjet.core.latency_policy import THROUGHPUT
     from shmjet.execution.counters import ProcessorCounters, blank_block
     from shmjet.execution.inbound_edge import InboundEdge
     from shmjet.execution.outbound_edge import Outbound, make_router
@@ -181,12 +182,12 @@ def nanoseconds_to_publish() -> float:
     lanes: list[Any] = [LocalLane(1024)]
     router = make_router(
         "unicast", lanes, producers=1, workers=1, key_fn=None, partitioner=None, table=array("H"), target_partition=0,
-        edge="",
+        edge="", policy=THROUGHPUT,
     )  # fmt: skip
     counters = ProcessorCounters(memoryview(bytearray(blank_block(1, 1))), 0, 1, 1)
     edge = InboundEdge(0, [LocalLane(1024)])
     outbound = [Outbound(lanes, router)]
-    tasklet = ProcessorTasklet(Processor(), ProcessorContext(), Outbox([1024]), [edge], outbound, counters)
+    tasklet = ProcessorTasklet(Processor(), ProcessorContext(), Outbox([1024]), [edge], outbound, counters, THROUGHPUT)
     return min(timeit.repeat(tasklet._count, number=1000, repeat=20)) * 1e6
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import logging
     import socket
 
+    from shmjet.core.latency_policy import LatencyPolicy
     from shmjet.core.ownership import PartitionOwners
 
 
@@ -89,6 +90,8 @@ class _VertexContext:
     grid: DataGrid | None = None
     _owners: ClassVar[PartitionOwners | None] = None
     """What the engine has handed in, see `shmjet.core.ownership`. It is no setting, so it is no field."""
+    _latency: ClassVar[LatencyPolicy | None] = None
+    """What the engine has set, see `shmjet.core.latency_policy`."""
 
     @property
     def processing_guarantee(self) -> ProcessingGuarantee:

@@ -1,4 +1,4 @@
-"""How much a processor is given at once, so that each callback takes about a millisecond whatever an item costs.
+"""How much a processor is given at once, so that each callback takes as long as it should, whatever an item costs.
 
 Pure arithmetic on what was measured; the clock is the caller's.
 """
@@ -6,19 +6,10 @@ Pure arithmetic on what was measured; the clock is the caller's.
 from __future__ import annotations
 
 from shmjet.core import Processor, ProcessorError
+from shmjet.core.latency_policy import LatencyPolicy
 
-TARGET_NS = 1_000_000
-"""How long one callback should take."""
-SLOW_NS = 5_000_000
-"""A callback that takes longer is counted as slow."""
-PATIENCE_NS = 50_000_000
-"""How long a callback may go on offering items beyond what fits `TARGET_NS`; then the outbox refuses."""
-MAX_BATCH = 1 << 12
-"""Most items given to one `process` call."""
 CALL_OVERHEAD_NS = 10_000
 """What a callback takes whatever it is given: left out, or a call with one item would make all items look dear."""
-WORKED_NS = 200_000
-"""A callback without a result that took longer has worked; a shorter one has only looked whether there is work."""
 NO_CALL_NS = 1 << 62
 """The time of a call that only items bring about: later than any clock shows."""
 _UNSEEN = 256
@@ -26,25 +17,31 @@ _UNSEEN = 256
 
 
 class AdaptiveLimit:
-    """How many items one call may handle so that it takes about `TARGET_NS`.
+    """How many items one call may handle so that it takes about `LatencyPolicy.call_ns`.
 
     Starts at one and grows at most eightfold per call, so that the first item may cost anything.
 
     An item is handled when it is taken or when it is emitted, and a call has handled whichever were more. A call that
     takes many items and emits none must count, or a processor that drops everything keeps the limit of its first call.
+
+    Args:
+        most: which the limit never exceeds.
+        policy: of the job.
     """
 
-    __slots__ = ("most", "value")
+    __slots__ = ("_target_ns", "_worked_ns", "most", "value")
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, policy: LatencyPolicy) -> None:
         self.most = most
+        self._target_ns = policy.call_ns
+        self._worked_ns = policy.worked_ns
         self.value = 1
 
     def update(self, items: int, elapsed_ns: int) -> None:
         """Learn from a call that handled `items` items in `elapsed_ns` nanoseconds; nothing, if it handled none."""
         if items <= 0:
             return
-        affordable = items * TARGET_NS // max(elapsed_ns - CALL_OVERHEAD_NS, 1)
+        affordable = items * self._target_ns // max(elapsed_ns - CALL_OVERHEAD_NS, 1)
         self.value = max(1, min(affordable, self.value * 8, self.most))
 
     def update_without_items(self, elapsed_ns: int) -> None:
@@ -54,7 +51,7 @@ class AdaptiveLimit:
         """
         before = self.value
         self.update(before, elapsed_ns)
-        if elapsed_ns < WORKED_NS:
+        if elapsed_ns < self._worked_ns:
             self.value = max(before, min(self.value, _UNSEEN))
 
 

@@ -114,7 +114,7 @@ class Wiring:
                 inbound.append(_inbound_edge(edge, self._edges[e], readers))
         counters = ProcessorCounters(self._arena, self._layout.counters[place], vertex.inbound, vertex.outbound)
         self._counters.append(counters)
-        tasklet = ProcessorTasklet(processor, context, outbox, inbound, outbound, counters)
+        tasklet = ProcessorTasklet(processor, context, outbox, inbound, outbound, counters, plan.latency)
         self.present[place] = tasklet
         return tasklet
 
@@ -237,6 +237,7 @@ class Wiring:
             table=self._table(plan, count) if plan.routing in ("partitioned", "all_to_one") else _NO_TABLE,
             target_partition=target,
             edge=edge.text,
+            policy=self._plan.latency,
             tells_schemas=edge.tells_schemas,
             members=[member_of(self._plan, plan, plan.destination, consumer) for consumer in consumers],
         )

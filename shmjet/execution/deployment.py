@@ -24,6 +24,7 @@ from shmjet.core import (
     SupplierContext,
     make_processors,
 )
+from shmjet.core.latency_policy import LatencyPolicy, set_policy
 from shmjet.core.ownership import hand_in
 from shmjet.core.processor import CommittingSupplier, StandIn
 from shmjet.execution.assembly import Place, Wiring
@@ -106,6 +107,11 @@ class Deployment:
     def steals(self) -> bool:
         """True when tasklets of it may go to other workers, and come from them."""
         return self._deploy.plan.stealing
+
+    @property
+    def policy(self) -> LatencyPolicy:
+        """How long the items of the job may wait."""
+        return self._deploy.plan.latency
 
     @property
     def is_needed(self) -> bool:
@@ -208,6 +214,7 @@ class Deployment:
             open_door=self.doors.open,
         )
         hand_in(context, owners_of(self._deploy.plan.slot))
+        set_policy(context, self.policy)
         return context
 
     def _outbox(self, v: int) -> Outbox:

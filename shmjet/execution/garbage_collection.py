@@ -1,7 +1,7 @@
 """When a worker runs the cyclic garbage collector: between calls, and for a bounded part of its time.
 
 The collector is off while tasklets are called. Young objects are looked at often, all of them so rarely that it costs a
-twentieth of the time at most, however large the processors' tables are.
+small part of the time, however large the processors' tables are, and never while a job wants low latency.
 """
 
 from __future__ import annotations
@@ -9,16 +9,15 @@ from __future__ import annotations
 import gc
 from time import perf_counter_ns
 
-_YOUNG = 20_000
-"""New containers after which the young generation is looked at."""
-_MIDDLE_EVERY = 20
-_FULL_SHARE = 20
+from shmjet.core.latency_policy import THROUGHPUT
 
 
 class Collector:
     """Runs the collector by hand; there is one for each process."""
 
     def __init__(self) -> None:
+        self.policy = THROUGHPUT
+        """How often it runs; the owner sets it to the strictest of the jobs in this process."""
         self._count = 0
         self._next_full_ns = 0
 
@@ -28,17 +27,27 @@ class Collector:
 
     def collect(self, now: int) -> None:
         """Run it if enough objects have been made; `now` is in nanoseconds of `perf_counter_ns`."""
-        if gc.get_count()[0] <= _YOUNG:
+        policy = self.policy
+        if gc.get_count()[0] <= policy.young_objects:
             return
         self._count += 1
-        if now >= self._next_full_ns and self._count % (_MIDDLE_EVERY * 5) == 0:
+        if self._count % policy.young_collections:
+            gc.collect(0)
+        elif not self._is_full_due(now):
+            gc.collect(1)
+        else:
             gc.collect(2)
             ended = perf_counter_ns()
-            self._next_full_ns = ended + (ended - now) * _FULL_SHARE
-        else:
-            gc.collect(1 if self._count % _MIDDLE_EVERY == 0 else 0)
+            self._next_full_ns = ended + (ended - now) * policy.full_collection_share
+
+    def _is_full_due(self, now: int) -> bool:
+        """Say whether a collection of the middle generation should be one of all objects."""
+        policy = self.policy
+        if not policy.full_collection_share or now < self._next_full_ns:
+            return False
+        return self._count % (policy.young_collections * policy.middle_collections) == 0
 
     def collect_young(self) -> None:
         """Look at the young generation if enough objects have been made: an execution has let go of its own."""
-        if gc.get_count()[0] > _YOUNG:
+        if gc.get_count()[0] > self.policy.young_objects:
             gc.collect(0)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
+from shmjet.core.latency_policy import THROUGHPUT, LatencyPolicy
+
 
 class VertexPlan(msgspec.Struct, frozen=True, array_like=True):
     """One vertex on one member.
@@ -51,7 +53,8 @@ class EdgePlan(msgspec.Struct, frozen=True, array_like=True):
 
 class VertexShape(msgspec.Struct, frozen=True, array_like=True):
     """What planning needs to know of a vertex; `cooperative` is None when only an instance could tell,
-    `movable` when nothing was declared; `has_meta` when its meta-supplier has to be asked."""
+    `movable` when nothing was declared; `has_meta` when its meta-supplier has to be asked; `is_endless` when its
+    processors never complete by themselves."""
 
     name: str
     local_parallelism: int
@@ -59,6 +62,7 @@ class VertexShape(msgspec.Struct, frozen=True, array_like=True):
     cooperative: bool | None
     has_meta: bool
     movable: bool | None
+    is_endless: bool = False
 
 
 class JobShape(msgspec.Struct, frozen=True, array_like=True):
@@ -106,6 +110,7 @@ class JobPlan(msgspec.Struct, frozen=True, array_like=True):
     force_rings: bool
     stealing: bool
     slot: MemberSlot = MemberSlot()
+    latency: LatencyPolicy = THROUGHPUT
 
     def participants(self) -> set[int]:
         """Return the endpoints where processors start."""

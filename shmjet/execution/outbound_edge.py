@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from shmjet._native import RingProducer, index_of_special
+from shmjet.core.latency_policy import LatencyPolicy
 from shmjet.data.marks import Mark, Watermark
 from shmjet.execution.partitioned_router import PartitionedRouter
 from shmjet.execution.routers import BroadcastRouter, FanoutRouter, Router, UnicastRouter, replaced
@@ -131,6 +132,7 @@ def make_router(
     table: array[int],
     target_partition: int,
     edge: str,
+    policy: LatencyPolicy,
     spreads: bool = False,
     members: Sequence[int] = (),
     tells_schemas: bool = False,
@@ -143,6 +145,7 @@ def make_router(
         producers: parallelism of the upstream vertex.
         table: partition -> consumer; `partitioned` and `all_to_one` alone look at it.
         target_partition: where `all_to_one` sends everything.
+        policy: of the job: how long a `partitioned` edge keeps rows of batches back.
         spreads: a unicast edge deals to all consumers in turn, the one on the same worker like the others, as one that
             reaches other members has to.
         tells_schemas: the consumers of a `partitioned` edge want to know the columns of all batches.
@@ -151,7 +154,8 @@ def make_router(
     if routing == "broadcast":
         return BroadcastRouter(lanes)
     if routing == "partitioned":
-        return PartitionedRouter(lanes, key_fn, partitioner, table, edge, tells_schemas)
+        delay = policy.row_delay_ns
+        return PartitionedRouter(lanes, key_fn, partitioner, table, edge, tells_schemas, row_delay_ns=delay)
     if routing == "all_to_one":
         return UnicastRouter([lanes[table[target_partition]]], deal=True)
     if routing == "fanout":

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from shmjet.data.schema_heads import SchemaHeads
     from shmjet.ring.scatter import BatchScatter
 
-_PATIENCE_NS = 20_000_000
-"""Rows are kept back no longer than this while more come."""
-
 
 class PartitionedRouter:
     """Each item to the consumer that owns its key's partition.
@@ -40,6 +37,7 @@ class PartitionedRouter:
         table: partition -> consumer, as 16-bit integers.
         edge: how the edge is called in errors.
         tells_schemas: every consumer is told which columns the batches have, by batches without rows.
+        row_delay_ns: nanoseconds for which rows are kept back, at most, while more come.
     """
 
     __slots__ = (
@@ -49,6 +47,7 @@ class PartitionedRouter:
         "_key_fn",
         "_lanes",
         "_partitioner",
+        "_row_delay_ns",
         "_rows",
         "_runs",
         "_shares",
@@ -65,7 +64,10 @@ class PartitionedRouter:
         table: array[int],
         edge: str,
         tells_schemas: bool = False,
+        *,
+        row_delay_ns: int,
     ) -> None:
+        self._row_delay_ns = row_delay_ns
         self._heads: SchemaHeads | None = None
         self._head: Batch | None = None
         self._tells_schemas = tells_schemas
@@ -157,7 +159,7 @@ class PartitionedRouter:
 
     def _row_exchange(self, key: Any) -> RowExchange:
         if self._rows is None:
-            self._rows = RowExchange(self._lanes, self._table, key.names)
+            self._rows = RowExchange(self._lanes, self._table, key.names, self._row_delay_ns)
         return self._rows
 
     def _split(self, items: list[Any]) -> None:
@@ -214,12 +216,25 @@ class RowExchange:
         lanes: by consumer.
         table: partition -> consumer.
         names: of the columns that are the key.
+        delay_ns: nanoseconds for which rows are kept back, at most, while more come.
     """
 
-    __slots__ = ("_batch", "_lanes", "_names", "_offers", "_row", "_scatter", "_since_ns", "_table", "moved")
+    __slots__ = (
+        "_batch",
+        "_delay_ns",
+        "_lanes",
+        "_names",
+        "_offers",
+        "_row",
+        "_scatter",
+        "_since_ns",
+        "_table",
+        "moved",
+    )
 
-    def __init__(self, lanes: Sequence[LaneWriter], table: array[int], names: tuple[str, ...]) -> None:
+    def __init__(self, lanes: Sequence[LaneWriter], table: array[int], names: tuple[str, ...], delay_ns: int) -> None:
         self._lanes = list(lanes)
+        self._delay_ns = delay_ns
         self._table = table
         self._names = names
         self._scatter: BatchScatter | None = None
@@ -267,7 +282,7 @@ class RowExchange:
                 return False
         self._batch = None
         self.moved += 1
-        if clock_ns() - self._since_ns > _PATIENCE_NS:
+        if clock_ns() - self._since_ns > self._delay_ns:
             self._push(scatter.pending)
             self._since_ns = clock_ns()
         return True

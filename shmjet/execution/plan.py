@@ -13,6 +13,7 @@ from __future__ import annotations
 import msgspec
 
 from shmjet.core import DAG, Processor, Vertex, supplier_for_all
+from shmjet.core.latency_policy import LOW_LATENCY, THROUGHPUT, LatencyPolicy
 from shmjet.data.errors import PlanError
 from shmjet.execution.messages import EdgePlan, JobPlan, JobShape, MemberSlot, VertexPlan, VertexShape
 
@@ -57,6 +58,7 @@ def describe(dag: DAG) -> JobShape:
             cooperative_of(vertex.supplier),
             supplier_for_all(vertex.supplier) is None,
             _declared(vertex.supplier, "movable"),
+            _declared(vertex.supplier, "is_endless") is True,
         )
         for vertex in order
     ]
@@ -84,6 +86,11 @@ def describe(dag: DAG) -> JobShape:
                 )
             )
     return JobShape(vertices, edges)
+
+
+def policy_of(shape: JobShape) -> LatencyPolicy:
+    """Choose the latency policy of a job: low latency where a vertex is endless, throughput where all of them end."""
+    return LOW_LATENCY if any(vertex.is_endless for vertex in shape.vertices) else THROUGHPUT
 
 
 def effective_parallelism(vertex: VertexShape, default: int) -> int:
@@ -148,7 +155,18 @@ def make_plan(
         vertices.append(VertexPlan(vertex.name, parallelism, endpoints, inbound[v], outbound[v], movable))
     may_steal = stealing and worker_count > 1 and any(vertex.movable for vertex in vertices)
     edges = [_aimed(edge, shape, slot) for edge in shape.edges]
-    return JobPlan(vertices, edges, worker_count, carriers, ring_memory, partition_count, force_rings, may_steal, slot)
+    return JobPlan(
+        vertices=vertices,
+        edges=edges,
+        worker_count=worker_count,
+        carrier_count=carriers,
+        ring_memory=ring_memory,
+        partition_count=partition_count,
+        force_rings=force_rings,
+        stealing=may_steal,
+        slot=slot,
+        latency=policy_of(shape),
+    )
 
 
 def _aimed(edge: EdgePlan, shape: JobShape, slot: MemberSlot) -> EdgePlan:

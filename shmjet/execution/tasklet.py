@@ -3,7 +3,7 @@
 A call does one thing: flush what is left in the outbox, or make one callback of the processor and flush what it
 emitted. No callback is made while something of the last one is still waiting for room, so backpressure reaches the
 processor, and through its inbox the lanes and their producers. What is given to a callback adapts to what items
-cost, so that a call takes about `TARGET_NS`.
+cost, so that a call takes about `LatencyPolicy.call_ns`.
 
 Which edge is drained when is the `InputSelector`'s business, how often numbers are published the `Meter`'s. It must not
 know processes: lanes, counters and the wake-up of neighbours come in from outside.
@@ -18,10 +18,11 @@ from typing import Any
 
 from shmjet._native import Poller
 from shmjet.core import Inbox, Outbox, Processor, ProcessorContext, ProcessorError, Watermark
+from shmjet.core.latency_policy import LatencyPolicy
 from shmjet.core.processor import forgot_answer
 from shmjet.data.marks import DONE, IDLE, Mark
 from shmjet.execution import counters as words
-from shmjet.execution.adaptive_limit import MAX_BATCH, PATIENCE_NS, SLOW_NS, WORKED_NS, AdaptiveLimit, call_time
+from shmjet.execution.adaptive_limit import AdaptiveLimit, call_time
 from shmjet.execution.counters import COUNTS, ProcessorCounters
 from shmjet.execution.inbound_edge import InboundEdge
 from shmjet.execution.input_selector import InputSelector
@@ -52,6 +53,7 @@ class ProcessorTasklet:
         inbound: its inbound edges, one per ordinal.
         outbound: its outbound ordinals in order.
         counters: where its metrics go.
+        policy: of the job: how long calls take.
         clock: nanoseconds, monotonic.
     """
 
@@ -63,6 +65,7 @@ class ProcessorTasklet:
         inbound: Sequence[InboundEdge],
         outbound: Sequence[Outbound],
         counters: ProcessorCounters,
+        policy: LatencyPolicy,
         clock: Callable[[], int] = perf_counter_ns,
     ) -> None:
         self.processor = processor
@@ -94,10 +97,13 @@ class ProcessorTasklet:
         self._elapsed_ns = 0
         self._closed = False
         self._initialised = False
-        self._inbox_limit = AdaptiveLimit(MAX_BATCH)
-        most = max(outbox.high_water_marks, default=MAX_BATCH)
-        self._emit_limit = AdaptiveLimit(most)
-        self._process_limit = AdaptiveLimit(most)
+        self._emission_ns = policy.emission_ns
+        self._slow_call_ns = policy.slow_call_ns
+        self._worked_ns = policy.worked_ns
+        self._inbox_limit = AdaptiveLimit(policy.call_items, policy)
+        most = max(outbox.high_water_marks, default=policy.call_items)
+        self._emit_limit = AdaptiveLimit(most, policy)
+        self._process_limit = AdaptiveLimit(most, policy)
         self._begun_ns = 0
         self._has_nullary = type(processor).try_process is not Processor.try_process
         self._steps = {
@@ -211,7 +217,7 @@ class ProcessorTasklet:
         if self._set_timer(self.state):
             return
         self.polling = not self._progress
-        self._worked = self.polling and self._elapsed_ns >= WORKED_NS
+        self._worked = self.polling and self._elapsed_ns >= self._worked_ns
 
     def _set_timer(self, state: State) -> bool:
         """Set the timer that the processor asks for; False when it asks for none, or the outbox has refused an item.
@@ -424,7 +430,7 @@ class ProcessorTasklet:
             self._set_timer(State.NULLARY_PROCESS)
         if not self._unflushed:
             self.polling = not self._progress
-            self._worked = self.polling and self._elapsed_ns >= WORKED_NS
+            self._worked = self.polling and self._elapsed_ns >= self._worked_ns
 
     def _complete_edge(self) -> None:
         edge = self._intake.edge
@@ -467,7 +473,7 @@ class ProcessorTasklet:
 
     def _overdue(self) -> bool:
         """Say whether this callback has taken so long that more items have to wait for the next one."""
-        return self._clock() - self._begun_ns > PATIENCE_NS
+        return self._clock() - self._begun_ns > self._emission_ns
 
     def _emit_barrier(self) -> None:
         """Pass an aligned barrier on; saving state goes here, before it."""
@@ -539,7 +545,7 @@ class ProcessorTasklet:
         self._elapsed_ns = elapsed_ns
         meter.calls += 1
         meter.busy_ns += elapsed_ns
-        if elapsed_ns > SLOW_NS:
+        if elapsed_ns > self._slow_call_ns:
             meter.slow_calls += 1
         if any(self._outbox.buckets):
             self._unflushed = True

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from time import perf_counter_ns, sleep
 from typing import Any
 
+from shmjet.core.latency_policy import strictest
 from shmjet.execution import control
 from shmjet.execution.control import BLOCK_SIZE, WorkerControl
 from shmjet.execution.deployment import Deployment
@@ -55,8 +56,6 @@ from shmjet.ipc.channel import Channel, ChannelClosed, DescriptorsDropped
 _LONGEST_SLEEP_NS = 1_000_000_000
 _DEATH_S = 5.0
 """Seconds for which a worker whose code has closed its descriptors waits to be killed."""
-_ANNOUNCE_NS = 500_000
-"""How long the tasklets of an execution run here before the member is told that all were ready."""
 
 
 class Worker:
@@ -314,7 +313,7 @@ class Worker:
         elif deployment.say_ready():
             deployment.wake_waiting()
             self._unannounced.append(deployment)
-            self._announce_at_ns = perf_counter_ns() + _ANNOUNCE_NS
+            self._announce_at_ns = perf_counter_ns() + deployment.policy.start_report_ns
             self._start(deployment)
         else:
             self._channel.send(Ready(deployment.execution_id))
@@ -339,6 +338,7 @@ class Worker:
             return
         deployment.say_started()
         deployment.running = len(deployment.tasklets)
+        self._collector.policy = strictest((deployment.policy, self._collector.policy))
         self._tasklets += [(tasklet, deployment) for tasklet in deployment.tasklets]
         self._block.words[control.TASKLETS] = len(self._tasklets)
         if deployment.steals:
@@ -351,6 +351,7 @@ class Worker:
         dropped = deployment.ended and deployment.dropped
         self._start(deployment)  # whoever hands it over runs already, so all are ready
         deployment.ended = False
+        self._collector.policy = strictest((deployment.policy, self._collector.policy))
         try:
             tasklet = deployment.adopt(command, fds)
         except BaseException as error:
@@ -412,6 +413,7 @@ class Worker:
 
     def _report_end(self, deployment: Deployment) -> None:
         deployment.ended = True
+        self._collector.policy = strictest(d.policy for d in self._deployments.values() if not d.ended)
         flush_output()
         self._block.words[control.SLAB_BYTES] += deployment.new_slab_bytes()
         finished = not deployment.is_needed and deployment.execution_id not in self._probings

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from shmjet.core.inbox import Inbox
+from shmjet.core.latency_policy import policy_in
 from shmjet.core.outbox import Outbox
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.data.errors import BatchError
@@ -95,7 +96,7 @@ class FeedProcessor(Processor):
         self._area = FeedArea(size, slots, f"spark-{context.global_index}")
         self._staging = StagingMemory(self._area, size * slots)
         self._ledger: Ledger[Extent] = Ledger(context.global_index, context.total_parallelism)
-        self._emission = Emission(outbox)
+        self._emission = Emission(outbox, call_ns=policy_in(context).call_ns)
         self._poll = select.epoll()
         self._door = context.open_door(f"{self._feed}/{context.global_index}")
 

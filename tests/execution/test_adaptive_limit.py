@@ -11,8 +11,9 @@ from shmjet import Batch, column, processors
 from shmjet.aggregate_ops import AggregateOperation
 from shmjet.core import DAG, Inbox, Processor, between, from_
 from shmjet.core.edge import EdgeConfig
+from shmjet.core.latency_policy import THROUGHPUT
 from shmjet.execution import counters as words
-from shmjet.execution.adaptive_limit import MAX_BATCH, TARGET_NS, WORKED_NS, AdaptiveLimit
+from shmjet.execution.adaptive_limit import AdaptiveLimit
 from shmjet.processors.general.fused_steps import Step, fused
 from shmjet.processors.general.service_use import using_service
 from shmjet.processors.general.services import ServiceFactory
@@ -128,11 +129,11 @@ def test_a_processor_needs_no_more_calls_when_it_drops_nearly_everything(name: s
 
 
 @pytest.mark.parametrize("share", SHARES)
-@pytest.mark.parametrize("cost_ns", [300, 20_000, TARGET_NS, 20 * TARGET_NS])
+@pytest.mark.parametrize("cost_ns", [300, 20_000, THROUGHPUT.call_ns, 20 * THROUGHPUT.call_ns])
 def test_a_call_takes_about_a_millisecond_whatever_share_is_kept(share: float, cost_ns: int) -> None:
-    items = min(ITEMS, 200 * TARGET_NS // cost_ns)
+    items = min(ITEMS, 200 * THROUGHPUT.call_ns // cost_ns)
     calls = calls_of(DROPPING["filter"](keeping(share)), cost_ns, items)
-    affordable = max(1, TARGET_NS // cost_ns)
+    affordable = max(1, THROUGHPUT.call_ns // cost_ns)
     assert max(calls.taken) <= 1.1 * affordable
     assert len(calls.taken) <= 6 + 1.2 * items / min(affordable, 2048)
 
@@ -176,23 +177,23 @@ def test_map_batches_needs_no_more_calls_when_it_drops_every_batch() -> None:
 
 
 def test_a_short_call_with_one_item_does_not_make_the_next_ones_small() -> None:
-    limit = AdaptiveLimit(MAX_BATCH)
+    limit = AdaptiveLimit(THROUGHPUT.call_items, THROUGHPUT)
     for _ in range(6):
         limit.update(limit.value, limit.value * 100)
     limit.update(1, 9_000)
-    assert limit.value == MAX_BATCH
+    assert limit.value == THROUGHPUT.call_items
     limit.update(1, 35_000)
     assert limit.value == 40, "a dear item does"
 
 
 def test_items_that_become_dear_are_given_in_small_numbers_at_once() -> None:
-    limit = AdaptiveLimit(MAX_BATCH)
+    limit = AdaptiveLimit(THROUGHPUT.call_items, THROUGHPUT)
     for _ in range(6):
         limit.update(limit.value, limit.value * 100)
-    assert limit.value == MAX_BATCH
-    limit.update(MAX_BATCH, MAX_BATCH * TARGET_NS // 4)
+    assert limit.value == THROUGHPUT.call_items
+    limit.update(THROUGHPUT.call_items, THROUGHPUT.call_items * THROUGHPUT.call_ns // 4)
     assert limit.value == 4
-    limit.update(1, 50 * TARGET_NS)
+    limit.update(1, 50 * THROUGHPUT.call_ns)
     assert limit.value == 1
 
 
@@ -264,7 +265,7 @@ class SilentAtTheEdge(Silent):
 @pytest.mark.parametrize("works", [True, False])
 def test_a_worker_sleeps_between_looks_and_not_between_calls_that_work(kind: type[Silent], works: bool) -> None:
     dag = DAG()
-    tested = dag.new_vertex("tested", lambda: kind(2 * WORKED_NS if works else WORKED_NS // 2), 1)
+    tested = dag.new_vertex("tested", lambda: kind(2 * THROUGHPUT.worked_ns if works else THROUGHPUT.worked_ns // 2), 1)
     if kind is SilentAtTheEdge:
         dag.edge(between(dag.new_vertex("source", lambda: Emit(lambda i, n: range(10)), 1), tested))
     dag.edge(between(tested, dag.new_vertex("sink", Collect, 1)))
@@ -299,7 +300,7 @@ def test_rows_of_batches_go_on_while_the_processor_works_in_silence() -> None:
 
     dag = DAG()
     source = dag.new_vertex("source", lambda: Emit(lambda i, n: [Batch({"n": list(range(10))})]), 1)
-    tested = dag.new_vertex("tested", lambda: Small(2 * WORKED_NS), 1)
+    tested = dag.new_vertex("tested", lambda: Small(2 * THROUGHPUT.worked_ns), 1)
     dag.edge(between(source, tested))
     dag.edge(between(tested, dag.new_vertex("sink", Collect, 2)).partitioned(column("n")))
     run = LocalRun(dag, 1)
@@ -309,14 +310,14 @@ def test_rows_of_batches_go_on_while_the_processor_works_in_silence() -> None:
 
 
 def test_a_source_that_reads_what_it_may_and_keeps_nothing_is_allowed_more() -> None:
-    limit = AdaptiveLimit(MAX_BATCH)
+    limit = AdaptiveLimit(THROUGHPUT.call_items, THROUGHPUT)
     for _ in range(10):
         limit.update_without_items(limit.value * 100)
     assert limit.value == 256, "short calls may have found nothing: what items cost is not known"
     for _ in range(10):
         limit.update_without_items(limit.value * 2000)
     assert 500 <= limit.value <= 510, "calls that worked have read what they were allowed to"
-    limit.update_without_items(100 * TARGET_NS)
+    limit.update_without_items(100 * THROUGHPUT.call_ns)
     assert limit.value == 5
     limit.update_without_items(100)
     assert limit.value == 40

@@ -22,6 +22,7 @@ from shmjet.core import (
     partition_id,
 )
 from shmjet.core.keys import PartitionCount
+from shmjet.core.latency_policy import THROUGHPUT
 from shmjet.execution.outbound_edge import make_router
 from shmjet.processors.general.emission import Emission
 from tests.execution.harness import LocalRun
@@ -242,6 +243,7 @@ def test_no_router_reads_a_list_that_it_has_given_away(route: str, members: int)
             table=array("H", [p % len(lanes) for p in range(17)]),
             target_partition=5,
             edge="edge",
+            policy=THROUGHPUT,
             members=[lane // each for lane in range(len(lanes))],
         )
         sent: list[int] = []
@@ -288,6 +290,7 @@ def fanout_over(lanes: list[Choosy], each: int) -> Any:
         table=array("H"),
         target_partition=0,
         edge="edge",
+        policy=THROUGHPUT,
         members=[lane // each for lane in range(len(lanes))],
     )
 

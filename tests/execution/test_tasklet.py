@@ -21,7 +21,8 @@ from shmjet.core import (
     between,
     from_,
 )
-from shmjet.execution.adaptive_limit import TARGET_NS, AdaptiveLimit
+from shmjet.core.latency_policy import THROUGHPUT
+from shmjet.execution.adaptive_limit import AdaptiveLimit
 from shmjet.execution.collect import Reading
 from shmjet.execution.tasklet import State
 from tests.execution.harness import LocalRun
@@ -44,19 +45,19 @@ class Clock:
 
 
 def test_the_limit_follows_what_items_cost_and_starts_at_one() -> None:
-    limit = AdaptiveLimit(10_000)
+    limit = AdaptiveLimit(10_000, THROUGHPUT)
     assert limit.value == 1
     limit.update(1, 100)
     assert limit.value == 8, "it grows eightfold at most"
     for _ in range(10):
         limit.update(limit.value, limit.value * 100)
     assert limit.value == 10_000
-    limit.update(100, 100 * 50 * TARGET_NS)
+    limit.update(100, 100 * 50 * THROUGHPUT.call_ns)
     assert limit.value == 1, "an item that costs 50 ms is handed over alone"
 
 
 def test_a_slow_consumer_gets_one_item_at_a_time_and_a_fast_one_many() -> None:
-    sizes: dict[int, list[int]] = {10 * TARGET_NS: [], 1000: []}
+    sizes: dict[int, list[int]] = {10 * THROUGHPUT.call_ns: [], 1000: []}
     for cost in sizes:
         clock = Clock()
         run = LocalRun(two_vertices(lambda: Emit(lambda i, n: range(2000)), Collect), 1)

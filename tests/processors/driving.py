@@ -8,6 +8,7 @@ from typing import Any
 from shmjet.core.context import MetaSupplierContext, ProcessorContext
 from shmjet.core.inbox import Inbox
 from shmjet.core.job import JobConfig
+from shmjet.core.latency_policy import THROUGHPUT, LatencyPolicy, set_policy
 from shmjet.core.outbox import Outbox
 from shmjet.core.processor import Processor, ProcessorMetaSupplier
 
@@ -33,23 +34,23 @@ class Driver:
         count: int = 1,
         grid: Any = None,
         config: JobConfig | None = None,
+        policy: LatencyPolicy = THROUGHPUT,
     ):
         self.processor = processor
         self.outbox = Outbox([room])
         self.output: list[Any] = []
         self.calls = 0
-        processor.init(
-            self.outbox,
-            ProcessorContext(
-                vertex_name="v",
-                local_index=index,
-                global_index=index,
-                local_parallelism=count,
-                total_parallelism=count,
-                grid=grid,
-                job_config=config or JobConfig(),
-            ),
+        context = ProcessorContext(
+            vertex_name="v",
+            local_index=index,
+            global_index=index,
+            local_parallelism=count,
+            total_parallelism=count,
+            grid=grid,
+            job_config=config or JobConfig(),
         )
+        set_policy(context, policy)
+        processor.init(self.outbox, context)
 
     def call(self, callback: Callable[..., Any], *args: Any) -> Any:
         """Make one call and drain the outbox."""

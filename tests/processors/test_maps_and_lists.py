@@ -7,6 +7,7 @@ import pytest
 
 from shmjet import processors
 from shmjet.core.keys import partition_id
+from shmjet.core.latency_policy import LOW_LATENCY, THROUGHPUT, LatencyPolicy
 from shmjet.data.errors import ProcessorError
 from shmjet.processors.grid import maps_and_lists
 from shmjet.testing import TestGrid, verify_processor
@@ -86,29 +87,33 @@ class Written(list[Any]):
         super().extend(items)
 
 
-def test_small_batches_are_gathered_and_none_is_larger_than_a_write_should_be(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("policy", [THROUGHPUT, LOW_LATENCY])
+def test_small_batches_are_gathered_and_none_is_larger_than_a_write_should_be(
+    monkeypatch: pytest.MonkeyPatch, policy: LatencyPolicy
+) -> None:
     monkeypatch.setattr(maps_and_lists, "monotonic", lambda: 100.0)  # so that none is written because it has waited
     grid = TestGrid()
     grid.lists["l"] = written = Written()
-    driver = Driver(processors.write_list("l")(), grid=grid)
-    half = 3 * maps_and_lists.WRITE_BATCH
+    driver = Driver(processors.write_list("l")(), grid=grid, policy=policy)
+    half = 3 * policy.write_items
     for start in range(0, half, 64):
         driver.feed(range(start, start + 64))
     driver.feed(range(half, 2 * half)).complete()
     assert written == list(range(2 * half))
-    assert max(written.batches) == maps_and_lists.WRITE_BATCH
+    assert max(written.batches) == policy.write_items
     assert len(written.batches) == 6
 
 
-def test_items_do_not_wait_for_others_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("policy", [THROUGHPUT, LOW_LATENCY])
+def test_items_do_not_wait_for_others_for_long(monkeypatch: pytest.MonkeyPatch, policy: LatencyPolicy) -> None:
     now = 100.0
     monkeypatch.setattr(maps_and_lists, "monotonic", lambda: now)
     grid = TestGrid()
-    driver = Driver(processors.write_list("l")(), grid=grid)
+    driver = Driver(processors.write_list("l")(), grid=grid, policy=policy)
     driver.feed([1])
     driver.until_true(driver.processor.try_process)
     assert grid.get_list("l") == []
-    now += maps_and_lists.WRITE_DELAY
+    now += policy.write_delay_ns / 1e9
     driver.until_true(driver.processor.try_process)
     assert grid.get_list("l") == [1]
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from shmjet import processors
+from shmjet.core.latency_policy import LOW_LATENCY
 from shmjet.testing import TestInbox
 
 from .driving import Driver, processors_of
@@ -35,21 +36,17 @@ def test_lines_are_read_until_the_other_side_closes(server: socket.socket) -> No
     assert driver.complete(edges=()) == ["a", "bä", "", "last"]
 
 
-def test_a_quiet_connection_gives_the_engine_its_turn(server: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shmjet.processors.general.sockets.WAIT", 0.001)
+def test_a_quiet_connection_gives_the_engine_its_turn(server: socket.socket) -> None:
     (processor,) = processors_of(processors.read_lines_socket("127.0.0.1", port_of(server)))
-    driver = Driver(processor)
+    driver = Driver(processor, policy=LOW_LATENCY)
     assert not driver.call(processor.complete)
     processor.close()
 
 
-def test_items_are_sent_as_lines_also_when_the_other_side_is_slow(
-    server: socket.socket, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("shmjet.processors.general.sockets.WAIT", 0.01)
+def test_items_are_sent_as_lines_also_when_the_other_side_is_slow(server: socket.socket) -> None:
     processor = processors.write_socket("127.0.0.1", port_of(server), lambda n: f"{n:0100}")()
     assert not processor.is_cooperative
-    driver = Driver(processor)
+    driver = Driver(processor, policy=LOW_LATENCY)
     connection, _ = server.accept()
     received = bytearray()
     go = threading.Event()

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from shmjet.core.column_key import ColumnKey, checked_names
 from shmjet.core.inbox import Inbox
+from shmjet.core.latency_policy import policy_in
 from shmjet.core.outbox import Outbox
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.data.errors import ProcessorError
 from shmjet.processors.general.base import ExpandingProcessor, Supply, check_batch_rows, require_batches
-from shmjet.processors.general.emission import CALL_NS
 
 if TYPE_CHECKING:  # numpy takes 0.1 s to import: only where there are batches
     from shmjet.columns.join import HashJoin
@@ -87,7 +87,7 @@ class HashJoinBatchesProcessor(ExpandingProcessor):
 
     def _build(self, inbox: Inbox) -> None:
         assert self._join is not None
-        deadline = monotonic_ns() + CALL_NS
+        deadline = monotonic_ns() + policy_in(self.context).call_ns
         while inbox:
             batch = inbox.poll()
             require_batches("hash_join_batches", [batch])

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 from shmjet.core.column_key import ColumnKey, checked_names
 from shmjet.core.inbox import Inbox
+from shmjet.core.latency_policy import policy_in
 from shmjet.core.outbox import Outbox
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.data.errors import BatchError
 from shmjet.processors.general.base import BulkProcessor, Supply, check_batch_rows, require_batches
-from shmjet.processors.general.emission import CALL_NS
 from shmjet.processors.general.spill_files import SPILL_SHARE, SpilledBatches, memory_share, spill_folder
 
 if TYPE_CHECKING:  # numpy takes 0.1 s to import: only where there are batches
@@ -62,8 +62,8 @@ class SortBatchesProcessor(BulkProcessor):
         super().init(outbox, context)
 
     def process(self, ordinal: int, inbox: Inbox) -> None:
-        """Take batches for about a millisecond."""
-        deadline = monotonic_ns() + CALL_NS
+        """Take batches for as long as a call should take."""
+        deadline = monotonic_ns() + policy_in(self.context).call_ns
         while inbox:
             batch = inbox.poll()
             require_batches("sort_batches", [batch])

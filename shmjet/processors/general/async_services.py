@@ -20,17 +20,14 @@ from time import monotonic_ns
 from typing import Any
 
 from shmjet.core.inbox import Inbox
+from shmjet.core.latency_policy import policy_in
 from shmjet.core.processor import Processor, ProcessorContext, ProcessorSupplier
 from shmjet.data.errors import ProcessorError
 from shmjet.data.marks import Watermark
 from shmjet.processors.general.base import BulkProcessor
-from shmjet.processors.general.emission import CALL_NS
 from shmjet.processors.general.input_keys import KeyFn
 from shmjet.processors.general.service_use import ServiceCall, ServiceSupplier
 from shmjet.processors.general.services import ServiceFactory
-
-TURNS_NS = 500_000
-"""How long the loop may take turns in one callback, as long as calls end."""
 
 END_S = 5.0
 """How long calls that have been cancelled, and the closing of a service, may take."""
@@ -87,10 +84,10 @@ class LoopHolder:
     def _note(self, _task: asyncio.Task[Any]) -> None:
         self.ended += 1
 
-    def turn(self) -> None:
-        """Let the loop do what can be done now: two turns, and more while calls end, for half a millisecond."""
+    def turn(self, most_ns: int) -> None:
+        """Let the loop do what can be done now: two turns, and more while calls end, for `most_ns` nanoseconds."""
         loop = self.loop
-        deadline = monotonic_ns() + TURNS_NS
+        deadline = monotonic_ns() + most_ns
         turns = 0
         while True:
             before = self.ended
@@ -141,7 +138,7 @@ class AsyncServiceProcessor(BulkProcessor):
 
     def process(self, ordinal: int, inbox: Inbox) -> None:
         """Start as many calls as may run at once and emit what is ready; repeat while calls end at once."""
-        deadline = monotonic_ns() + CALL_NS
+        deadline = monotonic_ns() + policy_in(self.context).call_ns
         while True:
             self._start(inbox)
             under_way = len(self._calls)
@@ -174,7 +171,7 @@ class AsyncServiceProcessor(BulkProcessor):
         if not emission.flush():
             return False
         if self._calls:
-            self._holder.turn()
+            self._holder.turn(policy_in(self.context).call_ns // 2)
             results = self._ended()
             if results:
                 emission.start(chain.from_iterable(results) if self._kind == "flat_map" else results)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from shmjet.core.inbox import Inbox
+from shmjet.core.latency_policy import policy_in
 from shmjet.core.outbox import Outbox
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.data.columnar import Columnar
@@ -46,7 +47,7 @@ class BulkProcessor(Processor):
     def init(self, outbox: Outbox, context: ProcessorContext) -> None:
         """Keep outbox and context, then call `start`."""
         super().init(outbox, context)
-        self.emission = Emission(outbox)
+        self.emission = Emission(outbox, call_ns=policy_in(context).call_ns)
         self._finishing = False
         self._held = False
         self.start(context)

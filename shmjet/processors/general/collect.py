@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import IO, Any
 
+from shmjet.core.latency_policy import policy_in
 from shmjet.core.processor import ProcessorContext, ProcessorMetaSupplier, ProcessorSupplier
 from shmjet.data.errors import ProcessorError, ShmjetError
 from shmjet.ipc import unix_sockets
@@ -71,7 +72,7 @@ class CollectProcessor(BulkProcessor):
         except OSError as error:
             frames = list_of(context.grid, self._address)
             if frames is not None:
-                self._far = FarWriter(frames)
+                self._far = FarWriter(frames, policy_in(context).result_delay_ns / 1e9)
                 return
             raise ProcessorError(
                 f"vertex {context.vertex_name!r}: no client collects its results ({error}); a job with collect() is "

@@ -15,18 +15,16 @@ from itertools import islice
 from time import monotonic_ns
 from typing import Any
 
+from shmjet.core.latency_policy import THROUGHPUT
 from shmjet.core.outbox import Outbox
 
 LARGEST_PULL = 2048
 """Items drawn from a lazy sequence at once, at most: the usual room of an outbox bucket."""
 
-PULL_NS = 250_000
-"""The next pull is halved when one takes longer than this, and doubled when one takes half of it."""
+_PULLS = 4
+"""A pull may take one part in so many of a call. A longer pull is halved next time, a much shorter pull is doubled."""
 
 _SLICED = (range, list, tuple)
-
-CALL_NS = 1_000_000
-"""After this long a flush returns although the outbox would take more: a cooperative call lasts about a millisecond."""
 
 
 class Emission:
@@ -35,6 +33,7 @@ class Emission:
     Args:
         outbox: where the items go.
         ordinal: outbound edge, several of them, or -1 for all.
+        call_ns: nanoseconds after which a flush returns although the outbox would take more.
 
     Example:
         >>> emission = Emission(outbox)                     # doctest: +SKIP
@@ -44,12 +43,14 @@ class Emission:
 
     __slots__ = (
         "_at",
+        "_call_ns",
         "_flow",
         "_give",
         "_offer_all",
         "_ordinal",
         "_position",
         "_pull",
+        "_pull_ns",
         "_rest",
         "_room",
         "_sequence",
@@ -57,7 +58,9 @@ class Emission:
         "idle",
     )
 
-    def __init__(self, outbox: Outbox, ordinal: int | Sequence[int] = -1) -> None:
+    def __init__(self, outbox: Outbox, ordinal: int | Sequence[int] = -1, *, call_ns: int = THROUGHPUT.call_ns) -> None:
+        self._call_ns = call_ns
+        self._pull_ns = call_ns // _PULLS
         self._offer_all = outbox.offer_all
         self._give = outbox.give
         self._room = outbox.room
@@ -121,7 +124,7 @@ class Emission:
         if flow is None:
             return True
         now = monotonic_ns()
-        deadline = now + CALL_NS
+        deadline = now + self._call_ns
         while now < deadline:
             pull = min(self._pull, self._room(self._ordinal))
             if pull <= 0:
@@ -135,9 +138,9 @@ class Emission:
                 ended = self._at >= len(self._sequence)
             self.drawn += len(piece)
             before, now = now, monotonic_ns()
-            if now - before > PULL_NS:
+            if now - before > self._pull_ns:
                 self._pull = max(1, self._pull // 2)
-            elif pull == self._pull < LARGEST_PULL and (now - before) * 2 < PULL_NS:
+            elif pull == self._pull < LARGEST_PULL and (now - before) * 2 < self._pull_ns:
                 self._pull *= 2
             if ended:
                 self._flow = self._sequence = None

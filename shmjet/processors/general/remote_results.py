@@ -26,9 +26,7 @@ _OPEN = b"open"
 _PAGE = 64
 """Items of the list that are fetched at once."""
 _MOST_KEPT = 256 << 10
-"""So many bytes of frames at least are put into the list at once,"""
-_PATIENCE_S = 0.02
-"""or what has gathered in this time: each time takes a message there and back, some milliseconds."""
+"""So many bytes of frames at least are put into the list at once, or what has gathered for `delay` seconds."""
 
 
 class FarList(Protocol):
@@ -62,19 +60,21 @@ def list_of(grid: Any, address: str) -> FarList | None:
 
 
 class FarWriter:
-    """A processor's end: gathers frames and puts them into the list.
+    """A processor's end: gathers frames and puts them into the list, which takes a message there and back.
 
     Args:
         frames: the list.
+        delay: seconds for which frames wait for others, at most.
         clock: gives seconds.
     """
 
-    def __init__(self, frames: FarList, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, frames: FarList, delay: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._frames = frames
+        self._delay = delay
         self._clock = clock
         self._kept: list[bytes] = []
         self._size = 0
-        self._sent_at = clock() - _PATIENCE_S
+        self._sent_at = clock() - delay
 
     def write(self, parts: Iterable[Buffer]) -> None:
         """Take a frame; the parts are copied."""
@@ -85,14 +85,14 @@ class FarWriter:
 
     def send_if_due(self) -> bool:
         """Send what is kept if that has been long enough, or is enough; False while something is kept."""
-        if self._kept and (self._size >= _MOST_KEPT or self._clock() - self._sent_at >= _PATIENCE_S):
+        if self._kept and (self._size >= _MOST_KEPT or self._clock() - self._sent_at >= self._delay):
             self.send()
         return not self._kept
 
     @property
     def patience(self) -> float:
         """Seconds until what is kept has waited long enough."""
-        return max(self._sent_at + _PATIENCE_S - self._clock(), 0.0)
+        return max(self._sent_at + self._delay - self._clock(), 0.0)
 
     def send(self) -> None:
         """Put what is kept into the list."""

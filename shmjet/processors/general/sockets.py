@@ -1,6 +1,7 @@
 """Lines of text over TCP: a source that reads them and a sink that writes them.
 
-They block, so they are not cooperative and run in processes of their own; no call takes much longer than `WAIT`.
+They block, so they are not cooperative and run in processes of their own; a call waits no
+longer than `LatencyPolicy.blocking_ns`.
 Must not know: protocols above lines. After Jet's `streamSocketP` and `writeSocketP`.
 """
 
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from shmjet.core.inbox import Inbox
+from shmjet.core.latency_policy import policy_in
 from shmjet.core.processor import Processor, ProcessorContext, ProcessorMetaSupplier
 from shmjet.processors.files.line_blocks import check_encoding
 from shmjet.processors.general.base import BulkProcessor, Supply
@@ -19,9 +21,6 @@ from shmjet.processors.general.input_keys import mapped
 
 CONNECT_TIMEOUT = 10.0
 """Seconds within which a connection must come about."""
-
-WAIT = 0.2
-"""Seconds that a call waits for the other side."""
 
 _RECEIVE = 256 << 10
 
@@ -42,7 +41,7 @@ class ReadLinesProcessor(BulkProcessor):
         """Connect."""
         self._decoder = codecs.getincrementaldecoder(self._encoding)(self._errors)
         self._socket = socket.create_connection(self._address, CONNECT_TIMEOUT)
-        self._socket.settimeout(WAIT)
+        self._socket.settimeout(policy_in(context).blocking_ns / 1e9)
 
     def complete(self) -> bool:
         """Emit what arrives within a short wait; True at the end of the stream."""
@@ -84,7 +83,7 @@ class WriteSocketProcessor(BulkProcessor):
     def start(self, context: ProcessorContext) -> None:
         """Connect."""
         self._socket = socket.create_connection(self._address, CONNECT_TIMEOUT)
-        self._socket.settimeout(WAIT)
+        self._socket.settimeout(policy_in(context).blocking_ns / 1e9)
 
     def process(self, ordinal: int, inbox: Inbox) -> None:
         """Send what is left of earlier items, then a list; what the other side does not take now stays for later."""

@@ -14,6 +14,7 @@ from time import monotonic
 from typing import Any
 
 from shmjet.core.inbox import Inbox
+from shmjet.core.latency_policy import policy_in
 from shmjet.core.ownership import owners_in
 from shmjet.core.processor import Processor, ProcessorContext, ProcessorMetaSupplier
 from shmjet.data.errors import ProcessorError
@@ -21,12 +22,6 @@ from shmjet.processors.general.base import BulkProcessor, Supply
 
 LIST_PAGE = 1024
 """Items of a list that are read at once."""
-
-WRITE_BATCH = 8192
-"""Items that are written at once: a transaction per environment is shared by many items then."""
-
-WRITE_DELAY = 0.02
-"""Seconds that items wait for others to be written with them, at most."""
 
 
 def grid_of(context: ProcessorContext) -> Any:
@@ -81,7 +76,7 @@ class ReadListProcessor(BulkProcessor):
 
 
 class WriteProcessor(BulkProcessor):
-    """Gathers items and writes them `WRITE_BATCH` at once; what is fewer waits for `WRITE_DELAY`, at most.
+    """Gathers items and writes them together: as many, and as soon, as the job's latency policy says.
 
     A write costs a third of a millisecond however few items it has.
     """
@@ -97,11 +92,11 @@ class WriteProcessor(BulkProcessor):
 
     def process(self, ordinal: int, inbox: Inbox) -> None:
         """Gather items up to one batch, and write it when it is full."""
-        buffer = self._buffer
+        buffer, policy = self._buffer, policy_in(self.context)
         if not buffer:
-            self._due = monotonic() + WRITE_DELAY
-        buffer += inbox.take(WRITE_BATCH - len(buffer))
-        if len(buffer) >= WRITE_BATCH:
+            self._due = monotonic() + policy.write_delay_ns / 1e9
+        buffer += inbox.take(policy.write_items - len(buffer))
+        if len(buffer) >= policy.write_items:
             self._flush()
         self.next_call = None if inbox else self._delay()
 
