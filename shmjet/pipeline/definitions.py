@@ -53,6 +53,14 @@ class SourceDef(Generic[T_co]):
         return f"<source {self.name!r}>"
 
 
+@dataclass(frozen=True, repr=False)
+class StreamSourceDef(SourceDef[T_co]):
+    """A source whose items never end, for `Pipeline.read_from`, which makes a `StreamStage` of it.
+
+    Its `supplier` says `is_endless`, by which the engine knows too (`shmjet.execution.plan.policy_of`).
+    """
+
+
 @dataclass(frozen=True)
 class SinkDef(Generic[T_contra]):
     """A sink for `Stage.write_to`.

@@ -1,4 +1,4 @@
-"""`GeneralStage`: transformations of single items, by a function, with a state or with a service.
+"""`GeneralStage`: the operations of every stage, bounded or endless.
 
 Each method adds a node to the pipeline and returns the stage of it. Must not know how anything is done, nor what needs
 all items at once: that is `stages`. After Jet's `GeneralStage`.
@@ -6,18 +6,22 @@ all items at once: that is `stages`. After Jet's `GeneralStage`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from shmjet.aggregate_ops import AggregateOperation
+from shmjet.data.errors import PlanError
 from shmjet.pipeline import transforms as t
-from shmjet.pipeline.checks import checked_count, checked_fn, checked_operation, checked_service
-from shmjet.pipeline.handles import Stage
+from shmjet.pipeline.checks import checked_count, checked_fn, checked_key, checked_operation, checked_service
+from shmjet.pipeline.definitions import SinkDef
+from shmjet.pipeline.handles import SinkStage, Stage
+from shmjet.pipeline.join_clauses import parsed_sides
+from shmjet.pipeline.tables import Table
 from shmjet.processors.columns.map_batches import map_batches
 from shmjet.processors.general.input_keys import KeyFn
 
 if TYPE_CHECKING:
-    from shmjet.pipeline.stages import BatchStage
+    from shmjet.pipeline.keyed import KeyedStage
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -25,6 +29,8 @@ R = TypeVar("R")
 S = TypeVar("S")
 S_co = TypeVar("S_co", covariant=True)
 St = TypeVar("St")
+K = TypeVar("K")
+G = TypeVar("G", bound="GeneralStage[Any]")
 
 
 class ServiceLike(Protocol[S_co]):
@@ -38,11 +44,17 @@ class ServiceLike(Protocol[S_co]):
 
 
 class GeneralStage(Stage, Generic[T]):
-    """A stage whose items, of type `T`, are looked at one by one; users hold it as a `BatchStage`."""
+    """A stage whose items are of type `T`: what can be done with bounded and with endless data alike.
+
+    Users hold a `BatchStage` or a `StreamStage`. A stage that is made of either is of the same kind, which both declare
+    for type checkers.
+    """
+
+    _is_endless: ClassVar[bool] = False
 
     # -- item by item -------------------------------------------------------------------------------------------
 
-    def map(self, fn: Callable[[T], R | None]) -> BatchStage[R]:
+    def map(self, fn: Callable[[T], R | None]) -> GeneralStage[R]:
         """Make `fn(item)` of each item; a result of None drops the item.
 
         The results come in any order when the stage has several processors, as it has by default.
@@ -55,7 +67,7 @@ class GeneralStage(Stage, Generic[T]):
         """
         return self._then("map", t.Map(checked_fn("map", "a function of one item", fn)))
 
-    def filter(self, predicate: Callable[[T], Any]) -> BatchStage[T]:
+    def filter(self: G, predicate: Callable[[T], Any]) -> G:
         """Keep the items for which `predicate(item)` is true.
 
         Raises:
@@ -64,9 +76,9 @@ class GeneralStage(Stage, Generic[T]):
         Example:
             >>> numbers.filter(lambda n: n % 2)        # doctest: +SKIP
         """
-        return self._then("filter", t.Filter(checked_fn("filter", "a function of one item", predicate)))
+        return cast("G", self._then("filter", t.Filter(checked_fn("filter", "a function of one item", predicate))))
 
-    def flat_map(self, fn: Callable[[T], Iterable[R]]) -> BatchStage[R]:
+    def flat_map(self, fn: Callable[[T], Iterable[R]]) -> GeneralStage[R]:
         """Make all items of the iterable `fn(item)` of each item.
 
         A list or tuple is best; a generator is drawn as far as there is room and may be endless.
@@ -77,7 +89,7 @@ class GeneralStage(Stage, Generic[T]):
         what = "a function of one item that returns an iterable"
         return self._then("flat_map", t.FlatMap(checked_fn("flat_map", what, fn)))
 
-    def map_batches(self, fn: Callable[[Any], Any], as_: type | None = None) -> BatchStage[Any]:
+    def map_batches(self, fn: Callable[[Any], Any], as_: type | None = None) -> GeneralStage[Any]:
         """Make what `fn(batch)` returns of each `Batch` of columns; other items are gathered into batches first.
 
         Args:
@@ -91,7 +103,7 @@ class GeneralStage(Stage, Generic[T]):
         map_batches(checked_fn("map_batches", "a function of one batch", fn), as_)
         return self._then("map_batches", t.MapBatches(fn, as_))
 
-    def peek(self, to_text: Callable[[T], str] = str, predicate: Callable[[T], Any] | None = None) -> BatchStage[T]:
+    def peek(self: G, to_text: Callable[[T], str] = str, predicate: Callable[[T], Any] | None = None) -> G:
         """Log the items that pass, where the stage runs.
 
         Args:
@@ -100,11 +112,13 @@ class GeneralStage(Stage, Generic[T]):
         """
         if predicate is not None:
             checked_fn("peek", "a predicate of one item", predicate)
-        return self._then("peek", t.Peek(predicate, checked_fn("peek", "a function from item to text", to_text)))
+        return cast(
+            "G", self._then("peek", t.Peek(predicate, checked_fn("peek", "a function from item to text", to_text)))
+        )
 
     # -- with a state -------------------------------------------------------------------------------------------
 
-    def map_stateful(self, create: Callable[[], St], fn: Callable[[St, T], R | None]) -> BatchStage[R]:
+    def map_stateful(self, create: Callable[[], St], fn: Callable[[St, T], R | None]) -> GeneralStage[R]:
         """Map with one state for the whole stage, which therefore runs on a single processor.
 
         Group by a key first to have a state for each key, and all cores.
@@ -121,15 +135,15 @@ class GeneralStage(Stage, Generic[T]):
         """
         return self._stateful("map_stateful", t.MapStateful, create, fn, None, False)
 
-    def filter_stateful(self, create: Callable[[], St], fn: Callable[[St, T], Any]) -> BatchStage[T]:
+    def filter_stateful(self: G, create: Callable[[], St], fn: Callable[[St, T], Any]) -> G:
         """Keep the items for which `fn(state, item)` is true, with one state, made by `create()`, for the stage."""
-        return self._stateful("filter_stateful", t.FilterStateful, create, fn, None, False)
+        return cast("G", self._stateful("filter_stateful", t.FilterStateful, create, fn, None, False))
 
-    def flat_map_stateful(self, create: Callable[[], St], fn: Callable[[St, T], Iterable[R]]) -> BatchStage[R]:
+    def flat_map_stateful(self, create: Callable[[], St], fn: Callable[[St, T], Iterable[R]]) -> GeneralStage[R]:
         """Make all items of the iterable `fn(state, item)`, with one state, made by `create()`, for the stage."""
         return self._stateful("flat_map_stateful", t.FlatMapStateful, create, fn, None, False)
 
-    def rolling_aggregate(self, op: AggregateOperation[T, A, R]) -> BatchStage[R]:
+    def rolling_aggregate(self, op: AggregateOperation[T, A, R]) -> GeneralStage[R]:
         """Emit the result of the aggregation so far after each item; on a single processor.
 
         Args:
@@ -144,7 +158,7 @@ class GeneralStage(Stage, Generic[T]):
 
     # -- with a service -----------------------------------------------------------------------------------------
 
-    def map_using_service(self, factory: ServiceLike[S], fn: Callable[[S, T], R | None]) -> BatchStage[R]:
+    def map_using_service(self, factory: ServiceLike[S], fn: Callable[[S, T], R | None]) -> GeneralStage[R]:
         """Make `fn(service, item)` of each item.
 
         Args:
@@ -157,11 +171,11 @@ class GeneralStage(Stage, Generic[T]):
         """
         return self._using("map", factory, fn, None, False)
 
-    def filter_using_service(self, factory: ServiceLike[S], fn: Callable[[S, T], Any]) -> BatchStage[T]:
+    def filter_using_service(self: G, factory: ServiceLike[S], fn: Callable[[S, T], Any]) -> G:
         """Keep the items for which `fn(service, item)` is true; `factory` is that of `map_using_service`."""
-        return self._using("filter", factory, fn, None, False)
+        return cast("G", self._using("filter", factory, fn, None, False))
 
-    def flat_map_using_service(self, factory: ServiceLike[S], fn: Callable[[S, T], Iterable[R]]) -> BatchStage[R]:
+    def flat_map_using_service(self, factory: ServiceLike[S], fn: Callable[[S, T], Iterable[R]]) -> GeneralStage[R]:
         """Make all items of the iterable `fn(service, item)`; `factory` is that of `map_using_service`."""
         return self._using("flat_map", factory, fn, None, False)
 
@@ -171,7 +185,7 @@ class GeneralStage(Stage, Generic[T]):
         fn: Callable[[S, T], Coroutine[Any, Any, R | None]],
         max_concurrent_ops: int = 4,
         preserve_order: bool = True,
-    ) -> BatchStage[R]:
+    ) -> GeneralStage[R]:
         """Make `await fn(service, item)` of each item, several at once, in an event loop in each worker.
 
         Args:
@@ -189,19 +203,19 @@ class GeneralStage(Stage, Generic[T]):
         return self._using_async("map", factory, fn, max_concurrent_ops, preserve_order, None, False)
 
     def filter_using_service_async(
-        self,
+        self: G,
         factory: ServiceLike[S],
         fn: Callable[[S, T], Coroutine[Any, Any, Any]],
         max_concurrent_ops: int = 4,
         preserve_order: bool = True,
-    ) -> BatchStage[T]:
+    ) -> G:
         """Keep the items for which `await fn(service, item)` is true.
 
         Args:
             factory, max_concurrent_ops, preserve_order: as for `map_using_service_async`.
             fn: a coroutine function.
         """
-        return self._using_async("filter", factory, fn, max_concurrent_ops, preserve_order, None, False)
+        return cast("G", self._using_async("filter", factory, fn, max_concurrent_ops, preserve_order, None, False))
 
     def flat_map_using_service_async(
         self,
@@ -209,7 +223,7 @@ class GeneralStage(Stage, Generic[T]):
         fn: Callable[[S, T], Coroutine[Any, Any, Iterable[R]]],
         max_concurrent_ops: int = 4,
         preserve_order: bool = True,
-    ) -> BatchStage[R]:
+    ) -> GeneralStage[R]:
         """Make all items of the iterable `await fn(service, item)`.
 
         Args:
@@ -218,21 +232,139 @@ class GeneralStage(Stage, Generic[T]):
         """
         return self._using_async("flat_map", factory, fn, max_concurrent_ops, preserve_order, None, False)
 
+    # -- several streams ----------------------------------------------------------------------------------------
+
+    def merge(self: G, *others: G) -> G:
+        """Return the items of this stage and of others, in any order.
+
+        Raises:
+            PlanError: there is no other stage, or one of another pipeline.
+        """
+        if not others:
+            raise PlanError(f"merge: expected at least one stage to merge with {self.name!r}, got none")
+        return cast("G", self._then("merge", t.Merge(), *others))
+
+    # -- tables -------------------------------------------------------------------------------------------------
+
+    def send_to(self, table: Table, key_fn: KeyFn = None) -> SinkStage:
+        """Put the items into a table.
+
+        Args:
+            table: which.
+            key_fn: key under which an item is put; without it the items are `(key, value)` pairs.
+        """
+        name = _checked_table("send_to", table)
+        transform = t.SendToTable(name, checked_key("send_to", key_fn), key_fn is not None)
+        self._fill_from_sides(table)
+        return SinkStage(self.pipeline, self.pipeline._add(f"send_to({name})", transform, self))
+
+    def join_table(self, table: Table, key_fn: KeyFn, fn: Callable[[T, Any], R | None]) -> GeneralStage[R]:
+        """Make `fn(item, value)` of each item and the value that a table has for its key, None when it has none.
+
+        Args:
+            table: which; complete before the first item is joined.
+            key_fn: key of an item; None: the item itself.
+            fn: a result of None drops the item.
+
+        Example:
+            >>> profiles = Table("profiles")        # doctest: +SKIP
+            >>> p.read_from(sources.map("profiles")).send_to(profiles)        # doctest: +SKIP
+            >>> views.join_table(profiles, lambda view: view.user, enrich)        # doctest: +SKIP
+        """
+        name = _checked_table("join_table", table)
+        what = "a function of an item and a value"
+        transform = t.JoinTable(name, checked_key("join_table", key_fn), checked_fn("join_table", what, fn))
+        self._fill_from_sides(table)
+        return self._then(f"join_table({name})", transform)
+
+    def _fill_from_sides(self, table: Table) -> None:
+        """Read the side inputs of a table, once for the pipeline."""
+        for source in table.side_inputs:
+            readers = {node.id for node in self.pipeline.nodes if node.transform == t.Source(source)}
+            filled = any(
+                isinstance(node.transform, t.SendToTable)
+                and node.transform.table == table.name
+                and node.upstream[0] in readers
+                for node in self.pipeline.nodes
+            )
+            if not filled:
+                stage = self.pipeline.read_from(source)
+                transform = t.SendToTable(table.name, table.side_key, table.side_key is not None)
+                self.pipeline._add(f"send_to({table.name})", transform, stage)
+
+    # -- spreading ----------------------------------------------------------------------------------------------
+
+    def rebalance(self: G, key_fn: KeyFn = None) -> G:
+        """Spread the items over all processors of the next stage, evenly; with a `key_fn` by their keys.
+
+        It pays behind a source that gives most items to few processors. An aggregation that follows a rebalancing by
+        its own key has one stage only.
+
+        Args:
+            key_fn: key of an item; items of equal keys go to the same processor.
+        """
+        return cast("G", self._then("rebalance", t.Rebalance(checked_key("rebalance", key_fn), key_fn is not None)))
+
+    def partition_by(self: G, key_fn: KeyFn) -> G:
+        """Make an intermediate stream that is partitioned by a key; the planner chooses its partition count.
+
+        Args:
+            key_fn: key of an item; None: the item itself.
+        """
+        return cast("G", self._then("partition_by", t.PartitionBy(checked_key("partition_by", key_fn))))
+
+    def grouping_key(self, key_fn: Callable[[T], K]) -> KeyedStage[T, K]:
+        """Group the items by a key; the stages that follow from it work for each key.
+
+        Args:
+            key_fn: key of an item; `column("user")` for rows and batches; None: the item itself.
+        """
+        return self._keyed(checked_key("grouping_key", key_fn))
+
+    # -- anything else ------------------------------------------------------------------------------------------
+
+    def apply(self: G, fn: Callable[[G], R]) -> R:
+        """Return `fn(self)`: a way to name a piece of a pipeline and to use it in a chain."""
+        checked_fn("apply", "a function of a stage", fn)
+        return fn(self)
+
+    def custom_transform(self, name: str, supplier: Any) -> GeneralStage[Any]:
+        """Add a processor of your own.
+
+        Args:
+            name: of the stage.
+            supplier: what `dag.new_vertex` takes: a `Processor` class, a function that makes one, a supplier.
+        """
+        from shmjet.core.vertex import Vertex
+
+        Vertex(name, supplier)  # raises what is wrong with it
+        return self._then(name, t.Custom(supplier))
+
+    def write_to(self, sink: SinkDef[T]) -> SinkStage:
+        """Write the items to a sink (see `shmjet.sinks`)."""
+        return self.pipeline.write_to(sink, self)
+
     # -- making nodes -------------------------------------------------------------------------------------------
 
-    def _then(self, name: str, transform: t.Transform, *others: Stage) -> BatchStage[Any]:
-        from shmjet.pipeline.stages import BatchStage
+    def _then(self, name: str, transform: t.Transform, *others: Stage) -> GeneralStage[Any]:
+        """Add a node and return its stage, which is endless if a stage that feeds it is."""
+        node_id = self.pipeline._add(name, transform, self, *others)
+        feeders = (self, *(other for other in others if isinstance(other, GeneralStage)))
+        kind = next((type(feeder) for feeder in feeders if feeder._is_endless), type(self))
+        return kind(self.pipeline, node_id)
 
-        return BatchStage(self.pipeline, self.pipeline._add(name, transform, self, *others))
+    def _keyed(self, key_fn: KeyFn) -> KeyedStage[T, Any]:
+        """Return this stage with a key, of the same kind."""
+        raise NotImplementedError
 
     def _stateful(
         self, name: str, kind: type[t.MapStateful], create: Any, fn: Any, key_fn: KeyFn, keyed: bool
-    ) -> BatchStage[Any]:
+    ) -> GeneralStage[Any]:
         checked_fn(name, "a function without arguments that makes a state", create)
         checked_fn(name, f"a function of state, {'key and item' if keyed else 'and item'}", fn)
         return self._then(name, kind(create, fn, key_fn, keyed))
 
-    def _using(self, kind: str, factory: Any, fn: Any, key_fn: KeyFn, keyed: bool) -> BatchStage[Any]:
+    def _using(self, kind: str, factory: Any, fn: Any, key_fn: KeyFn, keyed: bool) -> GeneralStage[Any]:
         name = f"{kind}_using_service"
         service = checked_service(name, factory)
         checked_fn(name, f"a function of service{', key' if keyed else ''} and item", fn)
@@ -240,9 +372,19 @@ class GeneralStage(Stage, Generic[T]):
 
     def _using_async(
         self, kind: str, factory: Any, fn: Any, most: int, in_order: bool, key_fn: KeyFn, keyed: bool
-    ) -> BatchStage[Any]:
+    ) -> GeneralStage[Any]:
         name = f"{kind}_using_service_async"
         service = checked_service(name, factory)
         checked_fn(name, f"a coroutine function of service{', key' if keyed else ''} and item", fn, is_async=True)
         checked_count(name, "max_concurrent_ops", most)
         return self._then(name, t.UsingServiceAsync(kind, service, fn, key_fn, keyed, most, bool(in_order)))
+
+    def _hash_join(self, name: str, arguments: Sequence[Any], fn: Any, *, inner: bool) -> GeneralStage[Any]:
+        sides, clauses, project = parsed_sides(name, arguments, fn)
+        return self._then(name, t.HashJoin(tuple(clauses), project, (inner,) * len(clauses)), *sides)
+
+
+def _checked_table(name: str, table: Any) -> str:
+    if isinstance(table, Table):
+        return table.name
+    raise TypeError(f"{name}: expected a Table, such as Table('profiles'), got {type(table).__name__}: {table!r:.80}")

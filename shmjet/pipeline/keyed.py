@@ -1,24 +1,30 @@
-"""The keyed stage: transformations and aggregations for each key of a stream.
+"""Keyed stages: the operations for each key of bounded data, of endless data, and of both.
 
-It is a stage and a key function, and makes no node of its own. After Jet's `StageWithKey`.
+A keyed stage is a stage and a key function, and makes no node of its own. After Jet's `GeneralStageWithKey`,
+`BatchStageWithKey` and `StreamStageWithKey`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from shmjet.aggregate_ops import AggregateOperation
+from shmjet.data.errors import PlanError
 from shmjet.pipeline import transforms as t
 from shmjet.pipeline.builders import AggregateBuilder
 from shmjet.pipeline.checks import checked_fn, checked_operation
-from shmjet.pipeline.general import ServiceLike
+from shmjet.pipeline.endless import NEEDS_ALL, needs_window
+from shmjet.pipeline.general import GeneralStage, ServiceLike
 from shmjet.pipeline.handles import SinkStage
 from shmjet.pipeline.join_clauses import co_aggregation
 from shmjet.pipeline.stages import BatchStage
 from shmjet.pipeline.tables import Table
 from shmjet.processors.general.input_keys import KeyFn
+
+if TYPE_CHECKING:
+    from shmjet.pipeline.stream_stage import StreamStage
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -28,8 +34,118 @@ S = TypeVar("S")
 St = TypeVar("St")
 
 
-@dataclass(frozen=True)
-class KeyedBatchStage(Generic[T, K]):
+@dataclass(frozen=True, repr=False)
+class KeyedStage(Generic[T, K]):
+    """A stage whose items are grouped by a key: what can be done with bounded and with endless data alike."""
+
+    stage: GeneralStage[T]
+    key_fn: KeyFn
+
+    def rolling_aggregate(self, op: AggregateOperation[T, A, R]) -> GeneralStage[tuple[K, R]]:
+        """Emit `(key, result so far)` after each item; `op` is an operation with one input."""
+        transform = t.RollingAggregate(checked_operation("rolling_aggregate", op, 1), self.key_fn, True)
+        return self.stage._then("rolling_aggregate_by_key", transform)
+
+    def map_stateful(self, create: Callable[[], St], fn: Callable[[St, K, T], R | None]) -> GeneralStage[R]:
+        """Map with a state for each key.
+
+        Args:
+            create: makes the state of a key, which is mutable.
+            fn: `fn(state, key, item)`; it may change the state, and a result of None drops the item.
+
+        Example:
+            >>> def number(state, key, item):
+            ...     state.append(item)
+            ...     return key, len(state), item
+            >>> items.grouping_key(by_user).map_stateful(list, number)        # doctest: +SKIP
+        """
+        return self.stage._stateful("map_stateful_by_key", t.MapStateful, create, fn, self.key_fn, True)
+
+    def filter_stateful(self, create: Callable[[], St], fn: Callable[[St, K, T], Any]) -> GeneralStage[T]:
+        """Keep the items for which `fn(state, key, item)` is true; `create()` makes the state of a key."""
+        return self.stage._stateful("filter_stateful_by_key", t.FilterStateful, create, fn, self.key_fn, True)
+
+    def flat_map_stateful(self, create: Callable[[], St], fn: Callable[[St, K, T], Iterable[R]]) -> GeneralStage[R]:
+        """Make all items of the iterable `fn(state, key, item)`; `create()` makes the state of a key."""
+        return self.stage._stateful("flat_map_stateful_by_key", t.FlatMapStateful, create, fn, self.key_fn, True)
+
+    def map_using_service(self, factory: ServiceLike[S], fn: Callable[[S, K, T], R | None]) -> GeneralStage[R]:
+        """Make `fn(service, key, item)` of each item; items of one key meet the same service.
+
+        Args:
+            factory: a `ServiceFactory`, or a function that makes a service in each worker.
+            fn: a result of None drops the item.
+        """
+        return self.stage._using("map", factory, fn, self.key_fn, True)
+
+    def filter_using_service(self, factory: ServiceLike[S], fn: Callable[[S, K, T], Any]) -> GeneralStage[T]:
+        """Keep the items for which `fn(service, key, item)` is true; `factory` is that of `map_using_service`."""
+        return self.stage._using("filter", factory, fn, self.key_fn, True)
+
+    def flat_map_using_service(self, factory: ServiceLike[S], fn: Callable[[S, K, T], Iterable[R]]) -> GeneralStage[R]:
+        """Make all items of the iterable `fn(service, key, item)`; `factory` is that of `map_using_service`."""
+        return self.stage._using("flat_map", factory, fn, self.key_fn, True)
+
+    def map_using_service_async(
+        self,
+        factory: ServiceLike[S],
+        fn: Callable[[S, K, T], Coroutine[Any, Any, R | None]],
+        max_concurrent_ops: int = 4,
+        preserve_order: bool = True,
+    ) -> GeneralStage[R]:
+        """Make `await fn(service, key, item)` of each item.
+
+        Args:
+            factory, max_concurrent_ops, preserve_order: as for `BatchStage.map_using_service_async`.
+            fn: a coroutine function.
+        """
+        return self.stage._using_async("map", factory, fn, max_concurrent_ops, preserve_order, self.key_fn, True)
+
+    def filter_using_service_async(
+        self,
+        factory: ServiceLike[S],
+        fn: Callable[[S, K, T], Coroutine[Any, Any, Any]],
+        max_concurrent_ops: int = 4,
+        preserve_order: bool = True,
+    ) -> GeneralStage[T]:
+        """Keep the items for which `await fn(service, key, item)` is true.
+
+        Args:
+            factory, max_concurrent_ops, preserve_order: as for `BatchStage.map_using_service_async`.
+            fn: a coroutine function.
+        """
+        return self.stage._using_async("filter", factory, fn, max_concurrent_ops, preserve_order, self.key_fn, True)
+
+    def flat_map_using_service_async(
+        self,
+        factory: ServiceLike[S],
+        fn: Callable[[S, K, T], Coroutine[Any, Any, Iterable[R]]],
+        max_concurrent_ops: int = 4,
+        preserve_order: bool = True,
+    ) -> GeneralStage[R]:
+        """Make all items of the iterable `await fn(service, key, item)`.
+
+        Args:
+            factory, max_concurrent_ops, preserve_order: as for `BatchStage.map_using_service_async`.
+            fn: a coroutine function.
+        """
+        return self.stage._using_async("flat_map", factory, fn, max_concurrent_ops, preserve_order, self.key_fn, True)
+
+    def join_table(self, table: Table, fn: Callable[[T, Any], R | None]) -> GeneralStage[R]:
+        """Make `fn(item, value)` of each item and the value that a table has for its key."""
+        return self.stage.join_table(table, self.key_fn, fn)
+
+    def send_to(self, table: Table) -> SinkStage:
+        """Put each item into a table under its key."""
+        checked_fn("send_to", "a grouping key that is a function", self.key_fn)
+        return self.stage.send_to(table, self.key_fn)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.stage.name!r}>"
+
+
+@dataclass(frozen=True, repr=False)
+class KeyedBatchStage(KeyedStage[T, K]):
     """A stage whose items are grouped by a key; made by `stage.grouping_key(key_fn)`.
 
     Args:
@@ -41,7 +157,42 @@ class KeyedBatchStage(Generic[T, K]):
     """
 
     stage: BatchStage[T]
-    key_fn: KeyFn
+
+    if TYPE_CHECKING:  # what is made of a keyed BatchStage is a stage of that kind
+
+        def rolling_aggregate(self, op: AggregateOperation[T, A, R]) -> BatchStage[tuple[K, R]]: ...
+        def map_stateful(self, create: Callable[[], St], fn: Callable[[St, K, T], R | None]) -> BatchStage[R]: ...
+        def filter_stateful(self, create: Callable[[], St], fn: Callable[[St, K, T], Any]) -> BatchStage[T]: ...
+        def flat_map_stateful(
+            self, create: Callable[[], St], fn: Callable[[St, K, T], Iterable[R]]
+        ) -> BatchStage[R]: ...
+        def map_using_service(self, factory: ServiceLike[S], fn: Callable[[S, K, T], R | None]) -> BatchStage[R]: ...
+        def filter_using_service(self, factory: ServiceLike[S], fn: Callable[[S, K, T], Any]) -> BatchStage[T]: ...
+        def flat_map_using_service(
+            self, factory: ServiceLike[S], fn: Callable[[S, K, T], Iterable[R]]
+        ) -> BatchStage[R]: ...
+        def map_using_service_async(
+            self,
+            factory: ServiceLike[S],
+            fn: Callable[[S, K, T], Coroutine[Any, Any, R | None]],
+            max_concurrent_ops: int = 4,
+            preserve_order: bool = True,
+        ) -> BatchStage[R]: ...
+        def filter_using_service_async(
+            self,
+            factory: ServiceLike[S],
+            fn: Callable[[S, K, T], Coroutine[Any, Any, Any]],
+            max_concurrent_ops: int = 4,
+            preserve_order: bool = True,
+        ) -> BatchStage[T]: ...
+        def flat_map_using_service_async(
+            self,
+            factory: ServiceLike[S],
+            fn: Callable[[S, K, T], Coroutine[Any, Any, Iterable[R]]],
+            max_concurrent_ops: int = 4,
+            preserve_order: bool = True,
+        ) -> BatchStage[R]: ...
+        def join_table(self, table: Table, fn: Callable[[T, Any], R | None]) -> BatchStage[R]: ...
 
     def aggregate(self, op: AggregateOperation[T, A, R]) -> BatchStage[tuple[K, R]]:
         """Fold the items of each key into one result; `(key, result)` is emitted at the end.
@@ -89,108 +240,56 @@ class KeyedBatchStage(Generic[T, K]):
         keys = (self.key_fn, *(other.key_fn for other in others))
         return self.stage._then(name, t.Aggregate(op, keys), *(other.stage for other in others))
 
-    def rolling_aggregate(self, op: AggregateOperation[T, A, R]) -> BatchStage[tuple[K, R]]:
-        """Emit `(key, result so far)` after each item; `op` is an operation with one input."""
-        transform = t.RollingAggregate(checked_operation("rolling_aggregate", op, 1), self.key_fn, True)
-        return self.stage._then("rolling_aggregate_by_key", transform)
-
     def distinct(self) -> BatchStage[T]:
         """Keep one item of each key."""
         return self.stage.distinct(self.key_fn)
 
-    def map_stateful(self, create: Callable[[], St], fn: Callable[[St, K, T], R | None]) -> BatchStage[R]:
-        """Map with a state for each key.
 
-        Args:
-            create: makes the state of a key, which is mutable.
-            fn: `fn(state, key, item)`; it may change the state, and a result of None drops the item.
+@dataclass(frozen=True, repr=False)
+class KeyedStreamStage(KeyedStage[T, K]):
+    """A stage of endless data whose items are grouped by a key; made by `stage.grouping_key(key_fn)`."""
 
-        Example:
-            >>> def number(state, key, item):
-            ...     state.append(item)
-            ...     return key, len(state), item
-            >>> items.grouping_key(by_user).map_stateful(list, number)        # doctest: +SKIP
-        """
-        return self.stage._stateful("map_stateful_by_key", t.MapStateful, create, fn, self.key_fn, True)
+    stage: StreamStage[T]
 
-    def filter_stateful(self, create: Callable[[], St], fn: Callable[[St, K, T], Any]) -> BatchStage[T]:
-        """Keep the items for which `fn(state, key, item)` is true; `create()` makes the state of a key."""
-        return self.stage._stateful("filter_stateful_by_key", t.FilterStateful, create, fn, self.key_fn, True)
+    if TYPE_CHECKING:  # what is made of a keyed StreamStage is a stage of that kind
 
-    def flat_map_stateful(self, create: Callable[[], St], fn: Callable[[St, K, T], Iterable[R]]) -> BatchStage[R]:
-        """Make all items of the iterable `fn(state, key, item)`; `create()` makes the state of a key."""
-        return self.stage._stateful("flat_map_stateful_by_key", t.FlatMapStateful, create, fn, self.key_fn, True)
+        def rolling_aggregate(self, op: AggregateOperation[T, A, R]) -> StreamStage[tuple[K, R]]: ...
+        def map_stateful(self, create: Callable[[], St], fn: Callable[[St, K, T], R | None]) -> StreamStage[R]: ...
+        def filter_stateful(self, create: Callable[[], St], fn: Callable[[St, K, T], Any]) -> StreamStage[T]: ...
+        def flat_map_stateful(
+            self, create: Callable[[], St], fn: Callable[[St, K, T], Iterable[R]]
+        ) -> StreamStage[R]: ...
+        def map_using_service(self, factory: ServiceLike[S], fn: Callable[[S, K, T], R | None]) -> StreamStage[R]: ...
+        def filter_using_service(self, factory: ServiceLike[S], fn: Callable[[S, K, T], Any]) -> StreamStage[T]: ...
+        def flat_map_using_service(
+            self, factory: ServiceLike[S], fn: Callable[[S, K, T], Iterable[R]]
+        ) -> StreamStage[R]: ...
+        def map_using_service_async(
+            self,
+            factory: ServiceLike[S],
+            fn: Callable[[S, K, T], Coroutine[Any, Any, R | None]],
+            max_concurrent_ops: int = 4,
+            preserve_order: bool = True,
+        ) -> StreamStage[R]: ...
+        def filter_using_service_async(
+            self,
+            factory: ServiceLike[S],
+            fn: Callable[[S, K, T], Coroutine[Any, Any, Any]],
+            max_concurrent_ops: int = 4,
+            preserve_order: bool = True,
+        ) -> StreamStage[T]: ...
+        def flat_map_using_service_async(
+            self,
+            factory: ServiceLike[S],
+            fn: Callable[[S, K, T], Coroutine[Any, Any, Iterable[R]]],
+            max_concurrent_ops: int = 4,
+            preserve_order: bool = True,
+        ) -> StreamStage[R]: ...
+        def join_table(self, table: Table, fn: Callable[[T, Any], R | None]) -> StreamStage[R]: ...
 
-    def map_using_service(self, factory: ServiceLike[S], fn: Callable[[S, K, T], R | None]) -> BatchStage[R]:
-        """Make `fn(service, key, item)` of each item; items of one key meet the same service.
+    else:
 
-        Args:
-            factory: a `ServiceFactory`, or a function that makes a service in each worker.
-            fn: a result of None drops the item.
-        """
-        return self.stage._using("map", factory, fn, self.key_fn, True)
-
-    def filter_using_service(self, factory: ServiceLike[S], fn: Callable[[S, K, T], Any]) -> BatchStage[T]:
-        """Keep the items for which `fn(service, key, item)` is true; `factory` is that of `map_using_service`."""
-        return self.stage._using("filter", factory, fn, self.key_fn, True)
-
-    def flat_map_using_service(self, factory: ServiceLike[S], fn: Callable[[S, K, T], Iterable[R]]) -> BatchStage[R]:
-        """Make all items of the iterable `fn(service, key, item)`; `factory` is that of `map_using_service`."""
-        return self.stage._using("flat_map", factory, fn, self.key_fn, True)
-
-    def map_using_service_async(
-        self,
-        factory: ServiceLike[S],
-        fn: Callable[[S, K, T], Coroutine[Any, Any, R | None]],
-        max_concurrent_ops: int = 4,
-        preserve_order: bool = True,
-    ) -> BatchStage[R]:
-        """Make `await fn(service, key, item)` of each item.
-
-        Args:
-            factory, max_concurrent_ops, preserve_order: as for `BatchStage.map_using_service_async`.
-            fn: a coroutine function.
-        """
-        return self.stage._using_async("map", factory, fn, max_concurrent_ops, preserve_order, self.key_fn, True)
-
-    def filter_using_service_async(
-        self,
-        factory: ServiceLike[S],
-        fn: Callable[[S, K, T], Coroutine[Any, Any, Any]],
-        max_concurrent_ops: int = 4,
-        preserve_order: bool = True,
-    ) -> BatchStage[T]:
-        """Keep the items for which `await fn(service, key, item)` is true.
-
-        Args:
-            factory, max_concurrent_ops, preserve_order: as for `BatchStage.map_using_service_async`.
-            fn: a coroutine function.
-        """
-        return self.stage._using_async("filter", factory, fn, max_concurrent_ops, preserve_order, self.key_fn, True)
-
-    def flat_map_using_service_async(
-        self,
-        factory: ServiceLike[S],
-        fn: Callable[[S, K, T], Coroutine[Any, Any, Iterable[R]]],
-        max_concurrent_ops: int = 4,
-        preserve_order: bool = True,
-    ) -> BatchStage[R]:
-        """Make all items of the iterable `await fn(service, key, item)`.
-
-        Args:
-            factory, max_concurrent_ops, preserve_order: as for `BatchStage.map_using_service_async`.
-            fn: a coroutine function.
-        """
-        return self.stage._using_async("flat_map", factory, fn, max_concurrent_ops, preserve_order, self.key_fn, True)
-
-    def join_table(self, table: Table, fn: Callable[[T, Any], R | None]) -> BatchStage[R]:
-        """Make `fn(item, value)` of each item and the value that a table has for its key."""
-        return self.stage.join_table(table, self.key_fn, fn)
-
-    def send_to(self, table: Table) -> SinkStage:
-        """Put each item into a table under its key."""
-        checked_fn("send_to", "a grouping key that is a function", self.key_fn)
-        return self.stage.send_to(table, self.key_fn)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self.stage.name!r}>"
+        def __getattr__(self, name: str) -> Any:
+            if name in NEEDS_ALL:
+                raise PlanError(needs_window(f"{self.stage.name}.grouping_key(...).{name}()", self.stage.name))
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from shmjet.core.dag import DAG
 from shmjet.core.job import JobConfig
 from shmjet.data.errors import PlanError
 from shmjet.pipeline import transforms as t
-from shmjet.pipeline.definitions import SinkDef, SourceDef
+from shmjet.pipeline.definitions import SinkDef, SourceDef, StreamSourceDef
 
 if TYPE_CHECKING:
+    from shmjet.pipeline.general import GeneralStage
     from shmjet.pipeline.handles import SinkStage, Stage
     from shmjet.pipeline.planner import Plan
     from shmjet.pipeline.stages import BatchStage
+    from shmjet.pipeline.stream_stage import StreamStage
 
 T = TypeVar("T")
 
@@ -42,7 +44,11 @@ class Pipeline:
 
     # -- building -----------------------------------------------------------------------------------------------
 
-    def read_from(self, source: SourceDef[T]) -> BatchStage[T]:
+    @overload
+    def read_from(self, source: StreamSourceDef[T]) -> StreamStage[T]: ...  # type: ignore[overload-overlap]
+    @overload
+    def read_from(self, source: SourceDef[T]) -> BatchStage[T]: ...
+    def read_from(self, source: SourceDef[T]) -> GeneralStage[T]:
         """Return the stage of a source's items.
 
         Args:
@@ -60,9 +66,14 @@ class Pipeline:
             raise TypeError(
                 f"read_from: expected a source (see shmjet.sources), got {type(source).__name__}: {source!r:.80}"
             )
-        return BatchStage(self, self._add(source.name, t.Source(source)))
+        node_id = self._add(source.name, t.Source(source))
+        if isinstance(source, StreamSourceDef):
+            from shmjet.pipeline.stream_stage import StreamStage
 
-    def write_to(self, sink: SinkDef[T], *stages: BatchStage[T]) -> SinkStage:
+            return StreamStage(self, node_id)
+        return BatchStage(self, node_id)
+
+    def write_to(self, sink: SinkDef[T], *stages: GeneralStage[T]) -> SinkStage:
         """Write the items of one or several stages to one sink.
 
         Args:
@@ -122,10 +133,10 @@ class Pipeline:
         return found
 
     def _check_own(self, name: str, stage: Stage) -> None:
+        from shmjet.pipeline.general import GeneralStage
         from shmjet.pipeline.handles import Stage
-        from shmjet.pipeline.stages import BatchStage
 
-        if not isinstance(stage, BatchStage):
+        if not isinstance(stage, GeneralStage):
             hint = ""
             if isinstance(stage, Stage):
                 hint = "; nothing can follow a sink"

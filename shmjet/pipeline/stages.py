@@ -1,33 +1,31 @@
-"""Stages: the objects that users chain to describe a pipeline.
+"""`BatchStage`, the stage of bounded data: the general operations, and the operations that need all items at once.
 
 A stage is an immutable handle of one node of its pipeline; every method that makes a stage adds a node and returns the
 handle of that. Two methods change the node itself, its name and its parallelism, neither of which changes what it
-computes. Must not know how anything is done. After Jet's `GeneralStage` and `BatchStage`; windows and timestamps will
-come as stages of their own.
+computes. Must not know how anything is done. After Jet's `BatchStage`; `stream_stage` has the stage of endless data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from shmjet.aggregate_ops import AggregateOperation
-from shmjet.data.errors import PlanError
 from shmjet.pipeline import transforms as t
 from shmjet.pipeline.checks import checked_fn, checked_key, checked_operation
-from shmjet.pipeline.definitions import SinkDef
 from shmjet.pipeline.general import GeneralStage
-from shmjet.pipeline.handles import SinkStage
-from shmjet.pipeline.join_clauses import On, co_aggregation, parsed_sides
-from shmjet.pipeline.tables import Table
+from shmjet.pipeline.join_clauses import On, co_aggregation
 from shmjet.processors.columns.group_by import group_by
 from shmjet.processors.general.input_keys import KeyFn
 
 if TYPE_CHECKING:
     from shmjet.columns.aggregates import Aggregate
     from shmjet.pipeline.builders import AggregateBuilder, HashJoinBuilder
+    from shmjet.pipeline.general import ServiceLike
+    from shmjet.pipeline.handles import Stage
     from shmjet.pipeline.keyed import KeyedBatchStage
+    from shmjet.pipeline.tables import Table
 
 T = TypeVar("T")
 T1 = TypeVar("T1")
@@ -35,6 +33,8 @@ T2 = TypeVar("T2")
 A = TypeVar("A")
 K = TypeVar("K")
 R = TypeVar("R")
+S = TypeVar("S")
+St = TypeVar("St")
 
 
 class BatchStage(GeneralStage[T]):
@@ -52,17 +52,44 @@ class BatchStage(GeneralStage[T]):
         >>> lines.flat_map(str.split).filter(str.isalpha).write_to(sinks.list("words"))        # doctest: +SKIP
     """
 
-    # -- several streams ----------------------------------------------------------------------------------------
+    if TYPE_CHECKING:  # what is made of a BatchStage is one
 
-    def merge(self, *others: BatchStage[T]) -> BatchStage[T]:
-        """Return the items of this stage and of others, in any order.
+        def map(self, fn: Callable[[T], R | None]) -> BatchStage[R]: ...
+        def flat_map(self, fn: Callable[[T], Iterable[R]]) -> BatchStage[R]: ...
+        def map_batches(self, fn: Callable[[Any], Any], as_: type | None = None) -> BatchStage[Any]: ...
+        def map_stateful(self, create: Callable[[], St], fn: Callable[[St, T], R | None]) -> BatchStage[R]: ...
+        def flat_map_stateful(self, create: Callable[[], St], fn: Callable[[St, T], Iterable[R]]) -> BatchStage[R]: ...
+        def rolling_aggregate(self, op: AggregateOperation[T, A, R]) -> BatchStage[R]: ...
+        def map_using_service(self, factory: ServiceLike[S], fn: Callable[[S, T], R | None]) -> BatchStage[R]: ...
+        def flat_map_using_service(
+            self, factory: ServiceLike[S], fn: Callable[[S, T], Iterable[R]]
+        ) -> BatchStage[R]: ...
+        def map_using_service_async(
+            self,
+            factory: ServiceLike[S],
+            fn: Callable[[S, T], Coroutine[Any, Any, R | None]],
+            max_concurrent_ops: int = 4,
+            preserve_order: bool = True,
+        ) -> BatchStage[R]: ...
+        def flat_map_using_service_async(
+            self,
+            factory: ServiceLike[S],
+            fn: Callable[[S, T], Coroutine[Any, Any, Iterable[R]]],
+            max_concurrent_ops: int = 4,
+            preserve_order: bool = True,
+        ) -> BatchStage[R]: ...
+        def join_table(self, table: Table, key_fn: KeyFn, fn: Callable[[T, Any], R | None]) -> BatchStage[R]: ...
+        def custom_transform(self, name: str, supplier: Any) -> BatchStage[Any]: ...
+        def grouping_key(self, key_fn: Callable[[T], K]) -> KeyedBatchStage[T, K]: ...
+        def _then(self, name: str, transform: t.Transform, *others: Stage) -> BatchStage[Any]: ...
+        def _hash_join(self, name: str, arguments: Sequence[Any], fn: Any, *, inner: bool) -> BatchStage[Any]: ...
 
-        Raises:
-            PlanError: there is no other stage, or one of another pipeline.
-        """
-        if not others:
-            raise PlanError(f"merge: expected at least one stage to merge with {self.name!r}, got none")
-        return self._then("merge", t.Merge(), *others)
+    def _keyed(self, key_fn: KeyFn) -> KeyedBatchStage[T, Any]:
+        from shmjet.pipeline.keyed import KeyedBatchStage
+
+        return KeyedBatchStage(self, key_fn)
+
+    # -- several stages --------------------------------------------------------------------------------------------
 
     @overload
     def hash_join(self, side: BatchStage[T1], on: On, fn: Callable[[T, Any], R | None], /) -> BatchStage[R]: ...
@@ -187,75 +214,6 @@ class BatchStage(GeneralStage[T]):
         transform = t.Join(checked_key("join", left_key), checked_key("join", right_key), project)
         return self._then("join", transform, other)
 
-    # -- tables -------------------------------------------------------------------------------------------------
-
-    def send_to(self, table: Table, key_fn: KeyFn = None) -> SinkStage:
-        """Put the items into a table.
-
-        Args:
-            table: which.
-            key_fn: key under which an item is put; without it the items are `(key, value)` pairs.
-        """
-        name = _checked_table("send_to", table)
-        transform = t.SendToTable(name, checked_key("send_to", key_fn), key_fn is not None)
-        self._fill_from_sides(table)
-        return SinkStage(self.pipeline, self.pipeline._add(f"send_to({name})", transform, self))
-
-    def join_table(self, table: Table, key_fn: KeyFn, fn: Callable[[T, Any], R | None]) -> BatchStage[R]:
-        """Make `fn(item, value)` of each item and the value that a table has for its key, None when it has none.
-
-        Args:
-            table: which; complete before the first item is joined.
-            key_fn: key of an item; None: the item itself.
-            fn: a result of None drops the item.
-
-        Example:
-            >>> profiles = Table("profiles")        # doctest: +SKIP
-            >>> p.read_from(sources.map("profiles")).send_to(profiles)        # doctest: +SKIP
-            >>> views.join_table(profiles, lambda view: view.user, enrich)        # doctest: +SKIP
-        """
-        name = _checked_table("join_table", table)
-        what = "a function of an item and a value"
-        transform = t.JoinTable(name, checked_key("join_table", key_fn), checked_fn("join_table", what, fn))
-        self._fill_from_sides(table)
-        return self._then(f"join_table({name})", transform)
-
-    def _fill_from_sides(self, table: Table) -> None:
-        """Read the side inputs of a table, once for the pipeline."""
-        for source in table.side_inputs:
-            readers = {node.id for node in self.pipeline.nodes if node.transform == t.Source(source)}
-            filled = any(
-                isinstance(node.transform, t.SendToTable)
-                and node.transform.table == table.name
-                and node.upstream[0] in readers
-                for node in self.pipeline.nodes
-            )
-            if not filled:
-                stage = self.pipeline.read_from(source)
-                transform = t.SendToTable(table.name, table.side_key, table.side_key is not None)
-                self.pipeline._add(f"send_to({table.name})", transform, stage)
-
-    # -- spreading ----------------------------------------------------------------------------------------------
-
-    def rebalance(self, key_fn: KeyFn = None) -> BatchStage[T]:
-        """Spread the items over all processors of the next stage, evenly; with a `key_fn` by their keys.
-
-        It pays behind a source that gives most items to few processors. An aggregation that follows a rebalancing by
-        its own key has one stage only.
-
-        Args:
-            key_fn: key of an item; items of equal keys go to the same processor.
-        """
-        return self._then("rebalance", t.Rebalance(checked_key("rebalance", key_fn), key_fn is not None))
-
-    def partition_by(self, key_fn: KeyFn) -> BatchStage[T]:
-        """Make an intermediate stream that is partitioned by a key; the planner chooses its partition count.
-
-        Args:
-            key_fn: key of an item; None: the item itself.
-        """
-        return self._then("partition_by", t.PartitionBy(checked_key("partition_by", key_fn)))
-
     # -- all items ----------------------------------------------------------------------------------------------
 
     def sort(self, key: Callable[[T], Any] | None = None, reverse: bool = False) -> BatchStage[T]:
@@ -333,43 +291,6 @@ class BatchStage(GeneralStage[T]):
         """
         return ColumnGroups(self, columns, options)
 
-    def grouping_key(self, key_fn: Callable[[T], K]) -> KeyedBatchStage[T, K]:
-        """Group the items by a key; the stages that follow from it work for each key.
-
-        Args:
-            key_fn: key of an item; `column("user")` for rows and batches; None: the item itself.
-        """
-        from shmjet.pipeline.keyed import KeyedBatchStage
-
-        return KeyedBatchStage(self, checked_key("grouping_key", key_fn))
-
-    # -- anything else ------------------------------------------------------------------------------------------
-
-    def apply(self, fn: Callable[[BatchStage[T]], R]) -> R:
-        """Return `fn(self)`: a way to name a piece of a pipeline and to use it in a chain."""
-        checked_fn("apply", "a function of a stage", fn)
-        return fn(self)
-
-    def custom_transform(self, name: str, supplier: Any) -> BatchStage[Any]:
-        """Add a processor of your own.
-
-        Args:
-            name: of the stage.
-            supplier: what `dag.new_vertex` takes: a `Processor` class, a function that makes one, a supplier.
-        """
-        from shmjet.core.vertex import Vertex
-
-        Vertex(name, supplier)  # raises what is wrong with it
-        return self._then(name, t.Custom(supplier))
-
-    def write_to(self, sink: SinkDef[T]) -> SinkStage:
-        """Write the items to a sink (see `shmjet.sinks`)."""
-        return self.pipeline.write_to(sink, self)
-
-    def _hash_join(self, name: str, arguments: Sequence[Any], fn: Any, *, inner: bool) -> BatchStage[Any]:
-        sides, clauses, project = parsed_sides(name, arguments, fn)
-        return self._then(name, t.HashJoin(tuple(clauses), project, (inner,) * len(clauses)), *sides)
-
 
 @dataclass(frozen=True)
 class ColumnGroups:
@@ -387,9 +308,3 @@ class ColumnGroups:
         """
         grouping = group_by(*self.columns, **self.options).agg(**aggregates)
         return self.stage._then("group_by", t.GroupColumns(grouping))
-
-
-def _checked_table(name: str, table: Any) -> str:
-    if isinstance(table, Table):
-        return table.name
-    raise TypeError(f"{name}: expected a Table, such as Table('profiles'), got {type(table).__name__}: {table!r:.80}")

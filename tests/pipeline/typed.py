@@ -6,6 +6,9 @@ from typing import Any, assert_type
 
 from shmjet.aggregate_ops import AggregateOperation, counting
 from shmjet.pipeline import BatchStage, KeyedBatchStage, Pipeline, ServiceFactory, SinkDef, SourceDef, Table
+from shmjet.pipeline.definitions import StreamSourceDef
+from shmjet.pipeline.keyed import KeyedStreamStage
+from shmjet.pipeline.stream_stage import StreamStage
 
 
 class Model:
@@ -67,3 +70,30 @@ def joined(texts: BatchStage[str], numbers: BatchStage[int]) -> None:
     tag = builder.add_inner(numbers, (len, None))
     assert_type(builder.build(lambda text, found: (text, len(found))), BatchStage[tuple[str, int]])
     _: Any = tag
+
+
+def endless(source: StreamSourceDef[str], numbers: BatchStage[int], sink: SinkDef[int]) -> None:
+    clicks = Pipeline().read_from(source)
+    assert_type(clicks, StreamStage[str])
+    assert_type(clicks.map(len), StreamStage[int])
+    assert_type(clicks.filter(str.isdigit).peek().rebalance().partition_by(len), StreamStage[str])
+    assert_type(clicks.flat_map(lambda line: line.split()), StreamStage[str])
+    assert_type(clicks.merge(clicks), StreamStage[str])
+    assert_type(clicks.apply(lambda stage: stage.map(len)), StreamStage[int])
+    assert_type(clicks.rolling_aggregate(counting()), StreamStage[int])
+    assert_type(clicks.map_using_service(Model, Model.score), StreamStage[float])
+    assert_type(clicks.join_table(Table("t"), len, lambda text, value: len(text)), StreamStage[int])
+    keyed = clicks.grouping_key(len)
+    assert_type(keyed, KeyedStreamStage[str, int])
+    assert_type(keyed.rolling_aggregate(counting()), StreamStage[tuple[int, int]])
+    assert_type(keyed.filter_stateful(list[str], lambda state, key, text: key > 2), StreamStage[str])
+    clicks.hash_join(numbers, (len, None)).write_to(sink)
+
+
+def endless_without_a_window(clicks: StreamStage[str]) -> None:
+    clicks.sort()  # type: ignore[attr-defined]
+    clicks.distinct()  # type: ignore[attr-defined]
+    clicks.aggregate(counting())  # type: ignore[attr-defined]
+    clicks.group_by("user")  # type: ignore[attr-defined]
+    clicks.grouping_key(len).aggregate(counting())  # type: ignore[attr-defined]
+    clicks.grouping_key(len).distinct()  # type: ignore[attr-defined]

@@ -10,6 +10,7 @@ from functools import cached_property
 
 from shmjet.data.errors import PlanError
 from shmjet.pipeline import transforms as t
+from shmjet.pipeline.endless import check_endless
 
 STATELESS = (t.Map, t.Filter, t.FlatMap, t.Peek)
 """Transforms that can be fused."""
@@ -28,11 +29,13 @@ class LogicalGraph:
         nodes: of the pipeline.
 
     Raises:
-        PlanError: there are none, one has nothing attached to it, or a table is unknown; and when the order is asked
+        PlanError: there are none, one has nothing attached to it, one needs the end of an endless input, or a table is
+            unknown; and when the order is asked
             for, a table feeds itself.
     """
 
     def __init__(self, nodes: Sequence[t.Node]) -> None:
+        check_endless(nodes)
         self.nodes = tuple(nodes)
         self.consumers: dict[int, list[t.Node]] = {node.id: [] for node in nodes}
         for node in nodes:
