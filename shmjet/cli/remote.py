@@ -16,7 +16,7 @@ from shmjet.cli.outcome import CommandError, Outcome, complain
 from shmjet.cli.script import run_script
 from shmjet.cluster.client.instance import JetInstance
 from shmjet.cluster.client.job import Job
-from shmjet.cluster.client.remote import ClientConfig, new_client, way_to
+from shmjet.cluster.client.remote import ClientConfig, endpoint_of, new_client
 from shmjet.cluster.monitor.remote import RemoteMonitor
 from shmjet.core import JetConfig, JobFailedError, JobStatus
 from shmjet.host.terminal_text import clean_line
@@ -45,7 +45,7 @@ def far_cluster(address: str | None, config: Path | None) -> RemoteMonitor:
         CommandError: there is no address.
         ShmjetError: the cluster cannot be reached.
     """
-    return RemoteMonitor(way_to(*_client_settings(address, config)))
+    return RemoteMonitor(endpoint_of(*_client_settings(address, config)))
 
 
 def _client_settings(address: str | None, config: Path | None) -> tuple[list[str], ClientConfig]:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from shmjet.cluster.client import endpoint
 from shmjet.cluster.client.endpoint import RemoteEndpoint
 from shmjet.cluster.membership import cluster_search
-from shmjet.cluster.membership.cluster_search import Seeking
+from shmjet.cluster.membership.cluster_search import ClusterSearch
 from shmjet.cluster.membership.contacts import DIAL_AGAIN_S, Contacts
 from shmjet.cluster.membership.events import MembershipSettings
 
 OWN = "10.0.0.1:5701"
 
 
-def seeking_from(*given: str) -> Seeking:
-    return Seeking(OWN, given, MembershipSettings())
+def search_from(*given: str) -> ClusterSearch:
+    return ClusterSearch(OWN, given, MembershipSettings())
 
 
 def test_addresses_that_were_heard_of_long_ago_are_forgotten_and_those_that_were_given_are_not() -> None:
-    known = seeking_from("given:1", OWN)
+    known = search_from("given:1", OWN)
     for start in range(1000):
         known.learn([OWN, f"host{start}:1", f"host{start + 1}:1"])
         known.nothing_at(f"host{start}:1")
@@ -29,7 +29,7 @@ def test_addresses_that_were_heard_of_long_ago_are_forgotten_and_those_that_were
 
 
 def test_a_large_cluster_is_known_as_a_whole() -> None:
-    known = seeking_from()
+    known = search_from()
     all_hosts = {f"host{number}:1" for number in range(300)}
     assert known.learn(all_hosts)
     assert known.seeds == all_hosts
@@ -37,7 +37,7 @@ def test_a_large_cluster_is_known_as_a_whole() -> None:
 
 
 def test_who_was_given_under_another_name_stays() -> None:
-    known = seeking_from("localhost:5702", "myself:5701")
+    known = search_from("localhost:5702", "myself:5701")
     assert known.rename("localhost:5702", "127.0.0.1:5702")
     assert not known.rename("myself:5701", OWN)
     assert known.seeds == {"127.0.0.1:5702"}

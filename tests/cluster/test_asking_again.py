@@ -171,14 +171,14 @@ def passing(story: Callable[[FakeNetwork, RequestForwarder, Any], Coroutine[Any,
         network, client = FakeNetwork(), Asker()
         network.coordinated_by("old")
         tasks: list[Any] = []
-        passing_on: Any = None
+        forwarder: Any = None
 
         def serve(asker: Any, request: Any) -> None:
-            passing_on.take(asker, request, [])
+            forwarder.take(asker, request, [])
 
         fake: Any = network
-        passing_on = RequestForwarder(fake, serve, lambda work: tasks.append(asyncio.ensure_future(work)))
-        await story(network, passing_on, client)
+        forwarder = RequestForwarder(fake, serve, lambda work: tasks.append(asyncio.ensure_future(work)))
+        await story(network, forwarder, client)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -187,15 +187,15 @@ def passing(story: Callable[[FakeNetwork, RequestForwarder, Any], Coroutine[Any,
 
 
 def test_when_the_coordinator_is_lost_the_next_one_is_asked() -> None:
-    async def story(network: FakeNetwork, passing_on: RequestForwarder, client: Any) -> None:
-        passing_on.take(client, ListJobs(1), [])
-        passing_on.take(client, Execute(2, "job", None, True, None, None, "token"), [])
-        passing_on.take(client, GridCall(3, b"x"), [])
-        passing_on.take(client, ListJobs(4), [])
-        passing_on.answered(client.number, 4)
+    async def story(network: FakeNetwork, forwarder: RequestForwarder, client: Any) -> None:
+        forwarder.take(client, ListJobs(1), [])
+        forwarder.take(client, Execute(2, "job", None, True, None, None, "token"), [])
+        forwarder.take(client, GridCall(3, b"x"), [])
+        forwarder.take(client, ListJobs(4), [])
+        forwarder.answered(client.number, 4)
         network.sent.clear()
         network.coordinated_by("new")
-        passing_on.lost("member old:1 is gone")
+        forwarder.lost("member old:1 is gone")
         await until(lambda: len(network.sent) == 2)
         assert {identity for identity, _ in network.sent} == {"new"}
         bodies = [request_in(message) for _, message in network.sent]
@@ -236,11 +236,11 @@ def test_a_read_that_comes_again_is_answered_by_the_store_that_it_was_asked_of(t
 
 
 def test_when_the_connection_breaks_it_waits_for_another_one() -> None:
-    async def story(network: FakeNetwork, passing_on: RequestForwarder, client: Any) -> None:
-        passing_on.take(client, ListJobs(1), [])
+    async def story(network: FakeNetwork, forwarder: RequestForwarder, client: Any) -> None:
+        forwarder.take(client, ListJobs(1), [])
         network.sent.clear()
         network.connected = False
-        passing_on.lost("the connection was lost")
+        forwarder.lost("the connection was lost")
         for _ in range(5):
             await asyncio.sleep(0)
         assert not network.sent
@@ -254,18 +254,18 @@ def test_when_the_connection_breaks_it_waits_for_another_one() -> None:
 
 
 def test_where_nobody_can_be_reached_the_error_says_so() -> None:
-    async def story(network: FakeNetwork, passing_on: RequestForwarder, client: Any) -> None:
+    async def story(network: FakeNetwork, forwarder: RequestForwarder, client: Any) -> None:
         network.connected = False
         network.reached.set()
-        passing_on.take(client, ListJobs(1), [])
+        forwarder.take(client, ListJobs(1), [])
         await until(lambda: client.told)
         assert client.told == [Refused(1, "MemberLostError", "no connection")]
         network.connected = True
-        passing_on.take(client, ListJobs(2), [])
-        passing_on.lost("this member was put out", is_over=True)
+        forwarder.take(client, ListJobs(2), [])
+        forwarder.lost("this member was put out", is_over=True)
         assert "whether the request (ListJobs) was carried out is not known" in client.told[1].text
         network.view = None
-        passing_on.take(client, ListJobs(3), [])
+        forwarder.take(client, ListJobs(3), [])
         assert client.told[2] == Refused(3, "MemberLostError", network.trouble)
 
     passing(story)
@@ -274,18 +274,18 @@ def test_where_nobody_can_be_reached_the_error_says_so() -> None:
 def test_what_was_not_looked_at_is_asked_again_whatever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shmjet.cluster.requests.request_forwarder.BOUNCE_S", 0.0)
 
-    async def story(network: FakeNetwork, passing_on: RequestForwarder, client: Any) -> None:
-        passing_on.take(client, GridCall(1, b"x"), [])
-        passing_on.bounced(Bounced(client.number, 99))
-        passing_on.bounced(Bounced(client.number, 1))
+    async def story(network: FakeNetwork, forwarder: RequestForwarder, client: Any) -> None:
+        forwarder.take(client, GridCall(1, b"x"), [])
+        forwarder.bounced(Bounced(client.number, 99))
+        forwarder.bounced(Bounced(client.number, 1))
         await until(lambda: len(network.sent) == 2)
         assert request_in(network.sent[1][1]) == GridCall(1, b"x")
         monkeypatch.setattr("shmjet.cluster.requests.request_forwarder.PATIENCE_S", -1.0)
-        passing_on.bounced(Bounced(client.number, 1))
+        forwarder.bounced(Bounced(client.number, 1))
         assert "nothing was done, ask again" in client.told[0].text
-        passing_on.client_gone(client.number)
-        assert not passing_on._asked
-        assert not passing_on._first
+        forwarder.client_gone(client.number)
+        assert not forwarder._asked
+        assert not forwarder._first
 
     assert PATIENCE_S > 0
     passing(story)
@@ -295,7 +295,7 @@ def test_what_was_not_looked_at_is_asked_again_whatever_it_is(monkeypatch: pytes
 
 
 class TwoMembers:
-    """A way that leads to one end of a socket pair, and then to one of another."""
+    """An endpoint that leads to one end of a socket pair, and then to one of another."""
 
     patience = None
     gone = "no member can be reached"
@@ -320,28 +320,28 @@ class TwoMembers:
 
 
 @pytest.fixture
-def way() -> Iterator[TwoMembers]:
-    way = TwoMembers()
-    yield way
-    for member in way.members:
+def endpoint() -> Iterator[TwoMembers]:
+    endpoint = TwoMembers()
+    yield endpoint
+    for member in endpoint.members:
         member.close()
 
 
-def test_a_client_asks_another_member_what_the_first_did_not_answer(way: TwoMembers) -> None:
+def test_a_client_asks_another_member_what_the_first_did_not_answer(endpoint: TwoMembers) -> None:
     lost = threading.Event()
-    connection = Connection(way, lambda news: None, lambda: None, lost.set)
+    connection = Connection(endpoint, lambda news: None, lambda: None, lost.set)
     try:
         rows = connection.post(ListJobs)
         run = connection.post(lambda number: Execute(number, "job", None, True, None, None, "token"))
         written = connection.post(lambda number: GridCall(number, b"x"))
         read = connection.post(lambda number: GridCall(number, b"y", 77))
-        first = way.members[0]
+        first = endpoint.members[0]
         sent = [first.receive()[0] for _ in range(4)]
         first.close()
         with pytest.raises(MemberLostError, match=r"whether the request \(GridCall\) was carried out is not known"):
             written.result(20)
-        assert way.again.wait(20)
-        second = way.members[1]
+        assert endpoint.again.wait(20)
+        second = endpoint.members[1]
         again = [second.receive()[0] for _ in range(3)]
         assert again[0] == sent[0]
         assert (again[1].request, again[1].token) == (sent[1].request, "token")
@@ -364,4 +364,4 @@ def test_a_client_asks_another_member_what_the_first_did_not_answer(way: TwoMemb
     finally:
         connection.close()
     with pytest.raises(ChannelClosed):
-        way.members[0].receive()
+        endpoint.members[0].receive()

@@ -18,7 +18,7 @@ from shmjet.cluster.client.unsupported_settings import check_instance
 from shmjet.cluster.membership import discovery, discovery_search
 from shmjet.cluster.membership.advertised_address import advertised_host
 from shmjet.cluster.membership.discovery import PluggedDiscovery, make_discovery
-from shmjet.cluster.membership.discovery_search import Finding
+from shmjet.cluster.membership.discovery_search import DiscoverySearch
 
 
 async def _found(way: discovery.Discovery) -> list[str]:
@@ -94,7 +94,7 @@ def test_a_plugin_that_does_not_come_back_keeps_nobody_waiting(monkeypatch: pyte
 
     told: list[Iterable[str]] = []
     try:
-        asyncio.run(Finding(PluggedDiscovery(Stuck()), told.append, lambda: False).begin("10.0.0.1:5701"))
+        asyncio.run(DiscoverySearch(PluggedDiscovery(Stuck()), told.append, lambda: False).begin("10.0.0.1:5701"))
     finally:
         come_back.set()
     assert told == []

@@ -118,8 +118,8 @@ class Clock:
 def test_a_member_that_says_nothing_is_given_up_after_a_minute(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    clock, way = Clock(), Silence()
-    asking = Connection(way, lambda _: None, lambda: None, lambda: None)
+    clock, endpoint = Clock(), Silence()
+    asking = Connection(endpoint, lambda _: None, lambda: None, lambda: None)
     try:
         monkeypatch.setattr(connection, "time", clock)
         with pytest.raises(MemberLostError, match=r"^the member has not answered for 60 s: the cause is unknown$"):
@@ -130,7 +130,7 @@ def test_a_member_that_says_nothing_is_given_up_after_a_minute(
         assert clock.now == 1068.5
     finally:
         asking.close()
-        way.theirs.close()
+        endpoint.theirs.close()
     assert [record.getMessage() for record in caplog.records] == [
         "the member has not answered for 5 s: the cause is unknown"
     ] * 2

@@ -25,7 +25,7 @@ from shmjet import (
     processors,
 )
 from shmjet.cli.app import run_application
-from shmjet.cluster.client.remote import way_to
+from shmjet.cluster.client.remote import endpoint_of
 from shmjet.cluster.monitor.remote import RemoteMonitor
 from shmjet.core import Outbox
 
@@ -286,7 +286,7 @@ def test_each_member_has_its_own_part_in_the_metrics_for_prometheus(
     if way == "on this host":
         eventually(lambda: all_is_there(here([jet.folder for jet in pair])))
         return
-    cluster = RemoteMonitor(way_to([members[1].address], ClientConfig(secret=SECRET)))
+    cluster = RemoteMonitor(endpoint_of([members[1].address], ClientConfig(secret=SECRET)))
     try:
         eventually(lambda: all_is_there(afar(cluster)))
     finally:

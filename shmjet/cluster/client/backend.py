@@ -79,7 +79,7 @@ class Backend(Protocol):
     """A job's code of more bytes travels as a descriptor, not in the message."""
 
     @property
-    def way(self) -> Endpoint:
+    def endpoint(self) -> Endpoint:
         """What leads to a member."""
 
     @property
@@ -130,7 +130,7 @@ class EmbeddedBackend:
         folder = Path(self._started.folder)
         self.folder: Path | None = folder
         self._grid_folder = None if has_network else folder / "grid"
-        self.way = LocalEndpoint(folder / SOCKET_NAME, self._process.pid)
+        self.endpoint = LocalEndpoint(folder / SOCKET_NAME, self._process.pid)
 
     @property
     def name(self) -> str:
@@ -177,7 +177,7 @@ class RemoteBackend:
     """A client of a cluster: nothing ends with it.
 
     Args:
-        way: to any of the members.
+        endpoint: that leads to any of the members.
     """
 
     has_own_member = False
@@ -186,23 +186,23 @@ class RemoteBackend:
     folder: Path | None = None
     grid_folder: Path | None = None
 
-    def __init__(self, way: RemoteEndpoint) -> None:
-        self.way = way
+    def __init__(self, endpoint: RemoteEndpoint) -> None:
+        self.endpoint = endpoint
 
     @property
     def name(self) -> str:
         """The member that it is connected to."""
-        return f"the client of {self.way.address}"
+        return f"the client of {self.endpoint.address}"
 
     @property
     def loss(self) -> str:
         """Only the cluster knows."""
-        return f"{self.way.gone}; the outcome of the job is not known"
+        return f"{self.endpoint.gone}; the outcome of the job is not known"
 
     @property
     def address(self) -> str:
         """The address of the member that it is connected to."""
-        return self.way.address
+        return self.endpoint.address
 
     def logs(self) -> LogReceiver | None:
         """Nothing comes by itself: members send what is asked for with each execution."""
@@ -210,7 +210,7 @@ class RemoteBackend:
 
     def learn(self, addresses: Sequence[str]) -> None:
         """Take where further members are, for when this one is gone."""
-        self.way.learn(addresses)
+        self.endpoint.learn(addresses)
 
     def begin_end(self, connection: Connection) -> None:
         """Nothing ends."""

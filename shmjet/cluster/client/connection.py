@@ -103,7 +103,7 @@ class Connection:
     """One connection; may be used from any thread.
 
     Args:
-        way: to the member.
+        endpoint: that leads to the member.
         on_news: called in the reader's thread with what comes unasked.
         on_again: called in the reader's thread when the connection has been made again.
         on_lost: called in the reader's thread, once, when it is gone for good.
@@ -112,13 +112,13 @@ class Connection:
 
     def __init__(
         self,
-        way: Endpoint,
+        endpoint: Endpoint,
         on_news: Callable[[News], None],
         on_again: Callable[[], None],
         on_lost: Callable[[], None],
         on_quiet: Callable[[], None] = lambda: None,
     ) -> None:
-        self._way = way
+        self._endpoint = endpoint
         self._on_quiet = on_quiet
         self._quiet = 0
         self._pid = os.getpid()
@@ -133,7 +133,7 @@ class Connection:
         self._lost = False
         self._closing = False
         self._ended = threading.Event()
-        self._use(*way.connect())
+        self._use(*endpoint.connect())
         self._reader = threading.Thread(target=self._read, name="shmjet-client", daemon=True)
         self._reader.start()
 
@@ -143,7 +143,7 @@ class Connection:
         if leftover:
             channel.feed(leftover)
         with self._lock:
-            self._sock, self._channel, self._close_way = sock, channel, close
+            self._sock, self._channel, self._close_endpoint = sock, channel, close
             self._connected = True
             self._changed.notify_all()
         if self._closing:  # `close` has ended the connection before
@@ -187,7 +187,7 @@ class Connection:
             if deadline is not None and time.monotonic() >= deadline:
                 if on_late is not None:
                     future.add_done_callback(partial(_pass_on, on_late))
-                raise TimeoutError(f"the member has not answered within {timeout:g} s{self._way.trouble}")
+                raise TimeoutError(f"the member has not answered within {timeout:g} s{self._endpoint.trouble}")
             waited = patience.waited(time.monotonic())
             if sign is not None and sign.done():  # it is busy with what we have asked for
                 patience.reset()
@@ -196,9 +196,9 @@ class Connection:
                 sign = self.post(Ping)
             elif waited >= WARN_SILENCE_S and not has_warned:
                 has_warned = True
-                logger.warning("the member has not answered for %.0f s%s", waited, self._way.trouble)
+                logger.warning("the member has not answered for %.0f s%s", waited, self._endpoint.trouble)
             if waited >= MOST_SILENCE_S:
-                raise MemberLostError(f"the member has not answered for {waited:.0f} s{self._way.trouble}")
+                raise MemberLostError(f"the member has not answered for {waited:.0f} s{self._endpoint.trouble}")
 
     def post(self, make: Callable[[int], Any], fds: Sequence[int] = ()) -> Future[Any]:
         """Send a request with descriptors; the future brings its reply."""
@@ -217,7 +217,7 @@ class Connection:
             if self._closing:  # while we waited
                 raise ShmjetError(CLOSED)
             if self._lost or not self._connected:
-                raise MemberLostError(self._way.gone)
+                raise MemberLostError(self._endpoint.gone)
             request = make(number)
             self._waiting[number] = _Asked(future, request, time.monotonic())
             try:
@@ -228,9 +228,9 @@ class Connection:
                     with contextlib.suppress(OSError):
                         self._sock.shutdown(socket.SHUT_RDWR)
                     raise MemberLostError(
-                        f"the member has not read for {MOST_SILENCE_S:g} s{self._way.trouble}"
+                        f"the member has not read for {MOST_SILENCE_S:g} s{self._endpoint.trouble}"
                     ) from None
-                raise MemberLostError(self._way.gone) from error
+                raise MemberLostError(self._endpoint.gone) from error
         return future
 
     def _read(self) -> None:
@@ -282,13 +282,13 @@ class Connection:
             }
             for number in waiting.keys() - repeatable.keys():
                 waiting[number].give_up()
-            again = None if self._closing else self._way.connect_again(lambda: self._closing)
+            again = None if self._closing else self._endpoint.connect_again(lambda: self._closing)
             if again is None:
                 for asked in repeatable.values():
                     asked.give_up()
                 return
             self._channel.close()
-            self._close_way()
+            self._close_endpoint()
             self._use(*again)
             self._tell(self._on_again)
             for number, asked in sorted(repeatable.items()):
@@ -318,7 +318,7 @@ class Connection:
         Raises:
             ChannelClosed: it gives none.
         """
-        patience = self._way.patience
+        patience = self._endpoint.patience
         if patience is None or self._channel.has_message:
             return
         poll = select.poll()
@@ -347,4 +347,4 @@ class Connection:
         if threading.current_thread() is not self._reader:
             self._reader.join()
         self._channel.close()
-        self._close_way()
+        self._close_endpoint()

@@ -94,13 +94,15 @@ class JetInstance:
         self._jobs: weakref.WeakValueDictionary[str, Job] = weakref.WeakValueDictionary()
         self._closed = False
         self._lost = False
-        self._upheavals = 0
+        self._disruptions = 0
         """How often executions may have been lost, or news of them."""
-        self._home = home
-        self._calling_back = CallbackRunner()
+        self._backend = home
+        self._callbacks = CallbackRunner()
         self._maps = GridAccess(home.grid_folder, lambda make: self._connection.ask(make))
-        self._asking = ExecutionStatusPoller(lambda make: self._connection.post(make), self._known.pending)
-        self._connection = Connection(home.way, self._news, self._again, self._member_lost, self._asking.all)
+        self._status_poller = ExecutionStatusPoller(lambda make: self._connection.post(make), self._known.pending)
+        self._connection = Connection(
+            home.endpoint, self._news, self._again, self._member_lost, self._status_poller.all
+        )
         self._logs = home.logs()
         self._sink = LogSink(levels()[0]) if self._logs is None else self._logs.sink
         _open.add(self)
@@ -118,16 +120,16 @@ class JetInstance:
         Raises:
             ShmjetError: it has no member of its own, but is a client of others.
         """
-        if self._home.folder is None:
+        if self._backend.folder is None:
             raise ShmjetError("a client has no member of its own, so there is no folder to look into")
-        return self._home.folder
+        return self._backend.folder
 
     _folder = folder
 
     @property
     def cluster(self) -> Cluster:
         """The cluster: one member, unless it joined others."""
-        return Cluster(self._connection, self._home.has_own_member, self._home.learn)
+        return Cluster(self._connection, self._backend.has_own_member, self._backend.learn)
 
     # -- jobs ---------------------------------------------------------------------------------------------------
 
@@ -156,7 +158,7 @@ class JetInstance:
             raise DagError("new_job(): the DAG has no vertices; make some with dag.new_vertex()")
         job_id = os.urandom(8).hex()
         submission = submission_of(dag, config, job_id, attachments_of(config))
-        if self._home.has_own_member and self._config.bind is not None:
+        if self._backend.has_own_member and self._config.bind is not None:
             from shmjet.net.compression import check_installed  # only members with a network need it
 
             check_installed(
@@ -164,7 +166,7 @@ class JetInstance:
             )
         self._attach(job_id, config)
         job = Job(self, job_id, config, submission, listeners_of(dag), graph_of(dag, submission.shape))
-        is_networked = not self._home.has_own_member or self._config.bind is not None
+        is_networked = not self._backend.has_own_member or self._config.bind is not None
         job.keeps_submission = is_networked or bool(submission.attachments)
         self._jobs[job_id] = job
         return job
@@ -244,7 +246,7 @@ class JetInstance:
         if self._closed:
             raise ShmjetError(CLOSED)
         execution = Execution(self)
-        upheavals = self._upheavals
+        disruptions = self._disruptions
         try:
             for tell in job.listeners:
                 tell(execution)
@@ -265,14 +267,16 @@ class JetInstance:
             self._apply(execution, job, change)
         if self._lost:
             self._fail_pending(None)
-        elif self._upheavals != upheavals:  # news may have come between the answer and this
-            self._asking.some([reply.execution_id])
+        elif self._disruptions != disruptions:  # news may have come between the answer and this
+            self._status_poller.some([reply.execution_id])
         return execution
 
     def _ask_to_run(self, job: Job, submission: Submission | None, patient: bool, timeout: float | None) -> Any:
         token = os.urandom(8).hex()
-        logs = LogSubscription(*levels()) if self._home.is_networked else None
-        code = InlineOrMemfd(b"") if submission is None else InlineOrMemfd.of(submission.code, self._home.most_inline)
+        logs = LogSubscription(*levels()) if self._backend.is_networked else None
+        code = (
+            InlineOrMemfd(b"") if submission is None else InlineOrMemfd.of(submission.code, self._backend.most_inline)
+        )
         try:
             if submission is not None and code.fds:
                 submission = msgspec.structs.replace(submission, code=code.inline, code_size=code.size)
@@ -303,7 +307,7 @@ class JetInstance:
 
     def call_back(self, callbacks: Callable[[], None]) -> None:
         """Call the callbacks of an execution that has ended."""
-        self._calling_back.call(callbacks)
+        self._callbacks.call(callbacks)
 
     def cancel_execution(self, execution_id: int) -> None:
         """Ask the member to end an execution; what `Execution.cancel` calls."""
@@ -319,7 +323,7 @@ class JetInstance:
             self._sink.take(news.records, news.member, news.dropped)
             return
         if isinstance(news, CoordinatorLost):
-            self._upheavals += 1
+            self._disruptions += 1
             self._maps.forget()
             self._fail_pending(news.text)
             return
@@ -327,7 +331,7 @@ class JetInstance:
             self._again()
             return
         if isinstance(news, MembersAre):
-            self._home.learn(news.addresses)
+            self._backend.learn(news.addresses)
             return
         known = self._known.take(news)
         if known is not None:
@@ -335,15 +339,15 @@ class JetInstance:
 
     def _again(self) -> None:
         """Ask the member that we are connected to now about everything that has not ended; we may have missed it."""
-        self._upheavals += 1
+        self._disruptions += 1
         self._maps.forget()
-        self._asking.all()
+        self._status_poller.all()
 
     def _apply(self, execution: Execution, job: Job, change: ExecutionChanged) -> None:
         make_error = None
         if change.failure is not None and not change.cancelled:
             name = repr(job.name) if job.name else job.id
-            make_error = partial(to_exception, change.failure, member=self._home.address, job=name)
+            make_error = partial(to_exception, change.failure, member=self._backend.address, job=name)
         status = JobStatus(change.status)
         if status.is_terminal:
             if self._logs is not None:
@@ -358,11 +362,11 @@ class JetInstance:
     def _fail_pending(self, why: str | None) -> None:
         """End what has not ended: by an error, or as cancelled when this instance is being closed."""
         for execution, job in self._known.forget_all():
-            if self._closed and self._home.has_own_member:
+            if self._closed and self._backend.has_own_member:
                 execution.changed(JobStatus.FAILED, True, None)
                 continue
             name = repr(job.name) if job.name else job.id
-            text = f"{self._home.loss} (job {name})" if why is None else f"job {name} failed: {why}"
+            text = f"{self._backend.loss} (job {name})" if why is None else f"job {name} failed: {why}"
             if self._closed:
                 text = f"this client is closed; job {name} is still running"
             execution.changed(JobStatus.FAILED, False, partial(MemberLostError, text))
@@ -393,7 +397,7 @@ class JetInstance:
 
     def shared_list(self, name: str) -> IList[Any] | None:
         """Return the list of that name, None when nothing runs but the member of this process; see `Execution`."""
-        return self.get_list(name) if self._home.is_networked else None
+        return self.get_list(name) if self._backend.is_networked else None
 
     # -- end ----------------------------------------------------------------------------------------------------
 
@@ -412,11 +416,11 @@ class JetInstance:
         atexit.unregister(self._at_exit)
         if os.getpid() != self._pid:  # a forked child's copy: the instance is the parent's
             return
-        self._home.begin_end(self._connection)
+        self._backend.begin_end(self._connection)
         self._maps.close()
         self._connection.close()
-        self._calling_back.close()
-        self._home.end()
+        self._callbacks.close()
+        self._backend.end()
         if self._logs is not None:
             self._logs.close()
 
@@ -433,7 +437,7 @@ class JetInstance:
         self.shutdown()
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else "lost" if self._lost else self._home.name
+        state = "closed" if self._closed else "lost" if self._lost else self._backend.name
         return f"<JetInstance {self._config.cluster_name!r} {state}>"
 
 

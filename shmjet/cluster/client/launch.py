@@ -212,9 +212,9 @@ def new_instance(config: JetConfig | None = None) -> JetInstance:
     except BaseException:
         member.kill()
         raise
-    home = EmbeddedBackend(member, has_network=config.bind is not None)
+    backend = EmbeddedBackend(member, has_network=config.bind is not None)
     try:
-        return JetInstance(config, home)
+        return JetInstance(config, backend)
     except RuntimeError as error:
         member.kill()
         raise ShmjetError(f"this process has a member, but cannot use it: {lack_text(error)}") from error

@@ -88,13 +88,13 @@ def new_client(addresses: Sequence[str], config: ClientConfig | None = None) -> 
     if not isinstance(config, ClientConfig):
         raise ConfigError(f"new_client(): config must be a ClientConfig, got {config!r:.80} ({type(config).__name__})")
     fill_standard_descriptors()
-    way = way_to(addresses, config)
+    endpoint = endpoint_of(addresses, config)
     named: dict[str, Any] = {} if config.cluster_name is None else {"cluster_name": config.cluster_name}
-    return JetInstance(JetConfig(bind=None, members=addresses, secret=config.secret, **named), RemoteBackend(way))
+    return JetInstance(JetConfig(bind=None, members=addresses, secret=config.secret, **named), RemoteBackend(endpoint))
 
 
-def way_to(addresses: Sequence[str], config: ClientConfig) -> RemoteEndpoint:
-    """Return what leads to any of the members at some addresses.
+def endpoint_of(addresses: Sequence[str], config: ClientConfig) -> RemoteEndpoint:
+    """Return the endpoint of a cluster with members at some addresses.
 
     Raises:
         ConfigError: a setting is wrong, or there is no secret.

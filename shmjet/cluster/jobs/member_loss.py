@@ -24,7 +24,7 @@ class MemberLossHandler:
     Args:
         jobs: of this member.
         clients: of this member, and of others that ask it.
-        passing_on: what its clients have asked of the coordinator.
+        forwarder: what its clients have asked of the coordinator.
         clear_grid: removes all maps and lists.
     """
 
@@ -32,12 +32,12 @@ class MemberLossHandler:
         self,
         jobs: JobService,
         clients: Clients,
-        passing_on: RequestForwarder,
+        forwarder: RequestForwarder,
         clear_grid: Callable[[], None],
     ) -> None:
         self._jobs = jobs
         self._clients = clients
-        self._passing_on = passing_on
+        self._forwarder = forwarder
         self._clear_grid = clear_grid
 
     def view_changed(self, event: ViewInstalled, me: str) -> None:
@@ -47,7 +47,7 @@ class MemberLossHandler:
             event: what has changed.
             me: this member.
         """
-        self._clients.tell_far(MembersAre([peer.address for peer in event.view.members]))
+        self._clients.tell_remote(MembersAre([peer.address for peer in event.view.members]))
         gone = (*event.lost, *event.left)
         for peer in gone:
             left = peer in event.left
@@ -56,7 +56,7 @@ class MemberLossHandler:
         if event.old is not None and event.old.coordinator in gone and event.old.coordinator.uuid != me:
             why = f"member {event.old.coordinator.address}, which coordinated it, is gone"
             self._clients.tell_all(CoordinatorLost(why))
-            self._passing_on.lost(why)
+            self._forwarder.lost(why)
 
     def _members_gone(self, peers: tuple[Peer, ...], failure: Failure) -> None:
         uuids = [peer.uuid for peer in peers]
@@ -70,7 +70,7 @@ class MemberLossHandler:
         self._members_gone((peer,), member_lost(text, member=peer.address))
         if view is not None and view.coordinator.uuid == peer.uuid:
             self._clients.tell_all(WatchAgain())
-            self._passing_on.lost(f"the connection to member {peer.address}, which coordinates, was lost ({why})")
+            self._forwarder.lost(f"the connection to member {peer.address}, which coordinates, was lost ({why})")
 
     def isolated(self, lost: tuple[Peer, ...], address: str) -> None:
         """Fail everything: this is the smaller part of a cluster that was cut."""
@@ -93,4 +93,4 @@ class MemberLossHandler:
     def _give_up(self, failure: Failure) -> None:
         self._jobs.forget_all(failure)
         self._clients.tell_all(CoordinatorLost(failure.text))
-        self._passing_on.lost(failure.text, is_over=True)
+        self._forwarder.lost(failure.text, is_over=True)

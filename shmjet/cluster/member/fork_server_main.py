@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from shmjet.cluster.member.grid_caller import FarGrid
+from shmjet.cluster.member.grid_caller import GridCaller
 from shmjet.cluster.settings import SOCKET_NAME
 from shmjet.execution.control import BLOCK_SIZE, WorkerControl
 from shmjet.execution.forkserver import serve
@@ -59,7 +59,7 @@ def run_child(request: Fork, fds: list[int], logs: socket.socket, levels: Sequen
         return Grid.open(Path(settings.folder) / "grid")
 
     def open_far_grid() -> Any:
-        return FarGrid(Path(settings.folder) / SOCKET_NAME)
+        return GridCaller(Path(settings.folder) / SOCKET_NAME)
 
     Worker(
         request.index, channel, control, block, settings, open_grid, others[0] if others else -1, open_far_grid

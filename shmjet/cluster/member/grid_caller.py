@@ -15,7 +15,7 @@ from shmjet.ipc import unix_sockets
 from shmjet.ipc.channel import Channel, ChannelClosed
 
 
-class FarGrid(RemoteGrid):
+class GridCaller(RemoteGrid):
     """The cluster's maps and lists, over the socket of this host's member. For one thread.
 
     Args:

@@ -15,7 +15,7 @@ MOST_LEARNED = 64
 """Addresses that are kept in addition to the given ones and the view's: hosts come and go under new addresses."""
 
 
-class Seeking:
+class ClusterSearch:
     """What is known of addresses at which there may be members.
 
     Args:
@@ -83,7 +83,7 @@ class Seeking:
         if address in self.seeds:
             self.unreachable.add(address)
 
-    def another_seeks(self, address: str, now: float) -> None:
+    def another_searches(self, address: str, now: float) -> None:
         """Note that another process looks for a cluster, too."""
         self._seekers[address] = now
 

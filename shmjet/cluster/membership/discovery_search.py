@@ -18,7 +18,7 @@ _LATER_S = 10.0
 logger = logging.getLogger("shmjet.member")
 
 
-class Finding:
+class DiscoverySearch:
     """See the module.
 
     Args:

@@ -20,7 +20,7 @@ import msgspec
 from shmjet.cluster.membership.advertised_address import advertised_host
 from shmjet.cluster.membership.contacts import DIAL_AGAIN_S, Contacts
 from shmjet.cluster.membership.discovery import Discovery
-from shmjet.cluster.membership.discovery_search import Finding
+from shmjet.cluster.membership.discovery_search import DiscoverySearch
 from shmjet.cluster.membership.events import HasLeft, JoinFailed, State, ViewInstalled, WasFenced, WasIsolated
 from shmjet.cluster.membership.failure_detector import HEARTBEAT_S
 from shmjet.cluster.membership.network_user import NetworkSettings, NetworkUser
@@ -67,7 +67,7 @@ class Network:
     def __init__(self, settings: NetworkSettings, user: NetworkUser, discovery: Discovery) -> None:
         self._settings = settings
         self._user = user
-        self._finding = Finding(
+        self._discovery_search = DiscoverySearch(
             discovery, lambda addresses: self._state.add_seeds(addresses), lambda: self.view is not None
         )
         self._encode = msgspec.msgpack.Encoder().encode
@@ -157,9 +157,9 @@ class Network:
             allow_code=self._settings.allow_code,
         )
         self._ready = asyncio.get_running_loop().create_future()
-        await self._finding.begin(self._address)
+        await self._discovery_search.begin(self._address)
         self._tasks.start(self._tick())
-        self._tasks.start(self._finding.go_on())
+        self._tasks.start(self._discovery_search.go_on())
         try:
             await asyncio.wait_for(self._ready, _JOIN_S)
         except TimeoutError:
@@ -211,7 +211,7 @@ class Network:
         """Close everything."""
         self._stopping = True
         await self._tasks.cancel()
-        await self._finding.stop()
+        await self._discovery_search.stop()
         if self._link is not None:
             await self._link.stop(0.5)
 

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from shmjet.cluster.membership.candidates import Candidates, answer_to
-from shmjet.cluster.membership.cluster_search import Seeking
+from shmjet.cluster.membership.cluster_search import ClusterSearch
 from shmjet.cluster.membership.events import (
     Event,
     HasLeft,
@@ -84,7 +84,7 @@ class Membership:
         self._partition_count = partition_count
         self._allow_code = allow_code
         self._new_identity = new_identity
-        self._seeking = Seeking(me.address, seeds, self._settings)
+        self._search = ClusterSearch(me.address, seeds, self._settings)
         self._outgoing: list[tuple[str, MembershipMessage]] = []
         self._events: list[Event] = []
         self._last_tick = now
@@ -101,7 +101,7 @@ class Membership:
         self._roster = Roster(self.me.uuid, self._presence)
         self._candidates = Candidates()
         self._leave_by = 0.0
-        self._seeking.begin(now)
+        self._search.begin(now)
 
     # -- what comes out -----------------------------------------------------------------------------------------
 
@@ -133,19 +133,19 @@ class Membership:
     def addresses(self) -> set[str]:
         """Return where members are or should be, but for our own address."""
         known = {peer.address for peer in self._roster.others} | set(self._candidates.addresses())
-        return (known | self._seeking.seeds) - {self.me.address}
+        return (known | self._search.seeds) - {self.me.address}
 
     # -- what goes in -------------------------------------------------------------------------------------------
 
     def add_seeds(self, addresses: Iterable[str]) -> None:
         """Take further addresses at which there may be members."""
-        if self._seeking.learn(addresses):
-            self._seeking.ask_soon(self._last_tick)
+        if self._search.learn(addresses):
+            self._search.ask_soon(self._last_tick)
 
     def rename(self, seed: str, address: str) -> None:
         """Note that the process at a seed uses another address; its own address, if it is this member."""
-        if self._seeking.rename(seed, address):
-            self._seeking.ask_soon(self._last_tick)
+        if self._search.rename(seed, address):
+            self._search.ask_soon(self._last_tick)
 
     def renew(self, now: float) -> None:
         """Give up and join again under a new identity: we have lost our connections."""
@@ -153,7 +153,7 @@ class Membership:
 
     def unreachable(self, address: str, now: float) -> None:
         """Note that no process listens at an address: its host answers, and has no such process. So it is dead."""
-        self._seeking.nothing_at(address)
+        self._search.nothing_at(address)
         self._roster.take_dead_at(address)
         self.tick(now)
 
@@ -212,11 +212,11 @@ class Membership:
     # -- looking for a cluster ----------------------------------------------------------------------------------
 
     def _seek(self, now: float) -> None:
-        if self._seeking.due(now):
+        if self._search.due(now):
             request = self._join_request()
-            for address in sorted(self._seeking.seeds):
+            for address in sorted(self._search.seeds):
                 self._send(address, request)
-        if self._seeking.may_found(now):
+        if self._search.may_found(now):
             epoch = self._agreement.highest + 1
             self._install(View(epoch, (self.me,), (self._agreement.since or epoch,)), now)
 
@@ -228,10 +228,10 @@ class Membership:
         if message.coordinator != self.me.address:
             self.add_seeds([message.coordinator])
             if self.state is State.JOINING:
-                self._seeking.is_hopeful(now)
+                self._search.is_hopeful(now)
 
     def _on_waiting(self, message: Waiting, now: float) -> None:
-        self._seeking.another_seeks(message.sender.address, now)
+        self._search.another_searches(message.sender.address, now)
 
     def _on_refused(self, message: JoinRefused, now: float) -> None:
         if self.state is State.JOINING:
@@ -240,9 +240,9 @@ class Membership:
 
     def _on_join(self, message: JoinRequest, now: float) -> None:
         peer = message.peer
-        self._seeking.unreachable.discard(peer.address)
+        self._search.unreachable.discard(peer.address)
         if self.state is State.JOINING:
-            self._seeking.another_seeks(peer.address, now)
+            self._search.another_searches(peer.address, now)
             self._send(peer.address, Waiting(self.me))
             return
         if self.view is None or self.state is not State.MEMBER:
@@ -321,8 +321,8 @@ class Membership:
         for address, answer in self._agreement.answers(message, self._join_request(), self._roster, now):
             self._send(address, answer)
             if isinstance(answer, Accept):
-                self._seeking.learn(peer.address for peer in proposed.members)
-                self._seeking.is_hopeful(now)
+                self._search.learn(peer.address for peer in proposed.members)
+                self._search.is_hopeful(now)
 
     def _on_reject(self, message: Reject, now: float) -> None:
         if self._agreement.rejected(message) and self.state is State.MEMBER:
@@ -361,9 +361,9 @@ class Membership:
         self._roster.view = view
         self.state = State.MEMBER
         self._agreement.entered(view, self.me.uuid)
-        self._seeking.learn(peer.address for peer in (*old, *view.members))
+        self._search.learn(peer.address for peer in (*old, *view.members))
         self._candidates.drop_members(view)
-        self._seeking.unreachable -= {peer.address for peer in view.members}
+        self._search.unreachable -= {peer.address for peer in view.members}
         left = tuple(peer for peer in gone if self._presence.said_goodbye(peer.uuid))
         lost = tuple(peer for peer in gone if not self._presence.said_goodbye(peer.uuid))
         joined = tuple(p for p in view.members if p.uuid not in uuids and p.uuid != self.me.uuid)
@@ -379,7 +379,7 @@ class Membership:
         if view is None or epoch > view.epoch:
             return
         message = Fenced(self.me.uuid, sender, view.epoch)
-        for where in [address] if address is not None else sorted(self._seeking.seeds):
+        for where in [address] if address is not None else sorted(self._search.seeds):
             self._send(where, message)
 
     def _on_fenced(self, message: Fenced, now: float) -> None:
@@ -401,8 +401,8 @@ class Membership:
         self.me = msgspec.structs.replace(self.me, uuid=self._new_identity())
         self._reset(now)
         if seed is not None and seed != self.me.address:
-            self._seeking.learn([seed])
-        self._seeking.is_hopeful(now)
+            self._search.learn([seed])
+        self._search.is_hopeful(now)
         self._events.append(WasFenced(self.me, others))
 
     def _isolate(self, lost: tuple[Peer, ...]) -> None:
@@ -436,11 +436,11 @@ class Membership:
         self._next_probe = now + self._settings.probe_interval
         if self.is_coordinator:
             here = {peer.address for peer in self.view.members}
-            for address in sorted(self._seeking.seeds - here):
+            for address in sorted(self._search.seeds - here):
                 self._send(address, Probe(self.me, self.view.epoch, len(self.view.members)))
         elif self.state is State.ISOLATED:
             # The members that it misses may have been started again and know neither its address nor its view.
-            for address in sorted(self._seeking.seeds):
+            for address in sorted(self._search.seeds):
                 self._send(address, Probe(self.me, self.view.epoch, 0))
 
     def _on_probe(self, message: Probe, now: float) -> None:
@@ -448,7 +448,7 @@ class Membership:
         if view is None:
             self.add_seeds([message.sender.address])
             if message.size > 0:
-                self._seeking.is_hopeful(now)
+                self._search.is_hopeful(now)
             return
         match resolve(message, self.me, view, self.state):
             case MergeDecision.JOIN:

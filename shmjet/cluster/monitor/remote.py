@@ -41,16 +41,16 @@ class RemoteMonitor:
     """A cluster, seen from anywhere. Close it.
 
     Args:
-        way: to its members.
+        endpoint: that leads to its members.
 
     Raises:
         AuthenticationError: a member does not accept the secret.
         MemberLostError: no member can be reached.
     """
 
-    def __init__(self, way: RemoteEndpoint) -> None:
-        self._way = way
-        self._connection = Connection(way, lambda _: None, lambda: None, lambda: None)
+    def __init__(self, endpoint: RemoteEndpoint) -> None:
+        self._endpoint = endpoint
+        self._connection = Connection(endpoint, lambda _: None, lambda: None, lambda: None)
         self._closed = False
         self._lock = threading.Lock()
         self._taken_at = float("-inf")
@@ -59,7 +59,7 @@ class RemoteMonitor:
     @property
     def address(self) -> str:
         """The member that is asked."""
-        return self._way.address
+        return self._endpoint.address
 
     def members(self) -> list[RemoteMember]:
         """Return all members that answer, the oldest first."""
@@ -75,7 +75,7 @@ class RemoteMonitor:
             if time.monotonic() - self._taken_at > FRESH_S:
                 self._survey = self.ask(StatusRequest)
                 self._taken_at = time.monotonic()
-                self._way.learn([member.address for member in self._survey.members])
+                self._endpoint.learn([member.address for member in self._survey.members])
             return self._survey
 
     def dumps(self) -> dict[str, dict[str, Any]]:

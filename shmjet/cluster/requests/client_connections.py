@@ -1,7 +1,7 @@
 """The clients of a member, and those of others that pass requests on: who they are, and how answers get to them.
 
 A client talks to whichever member it has reached. What only the coordinator can answer goes to it between members
-(`Forward`, `Backward`; see `passing_on`).
+(`Forward`, `Backward`; see `request_forwarder`).
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ class Clients:
         self._refuse = refuse
         self._longest = LONGEST_REQUEST if allow_code else LONGEST_PLAIN_REQUEST
         self._most = most_clients() if most is None else most
-        self._far: Admission[LocalClient] = Admission()
+        self._remote: Admission[LocalClient] = Admission()
         self._refused = RefuseClients(False)
         self._turns = Turns()
         self._post = post
@@ -298,32 +298,32 @@ class Clients:
         )
         self._local[self._count] = client
         if not is_here:
-            self._far.add(client, source_of(address.rpartition(":")[0].strip("[]")))
+            self._remote.add(client, source_of(address.rpartition(":")[0].strip("[]")))
             self._look_at_room()
         return client
 
     def _closed(self, client: LocalClient) -> None:
         self._local.pop(client.number, None)
         if not client.is_here:
-            self._far.discard(client)
+            self._remote.discard(client)
             self._look_at_room()
         self._gone(client)
 
     def _most_unanswered(self) -> int:
         """Return how many requests of one client may be unanswered: fewer where there are many clients."""
-        return max(1, min(MOST_UNANSWERED, ALL_UNANSWERED // max(1, len(self._far))))
+        return max(1, min(MOST_UNANSWERED, ALL_UNANSWERED // max(1, len(self._remote))))
 
     def _look_at_room(self) -> None:
         """Say when there is no room for further clients from afar, or none for those of some addresses, or again."""
-        refused = RefuseClients(len(self._far) >= self._most, self._far.full_sources(max(1, self._most // 2)))
+        refused = RefuseClients(len(self._remote) >= self._most, self._remote.full_sources(max(1, self._most // 2)))
         if refused != self._refused:
             self._refused = refused
             self._refuse(refused)
             if refused.all_sources or refused.sources:
                 who = "all addresses" if refused.all_sources else ", ".join(refused.sources)
-                logger.warning("%d clients are connected from afar: further ones of %s wait", len(self._far), who)
+                logger.warning("%d clients are connected from afar: further ones of %s wait", len(self._remote), who)
 
-    def tell_far(self, message: object) -> None:
+    def tell_remote(self, message: object) -> None:
         """Send a message to those clients of this member that came over the network."""
         for client in list(self._local.values()):
             if not client.is_here:
