@@ -36,7 +36,7 @@ def wrong_answers(jet: JetInstance, routing: str, config: EdgeConfig | None = No
             for key in range(KEYS)
         },
         "joined": sorted(
-            (number, f"name{key}" if key < len(NAMES) else "nobody") for number, key in ORDERS for _ in range(copies)
+            (number, f"name{key}" if key < len(NAMES) else "unknown") for number, key in ORDERS for _ in range(copies)
         ),
     }
     return [f"{what} by {routing} on {len(members)} members" for what in wanted if found[what] != wanted[what]]
@@ -88,7 +88,7 @@ def _joined(jet: JetInstance, routing: str, config: EdgeConfig | None) -> Any:
         "join",
         processors.hash_join(
             (lambda order: order[1], lambda name: name[0]),
-            project=lambda order, name: (order[0], "nobody" if name is None else name[1]),
+            project=lambda order, name: (order[0], "unknown" if name is None else name[1]),
         ),
     )
     dag.edge(from_(step).to(join, 0).partitioned(lambda order: order[0]).distributed())

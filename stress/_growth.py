@@ -1,6 +1,6 @@
 """Whether processes grow: their own memory over time, each by itself, judged by slopes that single peaks do not move.
 
-What counts is a process' anonymous memory (`RssAnon`). The pages of shared segments are counted beside it: their number
+What counts is a process' anonymous memory (`RssAnon`). The pages of shared segments are counted apart: their number
 rises until each ring has been filled once, and has a bound of its own. The client is judged by the floor of its memory,
 the least in each of 30 parts of the run, because big arrays come and go above it. Workers are killed and replaced, and
 each young one warms up; so a worker is compared with itself only, and the slopes of all of them are taken together.
@@ -52,7 +52,7 @@ class Growth:
         self.descriptors: list[int] = []
 
     def sample(self, at: float, workers: Iterable[int]) -> str:
-        """Look at all of them; returns a line for those who read along.
+        """Look at all of them; returns a line for the log.
 
         Args:
             at: seconds since the beginning.

@@ -2,7 +2,7 @@
 
 A script does something `--count` times with random numbers from `--seed`, prints one line of summary and exits with
 1 when anything hung, was left behind or took longer than its target. Every process that a script starts carries a mark
-in its environment, so that orphans are found whoever has adopted them. As root a script runs with a /dev/shm of its
+in its environment, so that orphans are found after any process adopts them. As root a script runs with a /dev/shm of its
 own, so that what others have there does not matter and a single name left behind is seen.
 """
 
@@ -83,7 +83,7 @@ def parse_options(doc: str | None, *, count: int, ci: int, parts: Sequence[str] 
     parser.add_argument("--verbose", action="store_true", help="print a line for each run")
     found = parser.parse_args()
     seed = found.seed
-    if seed is None:  # a change is judged by the same numbers each time; the long forms look for what nobody has seen
+    if seed is None:  # a change is judged by the same numbers each time; the long forms look for new faults
         seed = CI_SEED if found.ci else secrets.randbelow(1 << 31)
     times = found.count if found.count is not None else (ci if found.ci else count)
     return Options(times, seed, found.ci, tuple(found.only), found.verbose)

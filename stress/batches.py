@@ -126,7 +126,7 @@ def one_job(jet: JetInstance, rng: random.Random, tally: Tally, number: int) -> 
 def taken(pids: list[int]) -> tuple[int, int, int]:
     """Return bytes of the processes' own memory, descriptors, and bytes in /dev/shm.
 
-    Without arenas, which are kept for the next jobs: USS would have pages of those that one process happens to map, and
+    Without arenas, which are kept for the next jobs: USS would have pages that only one process happens to map, and
     how many there are depends on how many jobs overlapped, by their last messages.
     """
     statuses = [Path(f"/proc/{pid}/status").read_text() for pid in pids]

@@ -220,7 +220,7 @@ def main() -> int:
     rng = random.Random(options.seed)
     tally = Tally("hosts", options)
     ends = tally.timing("fault to the end of a job", END_S)
-    whole = tally.timing("mended to whole again", 10.0)
+    whole = tally.timing("repaired to whole again", 10.0)
     mark = mark_processes()
     wanted = [what for what in KILLS if options.wants(what)]
     if wanted or options.wants("answers"):

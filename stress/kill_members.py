@@ -255,7 +255,7 @@ def read_all(terminal: int, process: subprocess.Popen[bytes]) -> str:
         if ready:
             try:
                 text += os.read(terminal, 65536)
-            except OSError:  # nobody holds the other end
+            except OSError:  # the other end is closed
                 break
         elif dead:
             break

@@ -75,7 +75,7 @@ class Endless(Processor):
 
 
 class EndlessBatches(Processor):
-    """Emits batches until it is killed: small ones, which lie in the ring, and ones that take a slot of a slab."""
+    """Emits batches until it is killed: small ones, which lie in the ring, and large ones, in slots of a slab."""
 
     def __init__(self) -> None:
         self._small = Batch({"n": np.arange(100), "x": np.arange(100) / 2})
@@ -298,7 +298,7 @@ class Killer:
         """Every other job goes on, unless it was not placed yet or a tasklet had moved; then end them all."""
         for job in jobs:
             fuzzy = not job.places or (self.stealing and not carrier) or (carrier and job.carriers)
-            # One that was starting may have been given the dead worker after it was looked at.
+            # A job that was starting may have been given the dead worker after the check.
             if wait_until(job.execution.done, 0.02 if fuzzy else 0.0):
                 error = job.execution.exception(0)
                 if isinstance(error, WorkerLostError) and error.pid == victim:

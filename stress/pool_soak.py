@@ -41,7 +41,7 @@ LONG_S = 300.0
 MOST_MB = 60.0
 """What the client may grow by in a run shorter than `LONG_S`, while the allocators still fill their caches."""
 MOST_PAYLOADS_MB = 40.0
-"""Shared memory beside the rings: arrays in files, those that this process still has and those on their way."""
+"""Shared memory other than the rings: arrays in files, both in this process and in transit."""
 MOST_FILES = 8
 """Descriptors that there may be more at the end: those of payloads that are just on their way."""
 TASK_S = 0.004
@@ -272,7 +272,7 @@ class Soak:
 
 
 def mapped(pool: shmjet.PoolExecutor, number: int) -> Future[Any]:
-    """A `map` as a future, so that it is judged like the rest; one that a kill hits is tried again."""
+    """A `map` as a future, so that it is judged like the rest; a map that a kill hits is tried again."""
     future: Future[Any] = Future()
     try:
         future.set_result(list(pool.map(spin, itertools.repeat(0.0001), range(number, number + 50))))

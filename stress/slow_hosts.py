@@ -1,8 +1,8 @@
 """Clusters on hosts made of network namespaces whose network is bad, or which are busy or stand still for a moment.
 
-Parts: `busy` lets all cores burn for a minute and `pause` lets hosts stand still for a second: nobody may be suspected.
+Parts: `busy` lets all cores burn for a minute and `pause` lets hosts stand still for a second: both without suspicion.
 `narrow` (tbf) and `loss` (nftables) check answers over bad cables, `deaf` cuts in one direction only, `detect` measures
-how long a silent member goes unnoticed. `hiccups`: a consumer that stops for 300 ms now and then, beside another edge
+how long a silent member goes unnoticed. `hiccups`: a consumer that stops for 300 ms now and then, next to another edge
 on the same connection; all counts are exact, the link's memory is bounded, and the neighbour keeps its rate. Needs
 root, iproute2 and nftables; says so otherwise.
 """
@@ -32,7 +32,7 @@ KEPT_RATE = 0.9
 
 
 def unsuspected(hosts: Hosts, tally: Tally, what: str, seconds: float, count: int, rng: random.Random) -> None:
-    """Burn, or pause some hosts, with a job under way, and see that nobody was lost."""
+    """Burn, or pause some hosts, with a job under way, and check that no member was lost."""
     with hosts.client() as jet:
         before = hosts.uuids(jet)
         execution = start_job(jet)
@@ -121,7 +121,7 @@ class Pours(Processor):
 
 
 class Takes(Processor):
-    """Counts rows, and stops now and then; in a process of its own, so that nobody else is stopped."""
+    """Counts rows, and stops now and then; in a process of its own, so that no other processor is stopped."""
 
     is_cooperative = False
 
@@ -146,7 +146,7 @@ class Takes(Processor):
 
 
 def pour(jet: JetInstance, target: str, seconds: float, hiccup: float) -> dict[str, int]:
-    """Let two edges run beside each other to a member, one of them with hiccups, and return the rows of each."""
+    """Let two edges run at the same time to a member, one of them with hiccups, and return the rows of each."""
     dag = DAG()
     sink = dag.new_vertex("sink", processors.write_list("poured"), local_parallelism=1)
     for place, name in enumerate(("slow", "fast")):
@@ -202,8 +202,8 @@ def hiccups(tally: Tally, seconds: float, options: Options) -> None:
                 over.set()
                 watching.join()
         kept = (rates[1] + rates[3]) / (rates[0] + rates[2])
-        tally.notes.append(f"beside hiccups {kept:.2f} of the rate, the link grew by {most >> 20} MiB")
-        tally.check(kept >= KEPT_RATE or options.ci, f"beside hiccups an edge keeps {kept:.2f} of its rate")
+        tally.notes.append(f"during hiccups {kept:.2f} of the rate, the link grew by {most >> 20} MiB")
+        tally.check(kept >= KEPT_RATE or options.ci, f"during hiccups an edge keeps {kept:.2f} of its rate")
         tally.check(most <= MOST_MEMORY, f"the link grew by {most >> 20} MiB, more than {MOST_MEMORY >> 20}")
     tally.done += 1
 
@@ -216,7 +216,7 @@ def main() -> int:
     rng = random.Random(options.seed)
     tally = Tally("slow_hosts", options)
     noticed = tally.timing("a silent member is noticed", NOTICED_S)
-    deaf = tally.timing("one that is cut off one way is", 2 * NOTICED_S)
+    deaf = tally.timing("a member that is cut off one way is", 2 * NOTICED_S)
     mark = mark_processes()
     wanted = [part for part in PARTS if options.wants(part) and part != "hiccups"]
     if wanted:

@@ -5,7 +5,7 @@ workers are killed with SIGKILL at random moments. `shuffle`: shuffle files are 
 read, so that Spark computes the stage before again. `executor`: an executor of `local-cluster[2,1,1024]` is killed.
 `cancel`: jobs are cancelled at random moments, from either side, and both must have ended within 3 s. `many`: 10,000
 partitions (2,000 with `--ci`). `slow`: a consumer that pauses for 200 s (5 s with `--ci`). `limits`: sessions whose
-settings leave the Python workers little address space, or kill those that wait: refused, or enough (not with `--ci`).
+settings leave the Python workers little address space, or kill waiting ones: refused, or enough (not with `--ci`).
 Needs PySpark and Java; says so and exits with 0 where they are missing.
 """
 

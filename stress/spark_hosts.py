@@ -1,6 +1,6 @@
 """A Spark cluster on hosts of their own feeds a job here: its tasks come in over TCP, and every row arrives once.
 
-A master of Spark runs beside the driver, a worker of it on each of two hosts, which are network namespaces with a
+A master of Spark runs next to the driver, a worker of it on each of two hosts, which are network namespaces with a
 memory file system and an identity of their own. `rows`: partitions arrive whole, at once or when they have won.
 `kill`: an executor is killed -9 meanwhile. `cancel`: the job is cancelled, and Spark's must end within 3 s. Needs
 root, PySpark and Java; says so and exits with 0 where one is missing. Takes a minute, and is left out with `--ci`.

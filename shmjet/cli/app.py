@@ -153,9 +153,9 @@ _PID = Annotated[
 @app.command(rich_help_panel=_SEE)
 def top(
     pid: _PID = None,
-    once: Annotated[bool, typer.Option("--once", help="Print one picture; so it is too where nobody looks.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one picture as a JSON list.")] = False,
-    interval: Annotated[float, typer.Option(min=0.05, metavar="S", help="Seconds between two pictures.")] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Print one snapshot; the default without a terminal.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one snapshot as a JSON list.")] = False,
+    interval: Annotated[float, typer.Option(min=0.05, metavar="S", help="Seconds between two snapshots.")] = 1.0,
     address: Address = None,
     config: ConfigFile = None,
 ) -> Task:
@@ -169,7 +169,7 @@ def top(
 
 @app.command(rich_help_panel=_SEE)
 def jobs(
-    everything: Annotated[bool, typer.Option("-a", "--all", help="Those that have ended too.")] = False,
+    everything: Annotated[bool, typer.Option("-a", "--all", help="List ended jobs, too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
     address: Address = None,
     config: ConfigFile = None,
@@ -274,7 +274,7 @@ def member(
 
 @app.command(rich_help_panel=_SET_UP)
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False) -> Task:
-    """Look at this machine: cores, NUMA, limits, /dev/shm, Java, Spark: what is fine, what is not, how to mend it."""
+    """Check this machine: cores, NUMA, limits, /dev/shm, Java, Spark; report each problem and how to fix it."""
     return _later("doctor", "examine", as_json=as_json)
 
 

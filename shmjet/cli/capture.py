@@ -89,7 +89,7 @@ def dag_of_script(path: Path, arguments: Sequence[str]) -> DAG:
 def _as_dag(description: Any, where: str) -> DAG:
     found = description.to_dag() if hasattr(description, "to_dag") else description
     if not isinstance(found, DAG):
-        raise CommandError(f"{where} is no DAG: {type(found).__name__}")
+        raise CommandError(f"{where} is not a DAG: {type(found).__name__}")
     return found
 
 

@@ -1,6 +1,6 @@
-"""What `shmjet doctor` thinks of a machine: each check is a pure function from facts to a finding.
+"""The checks of `shmjet doctor`: each is a pure function from facts of a machine to a finding.
 
-So a test can put any machine before it. Every finding that is not fine says how to mend it.
+So a test can check any machine. Every finding that is not fine says how to fix it.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def check_numa(topology: Topology, placement: Placement | ConfigError) -> Findin
     if len(usable) == 1:
         return Finding("numa", State.OK, nodes if len(topology.nodes) > 1 else f"one node, {nodes.partition(': ')[2]}")
     if isinstance(placement, ConfigError):
-        return Finding("numa", State.WARNING, nodes, "mend the workers' cores, see below")
+        return Finding("numa", State.WARNING, nodes, "fix the workers' cores, see below")
     text = f"{nodes}. A member uses node {format_list(placement.nodes)}"
     if len(placement.nodes) < len(usable):
         cores = len(topology.allowed)
@@ -193,7 +193,7 @@ def check_memory(total: int, available: int, limits: Limits) -> Finding:
 
 
 def check_shm(space: tuple[int, int] | None, limits: Limits | None = None) -> Finding:
-    """/dev/shm is there and large enough for rings and maps, and the memory for it may be had."""
+    """/dev/shm exists, is large enough for rings and maps, and the memory for it is available."""
     remedy = (
         "enlarge it: mount -o remount,size=50% /dev/shm (docker: --shm-size=8g, kubernetes: emptyDir of medium Memory)"
     )
@@ -248,7 +248,7 @@ def check_clock(source: str) -> Finding:
     if source in FAST_CLOCKS:
         return Finding("clock", State.OK, source)
     text = f"{source}: each look at the clock is a system call"
-    remedy = "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource, if that can be had"
+    remedy = "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource, if that is available"
     return Finding("clock", State.WARNING, text, remedy)
 
 

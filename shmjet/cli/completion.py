@@ -37,7 +37,7 @@ def show(shell: str) -> int:
     """Print the script for a shell.
 
     Args:
-        shell: one of `SHELLS`; empty for the one that the user has.
+        shell: one of `SHELLS`; empty for the user's own shell.
 
     Raises:
         CommandError: there is none for it.

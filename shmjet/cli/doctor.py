@@ -1,6 +1,6 @@
-"""`shmjet doctor`: looks at this machine, has it judged, and prints what is fine, what is not, and how to mend it.
+"""`shmjet doctor`: collects facts of this machine, checks them, and prints each problem and how to fix it.
 
-The judgement is `shmjet.cli.checks`; the facts come from `shmjet.host.topology`, `shmjet.cli.host` and the system.
+The checks are in `shmjet.cli.checks`; the facts come from `shmjet.host.topology`, `shmjet.cli.host` and the system.
 """
 
 from __future__ import annotations

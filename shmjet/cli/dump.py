@@ -45,7 +45,7 @@ def dump(
 
 
 def gather(pid: int | None = None, address: str | None = None, config: Path | None = None) -> dict[str, Any]:
-    """Return the report as plain dicts and lists; of a cluster, with all members, also those that did not answer."""
+    """Return the report as plain dicts and lists; of a cluster, with all members, even those without an answer."""
     found: list[dict[str, Any]] = []
     if address is not None or config is not None:
         cluster = far_cluster(address, config)

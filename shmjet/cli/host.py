@@ -1,4 +1,4 @@
-"""What this machine offers beside cores and control groups: shared memory, Java, Spark. Only reads; judges nothing."""
+"""Facts of this machine other than cores and control groups: shared memory, Java, Spark. Reads only; checks nothing."""
 
 from __future__ import annotations
 

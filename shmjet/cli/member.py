@@ -1,7 +1,7 @@
 """`shmjet member`: becomes a member of a cluster.
 
 This process turns into the member by executing its program, so that signals and exit status are the member's own and
-whoever started the command watches the right process.
+the program that started the command watches the right process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def run_member(config: Path | None, bind: str | None, join: Sequence[str] | None
     Args:
         config: a TOML file with settings, None for the environment alone.
         bind: where to listen; else as configured, else `DEFAULT_BIND` where there is a secret, or members to join.
-        join: addresses of members, besides those that are configured.
+        join: addresses of members, in addition to the configured ones.
         cores: number of workers; else as configured.
 
     Raises:

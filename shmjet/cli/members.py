@@ -89,10 +89,10 @@ S = TypeVar("S", bound=MonitoredMember)
 
 
 def leading(pairs: Iterable[tuple[M, ExecutionRow]]) -> list[tuple[M, ExecutionRow]]:
-    """Return each execution once, of those that several members tell of: with the one that coordinates it, if it can.
+    """Return each execution once, even if several members report it: with its coordinator, if that reports it.
 
     Args:
-        pairs: members, or what stands for them, with executions.
+        pairs: members, or their representatives, with executions.
     """
     found: dict[int | tuple[int, int], tuple[M, ExecutionRow]] = {}
     for member, row in pairs:
@@ -104,7 +104,7 @@ def leading(pairs: Iterable[tuple[M, ExecutionRow]]) -> list[tuple[M, ExecutionR
 
 
 def executions_of(found: Iterable[S]) -> Iterator[tuple[S, ExecutionRow]]:
-    """Yield what members remember, each execution with its member; one that is gone meanwhile is left out."""
+    """Yield each execution that members remember, with its member; members that are gone are left out."""
     for member in found:
         with contextlib.suppress(MemberLostError):
             yield from [(member, row) for row in member.executions()]
@@ -114,7 +114,7 @@ def show_jobs(*, everything: bool, as_json: bool) -> int:
     """Print the jobs of all members of this user.
 
     Args:
-        everything: those that have ended too.
+        everything: include ended jobs.
         as_json: as a JSON list.
     """
     rows = []
@@ -125,7 +125,7 @@ def show_jobs(*, everything: bool, as_json: bool) -> int:
     if as_json:
         print(json.dumps(rows, indent=2))
     elif not rows:
-        print("no job is running" + ("" if everything else "; `shmjet jobs -a` lists those that have ended too"))
+        print("no job is running" + ("" if everything else "; `shmjet jobs -a` lists ended jobs, too"))
     else:
         print_jobs([{**row, "member": row["member_pid"]} for row in rows])
     return Outcome.OK

@@ -1,7 +1,7 @@
-"""How a command ends: its exit status, and the one line that says why.
+"""The outcome of a command: its exit status, and the one line that says why.
 
 A command is a function that returns an `Outcome` or raises. What it raises is turned into a line on standard error
-here, so that no command shows a traceback for something that the user can mend. Knows nothing of typer.
+here, so that no command shows a traceback for something that the user can fix. Knows nothing of typer.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def guarded(command: Callable[[], int]) -> int:
         complain(str(error))
         return error.outcome
     except BrokenPipeError:
-        # Who read our output has gone (`shmjet wordcount ... | head -1`): there is nobody to tell.
+        # The reader of our output has gone (`shmjet wordcount ... | head -1`): an error text would not be read.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Outcome.FAILED
     except Exception as error:
@@ -86,7 +86,7 @@ def interrupted() -> int:
 def prompt_on_interrupt() -> Iterator[None]:
     """Bring the user back to the prompt within a second of Ctrl-C, even if closing the instance takes longer.
 
-    For commands whose work nobody needs after an interruption; the member notices that its client has gone and cleans
+    For commands whose work has no use after an interruption; the member notices that its client has gone and cleans
     up by itself. A script of the user's (`shmjet run`) is left to handle the interruption as it likes.
     """
 

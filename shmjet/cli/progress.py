@@ -31,7 +31,7 @@ class Amount(Protocol):
 
     @property
     def words(self) -> int:
-        """Words counted by whoever reads; 0 where others do."""
+        """Words counted by the reading processors; 0 if other processors count."""
 
 
 class ProgressBar:

@@ -111,7 +111,7 @@ def list_jobs(address: str | None, config: Path | None, *, everything: bool, as_
     Args:
         address: of one or more members.
         config: a TOML file with settings.
-        everything: those that have ended too.
+        everything: include ended jobs.
         as_json: as a JSON list.
     """
     with seen_members(None, address, config) as found:
@@ -125,7 +125,7 @@ def list_jobs(address: str | None, config: Path | None, *, everything: bool, as_
         ]
         print(json.dumps(rows, indent=2))
     elif not shown:
-        print("no job is running" + ("" if everything else "; with -a those that have ended are listed too"))
+        print("no job is running" + ("" if everything else "; with -a ended jobs are listed, too"))
     else:
         print_jobs([{**job_facts(member, row), "member": member.about.address} for member, row in shown])
     return Outcome.OK
@@ -173,7 +173,7 @@ def find_job(jet: JetInstance, wanted: str) -> Job:
 
 
 def show_cluster(address: str | None, config: Path | None, *, as_json: bool) -> int:
-    """Print the members, the coordinator first, and those that do not answer."""
+    """Print the members, the coordinator first, and members that do not answer."""
     cluster = far_cluster(address, config)
     try:
         survey = cluster.survey()

@@ -1,4 +1,4 @@
-"""`shmjet top`: what running members do, again and again.
+"""`shmjet top`: the activity of running members, once a second.
 
 Of members of this user on this host from shared memory alone; of a cluster over the network, by asking one of its
 members. A job in which several members have parts is shown once, as a whole.
@@ -31,7 +31,7 @@ from shmjet.observe.numbers import time_text
 from shmjet.observe.table import flow_view, worker_table
 
 _FIRST_S = 0.3
-"""Seconds between the two looks that rates need, for whoever wants only one picture."""
+"""Seconds between the two samples that rates need, for a single snapshot."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ class Seen:
 
 
 class Watcher:
-    """Looks at members again and again.
+    """Samples members repeatedly.
 
     Args:
-        found: the members; one that ends is left out from then on.
+        found: the members; a member that ends is left out from then on.
     """
 
     def __init__(self, found: Sequence[MonitoredMember]) -> None:
@@ -107,7 +107,7 @@ def top(
 
     Args:
         pid: of the member, of its client or of a worker; None: all of this user's.
-        once: print one picture.
+        once: print one snapshot.
         as_json: print one JSON list.
         interval: seconds between two pictures.
         address: of a cluster's members; None: those of this host.

@@ -1,7 +1,7 @@
 """`shmjet wordcount` in native code: its job, and the result from the pieces that the job leaves behind.
 
 The same counts as the job on items gives (`wordcount.wordcount_dag`), from words that never become Python objects: only
-those that may be among the most frequent are looked at here. Without numpy, which takes longer to import than a
+words that may be among the most frequent are made here. Without numpy, which takes longer to import than a
 small text takes to count.
 """
 

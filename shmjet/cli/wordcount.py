@@ -27,7 +27,7 @@ from shmjet.cli.word_pieces import PieceTotals, all_pairs, columns_dag, total_of
 from shmjet.processors.files.file_blocks import absolute_patterns, find_files
 
 COUNTS = "wordcount.counts"
-"""The list of (word, count); appending to a list is far cheaper than filling a map that nobody will ask by key."""
+"""The list of (word, count); appending to a list is far cheaper than filling a map, and no query by key follows."""
 
 READING = "wordcount.reading"
 """The map in which the processors that read say how far they are."""
@@ -127,7 +127,7 @@ def wordcount(
     """Count the words of files, folders and globs, print the result and return the exit status.
 
     Args:
-        paths: at least one; one that does not exist is wrong usage.
+        paths: at least one; a path that does not exist is wrong usage.
         top: how many of the most frequent words to print; ties in alphabetical order.
         cores: workers to use; None for all that the process may use.
         as_json: print one JSON object instead of the list and the summary.

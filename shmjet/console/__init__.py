@@ -1,4 +1,4 @@
-"""Floor 8: a console in the browser, and `/metrics`; `shmjet console` starts it beside a program, `serve` inside one.
+"""Floor 8: a console in the browser, and `/metrics`; `shmjet console` starts it as a command, `serve` inside a program.
 
 It watches members from outside (`shmjet.cluster.monitor.local`) and must not know how they run jobs. It needs the extra
 `console` (starlette, uvicorn, prometheus-client). `docs/design/0017-console.md` says how it is built and what it

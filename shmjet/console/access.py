@@ -1,7 +1,7 @@
-"""Who may see and who may act: the rules for each request, as a pure function of its method, path and headers.
+"""The console's access rules: a pure function of a request's method, path and headers.
 
 Three dangers, three rules. Another site's script that has its name resolve to this address (DNS rebinding): the `Host`
-must be one that the console knows. Another site's page that sends a request here: `Origin` and `Sec-Fetch-Site` must be
+must be one of the console's names. Another site's page that sends a request here: `Origin` and `Sec-Fetch-Site` must be
 the page's own. Another user of this host, or the network: the token.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from shmjet.core import ConfigError
 
 SHORTEST_TOKEN = 16
-"""Characters; one that `read_token` makes has 43."""
+"""Fewest characters of a token; `read_token` makes tokens of 43."""
 
 _PROTECTED = ("/api/", "/metrics")
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -106,7 +106,7 @@ def make_access(host: str, *, token: str | None = None, private: bool = False, a
 
 
 def read_token(path: Path) -> str:
-    """Return the token in a file; where there is none, make one that only this user can read.
+    """Return the token in a file; if the file does not exist, make it, readable by this user only.
 
     Raises:
         ConfigError: others can read the file, or it holds no token.

@@ -1,7 +1,7 @@
-"""The console's connections: those that ask for nothing have little time, and cannot keep the others out.
+"""The console's connections, with a short time limit for connections without a request.
 
-uvicorn closes a connection that is idle behind an answer, but waits without end for the first request, and for the rest
-of one that has begun.
+uvicorn closes a connection that is idle after an answer, but waits without end for the first request, and for the rest
+of a request that has begun. With the limit, such connections cannot keep others out.
 """
 
 from __future__ import annotations

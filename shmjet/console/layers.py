@@ -1,6 +1,6 @@
-"""Where the vertices of a DAG lie in its picture: layers, and places within them. Pure; the page makes pixels of it.
+"""The layout of a DAG's picture: layers, and places within them. Pure; the page turns it into pixels.
 
-The classical layered drawing (Sugiyama): a vertex lies one layer behind the last of those that feed it; an edge over
+The classical layered drawing (Sugiyama): a vertex lies one layer after the last of its inputs; an edge over
 several layers passes through a bend in each; the order within a layer follows the neighbours' mean place over a few
 sweeps.
 """
@@ -15,7 +15,7 @@ import msgspec
 
 _SWEEPS = 8
 _BEND = 0.4
-"""How much room a bend needs beside a vertex, which needs 1."""
+"""How much room a bend needs; a vertex needs 1."""
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True):

@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class ExecutionTotals:
-    """Counts executions that a member leads and how they ended, also those that it has forgotten since.
+    """Counts executions that a member leads and how they ended, including executions that it has forgotten since.
 
     A member numbers them from 1, in the lower half of their ids; the upper half tells the members of clusters apart.
     Ends that the member had forgotten before they were seen are not in it: it remembers a thousand.
@@ -104,7 +104,7 @@ class WatchedMember:
     # -- in the event loop ------------------------------------------------------------------------------------------
 
     async def sample(self) -> None:
-        """Look at it once; one that is gone is marked so."""
+        """Sample the member once; if it is gone, mark it so."""
         await self._in_thread(self._look)
 
     async def describe(self, track: JobTrack) -> None:
@@ -130,7 +130,7 @@ class WatchedMember:
         await self._in_thread(lambda: self._with(lambda seen: seen.cancel(track.row)))
 
     async def readings(self) -> list[tuple[JobTrack, Metrics]]:
-        """Return the metrics of all jobs that run, read now, and of those that have ended as they are known."""
+        """Return the metrics of all jobs: of running jobs read now, of ended jobs as last read."""
         if not self.ended:
             await asyncio.wait([asyncio.ensure_future(self.sample())], timeout=SHOWN_WITHOUT_S)
         return [(track, track.metrics) for track in self.tracks.values() if track.metrics is not NO_METRICS]
@@ -156,7 +156,7 @@ class WatchedMember:
         return self._seen
 
     def _with(self, work: Callable[[MonitoredMember], T]) -> T:
-        """Do something with the connection; one that brought no answer is given up, for that may come too late."""
+        """Call `work` with the connection; drop a connection without an answer: it may still come, too late."""
         try:
             return work(self._connection())
         except MemberLostError:
@@ -185,9 +185,9 @@ class WatchedMember:
         self.asked_at = None
 
     def _read(self, seen: MonitoredMember, track: JobTrack) -> None:
-        """Read what a job does: of one that others have parts in, the whole is shown, and this member's part exported.
+        """Read a job's metrics: if several members take part, the whole is shown, and this member's part exported.
 
-        Without `_with`: an answer that does not come is the look's affair.
+        Without `_with`: `_look` handles an answer that does not come.
         """
         whole = seen.whole(track.row)
         crosses = any(processor.member for vertex in whole.vertices.values() for processor in vertex.processors)
@@ -198,7 +198,7 @@ class WatchedMember:
             return True
         try:
             return not self._last.is_alive()
-        except MemberLostError:  # nobody can be asked now
+        except MemberLostError:  # no member can be asked now
             return False
 
     def _lose(self) -> None:
@@ -295,8 +295,8 @@ def busy_share(now: WorkerMetrics, before: WorkerMetrics | None, cpu: float) -> 
     Args:
         now: what it has counted.
         before: what it had counted then; None when that is not known.
-        cpu: the share of a core that it used since. A worker counts when it wakes up and between calls; one that has
-            counted nothing has slept all the time, or is in a long call: that this tells.
+        cpu: the share of a core that it used since. A worker counts when it wakes up and between calls; if it has
+            counted nothing has slept all the time, or is in a long call: `cpu` tells which.
     """
     if before is not None and before.pid == now.pid:
         busy, idle = now.busy_ns - before.busy_ns, now.idle_ns - before.idle_ns

@@ -1,4 +1,4 @@
-"""The share of a core that processes use, from what they have used so far. Pure; the clock comes in."""
+"""The share of a core that processes use, from their CPU time so far. Pure; time is an argument."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """One process: the share of one core that it used since the last look, CPU seconds in all, resident bytes."""
+    """One process: the share of one core that it used since the last sample, CPU seconds in all, resident bytes."""
 
     cpu: float
     cpu_seconds: float
@@ -16,18 +16,18 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class ProcessMeter:
-    """Looks at processes again and again; remembers of each only what the next look needs."""
+    """Samples processes repeatedly; remembers of each only what the next sample needs."""
 
     def __init__(self) -> None:
         self._before: dict[int, tuple[float, float]] = {}
 
     def look(self, used: Mapping[int, tuple[float, int]], now: float) -> dict[int, Usage]:
-        """Return what processes use.
+        """Return the usage of processes.
 
-        The first look at a process tells nothing of its share.
+        The share is 0 in the first sample of a process.
 
         Args:
-            used: CPU seconds so far and resident bytes, by pid; one that is not in it any more is forgotten.
+            used: CPU seconds so far and resident bytes, by pid; a process that is missing is forgotten.
             now: seconds, by any clock.
         """
         found = {}

@@ -1,6 +1,6 @@
-"""The console's watch: finds members, looks at each once a second, and tells what the page is to show.
+"""The console's watcher: finds members, samples each once a second, and returns what the page shows.
 
-Runs in an event loop, in which nothing blocks: all members are asked at once, and one that does not answer delays no
+Runs in an event loop, in which nothing blocks: all members are asked at once, and a member without an answer delays no
 other.
 """
 
@@ -104,7 +104,7 @@ class Watch:
         for key, member in self._members.items():
             if not member.ended and key not in self._sampling:
                 self._sampling[key] = asyncio.ensure_future(member.sample())
-        if self._sampling:  # one that does not answer is waited for by its own task, and by nobody else
+        if self._sampling:  # only its own task waits for a member that does not answer
             await asyncio.wait(self._sampling.values(), timeout=self._period)
         for key, sampling in list(self._sampling.items()):
             if sampling.done():
@@ -114,7 +114,7 @@ class Watch:
         await self._forget()
 
     async def _found(self) -> Found:
-        """Return the members that there are; none, for now, if that cannot be told at once."""
+        """Return the members; none, for now, if finding them takes longer than a period."""
         if self._finding is None:
             self._finding = asyncio.ensure_future(asyncio.to_thread(self._find))
         await asyncio.wait([self._finding], timeout=self._period)
@@ -127,7 +127,7 @@ class Watch:
         return {} if error is not None else finding.result()
 
     async def _forget(self) -> None:
-        """Leave members that have ended, forget the oldest of them, and those that are not the ones asked for."""
+        """Close members that have ended, forget the oldest of them, and forget members that were not asked for."""
         gone = [key for key, member in self._members.items() if member.ended]
         seen = [key for key in gone if self._members[key].about is not None]
         others = [key for key, member in self._members.items() if self._is_other(member)]
@@ -146,7 +146,7 @@ class Watch:
         """Return what is to be shown.
 
         Args:
-            job_id: the job that is looked at; one that is not known counts as None.
+            job_id: the selected job; an unknown job counts as None.
         """
         cards = sorted(self._cards(), key=lambda card: (card.completed_at is None, card.started_at))
         chosen = job_id if any(card.id == job_id for card in cards) else (cards[-1].id if cards else None)
@@ -169,7 +169,7 @@ class Watch:
         return [member for member in self._members.values() if not self._is_other(member)]
 
     def find_job(self, job_id: str) -> tuple[WatchedMember, JobTrack]:
-        """Return a job and a member that knows it: the one that coordinates it, if that is watched.
+        """Return a job and a member that knows it: its coordinator, if that is watched.
 
         Raises:
             JobNotFoundError: no member knows it.

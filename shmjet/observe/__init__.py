@@ -1,5 +1,5 @@
-"""Floor 5, beside the grid: what a job's numbers mean to a person, and how they are shown in a terminal or a notebook.
+"""Floor 5: what a job's numbers mean to a person, and how they are shown in a terminal or a notebook.
 
-It knows metrics (floor 3) and no instances: whoever has numbers hands them in. `flow` is pure; `table`, `html` and
+It knows metrics and no instances: the caller passes the numbers in. `flow` is pure; `table`, `html` and
 `picture` draw it; `live` redraws it while a job runs. `Job.run(progress=True)`, `shmjet top` and the console share it.
 """

@@ -29,7 +29,7 @@ FULL_WORKER = 0.95
 
 @dataclass(frozen=True)
 class Work:
-    """How far a source is: `done` of `total` `unit` ("items" or "bytes"); `eta` in seconds, None: nobody can say."""
+    """How far a source is: `done` of `total` `unit` ("items" or "bytes"); `eta` in seconds, None if unknown."""
 
     done: int
     total: int
@@ -85,7 +85,7 @@ class EdgeFlow:
 
     @property
     def fill(self) -> float:
-        """How full its queues are, 0 to 1, on average: one that many producers share may be full where it matters."""
+        """How full its queues are, 0 to 1, on average: a single full queue among many may not show."""
         return min(self.queued / self.capacity, 1.0) if self.capacity else 0.0
 
     @property
@@ -135,14 +135,14 @@ class Flow:
     def share(self) -> float | None:
         """How much of all sources' work is done, 0 to 1, by the slowest.
 
-        None when one of them does not know; and when all is read and the job goes on, as nobody knows how much its
-        other vertices make of that.
+        None when one of them does not know; and when all is read and the job goes on, as it is unknown how much its
+        other vertices still have to do.
         """
         return None if self.is_read else min((work.share for work in self._works()), default=None)
 
     @property
     def eta(self) -> float | None:
-        """Seconds until the last source ends, if all goes on like this; None when nobody can say, or it has ended."""
+        """Seconds until the last source ends, if all goes on like this; None when that is unknown, or it has ended."""
         etas = [work.eta for work in self._works()]
         return None if self.is_read or None in etas else max((eta for eta in etas if eta is not None), default=None)
 
@@ -161,7 +161,7 @@ class Flow:
 
     @property
     def slowest(self) -> str | None:
-        """The vertex to look at: the one that others wait for, or that takes the time of those; None if none is."""
+        """The vertex that others wait for, or that takes the CPU time of that vertex; None if there is none."""
         if self.bottleneck is None:
             return None
         return self.crowded_by if self.is_crowded else self.bottleneck.destination
@@ -314,7 +314,7 @@ def _workers(now: Sequence[WorkerMetrics], before: Sequence[WorkerMetrics]) -> l
 
 
 def _bottleneck(edges: Sequence[EdgeFlow]) -> EdgeFlow | None:
-    """Return the full edge behind which no other is full; of several, the one that is waited for most."""
+    """Return the full edge after which no other edge is full; of several, the edge with the most waiting."""
     full = [edge for edge in edges if edge.is_full]
     sources = {edge.source for edge in full}
     last = [edge for edge in full if edge.destination not in sources]

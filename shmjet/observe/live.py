@@ -21,7 +21,7 @@ REFRESH_S = 0.2
 
 
 class View(Protocol):
-    """Something that shows a flow, again and again."""
+    """A display of a flow that can be updated."""
 
     def show(self, flow: Flow, title: str) -> None:
         """Draw the present state in place of the last one."""
@@ -78,7 +78,7 @@ class NotebookView:
 
 
 def open_view() -> View | None:
-    """Return a view where somebody looks: in a notebook, else on a terminal; None where nobody does."""
+    """Return a view in a notebook or on a terminal; None without either."""
     if (display := _notebook_display()) is not None:
         return NotebookView(display)
     try:
@@ -89,7 +89,7 @@ def open_view() -> View | None:
 
 
 def follow(execution: Future[None], metrics: Callable[[], Metrics], title: str, timeout: float | None = None) -> None:
-    """Show an execution until it has ended, or `timeout` seconds are over; returns at once where nobody looks.
+    """Show an execution until it has ended, or `timeout` seconds are over; returns at once without a view.
 
     Args:
         execution: its future; what it raises is not raised here.

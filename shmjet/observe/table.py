@@ -17,7 +17,7 @@ SHADES = " ▁▂▃▄▅▆▇█"
 """A worker's busy share in one character, from asleep to busy all the time."""
 
 _HOT = 0.8
-"""From this busy share on a vertex is drawn as one that has no time left."""
+"""From this busy share on a vertex is drawn as having no time left."""
 
 
 def flow_view(flow: Flow, title: str) -> RenderableType:

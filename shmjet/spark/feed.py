@@ -21,7 +21,7 @@ MEMORY = 256 << 20
 class SparkSource(SourceDef[Any], ProcessorSupplier):
     """What `source` returns: takes part in a pipeline (`read_from`) and in a DAG (`new_vertex`).
 
-    The process that executes the job must be the one that holds the SparkSession. A copy that was pickled can be
+    The process that executes the job must hold the SparkSession. A copy that was pickled can be
     planned, drawn and run by workers, but not executed by another client.
     """
 

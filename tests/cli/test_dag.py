@@ -83,7 +83,7 @@ def test_a_dag_among_the_globals_will_do(shmjet: Shmjet, script: Path) -> None:
         ("x = 1\n", 2, "no DAG in"),
         ("raise SystemExit(0)\n", 2, "before it submitted a job"),
         ("1 / 0\n", 1, "ZeroDivisionError"),
-        ("import shmjet\nshmjet.new_instance().new_job('text')\n", 2, "is no DAG: str"),
+        ("import shmjet\nshmjet.new_instance().new_job('text')\n", 2, "is not a DAG: str"),
     ],
 )
 def test_a_script_without_a_dag_is_told_so(shmjet: Shmjet, script: Path, program: str, status: int, text: str) -> None:

@@ -86,7 +86,7 @@ POOR = [
         "SHMJET_CORES=8",
     ),
     (checks.check_numa(two_nodes(), SPREAD), State.WARNING, "A member uses node 0-1", "cores=None"),
-    (checks.check_numa(two_nodes(), ConfigError("core 9")), State.WARNING, "node 0", "mend"),
+    (checks.check_numa(two_nodes(), ConfigError("core 9")), State.WARNING, "node 0", "fix"),
     (checks.check_workers(ConfigError("core 9 is not there")), State.ERROR, "core 9 is not there", "may use"),
     (
         checks.check_workers(place(3, one_node(2))),

@@ -1,4 +1,4 @@
-"""`shmjet jobs`, `cluster`, `cancel`, `top` and `dump` beside an instance with a job that stands still."""
+"""`shmjet jobs`, `cluster`, `cancel`, `top` and `dump` for an instance with a job that stands still."""
 
 from __future__ import annotations
 

@@ -92,19 +92,19 @@ def test_a_script_is_submitted_and_its_jobs_are_listed_and_cancelled(address: st
     assert json.loads(cancelled.stdout)["status"] == "cancelled"
     everything = json.loads(shmjet("jobs", "-a", "--address", address, "--json").stdout)
     assert {row["name"]: row["status"] for row in everything} == {"short": "completed", "long": "failed"}
-    again = shmjet("cancel", "--address", address, "nobody")
+    again = shmjet("cancel", "--address", address, "unknown")
     assert again.returncode == 1
-    assert "no job 'nobody'" in again.stderr
+    assert "no job 'unknown'" in again.stderr
 
 
 def test_what_cannot_be_reached_is_said_in_a_line(address: str) -> None:
     wrong = shmjet("jobs", "--address", address, SHMJET_SECRET="wrong")
     assert wrong.returncode == 1
     assert "secret" in wrong.stderr
-    nobody = shmjet("jobs", "--address", "127.0.0.1:1")
-    assert nobody.returncode == 1
-    assert "no member can be reached" in nobody.stderr
-    assert len(nobody.stderr.splitlines()) == 1
+    unreachable = shmjet("jobs", "--address", "127.0.0.1:1")
+    assert unreachable.returncode == 1
+    assert "no member can be reached" in unreachable.stderr
+    assert len(unreachable.stderr.splitlines()) == 1
 
 
 def test_a_secret_that_others_may_read_is_refused(tmp_path: Path) -> None:

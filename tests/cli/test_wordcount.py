@@ -220,7 +220,7 @@ def test_ctrl_c_is_back_at_the_prompt_with_one_line(
     try:
         while piece := os.read(master, 1 << 16):
             shown += piece
-    except OSError:  # a terminal that nobody has open any more
+    except OSError:  # a terminal that is closed
         pass
     os.close(master)
     assert b"Traceback" not in shown

@@ -1,6 +1,6 @@
 """The page in a real browser: an idle, a busy and a failed job, hostile names, keyboard, phone, dark.
 
-`SHMJET_PICTURES=folder` keeps the pictures that these tests take, for somebody to look at.
+`SHMJET_PICTURES=folder` keeps the pictures that these tests take, for a person to look at.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The console as users start it: in a thread of their program, and as a command beside it."""
+"""The console as users start it: in a thread of their program, and as a separate command."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_the_command_shows_the_instances_of_a_program_until_it_is_interrupted(
     assert "token" in child.stdout.readline()
     members = next(state["members"] for state in events(url) if state["members"])
     assert [member["pid"] for member in members] == [jet.cluster.members[0].pid]
-    execution = jet.new_job(endless_dag(), JobConfig(name="from beside")).execute()
+    execution = jet.new_job(endless_dag(), JobConfig(name="from outside")).execute()
     job = next(state["selected"] for state in events(url) if state["selected"] is not None)
     request = urllib.request.Request(
         f"{url}api/jobs/{job['card']['id']}/cancel",

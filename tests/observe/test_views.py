@@ -94,7 +94,7 @@ def test_the_picture_of_a_job_has_counts_at_vertices_and_edges() -> None:
     assert {"<sink>", "\u00d7 1: 2.5k out", "\u00d7 2: 2.5k in, 0 out", "2.5k"} <= set(texts)
 
 
-# -- where somebody looks, and where nobody does ----------------------------------------------------------------------
+# -- with a view and without ------------------------------------------------------------------------------------------
 
 
 class Terminal(io.StringIO):
@@ -113,7 +113,7 @@ def test_nothing_is_drawn_into_a_file_or_a_pipe(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(sys, "stderr", quiet)
 
     def never() -> Metrics:
-        raise AssertionError("metrics are asked for though nobody looks")
+        raise AssertionError("metrics are asked for without a view")
 
     live.follow(ended(), never, "job")
     assert quiet.getvalue() == ""
