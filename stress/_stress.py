@@ -2,8 +2,8 @@
 
 A script does something `--count` times with random numbers from `--seed`, prints one line of summary and exits with
 1 when anything hung, was left behind or took longer than its target. Every process that a script starts carries a mark
-in its environment, so that orphans are found after any process adopts them. As root a script runs with a /dev/shm of its
-own, so that what others have there does not matter and a single name left behind is seen.
+in its environment, so that orphans are found after any process adopts them. As root a script runs with its own
+/dev/shm, so that what others have there does not matter and a single name left behind is seen.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ def dag(
 ) -> Task:
     """Draw the DAG of the first job that a script submits, without running the job."""
     arguments, destination = _split_output(context.args, output)
-    return _later("drawing", "draw", script, arguments, destination)
+    return _later("dag", "draw", script, arguments, destination)
 
 
 _PID = Annotated[
