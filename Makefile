@@ -113,12 +113,13 @@ stress: setup ## kill, limit and race the engine (LONG=1 for the long forms, an 
 model: setup ## check the protocols' models exhaustively (needs spin; LONG=1 for larger bounds)
 	$(BIN)/python model/run.py $(if $(LONG),--long)
 
-check: setup ## ruff, mypy --strict and the order of the floors
+check: setup ## ruff, mypy --strict, the order of the floors, and plain English
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	MYPYPATH=bench $(BIN)/mypy --disable-error-code import-not-found --disable-error-code import-untyped bench  # peers may be missing
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/plain_english.py $(PLAIN)
 
 # The wheel is tried in an environment that has nothing else, far from this checkout; so is a wheel built from the sdist.
 dist: setup ## make the sdist and the wheel (abi3, manylinux), install each in a clean environment and run it

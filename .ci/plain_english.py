@@ -8,10 +8,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 SUFFIXES = {".py", ".pyi", ".md", ".c", ".h", ".pml", ".toml", ".cfg", ".yml", ".yaml", ""}
 LEFT_OUT = {".ci/plain_english.py", "LICENSE"}
+BUILT = {"build", "dist", "out", "_build", "__pycache__", "shmjet.egg-info"}
+HIDDEN = (".venv", ".git", ".mypy", ".ruff", ".pytest", ".hypothesis", ".import")
 INSTEAD = {
     r"whoever|whomever|whom": "a noun: the member, the caller, the process that",
     r"(?<!there )(is|are|was|were) no(?= )(?! (longer|more|less|fewer|other|one)\b)": "'is not a', 'has no'",
@@ -29,9 +32,18 @@ PATTERNS = [(re.compile(rf"\b(?:{phrase})(?!\w)", re.I), usual) for phrase, usua
 
 
 def files(places: list[str]) -> list[Path]:
-    """Return what git knows below these places, as far as people read it."""
-    known = subprocess.run(["git", "ls-files", "--", *places], capture_output=True, text=True, check=True).stdout
-    return [Path(name) for name in known.splitlines() if Path(name).suffix in SUFFIXES and name not in LEFT_OUT]
+    """Return what git knows below these places, as far as people read it; in a copy without git what is not built."""
+    git = subprocess.run(["git", "ls-files", "--", *places], capture_output=True, text=True, check=False)
+    known = [Path(name) for name in git.stdout.splitlines()] if git.returncode == 0 else list(walk(places or ["."]))
+    return [path for path in known if path.suffix in SUFFIXES and str(path) not in LEFT_OUT]
+
+
+def walk(places: list[str]) -> Iterator[Path]:
+    """Yield all files below these places but built, installed and hidden ones."""
+    for place in map(Path, places):
+        for path in [place] if place.is_file() else sorted(place.rglob("*")):
+            if path.is_file() and not any(part in BUILT or part.startswith(HIDDEN) for part in path.parts):
+                yield path
 
 
 def main(places: list[str]) -> int:
