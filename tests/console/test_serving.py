@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def ask(url: str, path: str, **headers: str) -> tuple[int, str]:
     parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=120)
     try:
         connection.request("GET", path, headers=headers)
         answer = connection.getresponse()
@@ -46,7 +46,7 @@ def ask(url: str, path: str, **headers: str) -> tuple[int, str]:
 def events(url: str, **headers: str) -> Iterator[dict[str, Any]]:
     """Yield the states of a stream, as the page reads them."""
     request = urllib.request.Request(url + "api/events", headers=headers)
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=120) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         for line in answer:
             if line.startswith(b"data: "):
@@ -132,12 +132,12 @@ def test_the_command_shows_the_instances_of_a_program_until_it_is_interrupted(
         method="POST",
         headers={"Authorization": f"Bearer {(tmp_path / 'token').read_text().strip()}"},
     )
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=120) as answer:
         assert answer.status == 202
     with pytest.raises(CancelledError):
         execution.result(30)
     child.send_signal(signal.SIGINT)
-    _, complaints = child.communicate(timeout=30)
+    _, complaints = child.communicate(timeout=120)
     assert (child.returncode, complaints) == (130, "shmjet: interrupted\n")
 
 
@@ -173,7 +173,7 @@ def test_connections_that_ask_nothing_keep_nobody_out_of_the_console(
     monkeypatch.setattr("shmjet.console.connections.MOST_WAITING", 5)
     with shmjet.new_instance(JetConfig(cores=1)) as jet, shmjet.console.serve(jet) as console:
         where = urlsplit(console.url)
-        kept = http.client.HTTPConnection(where.hostname or "", where.port, timeout=30)
+        kept = http.client.HTTPConnection(where.hostname or "", where.port, timeout=120)
         kept.request("GET", "/api/events")  # it is served, so it does not have to go
         assert kept.getresponse().status == 200
         silent = [socket.create_connection((where.hostname, where.port), 30) for _ in range(30)]

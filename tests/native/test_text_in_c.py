@@ -18,4 +18,4 @@ def test_words_are_split_folded_and_counted_as_slow_code_does(tmp_path: Path, op
 
 @pytest.mark.parametrize("options", [[], ["-DSHMJET_NO_SIMD"]], ids=["simd", "no simd"])
 def test_the_text_kernels_are_clean_under_sanitizers(tmp_path: Path, options: list[str]) -> None:
-    assert run_sanitized(tmp_path, "test_text", *options, argument=200) == WELL
+    assert run_sanitized(tmp_path, "test_text", *options, argument=80) == WELL
