@@ -1,4 +1,4 @@
-"""One picture of an execution out of those of the members that take part."""
+"""The metrics of an execution, merged from those of all participants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client hands to the member that it starts, and what the member answers when it is up."""
+"""The settings that a client hands to the member that it starts, and the member's answer when it is up."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a program uses: instances, jobs and executions as a client sees them, and its connections to members."""
+"""The client side: instances, jobs and executions as a program sees them, and its connections to members."""

@@ -1,4 +1,4 @@
-"""Callbacks of executions: called in a thread of their own, so that they may do what they like.
+"""The callbacks of executions, each called in a thread of its own, so that it may block.
 
 The thread that reads what the member says must not: a callback that asks the member for something, or runs the next
 job, would wait for a reply that no thread reads.

@@ -1,4 +1,4 @@
-"""A client's connection to a member: requests with replies, and a thread that hands over what comes unasked.
+"""A client's connection to a member: requests with replies, news, and the patience of a client.
 
 An `Endpoint` leads to a member. One over the network may lead to another member when the first is gone: then the
 connection goes on there, after it has told its user. Requests that may be sent twice are sent again there.

@@ -1,4 +1,4 @@
-"""How an instance reaches its maps and lists: in the folder of its own member, or over the connection to a cluster."""
+"""An instance's access to its maps and lists: in its own member's folder, or over the connection to a cluster."""
 
 from __future__ import annotations
 

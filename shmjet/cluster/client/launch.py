@@ -1,4 +1,4 @@
-"""`new_instance`: starts a member process for this process, and while that comes up imports the client of it."""
+"""`new_instance`: starts a member process, and imports the client side while the member comes up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From which level on the processes of a new instance send their log records; imports nothing that takes time."""
+"""The levels from which the processes of an instance send log records; imports nothing that takes time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waiting for a member to come up, and saying what held it up when it does not."""
+"""The wait for a member to come up, and the report of what held it up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program that makes a job of a member's own configuration: it calls the function, and writes down what came of it.
+"""The program that makes a job of a member's configuration: it calls the function and writes the result down.
 
 The module must be installed or lie where `PYTHONPATH` says, on all members; the current folder does not count. What it
 returns travels as the jobs of clients do.

@@ -1,4 +1,4 @@
-"""A client's questions about executions that have not ended: news are lost with the connections that they travel on.
+"""The poller for the status of executions that run: news are lost with the connections that they travel on.
 
 It asks when a connection has been made again, when nothing has been heard for a while, and again when no member could
 answer. Asking does no harm: the coordinator answers with the status, and sends every change from then on.

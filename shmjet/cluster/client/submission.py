@@ -1,4 +1,4 @@
-"""What a client sends of a job: its shape, its code by value, its settings, the files attached to it."""
+"""The submission of a job: its shape, its code by value, its settings, the files attached to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of TLS, checked: what `JetConfig.tls` and `ClientConfig.tls` may say."""
+"""The checked settings of TLS, from `JetConfig.tls` and `ClientConfig.tls`."""
 
 from __future__ import annotations
 

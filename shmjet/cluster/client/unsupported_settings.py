@@ -1,4 +1,4 @@
-"""Refuses settings that this version knows but cannot honour: better an error than a promise that is not kept."""
+"""The refusal of settings that this version knows but cannot honour."""
 
 from __future__ import annotations
 

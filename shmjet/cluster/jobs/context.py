@@ -1,4 +1,4 @@
-"""What one attempt has on a member, from its plan on: the arena, the processes, and what they are told of both.
+"""The execution context of an attempt on a member: plan, arena, processes, and what the processes are told.
 
 Everything here happens at once and in memory; when it happens, and what follows, `Participant` decides.
 """

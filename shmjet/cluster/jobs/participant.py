@@ -1,4 +1,4 @@
-"""A member's part of an attempt: its processes, its arena, and what the coordinator wants of it.
+"""A member's part of an attempt: its processes, its arena, and the coordinator's orders.
 
 `Part` decides; here its decisions are carried out. A part whose coordinator is gone stops, and lets go by itself.
 """

@@ -1,4 +1,4 @@
-"""How far an attempt is, as a whole or on one member, and how far one of those is that take part in it."""
+"""The phases of an attempt, as a whole and on one member, and the progress of each participant."""
 
 from __future__ import annotations
 

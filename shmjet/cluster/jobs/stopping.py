@@ -1,4 +1,4 @@
-"""How an execution is got out of processes that do not come back from its code: a signal first, then the end of them.
+"""The stopping of an execution in processes whose code does not return: first a signal, then the end of the process.
 
 A process that has to do something for an execution (stop its part, close its suppliers) gets some time for it. Then
 it is signalled, which ends what loops or waits in Python; what swallows that, or waits in C, is ended with its process,

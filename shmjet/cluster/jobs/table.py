@@ -1,4 +1,4 @@
-"""The jobs that a coordinator knows, and what clients may ask about them.
+"""The jobs that a coordinator knows, and the answers to clients' requests about them.
 
 Knows nothing of how a run is coordinated: it makes runs through a function, and hears of their changes.
 """

@@ -1,4 +1,4 @@
-"""How a worker reaches maps and lists that lie on another member: it asks its own member, which passes it on."""
+"""A worker's access to maps and lists of another member, through its own member."""
 
 from __future__ import annotations
 

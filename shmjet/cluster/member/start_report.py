@@ -1,4 +1,4 @@
-"""What a member tells the process that starts it: how far it is, and in the end that it is up, or why not.
+"""A member's report to the process that starts it: its progress, then that it is up, or why not.
 
 Lines of JSON on a pipe, one for each. The reader waits for the last kind of line, not for the end of the pipe: a
 process that was forked meanwhile may hold that open for ever.

@@ -1,1 +1,1 @@
-"""Who is in the cluster: discovery, failure detection, views and the agreement on them, split brain."""
+"""Membership of a cluster: discovery, failure detection, views and the agreement on them, split brain."""

@@ -1,4 +1,4 @@
-"""Where others reach a member that listens on all interfaces."""
+"""The address by which others reach a member that listens on all interfaces."""
 
 from __future__ import annotations
 

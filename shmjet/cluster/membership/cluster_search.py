@@ -1,4 +1,4 @@
-"""Looking for a cluster: where to ask, who else is looking, and when to give up and found one.
+"""The search for a cluster: where to ask, who else searches, and when to give up and found one.
 
 A part of `membership`. Of several that look, the one with the lowest address founds. No clock in here.
 """

@@ -1,4 +1,4 @@
-"""How members find each other beyond the addresses that they are given: by DNS, by multicast, by plug-ins.
+"""Discovery of members beyond the given addresses: by DNS, by multicast, by plug-ins.
 
 A setting names the way: `dns:HOST:PORT` takes all addresses of a name, as a Kubernetes headless service has them;
 `multicast` (needs zeroconf) announces members on the local network and looks for others; any other word is

@@ -1,4 +1,4 @@
-"""What membership tells the member, and how patient it is."""
+"""The events that membership reports to the member, and its settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Phi-accrual failure detection (Hayashibara and others, 2004): how surprising is it to have heard nothing for so long?
+"""Phi-accrual failure detection (Hayashibara and others, 2004): how surprising is a peer's silence?
 
 The intervals between a peer's heartbeats are taken as a normal distribution; phi is minus the decimal logarithm of the
 probability that the next one is still to come. A peer whose heartbeats jitter, because its host is busy, gets more

@@ -1,4 +1,4 @@
-"""Members that announce themselves on the local network and look for others: DNS service discovery over multicast.
+"""Discovery on the local network: members announce themselves by DNS service discovery over multicast.
 
 Needs the package zeroconf. The announcement holds a digest of the cluster's name and an address, no
 secret.

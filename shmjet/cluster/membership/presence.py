@@ -1,4 +1,4 @@
-"""Who of a view is there, as one member sees it: heard or silent, known to be dead, gone with a goodbye, complained of.
+"""The presence of a view's members as one member sees it: heard, silent, dead, gone with a goodbye, or accused.
 
 A part of `membership`; knows nothing of how views change. No clock in here.
 """

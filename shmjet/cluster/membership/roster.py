@@ -1,4 +1,4 @@
-"""The view that is in force, and which of its members are there: who may change it, who would stay, who is too few.
+"""The view in force and the presence of its members: which may change it, which stay, and whether they suffice.
 
 A part of `membership`. No clock in here.
 """

@@ -1,4 +1,4 @@
-"""How a view comes into force: one member proposes it, all who would be in it accept, and then it is installed.
+"""The agreement on a view: one member proposes it, all its members accept, and then it is installed.
 
 A part of `membership`: the promises that a member has given, and the proposal that it has made itself. A member that
 has accepted an epoch accepts nothing older. Knows nothing of why a view is proposed. No clock in here.

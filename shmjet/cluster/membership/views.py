@@ -1,4 +1,4 @@
-"""Who is in the cluster: members, views, and what members say to each other about them.
+"""The types of membership: members, views, and the messages about them.
 
 Plain data, sent as msgpack by msgspec. Every message carries who says it; those about an existing view carry its epoch,
 so that a receiver can tell what is out of date.

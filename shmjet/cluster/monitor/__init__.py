@@ -1,1 +1,1 @@
-"""Watching members from outside, on this host or over the network, without taking part."""
+"""Monitoring of members from outside, on this host or over the network."""

@@ -1,4 +1,4 @@
-"""A member as those see it who watch it from outside, wherever they are."""
+"""Interface for monitoring a member, local or remote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an engineer wants to know of a running member who was sent a report: gathered from outside, without its help.
+"""Diagnostic dump of a running member, collected from outside and without its help.
 
 Settings, jobs with their plans, what every processor, ring and worker is doing, and the Python stacks of all its
 processes. Nothing of users' data is in it, and no secret: names of vertices and files of code are.

@@ -1,4 +1,4 @@
-"""Watching a running member from outside: its counters are copied, and nothing is written there.
+"""Monitoring of a member of this host: its counters are copied, and nothing is written there.
 
 The member is found by its folder and asked over its socket, by this user's processes only, for descriptors of its
 control segment and of the arenas of executions, without the right to write. Nothing that belongs to another user is

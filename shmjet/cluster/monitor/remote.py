@@ -1,4 +1,4 @@
-"""Watching a cluster over the network, by any of its members: all of them, and all their workers.
+"""Monitoring of a cluster over the network, by any of its members: all of them, and all their workers.
 
 A member is asked for a survey of all, at most a few times a second, whatever is looked at meanwhile; then it and each
 of the others sends one message. What an execution does comes from its coordinator, which asks the members in turn. May

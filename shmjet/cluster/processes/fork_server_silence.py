@@ -1,4 +1,4 @@
-"""How long a member's fork server has not done what it was asked for.
+"""The time for which a member's fork server has not done what it was asked for.
 
 It may be stopped, or hang. Jobs must not wait for workers that it does not fork, and a log has to say so. Time in which
 the member itself stood still does not count. The server is left alone: when it goes on, so does the member.

@@ -1,4 +1,4 @@
-"""Which worker has not answered, and for how long: said in the log while jobs may be waiting for it.
+"""The silence of workers: which has not answered, and for how long; logged while jobs may be waiting.
 
 A worker shows a sign of life in its control block after every round, and once a second when it has nothing to do.
 A stopped worker shows none, and neither does a worker in a long call of user code. Both may go on, so they are left

@@ -1,1 +1,1 @@
-"""How requests of clients come in, go on to other members, and are answered; and who may ask for what."""
+"""Requests of clients: how they come in, go on to other members, and are answered; and the access policy."""

@@ -1,4 +1,4 @@
-"""The clients of a member, and those of others that pass requests on: who they are, and how answers get to them.
+"""The clients of a member, its own and those of members that forward requests, and the way of answers to them.
 
 A client talks to whichever member it has reached. What only the coordinator can answer goes to it between members
 (`Forward`, `Backward`; see `request_forwarder`).

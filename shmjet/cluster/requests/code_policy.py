@@ -1,4 +1,4 @@
-"""What a member that takes no code (`allow_code=False`) refuses of a client, by what it is: nothing is looked into."""
+"""The requests that a member without code (`allow_code=False`) refuses, by their type alone."""
 
 from __future__ import annotations
 

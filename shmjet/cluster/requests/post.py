@@ -1,4 +1,4 @@
-"""How orders and reports get from a coordinator to participants and back.
+"""The post of a member: orders and reports between a coordinator and participants.
 
 The own member's go through a queue in this process, as they are; those of others over the network. Either way they
 arrive in the order in which they were sent, one after the other.

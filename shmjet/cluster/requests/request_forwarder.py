@@ -1,4 +1,4 @@
-"""Requests of this member's clients that only the coordinator can answer, until it has.
+"""The requests of this member's clients that only the coordinator can answer, until they are answered.
 
 They go to the coordinator and are remembered, as messages between members are lost when a connection breaks or the
 coordinator does. Then a request that may be sent twice is sent to the present coordinator; for the rest the client is
