@@ -306,7 +306,7 @@ def busy_share(now: WorkerMetrics, before: WorkerMetrics | None, cpu: float) -> 
 
 
 def _program(seen: MonitoredMember) -> str:
-    """Say what the process that started a member is; one of its own, or elsewhere, is called by its address."""
+    """Return the program that started a member; the address, for a member without one or on another host."""
     pid = seen.about.client_pid
     if not pid or not seen.is_here:
         return seen.about.address
@@ -317,16 +317,20 @@ def _program(seen: MonitoredMember) -> str:
 
 
 def program_name(words: Sequence[str]) -> str:
-    """Return a command line up to the name of the script: what follows may be a secret.
+    """Return a command line up to the name of the script, for what follows may be a secret; a title of shmjet's whole.
 
     Example:
         >>> program_name(["/usr/bin/python3", "-u", "jobs/import.py", "--password=x"])
         'python3 import.py'
         >>> program_name(["python", "-m", "pytest", "-q"]), program_name(["python", "-c", "print()"])
         ('python -m pytest', 'python -c')
+        >>> program_name(["shmjet: worker 0 of pool 77, core 3", "", ""])
+        'shmjet: worker 0 of pool 77, core 3'
     """
     if not words:
         return ""
+    if words[0].startswith("shmjet: "):  # a worker that has started a member: see `host.child_process.name_process`
+        return words[0]
     name = Path(words[0]).name
     for place, word in enumerate(words[1:], 1):
         if word == "-c":
