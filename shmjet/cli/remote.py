@@ -176,7 +176,7 @@ def show_cluster(address: str | None, config: Path | None, *, as_json: bool) -> 
     """Print the members, the coordinator first, and members that do not answer."""
     cluster = far_cluster(address, config)
     try:
-        survey = cluster.survey()
+        status = cluster.status()
     finally:
         cluster.close()
     rows = [
@@ -190,14 +190,14 @@ def show_cluster(address: str | None, config: Path | None, *, as_json: bool) -> 
             "workers": [worker.pid for worker in member.workers],
             "up_s": round(time.time() - member.started_at, 1),
             "running_jobs": sum(not JobStatus(row.status).is_terminal for row in member.executions),
-            "is_coordinator": member.address == survey.coordinator,
+            "is_coordinator": member.address == status.coordinator,
         }
-        for member in survey.members
+        for member in status.members
     ]
     if as_json:
         mute = [
-            {"address": silent, "is_coordinator": silent == survey.coordinator, "silent": True}
-            for silent in survey.silent
+            {"address": silent, "is_coordinator": silent == status.coordinator, "silent": True}
+            for silent in status.silent
         ]
         print(json.dumps([*rows, *mute], indent=2))
         return Outcome.OK
@@ -215,8 +215,8 @@ def show_cluster(address: str | None, config: Path | None, *, as_json: bool) -> 
         for row in rows
     ]
     table += [
-        (silent, "", "", "", "", "", "", f"{'coordinator, ' * (silent == survey.coordinator)}does not answer")
-        for silent in survey.silent
+        (silent, "", "", "", "", "", "", f"{'coordinator, ' * (silent == status.coordinator)}does not answer")
+        for silent in status.silent
     ]
     print_table(("address", "pid", "workers", "cores", "up", "jobs", "version", ""), table)
     return Outcome.OK

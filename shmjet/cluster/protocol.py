@@ -350,7 +350,7 @@ class MembersReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
     asked: str
 
 
-class MemberSurvey(msgspec.Struct, frozen=True, array_like=True):
+class MemberStatus(msgspec.Struct, frozen=True, array_like=True):
     """What one member does: its workers, its processes (CPU seconds and resident bytes by pid), its executions.
 
     The first fields are those of `Attached`; plans of executions are left out.
@@ -368,7 +368,7 @@ class MemberSurvey(msgspec.Struct, frozen=True, array_like=True):
     executions: list[ExecutionRow]
 
 
-class SurveyReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
+class StatusReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The answer to `StatusRequest`, the oldest member first; `silent` are the addresses of members that have not
     answered.
 
@@ -376,7 +376,7 @@ class SurveyReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """
 
     request: int
-    members: list[MemberSurvey]
+    members: list[MemberStatus]
     silent: list[str]
     coordinator: str = ""
 
@@ -450,7 +450,7 @@ Reply = (
     | MetricsReply
     | JobsReply
     | MembersReply
-    | SurveyReply
+    | StatusReply
     | DumpsReply
     | JobReply
     | GridReply

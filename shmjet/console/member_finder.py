@@ -9,7 +9,7 @@ from pathlib import Path
 from shmjet.cluster.monitor.base import MonitoredMember
 from shmjet.cluster.monitor.local import AttachedMember
 from shmjet.cluster.monitor.remote import RemoteMember, RemoteMonitor
-from shmjet.cluster.protocol import MemberSurvey
+from shmjet.cluster.protocol import MemberStatus
 
 Found = dict[str, Callable[[], MonitoredMember]]
 """By a key that names a member for good: what connects to it. It may raise MemberLostError."""
@@ -27,7 +27,7 @@ def afar(cluster: RemoteMonitor) -> Found:
         MemberLostError: no member can be reached.
     """
 
-    def connect(survey: MemberSurvey) -> MonitoredMember:
-        return RemoteMember(cluster, survey)
+    def connect(status: MemberStatus) -> MonitoredMember:
+        return RemoteMember(cluster, status)
 
-    return {survey.uuid: partial(connect, survey) for survey in cluster.survey().members}
+    return {status.uuid: partial(connect, status) for status in cluster.status().members}

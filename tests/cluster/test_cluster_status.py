@@ -14,13 +14,13 @@ from shmjet.cluster.member import cluster_status
 from shmjet.cluster.member.cluster_status import ClusterStatus
 from shmjet.cluster.membership.peer_messages import AskReport, Report
 from shmjet.cluster.membership.views import Peer
-from shmjet.cluster.protocol import Describe, MembersReply, MemberSurvey, StatusRequest, SurveyReply
+from shmjet.cluster.protocol import Describe, MembersReply, MemberStatus, StatusReply, StatusRequest
 
 PEERS = [Peer(name, f"{name}:1", number) for number, name in enumerate(("me", "quick", "late", "odd"))]
 
 
-def survey_of(name: str) -> MemberSurvey:
-    return MemberSurvey(name, f"{name}:1", 1, "0", 0, 0.0, {}, [], {}, [])
+def status_of(name: str) -> MemberStatus:
+    return MemberStatus(name, f"{name}:1", 1, "0", 0, 0.0, {}, [], {}, [])
 
 
 class Asker:
@@ -45,7 +45,7 @@ async def ask(
     async def pids() -> list[int]:
         return [11]
 
-    asking = ClusterStatus(Path("nowhere"), lambda: PEERS, lambda: "me", post, pids, lambda: survey_of("me"))
+    asking = ClusterStatus(Path("nowhere"), lambda: PEERS, lambda: "me", post, pids, lambda: status_of("me"))
     client = Asker()
     answer(asking)(client, request)
     while not client.answers:
@@ -56,19 +56,19 @@ async def ask(
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_status, "SURVEY_S", 0.01)
+    monkeypatch.setattr(cluster_status, "STATUS_S", 0.01)
     monkeypatch.setattr(cluster_status, "WORKERS_S", 0.01)
 
 
-def test_a_survey_has_who_answers_and_names_who_does_not() -> None:
-    answers = {"quick": msgspec.msgpack.encode(survey_of("quick")), "odd": b"\xc1"}
+def test_a_status_has_the_members_that_answer_and_names_the_silent() -> None:
+    answers = {"quick": msgspec.msgpack.encode(status_of("quick")), "odd": b"\xc1"}
     client, sent = asyncio.run(ask(StatusRequest(5), lambda status: status.report_status, answers))
     (reply,) = client.answers
-    assert isinstance(reply, SurveyReply)
+    assert isinstance(reply, StatusReply)
     assert [member.uuid for member in reply.members] == ["me", "quick"]
     assert reply.silent == ["late:1", "odd:1"]
     assert reply.coordinator == "me:1", "the oldest, even if another answers"
-    assert [(to, message.kind) for to, message in sent] == [("quick", "survey"), ("late", "survey"), ("odd", "survey")]
+    assert [(to, message.kind) for to, message in sent] == [("quick", "status"), ("late", "status"), ("odd", "status")]
 
 
 def test_members_are_described_with_the_workers_that_are_told() -> None:
@@ -93,9 +93,9 @@ def test_another_member_is_told_and_what_it_asks_in_vain_is_answered_with_nothin
             return [11]
 
         asked = ClusterStatus(
-            Path("nowhere"), lambda: PEERS, lambda: "me", lambda *sent: told.append(sent), pids, lambda: survey_of("me")
+            Path("nowhere"), lambda: PEERS, lambda: "me", lambda *sent: told.append(sent), pids, lambda: status_of("me")
         )
-        for number, kind in enumerate(("workers", "survey", "of a later version")):
+        for number, kind in enumerate(("workers", "status", "of a later version")):
             asked.take("quick", AskReport(number, kind))
         while len(told) < 3:
             await asyncio.sleep(0)
@@ -103,5 +103,5 @@ def test_another_member_is_told_and_what_it_asks_in_vain_is_answered_with_nothin
     asyncio.run(story())
     replies = {message.request: message.body for _, message in told}
     assert msgspec.msgpack.decode(replies[0]) == [11]
-    assert msgspec.msgpack.decode(replies[1], type=MemberSurvey) == survey_of("me")
+    assert msgspec.msgpack.decode(replies[1], type=MemberStatus) == status_of("me")
     assert replies[2] == b""

@@ -1,7 +1,7 @@
 """Cluster-wide status: any member collects a report from all others.
 
 A member that does not answer in time is left out, and named. Three things can be asked for: the pids of workers, a
-survey (numbers of workers and processes, executions), and a diagnostic dump, for which each member starts
+status (numbers of workers and processes, executions), and a diagnostic dump, for which each member starts
 another program, so that it does nothing itself while the stacks of its processes are read.
 """
 
@@ -28,14 +28,14 @@ from shmjet.cluster.protocol import (
     MemberDump,
     MemberRow,
     MembersReply,
-    MemberSurvey,
+    MemberStatus,
+    StatusReply,
     StatusRequest,
-    SurveyReply,
 )
 from shmjet.ipc.background_tasks import BackgroundTasks
 from shmjet.ipc.decode_errors import UNREADABLE
 
-WORKERS_S = SURVEY_S = 1.0
+WORKERS_S = STATUS_S = 1.0
 DUMP_S = 30.0
 """How long others may take to answer."""
 
@@ -59,7 +59,7 @@ class ClusterStatus:
         me: gives this one's identity.
         post: sends a message to a member.
         pids: gives the pids of this member's workers.
-        look: gives this member's part of a survey.
+        look: gives this member's part of a status.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class ClusterStatus:
         me: Callable[[], str],
         post: Callable[[str, object], None],
         pids: Callable[[], Coroutine[Any, Any, list[int]]],
-        look: Callable[[], MemberSurvey],
+        look: Callable[[], MemberStatus],
     ) -> None:
         self._folder = folder
         self._members = members
@@ -89,7 +89,7 @@ class ClusterStatus:
 
     def report_status(self, client: Client, request: StatusRequest) -> None:
         """Answer with what all members do."""
-        self._tasks.start(self._survey(client, request.request))
+        self._tasks.start(self._status(client, request.request))
 
     def dump(self, client: Client, request: DumpAll) -> None:
         """Answer with a diagnostic dump of all members."""
@@ -114,11 +114,11 @@ class ClusterStatus:
             rows.append(MemberRow(peer.uuid, peer.address, peer.pid, list(peer.cores), pids))
         client.send(MembersReply(request, rows, self._me()))
 
-    async def _survey(self, client: Client, request: int) -> None:
-        told = [(peer.address, _decoded(body, MemberSurvey)) for peer, body in await self._gather("survey", SURVEY_S)]
-        found = [survey for _, survey in told if survey is not None]
-        silent = [address for address, survey in told if survey is None]
-        client.send(SurveyReply(request, found, silent, told[0][0]))
+    async def _status(self, client: Client, request: int) -> None:
+        told = [(peer.address, _decoded(body, MemberStatus)) for peer, body in await self._gather("status", STATUS_S)]
+        found = [status for _, status in told if status is not None]
+        silent = [address for address, status in told if status is None]
+        client.send(StatusReply(request, found, silent, told[0][0]))
 
     async def _dump(self, client: Client, request: int) -> None:
         told = await self._gather("dump", DUMP_S)
@@ -151,7 +151,7 @@ class ClusterStatus:
         match kind:
             case "workers":
                 return msgspec.msgpack.encode(await self._pids())
-            case "survey":
+            case "status":
                 return msgspec.msgpack.encode(self._look())
             case "dump":
                 if self._dumping is None or self._dumping.done():

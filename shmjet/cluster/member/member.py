@@ -162,7 +162,7 @@ class Member:
             lambda: self.uuid,
             self._post,
             self.workers.pids,
-            lambda: self._monitor.survey(self.uuid, self.address),
+            lambda: self._monitor.status(self.uuid, self.address),
         )
         self._handlers = request_handlers(
             self._jobs.table,

@@ -22,7 +22,7 @@ from shmjet.cluster.protocol import (
     ExecutionRow,
     Look,
     Looked,
-    MemberSurvey,
+    MemberStatus,
     Submission,
     TakeArena,
 )
@@ -109,12 +109,12 @@ class MonitorRequests:
         )
         client.send_with(reply, [_read_only(self._segment.fd)])
 
-    def survey(self, uuid: str, address: str) -> MemberSurvey:
+    def status(self, uuid: str, address: str) -> MemberStatus:
         """Return this member's part of the cluster-wide status."""
         cores = self._settings.cores
         workers = [worker_metrics(i, core, self._segment.memory) for i, core in enumerate(cores)]
         pids = [os.getpid(), *(worker.pid for worker in workers if worker.pid is not None)]
-        return MemberSurvey(
+        return MemberStatus(
             uuid,
             address,
             os.getpid(),

@@ -178,7 +178,7 @@ class ClientGone(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class AskReport(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Member to member: tell me about yourself. `kind`: "workers", "survey" or "dump"
+    """Member to member: tell me about yourself. `kind`: "workers", "status" or "dump"
     (`shmjet.cluster.member.cluster_status`).
     """
 
@@ -187,7 +187,7 @@ class AskReport(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Report(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Member to member: the answer. Pids of workers or a `MemberSurvey`, in msgpack, or a dump, in JSON."""
+    """Member to member: the answer. Pids of workers or a `MemberStatus`, in msgpack, or a dump, in JSON."""
 
     request: int
     body: bytes

@@ -1,6 +1,6 @@
 """Monitoring of a cluster over the network, by any of its members: all of them, and all their workers.
 
-A member is asked for a survey of all, at most a few times a second, whatever is looked at meanwhile; then it and each
+A member is asked for a status of all, at most a few times a second, whatever is looked at meanwhile; then it and each
 of the others sends one message. What an execution does comes from its coordinator, which asks the members in turn. May
 be used from several threads.
 """
@@ -24,15 +24,15 @@ from shmjet.cluster.protocol import (
     GetJob,
     GetMetrics,
     JobReply,
-    MemberSurvey,
+    MemberStatus,
+    StatusReply,
     StatusRequest,
-    SurveyReply,
 )
 from shmjet.core import JobStatus, MemberLostError, ShmjetError
 from shmjet.execution.metrics import Metrics, WorkerMetrics
 
 FRESH_S = 0.25
-"""A survey is good for so long, in seconds: all that is asked within that time is of the same moment."""
+"""A status is good for so long, in seconds: all that is asked within that time is of the same moment."""
 _ANSWER_S = 10.0
 _DUMP_S = 60.0
 
@@ -54,7 +54,7 @@ class RemoteMonitor:
         self._closed = False
         self._lock = threading.Lock()
         self._taken_at = float("-inf")
-        self._survey = SurveyReply(0, [], [])
+        self._status = StatusReply(0, [], [])
 
     @property
     def address(self) -> str:
@@ -63,9 +63,9 @@ class RemoteMonitor:
 
     def members(self) -> list[RemoteMember]:
         """Return all members that answer, the oldest first."""
-        return [RemoteMember(self, survey) for survey in self.survey().members]
+        return [RemoteMember(self, status) for status in self.status().members]
 
-    def survey(self) -> SurveyReply:
+    def status(self) -> StatusReply:
         """Return what all members do, as of a moment ago at most.
 
         Raises:
@@ -73,10 +73,10 @@ class RemoteMonitor:
         """
         with self._lock:
             if time.monotonic() - self._taken_at > FRESH_S:
-                self._survey = self.ask(StatusRequest)
+                self._status = self.ask(StatusRequest)
                 self._taken_at = time.monotonic()
-                self._endpoint.learn([member.address for member in self._survey.members])
-            return self._survey
+                self._endpoint.learn([member.address for member in self._status.members])
+            return self._status
 
     def dumps(self) -> dict[str, dict[str, Any]]:
         """Return what is known of each member, by address."""
@@ -112,25 +112,25 @@ class RemoteMember:
 
     Args:
         cluster: its cluster.
-        survey: what was told of it first.
+        status: what was told of it first.
     """
 
     is_here = False
 
-    def __init__(self, cluster: RemoteMonitor, survey: MemberSurvey) -> None:
+    def __init__(self, cluster: RemoteMonitor, status: MemberStatus) -> None:
         self._cluster = cluster
-        self._first = survey
+        self._first = status
         self.about = Attached(
             0,
-            survey.version,
-            survey.uuid,
-            survey.pid,
-            survey.client_pid,
-            survey.started_at,
-            survey.settings,
-            [worker.pid for worker in survey.workers if worker.pid is not None],
+            status.version,
+            status.uuid,
+            status.pid,
+            status.client_pid,
+            status.started_at,
+            status.settings,
+            [worker.pid for worker in status.workers if worker.pid is not None],
             0,
-            survey.address,
+            status.address,
         )
 
     @property
@@ -148,16 +148,16 @@ class RemoteMember:
         """The core of each worker, None for a worker that is not pinned."""
         return [worker.core for worker in self._first.workers]
 
-    def _now(self) -> MemberSurvey:
+    def _now(self) -> MemberStatus:
         """Return what it does now.
 
         Raises:
             MemberLostError: it is not a member any more, or does not answer.
         """
-        found = self._cluster.survey()
-        for survey in found.members:
-            if survey.uuid == self._first.uuid:
-                return survey
+        found = self._cluster.status()
+        for status in found.members:
+            if status.uuid == self._first.uuid:
+                return status
         address = self._first.address
         what = "does not answer" if address in found.silent else "is gone"
         raise MemberLostError(f"the member at {address} {what}")
@@ -202,8 +202,8 @@ class RemoteMember:
 
     def is_alive(self) -> bool:
         """Say whether it is still a member, as far as the answering members know."""
-        found = self._cluster.survey()
-        known = {survey.uuid for survey in found.members}
+        found = self._cluster.status()
+        known = {status.uuid for status in found.members}
         return self._first.uuid in known or self._first.address in found.silent
 
     def close(self) -> None:
