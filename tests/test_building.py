@@ -29,7 +29,7 @@ def told(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert answer.returncode == status, answer.stdout

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import struct
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("pyspark")
 
+import shmjet.spark
 from shmjet import BatchError
+from shmjet.cluster import protocol as member_protocol
+from shmjet.spark import protocol as feed_protocol
 from shmjet.spark.protocol import ALIGNMENT, Content, Mode, padded, put_head, records
 from shmjet.spark.shm_area import AttachedArea, FeedArea
 from shmjet.spark.staging import Extent, Room, StagingMemory, room_for
@@ -101,3 +106,13 @@ def test_a_hardly_used_slot_is_moved_out_of() -> None:
     assert (staging.visible_bytes, staging.visible_slots) == (64, 0)
     assert bytes(staging.open(extent)) == bytes(64)
     area.close()
+
+
+def test_the_writer_in_java_names_messages_that_there_are() -> None:
+    source = (Path(shmjet.spark.__file__).parent / "direct" / "visitor.java").read_text()
+    names = set(re.findall(r'Object\[\] \{"(\w+)"|answer\[0\]\.equals\("(\w+)"\)', source))
+    wanted = {sent or received for sent, received in names}
+    assert {"Begin", "Grant", "Visiting"} <= wanted
+    assert [
+        name for name in sorted(wanted) if not hasattr(feed_protocol, name) and not hasattr(member_protocol, name)
+    ] == []
