@@ -16,8 +16,8 @@ class ProcessorMetrics(msgspec.Struct, frozen=True):
     of which `slow_calls` took more than 5 ms; `busy_ns`: nanoseconds spent in them; watermarks are None until one came;
     `blocked_count`: how often what it had emitted found a lane full and had to wait. `work_done` and `work_total`: how
     far a source is, in `work_unit` ("items" or "bytes"); a total of 0 is not known. `state` is the name of a
-    `shmjet.execution.tasklet.State`. `..._by_ordinal`: the counts of each inbound or outbound edge. `member`: address
-    of the one that it runs on, empty where the job runs on one alone.
+    `shmjet.execution.tasklet_state.State`. `..._by_ordinal`: the counts of each inbound or outbound edge. `member`:
+    the address of the member that it runs on, empty where the job runs on one member.
     """
 
     index: int

@@ -64,9 +64,8 @@ class ReceiveWindow:
         Args:
             now_ns: time, monotonic.
             acked: bytes that the consumers' rings have taken so far.
-            starved: nothing has come that is not taken yet: then the window may not shrink, or a lull would throttle
-            the
-                burst that follows it (hazelcast-jet#785).
+            starved: whether the receiver has nothing queued. The window then may not shrink, or a lull would throttle
+                the burst that follows it (hazelcast-jet#785).
         """
         had_before = self._time_before != 0 or self._acked_before != 0
         elapsed, self._time_before = now_ns - self._time_before, now_ns

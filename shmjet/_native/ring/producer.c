@@ -5,8 +5,9 @@
 #include "codec/codec.h"
 #include "ring/producer.h"
 
-#define NO_ITEM_FITS (-2)
 #define NOT_COLUMNS (-1)
+#define NO_ITEM_FITS (-2)
+#define PUSH_ERROR (-3)
 
 static int raise_corrupt(PyObject *error, const char *side) {
     PyErr_Format(error, "the %s's position in the ring is damaged", side);
@@ -118,7 +119,7 @@ static uint64_t admitted_items(RingProducer *self, uint64_t wanted, uint64_t *le
 }
 
 /* Encodes into the larger free stretch, fewer items if they do not fit. Returns the number of items, 0 for "no room now"
- * (with *missing set), NOT_COLUMNS, NO_ITEM_FITS, or -3 with an exception. */
+ * (with *missing set), NOT_COLUMNS, NO_ITEM_FITS, or PUSH_ERROR with an exception. */
 static int64_t encode_frame(RingProducer *self, Codec *codec, PyObject *items, Py_ssize_t start, uint64_t count,
                             uint64_t least, uint64_t *missing) {
     ring_producer_t *ring = &self->ring;
@@ -126,7 +127,7 @@ static int64_t encode_frame(RingProducer *self, Codec *codec, PyObject *items, P
     uint64_t expected = record_size((uint64_t)(self->item_bytes * (double)count) + COLUMN_HEADER_SIZE);
     ring_claim_here(ring, &here);
     if (here.room < expected && here.room < ring->max_record) {
-        if (ring_refresh(ring) != RING_OK) return raise_corrupt(self->corrupt_error, "consumer"), -3;
+        if (ring_refresh(ring) != RING_OK) return raise_corrupt(self->corrupt_error, "consumer"), PUSH_ERROR;
         ring_claim_here(ring, &here);
     }
     ring_claim_start(ring, &wrapped);
@@ -148,7 +149,7 @@ static int64_t encode_frame(RingProducer *self, Codec *codec, PyObject *items, P
                 return (int64_t)count;
             }
             if (size == COLUMNS_REFUSED) return NOT_COLUMNS;
-            if (size == COLUMNS_ERROR) return -3;
+            if (size == COLUMNS_ERROR) return PUSH_ERROR;
         }
         if (claim == &here && wrapped.room > here.room) {
             claim = &wrapped;
@@ -180,7 +181,7 @@ static PyObject *producer_push(RingProducer *self, PyObject *const *args, Py_ssi
         if (UNLIKELY(admitted == UINT64_MAX)) return raise_corrupt(self->corrupt_error, "consumer"), NULL;
         if (admitted) {
             int64_t taken = encode_frame(self, (Codec *)args[0], args[1], start, admitted, least, &missing);
-            if (taken == -3) return NULL;
+            if (taken == PUSH_ERROR) return NULL;
             if (taken != 0) return PyLong_FromLongLong(taken);
         }
         int refused = refuse(self, missing);
@@ -300,6 +301,8 @@ static PyObject *producer_push_mark(RingProducer *self, PyObject *const *args, P
     return PyBool_FromLong(written);
 }
 
+/* put_run(data, start, stop): whole records as take_run() gives them. Returns (position of the first record that found no
+ * room, items written). */
 static PyObject *producer_put_run(RingProducer *self, PyObject *args) {
     Py_buffer data;
     Py_ssize_t start, stop;

@@ -36,9 +36,6 @@ int64_t producer_put_records(RingProducer *self, const uint8_t *data, uint64_t s
     return (int64_t)at;
 }
 
-/* put_run(data, start, stop): whole records as take_run() gives them. Returns (position of the first record that found no
- * room, items written). */
-
 int producer_put_place(RingProducer *self, const slab_place_t *place, uint32_t items, uint64_t most) {
     if (producer_check(self) < 0) return -1;
     if (ring_refresh(&self->ring) != RING_OK) {
