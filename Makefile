@@ -31,7 +31,7 @@ TESTED := $(VENV)/.tested-$(VERSION)
 PEERS := $(VENV)/.peers-$(VERSION)
 DOCS := $(VENV)/.docs-$(VERSION)
 NATIVE := shmjet/_native/_core.abi3.so
-SOURCES := $(wildcard shmjet/_native/*/*.c shmjet/_native/*/*.h)
+SOURCES := $(wildcard $(foreach place,shmjet/_native shmjet/_native/*,$(place)/*.c $(place)/*.h))
 # A test that hangs shows where all its threads are, and ends the run.
 PYTEST_LIMITS := -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
 # Files side by side, two for a core: tests wait for processes more than half of their time. More than four would fight

@@ -16,12 +16,13 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 SOURCES = [
+    "shmjet/_native/module.c",
     *sorted(glob("shmjet/_native/ring/*.c")),
     *sorted(glob("shmjet/_native/codec/*.c")),
     *sorted(glob("shmjet/_native/items/*.c")),
     *sorted(glob("shmjet/_native/link/*.c")),
 ]
-HEADERS = sorted(glob("shmjet/_native/*/*.h"))
+HEADERS = sorted([*glob("shmjet/_native/*.h"), *glob("shmjet/_native/*/*.h")])
 KERNELS = sorted(glob("shmjet/_native/columns/*.c"))
 LIMITED = [("Py_LIMITED_API", "0x030B0000")]
 OPTIONS = ["-std=c11", "-O3", "-fvisibility=hidden", "-Wall", "-Wextra"]

@@ -6,7 +6,7 @@
 #ifndef SHMJET_CODEC_H
 #define SHMJET_CODEC_H
 
-#include "ring/native.h"
+#include "binding.h"
 
 enum { COLUMNS_NO_ROOM = -1, COLUMNS_REFUSED = -2, COLUMNS_ERROR = -3 };
 

@@ -13,7 +13,7 @@
 #ifndef SHMJET_KEYED_H
 #define SHMJET_KEYED_H
 
-#include "ring/native.h"
+#include "binding.h"
 
 #define KEYED_BLOCK 32
 #define KEYED_FIRST_BITS 6

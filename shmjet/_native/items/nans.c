@@ -1,7 +1,7 @@
 /* NaN in keys: every NaN becomes one object, which a dict finds by its identity. No NaN equals another, so without that a
  * key would be found again or not depending on whether its object was copied on the way. */
 #include "items/nan.h"
-#include "ring/native.h"
+#include "items/items.h"
 
 /* Whether a key is surely none and has none inside: the quick answer for nearly all keys. */
 static int is_plain(const object_layout_t *layout, PyObject *key, int depth) {

@@ -6,7 +6,7 @@
 #define SHMJET_NUMBER_H
 
 #include "items/nan.h"
-#include "ring/native.h"
+#include "binding.h"
 
 enum { NUMBER_NONE, NUMBER_INT, NUMBER_FLOAT, NUMBER_OBJECT };
 

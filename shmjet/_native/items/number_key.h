@@ -2,7 +2,7 @@
 #ifndef SHMJET_NUMBER_KEY_H
 #define SHMJET_NUMBER_KEY_H
 
-#include "ring/native.h"
+#include "binding.h"
 #include "items/radix.h"
 
 /* Whether objects of a type can be words. */

@@ -1,5 +1,5 @@
 /* Sorting a list of Python objects by keys that are ints of 64 bits, or floats; whether a list ascends. */
-#include "ring/native.h"
+#include "items/items.h"
 #include "items/number_key.h"
 
 /* Fills the pairs, 0 when a key is not of the type of the first. */

@@ -4,7 +4,7 @@
  * byte says how many bytes there were, 8 when more follow. Words are sorted by digits (radix.h); what has equal words, and
  * goes on, is sorted by the next piece, and a few texts by comparing them whole. Texts that differ early are so sorted without
  * a comparison, and without a look at more than their first bytes. UTF-8 has the order of code points. */
-#include "ring/native.h"
+#include "items/items.h"
 #include "items/radix.h"
 
 #define PIECE 7

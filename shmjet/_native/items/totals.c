@@ -1,4 +1,5 @@
 /* Totals: a sum, mean, least or greatest value for each key. A table (keyed.h) of numbers (number.h). */
+#include "items/items.h"
 #include "items/keyed.h"
 #include "items/number.h"
 

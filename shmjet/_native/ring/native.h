@@ -1,34 +1,16 @@
-/* What the C files of the binding share: object layouts, the module's state, small tools. Included first everywhere. */
+/* The ring's Python objects, and what the C files about rings and links share. Included first by all of them. */
 #ifndef SHMJET_NATIVE_H
 #define SHMJET_NATIVE_H
 
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
-#include "ring/doorbell.h"
+#include "binding.h"
 #include "codec/hash.h"
-#include "ring/layout.h"
+#include "ring/doorbell.h"
 #include "ring/fence_free.h"
 #include "ring/ring.h"
-
-#define HIDDEN __attribute__((visibility("hidden")))
-#define LIKELY(x) __builtin_expect(!!(x), 1)
-#define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 /* Kinds of record and codecs that C itself must tell apart; shmjet/ring/frames.py has the whole list. */
 enum { KIND_ITEMS = 1, KIND_WATERMARK = 2, KIND_BARRIER = 3, KIND_DONE = 4 };
 enum { CODEC_COLUMNS = 1, CODEC_SLOT = 5 };
-
-/* There are no C globals: types and the error class live in the module. */
-typedef struct {
-    PyTypeObject *codec, *doorbell, *producer, *consumer, *poller, *slot, *edge_flow, *packet_writer, *packet_reader,
-        *slab_writer;
-    PyObject *corrupt_error;
-    object_layout_t layout;
-} native_state_t;
 
 /* Either one process' doorbell, or, with `owner`, that of whichever process the word in shared memory names. `eventfd` is
  * what that process sleeps on, BELL_NO_EVENTFD for the futex; it belongs to the code that made the object. */
@@ -87,23 +69,9 @@ HIDDEN void consumer_give_back(RingConsumer *self);
 /* Raises what a negative status of ring_run.h means; returns -1. */
 HIDDEN int consumer_damaged(RingConsumer *self, int status);
 
-HIDDEN native_state_t *native_state(PyTypeObject *type);
-HIDDEN PyObject *native_type(PyObject *module, PyType_Spec *spec);
-
 /* Fills `view` with a writable buffer and checks that [offset, offset + size) lies in it, aligned to 64 bytes. */
 HIDDEN int native_map(PyObject *buffer, Py_ssize_t offset, Py_ssize_t size, Py_buffer *view, uint8_t **memory);
 
-extern PyType_Spec doorbell_spec, poller_spec, producer_spec, consumer_spec, codec_spec, tally_spec, totals_spec,
-    slab_writer_spec, slab_reader_spec, slot_spec, claims_spec, number_sorter_spec,
-    edge_flow_spec, packet_writer_spec, packet_reader_spec, link_loop_spec;
-
-HIDDEN PyObject *ordering_sort_numbers(PyObject *, PyObject *const *, Py_ssize_t);
-HIDDEN PyObject *ordering_sort_texts(PyObject *, PyObject *const *, Py_ssize_t);
-/* Whether a list of ASCII text ascends: 1 or 0; -1 when it has something else. */
-HIDDEN int ordering_texts_ascend(const object_layout_t *, PyObject *);
-HIDDEN PyObject *ordering_ascends(PyObject *, PyObject *);
-HIDDEN PyObject *nans_unify(PyObject *, PyObject *const *, Py_ssize_t);
-HIDDEN PyObject *totals_add_up(PyObject *, PyObject *const *, Py_ssize_t);
 HIDDEN PyObject *routing_index_of_special(PyObject *, PyObject *const *, Py_ssize_t);
 HIDDEN PyObject *routing_murmur3_32(PyObject *, PyObject *const *, Py_ssize_t);
 HIDDEN PyObject *routing_partition_of(PyObject *, PyObject *const *, Py_ssize_t);

@@ -1,11 +1,15 @@
 /* The binding's module object: types, functions, constants. Everything it offers is typed and described in _core.pyi. */
 #include "ring/native.h"
 
-#include "codec/codec.h"
+#include "items/items.h"
 #include "ring/claims.h"
 #include "ring/slab.h"
 
 #include <sys/resource.h>
+
+extern PyType_Spec doorbell_spec, poller_spec, producer_spec, consumer_spec, codec_spec, tally_spec, totals_spec,
+    slab_writer_spec, slab_reader_spec, slot_spec, claims_spec, number_sorter_spec,
+    edge_flow_spec, packet_writer_spec, packet_reader_spec, link_loop_spec;
 
 static int module_exec(PyObject *module);
 
