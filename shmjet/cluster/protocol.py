@@ -45,7 +45,7 @@ class Execute(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
     A patient client waits for the end anyway: the answer comes with the first `ExecutionChanged`, after a millisecond
     at the latest. With `logs` the client is sent the log records of its processors (`Logged`); the member that it is
-    connected to fills in the wish's home.
+    connected to fills in the subscription's home.
 
     It may come again when an answer was lost. Then `token`, which is the same, tells whether it is being carried out
     already, and `age` says how many seconds ago it was sent first: a member that has coordinated for a shorter time

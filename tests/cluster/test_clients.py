@@ -1,4 +1,4 @@
-"""The clients of a member: how many it takes from afar, and what happens when it can open no more files."""
+"""The clients of a member: how many remote clients it takes, and what happens when it can open no more files."""
 
 from __future__ import annotations
 

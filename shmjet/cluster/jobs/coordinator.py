@@ -50,7 +50,7 @@ class AttemptPlan:
         run: of which it is an attempt.
         job: what to run.
         code: of the job.
-        logs: the client's wish for log records.
+        logs: the client's subscription to log records.
         members: who takes part; the first is this member, which coordinates.
         epoch: gives that of the view in force: members may join before all are asked to prepare.
         owners: of partitions, among the members.
@@ -141,7 +141,7 @@ class JobCoordinator:
             return
         self._attempt.ask([self._own])
         others = [peer.address for peer in self._members[1:]]
-        logs = wish_at(plan.logs, self._own)
+        logs = subscription_at(plan.logs, self._own)
         self._post.send(
             self._own, ProbePart(self.id, plan.run, plan.job, others, logs, list(plan.owners.places)), plan.code
         )
@@ -199,7 +199,7 @@ class JobCoordinator:
             else:
                 theirs = probed
             its_slot = msgspec.structs.replace(slot, index=place)
-            logs = wish_at(plan.logs, peer.uuid)
+            logs = subscription_at(plan.logs, peer.uuid)
             order = PreparePart(self.id, epoch, plan.job, theirs, its_slot, logs, plan.run)
             self._post.send(peer.uuid, order, plan.code)
 
@@ -283,8 +283,8 @@ def _told(_: JobCoordinator) -> None:
     """Stand for what is to be called at the end, when it has been called."""
 
 
-def wish_at(logs: LogSubscription | None, member: str) -> LogSubscription | None:
-    """Return a client's wish for log records as far as a member has to fulfil it: not where the client hears itself."""
+def subscription_at(logs: LogSubscription | None, member: str) -> LogSubscription | None:
+    """Return a client's subscription for one member; None where the client gets that member's records directly."""
     return None if logs is None or logs.home == member else logs
 
 

@@ -55,7 +55,7 @@ class RunRequest:
     Args:
         job: with its id and its shape.
         code: of the job.
-        logs: the client's wish for log records.
+        logs: the client's subscription to log records.
     """
 
     job: Submission

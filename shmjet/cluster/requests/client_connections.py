@@ -34,16 +34,16 @@ _MOST_UNREAD = 64
 """Messages of log records that wait for a client at most; further ones are dropped."""
 
 LONGEST_REQUEST = 1 << 30
-"""Bytes of a request from afar at most: as many as go on to another member."""
+"""Bytes of a remote client's request at most: as many as can be forwarded to another member."""
 LONGEST_PLAIN_REQUEST = 1 << 22
 """The same where clients bring no code: what they write comes in pages of a megabyte, and
 what is decoded may take many times the memory of its bytes."""
 MOST_CLIENTS = 1024
-"""Clients from afar that a member takes at most, where it may open enough files."""
+"""Remote clients that a member takes at most, where it may open enough files."""
 MOST_UNANSWERED, ALL_UNANSWERED = 64, 512
-"""Requests without an answer of one client, and of all from afar, before no more are taken."""
+"""Unanswered requests of one client, and of all remote clients, before no more are taken."""
 _SHARE = 4
-"""Part of the files that a member may open that clients from afar may take."""
+"""The fraction (1/n) of the files that a member may open that remote clients may take."""
 _PAUSE_S = 0.1
 """How long no clients of this host are taken when there is no descriptor for one."""
 
@@ -198,7 +198,7 @@ class ForwardedClient:
 
 
 def most_clients() -> int:
-    """Return how many clients from afar a member of this process's limits takes."""
+    """Return how many remote clients a member with this process's limits takes."""
     return max(1, min(MOST_CLIENTS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _SHARE))
 
 
@@ -209,9 +209,9 @@ class Clients:
         post: to other members.
         serve: called with a client, a request and its descriptors.
         gone: called with a client that is gone.
-        refuse: called with which further clients from afar are to be refused, whenever that changes.
+        refuse: called with the further remote clients to refuse, whenever that changes.
         allow_code: whether clients may bring code, so that their requests may be long.
-        most: clients from afar at most, of which one address may have half; None: as many as fit.
+        most: remote clients at most, of which one address may have half; None: as many as fit.
     """
 
     def __init__(
@@ -314,14 +314,14 @@ class Clients:
         return max(1, min(MOST_UNANSWERED, ALL_UNANSWERED // max(1, len(self._remote))))
 
     def _look_at_room(self) -> None:
-        """Say when there is no room for further clients from afar, or none for those of some addresses, or again."""
+        """Report when there is no room for remote clients of all or of some addresses, and when there is again."""
         refused = RefuseClients(len(self._remote) >= self._most, self._remote.full_sources(max(1, self._most // 2)))
         if refused != self._refused:
             self._refused = refused
             self._refuse(refused)
             if refused.all_sources or refused.sources:
                 who = "all addresses" if refused.all_sources else ", ".join(refused.sources)
-                logger.warning("%d clients are connected from afar: further ones of %s wait", len(self._remote), who)
+                logger.warning("%d remote clients are connected: further clients of %s wait", len(self._remote), who)
 
     def tell_remote(self, message: object) -> None:
         """Send a message to those clients of this member that came over the network."""
