@@ -1,4 +1,4 @@
-"""A Spark worker's connections to the processors of a feed, kept for the tasks that follow.
+"""A connection of a Spark worker to one processor of a feed, and what it writes there.
 
 The worker finds the job through its member's socket and keeps the connection and the mapping, since Spark uses its
 workers again. Waiting for room is a blocking read without a time limit: the end of the socket, and nothing else, says
@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from shmjet.cluster.client.endpoint_connection import visit
-from shmjet.data.errors import MemberLostError, ShmjetError
+from shmjet.data.errors import ShmjetError
 from shmjet.ipc.channel import Channel
 from shmjet.spark import protocol
 from shmjet.spark.errors import FeedEndedError
@@ -195,37 +194,3 @@ class Link:
             self._over()
             self._channel.close()
             self.area.close()
-
-
-_links: dict[tuple[str, int, str, int], Link] = {}
-
-
-def link_to(destination: Destination, door: int) -> Link:
-    """Return the connection of this process to a processor, the one of earlier tasks if it is still good."""
-    key = (destination.member_socket, destination.execution_id, destination.feed, door)
-    for old, link in list(_links.items()):
-        if not link.is_open or (old[:3] != key[:3] and not link.is_alive):
-            link.close()
-            del _links[old]
-    if key in _links and not _links[key].is_alive:
-        _links.pop(key).close()
-    if key not in _links:
-        _links[key] = _connected(destination, door)
-    return _links[key]
-
-
-def _connected(destination: Destination, door: int) -> Link:
-    if host_id() == destination.host[0]:
-        try:
-            return Link(visit(destination.member_socket, destination.execution_id, f"{destination.feed}/{door}"))
-        except MemberLostError:  # or this is a container that shares the host's kernel, and nothing else
-            if destination.gateway is None:
-                raise
-    if destination.gateway is None:
-        raise ShmjetError(
-            f"this Spark task runs on host {socket.gethostname()!r}, the shmjet job on {destination.host[1]!r}: a feed "
-            "reaches executors on the job's own host only while Spark's master is local[N] or local-cluster"
-        )
-    from shmjet.spark.remote_task import OutsideLink, dialled  # most workers need no TCP
-
-    return OutsideLink(dialled(destination), door)

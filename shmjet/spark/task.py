@@ -16,9 +16,10 @@ from shmjet.ipc.channel import ChannelClosed
 from shmjet.spark import protocol
 from shmjet.spark.arrow import count_rows
 from shmjet.spark.errors import FeedEndedError
-from shmjet.spark.links import Destination, Link, SupersededError, link_to
+from shmjet.spark.links import Destination, Link, SupersededError
 from shmjet.spark.protocol import ALIGNMENT, Content, Receipt
 from shmjet.spark.rows import Chunk
+from shmjet.spark.task_links import link_to
 
 _ZEROS = bytes(ALIGNMENT)
 _PATIENCE_S = 0.02

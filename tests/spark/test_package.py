@@ -10,8 +10,9 @@ import pytest
 pytest.importorskip("pyspark")
 
 from shmjet import ShmjetError
-from shmjet.spark import links
+from shmjet.spark import task_links
 from shmjet.spark.error_summary import told_by_spark
+from shmjet.spark.links import Destination
 
 
 def run(program: str) -> subprocess.CompletedProcess[str]:
@@ -38,11 +39,11 @@ def test_without_pyspark_one_line_says_what_to_install() -> None:
 
 
 def test_an_executor_on_another_host_is_told_so() -> None:
-    elsewhere = links.Destination("/nowhere", 1, "feed", 1, 0, False, ("another boot", "far.example"))
+    elsewhere = Destination("/nowhere", 1, "feed", 1, 0, False, ("another boot", "far.example"))
     with pytest.raises(
         ShmjetError, match=r"the shmjet job on 'far\.example': a feed reaches executors on the job's own"
     ):
-        links.link_to(elsewhere, 0)
+        task_links.link_to(elsewhere, 0)
 
 
 @pytest.mark.parametrize(
