@@ -62,7 +62,15 @@ def worker_main(index: int, fds: Sequence[int], size: int, settings: str, core: 
     memory = memoryview(mmap.mmap(control, size))
     block = WorkerControl(memory, index * BLOCK_SIZE)
     decoded = msgspec.json.decode(settings, type=WorkerSettings)
-    Worker(index, Channel(socket.socket(fileno=channel), Command), memory, block, decoded, dict, eventfd).run()
+    Worker(
+        index,
+        Channel(socket.socket(fileno=channel), Command),
+        control_memory=memory,
+        block=block,
+        settings=decoded,
+        open_grid=dict,
+        link_eventfd=eventfd,
+    ).run()
 
 
 class _Process:

@@ -76,6 +76,7 @@ class Worker:
         self,
         index: int,
         channel: Channel,
+        *,
         control_memory: memoryview,
         block: WorkerControl,
         settings: WorkerSettings,

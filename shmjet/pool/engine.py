@@ -110,15 +110,15 @@ class Engine:
                 undoing.callback(self._logs.close)
                 self._worker_pool = WorkerPool(
                     cores,
-                    self._arena,
-                    layout,
-                    self._bell,
-                    settings,
-                    most,
-                    dispatcher,
-                    self._results,
-                    self._ring,
-                    self._logs_of_workers,
+                    arena=self._arena,
+                    layout=layout,
+                    bell=self._bell,
+                    settings=settings,
+                    most_failed_starts=most,
+                    dispatcher=dispatcher,
+                    results=self._results,
+                    ring=self._ring,
+                    logs=self._logs_of_workers,
                 )
                 undoing.callback(self._worker_pool.shut_down)
                 self._thread.start()

@@ -54,6 +54,7 @@ class WorkerPool:
     def __init__(
         self,
         cores: Sequence[int | None],
+        *,
         arena: Arena,
         layout: Layout,
         bell: Doorbell,

@@ -98,7 +98,15 @@ class Host:
         self.channels = [ByHand(), ByHand()]
         self.blocks = [WorkerControl(memory, index * BLOCK_SIZE) for index in range(2)]
         self.workers = [
-            Worker(index, self.channels[index], memory, self.blocks[index], settings, dict) for index in range(2)
+            Worker(
+                index,
+                self.channels[index],
+                control_memory=memory,
+                block=self.blocks[index],
+                settings=settings,
+                open_grid=dict,
+            )
+            for index in range(2)
         ]
         for worker in self.workers:
             worker._shared._mapped[1] = self.arena

@@ -27,7 +27,7 @@ from shmjet.net.compression import check_installed
 from shmjet.net.messages import OpenExecution
 
 
-@dataclass
+@dataclass(kw_only=True)
 class MemberServices:
     """What executions use of their member."""
 

@@ -62,7 +62,14 @@ def run_child(request: Fork, fds: list[int], logs: socket.socket, levels: Sequen
         return GridCaller(Path(settings.folder) / SOCKET_NAME)
 
     Worker(
-        request.index, channel, control, block, settings, open_grid, others[0] if others else -1, open_far_grid
+        request.index,
+        channel,
+        control_memory=control,
+        block=block,
+        settings=settings,
+        open_grid=open_grid,
+        link_eventfd=others[0] if others else -1,
+        open_far_grid=open_far_grid,
     ).run()
 
 

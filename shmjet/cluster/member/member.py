@@ -118,18 +118,18 @@ class Member:
             settings, self.workers.control, lambda: self._jobs.table.executions, participants
         )
         self._services = MemberServices(
-            self.workers,
-            ArenaPool(),
-            "local",
-            settings.partition_count,
-            settings.ring_memory,
-            settings.force_rings,
-            settings.steal_margin is not None,
-            participants.name_of,
-            self._monitor.note_change,
-            self.folder.path / "attachments",
-            lambda: None if self._network is None else self._network.link,
-            None if self._network is None else self._network.reach,
+            workers=self.workers,
+            arenas=ArenaPool(),
+            address="local",
+            partition_count=settings.partition_count,
+            ring_memory=settings.ring_memory,
+            force_rings=settings.force_rings,
+            stealing=settings.steal_margin is not None,
+            name_of=participants.name_of,
+            note_change=self._monitor.note_change,
+            attachments=self.folder.path / "attachments",
+            link=lambda: None if self._network is None else self._network.link,
+            reach=None if self._network is None else self._network.reach,
         )
         self._grid_folder = self.folder.path / "grid"
         environments = None if network is None else ENVIRONMENTS_OF_A_CLUSTER
