@@ -90,7 +90,7 @@ def promoted_key(have: Dtype, found: Dtype) -> Dtype | None:
     return both if both is not None and date_kind(have) == date_kind(found) else None
 
 
-class Kept(NamedTuple):
+class StateForm(NamedTuple):
     """What an aggregate keeps of its column, or a table of a key."""
 
     dtype: Dtype
@@ -104,7 +104,7 @@ class Kept(NamedTuple):
     which they have to equal; if no float comes, they are an error in the end. So it does not matter when it comes.
     """
 
-    def beside(self, aggregate: Aggregate, other: Kept) -> Kept | None:
+    def merged(self, aggregate: Aggregate, other: StateForm) -> StateForm | None:
         """Return what is kept of both; None where there is no such thing."""
         if not other.is_known or not self.is_known:
             return other if other.is_known else self
@@ -115,24 +115,24 @@ class Kept(NamedTuple):
         if aggregate.function in ("min", "max", "first", "last"):
             classes = {value_class(self.dtype), value_class(other.dtype)}
             is_mixed |= len(classes) > 1 and classes <= set("iuf")
-        return Kept(dtype, True, is_mixed)
+        return StateForm(dtype, True, is_mixed)
 
 
-def keys_beside(one: Kept, other: Kept) -> Kept | None:
+def merged_key_form(one: StateForm, other: StateForm) -> StateForm | None:
     """Return what is kept of two key columns that have had values; None where there is no such thing."""
     dtype = promoted_key(one.dtype, other.dtype)
     if dtype is None:
         return None
     floats = [each for each in (one, other) if not isinstance(each.dtype, str) and each.dtype.kind == "f"]
-    return Kept(dtype, True, bool(floats) and all(each.is_mixed for each in floats))
+    return StateForm(dtype, True, bool(floats) and all(each.is_mixed for each in floats))
 
 
-def with_mixed_keys(names: Sequence[str], kept: Sequence[Kept], batches: Sequence[Batch]) -> list[Kept]:
+def with_mixed_keys(names: Sequence[str], kept: Sequence[StateForm], batches: Sequence[Batch]) -> list[StateForm]:
     """Return what is kept with keys made mixed that have had 2**63 or more, where batches have negative integers."""
     found = list(kept)
     for place, name in enumerate(names):
         if kept[place].dtype == UINT64 and any(_has_negative(batch, name) for batch in batches):
-            found[place] = Kept(FLOAT64, True, True)
+            found[place] = StateForm(FLOAT64, True, True)
     return found
 
 
@@ -153,7 +153,7 @@ def mixed_keys(name: str) -> BatchError:
     )
 
 
-def parts(aggregate: Aggregate, kept: Kept) -> tuple[tuple[str, Dtype], ...]:
+def parts(aggregate: Aggregate, kept: StateForm) -> tuple[tuple[str, Dtype], ...]:
     """Return the names and dtypes of the parts of an aggregate's state, in the order of a `GroupTable`'s fields."""
     function, dtype = aggregate.function, kept.dtype
     if function == "count":
@@ -187,7 +187,7 @@ def state_name(result: str, part: str, separator: str) -> str:
     return f"{result}{separator}{part}"
 
 
-def kept_in_states(states: Batch, result: str, aggregate: Aggregate, separator: str) -> Kept:
+def form_in_states(states: Batch, result: str, aggregate: Aggregate, separator: str) -> StateForm:
     """Return what an aggregate kept where a batch of states was made, in whose names there is this separator.
 
     Raises:
@@ -211,10 +211,10 @@ def kept_in_states(states: Batch, result: str, aggregate: Aggregate, separator: 
         dtype = columns[name].dtype
     known = is_known(columns[name], masks.get(name))
     as_ = columns.get(state_name(result, AS, separator))
-    return Kept(dtype, known) if as_ is None else Kept(as_.dtype, known, True)
+    return StateForm(dtype, known) if as_ is None else StateForm(as_.dtype, known, True)
 
 
-def table_class(aggregate: Aggregate, kept: Kept) -> str:
+def table_class(aggregate: Aggregate, kept: StateForm) -> str:
     """Return the letter that a `GroupTable` has for an aggregate."""
     if aggregate.function == "count":
         return "-"

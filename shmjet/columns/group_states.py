@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shmjet.columns.aggregates import Aggregate
-from shmjet.columns.group_schema import Kept, parts, state_name
+from shmjet.columns.group_schema import StateForm, parts, state_name
 from shmjet.columns.promotion import FLOAT64, UINT64, converted, float_parts
 from shmjet.data.batch import Batch
 from shmjet.data.column import Values, not_exact
@@ -34,7 +34,7 @@ _IN_UNITS: Final = 1 << 62
 # -- of rows -----------------------------------------------------------------------------------------------------------
 
 
-def states_of_rows(batch: Batch, aggregate: Aggregate, kept: Kept) -> list[Part]:
+def states_of_rows(batch: Batch, aggregate: Aggregate, kept: StateForm) -> list[Part]:
     """Return each row's value as a state of its own.
 
     Args:
@@ -53,7 +53,7 @@ def states_of_rows(batch: Batch, aggregate: Aggregate, kept: Kept) -> list[Part]
     if aggregate.function == "count":
         return [(np.ones(rows, np.int64) if mask is None else mask.astype(np.int64), None)]
     if aggregate.function not in ("sum", "mean", "var"):
-        form = Kept(values.dtype, kept.is_known)
+        form = StateForm(values.dtype, kept.is_known)
         return _values_as(aggregate, [(values, mask)], form, kept)
     assert isinstance(values, np.ndarray)
     made: list[Values]
@@ -82,7 +82,9 @@ def _wide(values: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.in
 # -- from form to form -------------------------------------------------------------------------------------------------
 
 
-def states_as(states: Batch, result: str, aggregate: Aggregate, found: Kept, kept: Kept, separator: str) -> list[Part]:
+def states_as(
+    states: Batch, result: str, aggregate: Aggregate, found: StateForm, kept: StateForm, separator: str
+) -> list[Part]:
     """Return the columns of a state in the form that a table keeps.
 
     Args:
@@ -142,7 +144,7 @@ def _floats_and_rests(low: npt.NDArray[Any], high: npt.NDArray[Any]) -> tuple[np
     return np.array(near, np.float64), np.array(rest, np.float64)
 
 
-def _values_as(aggregate: Aggregate, given: Sequence[Part], found: Kept, kept: Kept) -> list[Part]:
+def _values_as(aggregate: Aggregate, given: Sequence[Part], found: StateForm, kept: StateForm) -> list[Part]:
     """Bring the value of a minimum, maximum, first or last into the form that is kept."""
     values, mask = given[0]
     if not kept.is_mixed:
@@ -158,7 +160,7 @@ def _values_as(aggregate: Aggregate, given: Sequence[Part], found: Kept, kept: K
 # -- results -----------------------------------------------------------------------------------------------------------
 
 
-def finished(result: str, aggregate: Aggregate, kept: Kept, fields: Sequence[Part]) -> Part:
+def finished(result: str, aggregate: Aggregate, kept: StateForm, fields: Sequence[Part]) -> Part:
     """Return an aggregate's result of the parts of its state.
 
     Raises:
@@ -224,7 +226,9 @@ def _variance(words: npt.NDArray[np.int64], squares: npt.NDArray[np.float64], dd
     return _where(count > 0, values)
 
 
-def _unmixed(name: str, near: npt.NDArray[np.float64], rest: npt.NDArray[np.int64], kept: Kept) -> npt.NDArray[Any]:
+def _unmixed(
+    name: str, near: npt.NDArray[np.float64], rest: npt.NDArray[np.int64], kept: StateForm
+) -> npt.NDArray[Any]:
     if kept.dtype == UINT64:
         whole = [int(value) + left for value, left in zip(near.tolist(), rest.tolist(), strict=True)]
         if whole and min(whole) < 0:

@@ -18,11 +18,11 @@ from shmjet.columns.aggregates import Aggregate
 from shmjet.columns.group_schema import (
     AS,
     Dtype,
-    Kept,
+    StateForm,
     check_names,
-    kept_in_states,
+    form_in_states,
     key_class,
-    keys_beside,
+    merged_key_form,
     mixed_keys,
     parts,
     state_dtype,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _MOVED_AT_ONCE: Final = 1 << 16
 """Groups in a batch when a table is made anew."""
 
-_COUNTED: Final = Kept(INT64, True)
+_COUNTED: Final = StateForm(INT64, True)
 _NOTHING: Final = np.zeros(0, np.bool_)
 _NOTHING.flags.writeable = False
 
@@ -87,8 +87,8 @@ class Groups:
     def clear(self) -> None:
         """Forget all groups and dtypes, and give the memory back."""
         self._table: GroupTable | None = None
-        self._found: list[Kept] = []
-        self._kept: list[Kept] = []
+        self._found: list[StateForm] = []
+        self._kept: list[StateForm] = []
 
     def __len__(self) -> int:
         return 0 if self._table is None else len(self._table)
@@ -107,14 +107,14 @@ class Groups:
             BatchError: a column is missing, or its dtype fits neither the aggregate nor the batches before; then only
                 `clear` is left.
         """
-        found = [Kept(*_key_in(batch, name)) for name in self._keys]
+        found = [StateForm(*_key_in(batch, name)) for name in self._keys]
         for result, aggregate in self._aggregates.items():
             if aggregate.column is None:
                 found.append(_COUNTED)
             else:
                 dtype, known = _column_in(batch, aggregate.column)
-                found.append(Kept(state_dtype(result, aggregate, dtype), known))
-        self._settle(found)
+                found.append(StateForm(state_dtype(result, aggregate, dtype), known))
+        self._widen(found)
         self._make_room(batch, found)
         if not batch.num_rows:
             return
@@ -136,15 +136,16 @@ class Groups:
         """
         columns = states.parts()[0]
         found = [
-            Kept(*_column_in(states, name), state_name(name, AS, self._separator) in columns) for name in self._keys
+            StateForm(*_column_in(states, name), state_name(name, AS, self._separator) in columns)
+            for name in self._keys
         ]
-        found += [kept_in_states(states, result, each, self._separator) for result, each in self._aggregates.items()]
-        self._settle(found)
+        found += [form_in_states(states, result, each, self._separator) for result, each in self._aggregates.items()]
+        self._widen(found)
         self._make_room(states, found)
         if states.num_rows:
             self._merge_states(states, found)
 
-    def _merge_states(self, states: Batch, found: Sequence[Kept]) -> None:
+    def _merge_states(self, states: Batch, found: Sequence[StateForm]) -> None:
         keys = len(self._keys)
         aggregates = zip(self._aggregates.items(), found[keys:], self._kept[keys:], strict=True)
         columns = [
@@ -157,14 +158,14 @@ class Groups:
         parts = [descriptor(values, valid) for state in columns for values, valid in state]
         self._table.merge(self._key_columns(batch), parts, batch.num_rows)
 
-    def _settle(self, found: list[Kept]) -> None:
+    def _widen(self, found: list[StateForm]) -> None:
         """Note the dtypes of a batch, and make the table anew where it cannot hold what comes now."""
         if found == self._found:
             return
         if not self._kept:
             kept = found
         else:
-            kept = [self._beside(place, other) for place, other in enumerate(found)]
+            kept = [self._merged_form(place, other) for place, other in enumerate(found)]
         layout = self._layout(kept)
         if self._table is None or layout != self._layout(self._kept):
             moved, before = list(self._chunks()), self._kept
@@ -178,29 +179,29 @@ class Groups:
                 self._merge_states(states, before)
         self._kept, self._found = kept, found
 
-    def _make_room(self, batch: Batch, found: Sequence[Kept]) -> None:
+    def _make_room(self, batch: Batch, found: Sequence[StateForm]) -> None:
         """Keep keys of a batch as floats where it has negative integers, and others have been 2**63 or more."""
         mixed = with_mixed_keys(self._keys, self._kept, [batch])
         if mixed != self._kept:
             keys = len(self._keys)
-            self._settle([*mixed[:keys], *found[keys:]])
+            self._widen([*mixed[:keys], *found[keys:]])
 
-    def _beside(self, place: int, other: Kept) -> Kept:
+    def _merged_form(self, place: int, other: StateForm) -> StateForm:
         have = self._kept[place]
         if place < len(self._keys):
             if not have.is_known or not other.is_known:
                 return other if other.is_known else have
-            both = keys_beside(have, other)
+            both = merged_key_form(have, other)
             name = self._keys[place]
         else:
             aggregate = list(self._aggregates.values())[place - len(self._keys)]
-            both = have.beside(aggregate, other)
+            both = have.merged(aggregate, other)
             name = str(aggregate.column)
         if both is None:
             raise differing(name, [have.dtype, other.dtype])
         return both
 
-    def _layout(self, kept: Sequence[Kept]) -> list[Any]:
+    def _layout(self, kept: Sequence[StateForm]) -> list[Any]:
         """Return what has to stay the same for a table to stay: the words that it has for its columns."""
         keys = len(self._keys)
         layout: list[Any] = []
@@ -307,7 +308,7 @@ class Groups:
         position: int,
         limit: int,
         read: Callable[[_Page], None],
-        look_at_key: Callable[[_Page, str, Kept], None],
+        look_at_key: Callable[[_Page, str, StateForm], None],
     ) -> tuple[Batch, int]:
         if limit < 1:
             raise ValueError(f"limit must be at least 1, got {limit}")
@@ -323,13 +324,13 @@ class Groups:
         following = position + page.rows
         return Batch.trusted(page.columns, page.validity, page.rows), following if following < len(self) else -1
 
-    def _mark(self, page: _Page, name: str, kept: Kept) -> None:
+    def _mark(self, page: _Page, name: str, kept: StateForm) -> None:
         """Say in states that a key is kept as floats although there has been no float."""
         if kept.is_mixed:
             page.put(state_name(name, AS, self._separator), np.zeros(page.rows, UINT64), None)
 
     @staticmethod
-    def _unmixed(page: _Page, name: str, kept: Kept) -> None:
+    def _unmixed(page: _Page, name: str, kept: StateForm) -> None:
         """Make results of a key that is kept as floats although there has been no float integers again.
 
         Raises:

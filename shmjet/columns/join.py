@@ -66,10 +66,10 @@ class HashJoin:
         self._probe_names, self._build_names = key_names(on)
         self._suffix = suffix
         self._table = _columns.JoinTable()
-        self._pile = BatchBuilder()
+        self._builder = BatchBuilder()
         self._parts: list[Batch] = []
         self._row_count = 0
-        self._begun = self._settled = False
+        self._begun = self._is_built = False
         self._kinds = StreamKinds(self._build_names)
         self._given = None if schema is None else schema_of(schema)
         self._checked: tuple[Kinds, frozenset[str], dict[str, str]] | None = None
@@ -115,7 +115,7 @@ class HashJoin:
         unknown = set(self._build_names) - known_columns(batch)
         self._parts.append(batch[:0] if unknown else batch)
 
-    def settle(self, nbytes: int) -> bool:
+    def build(self, nbytes: int) -> bool:
         """Get ready for joins, doing about `nbytes` bytes of the work; True when ready. A join does it all at once."""
         if not self._begun:
             self._begun = True
@@ -125,9 +125,9 @@ class HashJoin:
             nbytes -= max(batch.nbytes, 1)
             for at in range(0, batch.num_rows, ADDED_ROWS):
                 self._table.add(key_columns(batch[at : at + ADDED_ROWS], self._build_names))
-            self._pile.add(batch.select(*(name for name in batch.names if name not in self._build_names)))
-        self._settled = not self._parts and nbytes > 0 and self._pile.join(nbytes)
-        return self._settled
+            self._builder.add(batch.select(*(name for name in batch.names if name not in self._build_names)))
+        self._is_built = not self._parts and nbytes > 0 and self._builder.join(nbytes)
+        return self._is_built
 
     def inner(self, batch: Batch, rows: int = STEP_ROWS) -> Iterator[Batch]:
         """Give the rows of `batch` with each row of the build side that has the same key.
@@ -163,15 +163,15 @@ class HashJoin:
             BatchError: a key column does not exist or is of another kind than the build side's.
         """
         mask = np.zeros(batch.num_rows, np.bool_)
-        self._settle_all()
+        self._build_all()
         self._check(batch)
         if self._kinds.kinds:
             self._table.contains(self._keys(batch), mask)
         return mask
 
-    def _settle_all(self) -> None:
-        while not self._settled:
-            self.settle(1 << 30)
+    def _build_all(self) -> None:
+        while not self._is_built:
+            self.build(1 << 30)
 
     def _keys(self, batch: Batch) -> list[_columns.Column]:
         kinds = [self._kinds.kinds[name] for name in self._build_names]
@@ -216,7 +216,7 @@ class HashJoin:
         return name + self._suffix
 
     def _joined(self, batch: Batch, outer: bool, rows: int) -> Iterator[Batch]:
-        self._settle_all()
+        self._build_all()
         for at in range(0, batch.num_rows, STEP_ROWS):
             piece = batch[at : at + STEP_ROWS] if batch.num_rows > STEP_ROWS else batch
             names = self._check(piece)
@@ -236,7 +236,7 @@ class HashJoin:
         # Often every row has exactly one match: then they need not be copied.
         whole = len(probe) == batch.num_rows and bool((probe == np.arange(len(probe))).all())
         left = batch if whole else take_rows(batch, probe)
-        right = take_rows_or_nulls(self._pile.batch, build) if outer else take_rows(self._pile.batch, build)
+        right = take_rows_or_nulls(self._builder.batch, build) if outer else take_rows(self._builder.batch, build)
         columns, masks = left.parts()
         values, valid = right.parts()
         columns = columns | {names[name]: column for name, column in values.items()}

@@ -167,12 +167,12 @@ class WordCounts:
         """
         merge_batch(self._counter, batch, word, count)
 
-    def settle(self, limit: int = 2048) -> bool:
+    def fold(self, limit: int = 2048) -> bool:
         """Fold up to `limit` distinct words that are not ASCII; True when none is left.
 
         `len` and `batch` do that themselves; a processor that must not take long calls it until it is True before.
         """
-        return self._counter.settle(limit)
+        return self._counter.fold(limit)
 
     def batch(self, position: int = 0, limit: int = ROWS_AT_ONCE, most: int | None = None) -> tuple[Batch, int]:
         """Return some of the words and their counts.
@@ -185,16 +185,16 @@ class WordCounts:
         Returns:
             A batch with the columns `word` and `count` (int64), and the next position, -1 at the end.
         """
-        self._settle()
+        self._fold_all()
         piece, following = self._counter.piece(position, limit, most=most)
         return as_batch(piece), following
 
     def __len__(self) -> int:
-        self._settle()
+        self._fold_all()
         return len(self._counter)
 
-    def _settle(self) -> None:
-        while not self._counter.settle():
+    def _fold_all(self) -> None:
+        while not self._counter.fold():
             pass
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from shmjet._native._columns import Column
 
 FOLDED_AT_ONCE = 2048
-"""Words folded in one step of `settle`: under a millisecond."""
+"""Words folded in one step of `fold`: under a millisecond."""
 
 BYTES_AT_ONCE = 1 << 20
 """Bytes of words in one piece, except where a single word is longer."""
@@ -64,7 +64,7 @@ class WordCounter:
         >>> counter = WordCounter()
         >>> counter.add_block(b"The cat, the hat", 0, 16, 16, True)
         16
-        >>> counter.settle(), sorted(counter.piece(0, 10)[0].pairs())
+        >>> counter.fold(), sorted(counter.piece(0, 10)[0].pairs())
         (True, [('cat,', 1), ('hat', 1), ('the', 2)])
     """
 
@@ -83,7 +83,7 @@ class WordCounter:
         """`merge(column, counts)`: add counts of words that have been folded already."""
 
     @property
-    def settled(self) -> bool:
+    def is_folded(self) -> bool:
         """Whether all words are folded; only then `len` and `piece` know of all."""
         return self._raw is None and not self._table.raw
 
@@ -92,7 +92,7 @@ class WordCounter:
         """Words met in text so far."""
         return self._table.total
 
-    def settle(self, limit: int = FOLDED_AT_ONCE) -> bool:
+    def fold(self, limit: int = FOLDED_AT_ONCE) -> bool:
         """Fold up to `limit` distinct words; True when none is left."""
         if self._raw is None:
             if not self._table.raw:
@@ -105,7 +105,7 @@ class WordCounter:
         self._position = position
         if position < 0:
             self._raw = None
-        return self.settled
+        return self.is_folded
 
     def __len__(self) -> int:
         return len(self._table)

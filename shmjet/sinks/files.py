@@ -9,8 +9,8 @@ from typing import Any, Literal
 from shmjet.pipeline.definitions import SinkDef
 from shmjet.processors.files.compression import check_method
 from shmjet.processors.files.line_blocks import check_encoding
-from shmjet.processors.files.paths import Folder, absolute_places
-from shmjet.processors.files.record_sink import RecordSinkSupplier, RecordWriting
+from shmjet.processors.files.paths import Folder, absolute_paths
+from shmjet.processors.files.record_sink import RecordSinkSupplier, RecordWriteOptions
 
 Compression = Literal["gzip", "bz2", "xz", "zstd"]
 
@@ -72,8 +72,8 @@ def files(
         raise ValueError(f'sinks.files: columns are for format="csv", not {format!r}')
     if format == "json" and charset.lower().replace("_", "-") not in ("utf-8", "utf8"):
         raise ValueError(f"sinks.files: JSON is written in UTF-8, not in {charset!r}")
-    (place,) = absolute_places("sinks.files", folder if isinstance(folder, str | os.PathLike) else [folder])
-    writing = RecordWriting(
+    (path,) = absolute_paths("sinks.files", folder if isinstance(folder, str | os.PathLike) else [folder])
+    writing = RecordWriteOptions(
         format=format,
         encoding=check_encoding(charset),
         to_line=to_string_fn,
@@ -84,8 +84,8 @@ def files(
         null=null,
         columns=None if columns is None else tuple(columns),
     )
-    supplier = RecordSinkSupplier(Folder(place, dict(storage_options or {})), writing)
-    return SinkDef(f"files({_short(place)})", supplier, by_row=format == "lines")
+    supplier = RecordSinkSupplier(Folder(path, dict(storage_options or {})), writing)
+    return SinkDef(f"files({_short(path)})", supplier, by_row=format == "lines")
 
 
 def json(
@@ -144,5 +144,5 @@ def csv(
     )
 
 
-def _short(place: str) -> str:
-    return place.rstrip("/").rpartition("/")[2] or place
+def _short(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2] or path

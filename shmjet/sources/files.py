@@ -12,8 +12,8 @@ from shmjet.data.columnar import Columnar
 from shmjet.pipeline.definitions import SourceDef
 from shmjet.processors.files.compression import check_method, compression_of
 from shmjet.processors.files.line_blocks import check_encoding
-from shmjet.processors.files.paths import absolute_places
-from shmjet.processors.files.record_reader import PATH_COLUMN, RecordReading
+from shmjet.processors.files.paths import absolute_paths
+from shmjet.processors.files.record_reader import PATH_COLUMN, RecordReadOptions
 from shmjet.processors.files.record_source import RecordMetaSupplier
 
 PathLike = str | os.PathLike[str]
@@ -75,9 +75,9 @@ def files(
     """
     is_columnar = isinstance(as_, type) and issubclass(as_, Columnar)
     _check_format(format, as_, is_columnar, schema, columns)
-    places = absolute_places("sources.files", paths)
-    for place in places:
-        check_method("sources.files", compression_of(place))
+    absolute = absolute_paths("sources.files", paths)
+    for path in absolute:
+        check_method("sources.files", compression_of(path))
     batches: Any = None
     if is_columnar or format == "csv":
         of_csv = {"delimiter": delimiter, "quote": quote, "header": header, "nulls": nulls, "on_bad_line": on_bad_line}
@@ -88,8 +88,10 @@ def files(
         codecs.lookup_error(errors)
     items = None if is_columnar else as_
     options = dict(storage_options or {})
-    reading = RecordReading(format, charset, errors, with_path, items, batches, not is_columnar, options)
-    return SourceDef(f"{_kind(format)}({_short(places)})", RecordMetaSupplier(places, reading), columnar=is_columnar)
+    reading = RecordReadOptions(format, charset, errors, with_path, items, batches, not is_columnar, options)
+    return SourceDef(
+        f"{_kind(format)}({_short(absolute)})", RecordMetaSupplier(absolute, reading), columnar=is_columnar
+    )
 
 
 def json(
@@ -188,6 +190,6 @@ def _kind(format_: str) -> str:
     return "files" if format_ in ("lines", "raw") else format_
 
 
-def _short(places: Sequence[str]) -> str:
-    name = places[0].rstrip("/").rpartition("/")[2] or places[0]
-    return name if len(places) == 1 else f"{name}, ..."
+def _short(paths: Sequence[str]) -> str:
+    name = paths[0].rstrip("/").rpartition("/")[2] or paths[0]
+    return name if len(paths) == 1 else f"{name}, ..."

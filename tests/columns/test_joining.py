@@ -270,12 +270,12 @@ def test_a_pile_becomes_what_concat_makes(rows: list[list[tuple[Any, int]]], nby
     whole = Batch.from_rows([(None, 0), ("x", 1), *(row for some in rows for row in some)], ["t", "n"])
     edges = np.cumsum([2, *map(len, rows)]).tolist()
     parts = [whole[a:b] for a, b in zip([1, *edges], edges, strict=False)]
-    pile = BatchBuilder()
+    builder = BatchBuilder()
     for part in parts:
-        pile.add(part)
-    while not pile.join(nbytes):
+        builder.add(part)
+    while not builder.join(nbytes):
         pass
-    assert pile.batch == Batch.concat(parts)
+    assert builder.batch == Batch.concat(parts)
 
 
 @pytest.mark.parametrize("batch", [Batch({"k": [], "t": []}), Batch({"k": [None, None], "t": [None, None]})])

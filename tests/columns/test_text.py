@@ -131,7 +131,7 @@ def test_a_step_of_folding_is_bounded() -> None:
     counts = WordCounts()
     counts.add(Text.of([f"É{i}" for i in range(100)]))
     steps = 1
-    while not counts.settle(10):
+    while not counts.fold(10):
         steps += 1
     assert (steps, len(counts)) == (10, 100)
 

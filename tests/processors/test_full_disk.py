@@ -13,9 +13,9 @@ import pytest
 
 from shmjet import Batch, Processor, processors
 from shmjet.processors.files.file_blocks import UNFINISHED
-from shmjet.processors.files.new_file import naming
+from shmjet.processors.files.new_file import path_in_errors
 from shmjet.processors.files.paths import Folder
-from shmjet.processors.files.record_sink import RecordSinkProcessor, RecordWriting
+from shmjet.processors.files.record_sink import RecordSinkProcessor, RecordWriteOptions
 
 from .driving import Driver, processors_of
 
@@ -49,7 +49,7 @@ def test_sinks_name_their_file(
 
 def test_sinks_of_records_name_their_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Folder, "open_new", lambda self, name: open("/dev/full", "wb"))  # noqa: SIM115
-    writing = RecordWriting("lines", "utf-8", str, None, ",", '"', True, "", None)
+    writing = RecordWriteOptions("lines", "utf-8", str, None, ",", '"', True, "", None)
     for items in (LINES, ["short"]):
         driver = Driver(RecordSinkProcessor(Folder(str(tmp_path), {}), writing))
         with pytest.raises(OSError, match=f"No space left on device: '{tmp_path}/0") as full:
@@ -61,7 +61,7 @@ def test_sinks_of_records_name_their_file(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_an_error_that_names_a_file_or_has_no_number_stays_as_it_is() -> None:
     for error in (OSError("odd"), FileNotFoundError(errno.ENOENT, "not there", "/else"), ValueError("else")):
-        with pytest.raises(type(error)) as caught, naming("/here"):
+        with pytest.raises(type(error)) as caught, path_in_errors("/here"):
             raise error
         assert caught.value is error
     assert pickle.loads(pickle.dumps(OSError(errno.ENOSPC, "full", "/here"))).filename == "/here"

@@ -35,7 +35,7 @@ def count(path: Path, cuts: list[int], reader: WordReader) -> None:
 
 def counted(counter: WordCounter) -> dict[str, int]:
     """All counts."""
-    while not counter.settle():
+    while not counter.fold():
         pass
     return dict(counter.piece(0, 1 << 30, most=None)[0].pairs())
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import shmjet
 from shmjet import Batch, BatchError, JobFailedError, sources
-from shmjet.processors.files.compression import Unpacking, compression_of
+from shmjet.processors.files.compression import UnpackedStream, compression_of
 from tests.sources.running import collected, read
 
 ODD = ["ein wort", "", "zwei  wörter", "日本語", " mit Rand ", "ende"]
@@ -297,7 +297,7 @@ def test_a_small_packed_file_of_much_text_takes_little_memory(tmp_path: Path, su
     path = tmp_path / f"zeros{suffix}"
     path.write_bytes(PACKERS[suffix](bytes(20 << 20)))
     pieces = []
-    with contextlib.closing(Unpacking(path.open("rb"), compression_of(str(path)), str(path))) as stream:
+    with contextlib.closing(UnpackedStream(path.open("rb"), compression_of(str(path)), str(path))) as stream:
         while piece := stream.read(1 << 16):
             pieces.append(len(piece))
     assert sum(pieces) == 20 << 20

@@ -17,7 +17,7 @@ from shmjet.pipeline.planner.keys import FIRST
 from shmjet.pipeline.planner.model import GRID_PARTITIONS
 from shmjet.pipeline.planner.outputs import Feed, Output, Spread, described, partitioned_by
 from shmjet.processors import map_batches, map_stateful, to_batches
-from shmjet.processors.checks.peek import Peeking
+from shmjet.processors.checks.peek import PeekFunction
 from shmjet.processors.general.async_services import using_service_async
 from shmjet.processors.general.fused_steps import Kind, Step, fused
 from shmjet.processors.general.input_keys import KeyFn
@@ -104,7 +104,7 @@ def plan_chain(draft: Draft, chain: list[t.Node]) -> Output:
 def _step(node: t.Node) -> Step:
     transform = node.transform
     if isinstance(transform, t.Peek):
-        return Step("peek", Peeking(node.name, transform.to_text, transform.predicate), node.name)
+        return Step("peek", PeekFunction(node.name, transform.to_text, transform.predicate), node.name)
     assert isinstance(transform, t.Map | t.Filter | t.FlatMap)
     return Step(_KINDS[type(transform)], transform.fn, node.name)
 

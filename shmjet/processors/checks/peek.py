@@ -9,7 +9,7 @@ from typing import Any
 from shmjet.core.context import ProcessorContext
 
 
-class Peeking:
+class PeekFunction:
     """Logs an item and lets it pass.
 
     Args:
@@ -30,9 +30,9 @@ class Peeking:
         self._predicate = predicate
         self._logger = logger
 
-    def bind(self, context: ProcessorContext) -> Peeking:
+    def bind(self, context: ProcessorContext) -> PeekFunction:
         """Return a copy that logs where the processor runs."""
-        return Peeking(self._stage, self._to_text, self._predicate, context.logger)
+        return PeekFunction(self._stage, self._to_text, self._predicate, context.logger)
 
     def __call__(self, item: Any) -> bool:
         """Log the item if it is wanted; True, so that it passes."""

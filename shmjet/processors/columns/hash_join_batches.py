@@ -27,7 +27,7 @@ KINDS: Final = ("inner", "left", "semi", "anti")
 BATCH_ROWS: Final = 1 << 14
 """Rows of a batch that is emitted, at most: about a millisecond's work."""
 
-SETTLED_BYTES: Final = 8 << 20
+BUILT_BYTES: Final = 8 << 20
 """Bytes of the build side that are joined in a call."""
 
 
@@ -49,7 +49,7 @@ class HashJoinBatchesProcessor(ExpandingProcessor):
         self._build_schema = build_schema
         self._rows = rows
         self._join: HashJoin | None = None
-        self._settled = False
+        self._is_built = False
 
     def init(self, outbox: Outbox, context: ProcessorContext) -> None:
         """As `ExpandingProcessor.init`."""
@@ -64,7 +64,7 @@ class HashJoinBatchesProcessor(ExpandingProcessor):
             self._build(inbox)
         elif ordinal > 1:
             raise ProcessorError(f"hash_join_batches joins edges 0 and 1, but items arrived on edge {ordinal}")
-        elif not self._settled:
+        elif not self._is_built:
             raise ProcessorError(
                 f"vertex {self.context.vertex_name!r}: batches of the stream (edge 0) arrived before edge 1 was "
                 "complete; give the joined edge a lower priority number: .priority(-1)"
@@ -79,10 +79,10 @@ class HashJoinBatchesProcessor(ExpandingProcessor):
 
     def complete_edge(self, ordinal: int) -> bool:
         """Get the table ready when edge 1 has ended, some megabytes a call."""
-        if ordinal == 1 and not self._settled:
+        if ordinal == 1 and not self._is_built:
             assert self._join is not None
-            self._settled = self._join.settle(SETTLED_BYTES)
-            return self._settled
+            self._is_built = self._join.build(BUILT_BYTES)
+            return self._is_built
         return super().complete_edge(ordinal)
 
     def _build(self, inbox: Inbox) -> None:

@@ -51,7 +51,7 @@ _OPEN_COST = 16 << 10
 
 
 @dataclass(frozen=True)
-class WordCounting:
+class WordCountOptions:
     """How words are counted; the arguments of `count_words`."""
 
     patterns: tuple[str, ...]
@@ -87,7 +87,7 @@ class CountWordsProcessor(BulkProcessor):
 
     work_unit = "bytes"
 
-    def __init__(self, counting: WordCounting, plan: _Plan, claims: str | None) -> None:
+    def __init__(self, counting: WordCountOptions, plan: _Plan, claims: str | None) -> None:
         self._counting = counting
         self._plan = plan
         self._address = claims
@@ -160,7 +160,7 @@ class CountWordsProcessor(BulkProcessor):
                     raise
                 self._read_bytes += segment.end - segment.start
                 yield
-        while not self._counter.settle():
+        while not self._counter.fold():
             yield
 
     def _report(self) -> None:
@@ -182,7 +182,7 @@ class CountColumnProcessor(BulkProcessor):
     def __init__(self, column: str, lower: bool) -> None:
         self._column = column
         self._lower = lower
-        self._is_settled = False
+        self._is_folded = False
 
     def start(self, context: ProcessorContext) -> None:
         """Begin with an empty table."""
@@ -198,8 +198,8 @@ class CountColumnProcessor(BulkProcessor):
 
     def complete(self) -> bool:
         """Fold what is not ASCII, a part at a time, then emit."""
-        if not self._is_settled:
-            self._is_settled = self._counts.settle()
+        if not self._is_folded:
+            self._is_folded = self._counts.fold()
             return False
         return super().complete()
 
@@ -269,7 +269,7 @@ class WordCountSupplier(ProcessorSupplier):
 
     is_cooperative = True
 
-    def __init__(self, counting: WordCounting, plan: _Plan, claims: str | None) -> None:
+    def __init__(self, counting: WordCountOptions, plan: _Plan, claims: str | None) -> None:
         self._counting = counting
         self._plan = plan
         self._claims = claims
@@ -284,7 +284,7 @@ class WordCountMetaSupplier(ProcessorMetaSupplier):
 
     is_cooperative = True
 
-    def __init__(self, counting: WordCounting) -> None:
+    def __init__(self, counting: WordCountOptions) -> None:
         self._counting = counting
         self._plan = _Plan((), 0, 1)
         self._claims: ClaimCounter | None = None
@@ -352,7 +352,9 @@ def count_words(
     """
     if block_size < 1:
         raise ValueError(f"count_words: block_size must be at least 1 byte, got {block_size}")
-    return WordCountMetaSupplier(WordCounting(absolute_patterns(paths), lower, skip_binary, batches, block_size, stats))
+    return WordCountMetaSupplier(
+        WordCountOptions(absolute_patterns(paths), lower, skip_binary, batches, block_size, stats)
+    )
 
 
 def count_words_of(column: str, *, lower: bool = True) -> Callable[[], Processor]:

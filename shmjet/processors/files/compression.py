@@ -54,7 +54,7 @@ def check_method(who: str, method: str | None) -> str | None:
     return method
 
 
-class Unpacking:
+class UnpackedStream:
     """A stream of the bytes in a packed file.
 
     Args:

@@ -29,7 +29,7 @@ CALL_SECONDS = 0.0005
 
 
 @dataclass(frozen=True)
-class FileReading:
+class FileReadOptions:
     """How files are read; the arguments of `read_files`."""
 
     patterns: tuple[str, ...]
@@ -70,7 +70,7 @@ class Reader(Protocol):
 class LineItems:
     """Reads lines as items: str, or (path, str)."""
 
-    def __init__(self, reading: FileReading) -> None:
+    def __init__(self, reading: FileReadOptions) -> None:
         self._with_path = reading.with_path
         self._path = ""
         self._reader = LineReader(reading.encoding, reading.errors, reading.skip_binary)
@@ -106,7 +106,7 @@ class FileProcessor(BulkProcessor):
         seams: where the table of `csv_seams` is, if there is one.
     """
 
-    def __init__(self, reading: FileReading, units: Sequence[Unit], claims: str | None, seams: str | None) -> None:
+    def __init__(self, reading: FileReadOptions, units: Sequence[Unit], claims: str | None, seams: str | None) -> None:
         self._reading = reading
         self._units = units
         self._address = claims

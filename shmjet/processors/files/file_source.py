@@ -28,7 +28,7 @@ from shmjet.processors.files.file_blocks import (
     unit_size,
     whole_files,
 )
-from shmjet.processors.files.file_reader import FileProcessor, FileReading
+from shmjet.processors.files.file_reader import FileProcessor, FileReadOptions
 from shmjet.processors.files.line_blocks import check_encoding
 from shmjet.processors.general.claims import ClaimCounter
 
@@ -50,7 +50,7 @@ class FileSupplier(ProcessorSupplier):
 
     is_cooperative = True
 
-    def __init__(self, reading: FileReading, units: Sequence[Unit], claims: str | None, seams: str | None) -> None:
+    def __init__(self, reading: FileReadOptions, units: Sequence[Unit], claims: str | None, seams: str | None) -> None:
         self._reading = reading
         self._units = units
         self._claims = claims
@@ -66,7 +66,7 @@ class FileMetaSupplier(ProcessorMetaSupplier):
 
     is_cooperative = True
 
-    def __init__(self, reading: FileReading) -> None:
+    def __init__(self, reading: FileReadOptions) -> None:
         self._reading = reading
         self._files: list[tuple[str, int]] = []
         self._unit_size = LARGEST_UNIT
@@ -203,4 +203,6 @@ def read_files(
         raise ValueError("read_files: format, schema and columns are for batches; add as_=Batch")
     else:
         check_encoding(encoding)
-    return FileMetaSupplier(FileReading(patterns, encoding, errors, skip_binary, with_path, block_size, stats, batches))
+    return FileMetaSupplier(
+        FileReadOptions(patterns, encoding, errors, skip_binary, with_path, block_size, stats, batches)
+    )

@@ -15,7 +15,7 @@ from shmjet.processors.files.file_blocks import UNFINISHED
 
 
 @contextlib.contextmanager
-def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+def path_in_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     """Name a file in an `OSError` from within that names none: that of a full disk, for example."""
     try:
         yield
@@ -50,7 +50,7 @@ class NewFile:
     def write(self, data: Any) -> None:
         """Write text or bytes. Raises OSError, which names the file, when there is no room."""
         assert self._file is not None
-        with naming(self._path):
+        with path_in_errors(self._path):
             self._file.write(data)
 
     def keep(self) -> None:
@@ -60,7 +60,7 @@ class NewFile:
             OSError: what was left to write cannot be written; it names the file.
         """
         if self._file is not None:
-            with naming(self._path):
+            with path_in_errors(self._path):
                 self._file.flush()
                 self._file.close()
             self._file = None

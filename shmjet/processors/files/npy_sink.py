@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.data.errors import BatchError
-from shmjet.processors.files.new_file import NewFile, naming
+from shmjet.processors.files.new_file import NewFile, path_in_errors
 from shmjet.processors.general.base import BulkProcessor, Supply, require_batches
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class WriteNpyProcessor(BulkProcessor):
         if self._file is not None:
             assert self._new is not None
             assert self._dtype is not None
-            with naming(self._folder):
+            with path_in_errors(self._folder):
                 self._file.seek(0)
             self._new.write(make_header(self._dtype, self._rows))
             self._file = None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from shmjet.core.processor import MetaSupplierContext, ProcessorMetaSupplier, ProcessorSupplier
 from shmjet.data.errors import BatchError
 from shmjet.processors.files.file_blocks import Segment, Unit, absolute_patterns, find_files, whole_files
-from shmjet.processors.files.file_reader import FileReading
+from shmjet.processors.files.file_reader import FileReadOptions
 from shmjet.processors.files.file_source import FileSupplier, PathLike
 from shmjet.processors.general.base import check_batch_rows
 from shmjet.processors.general.claims import ClaimCounter
@@ -32,7 +32,7 @@ class ArrayMetaSupplier(ProcessorMetaSupplier):
     is_cooperative = True
 
     def __init__(self, patterns: tuple[str, ...], suffix: str, batches: NpyFormat | NpzFormat) -> None:
-        self._reading = FileReading(patterns, "utf-8", "strict", False, False, 0, None, batches, "items")
+        self._reading = FileReadOptions(patterns, "utf-8", "strict", False, False, 0, None, batches, "items")
         self._suffix = suffix
         self._batch_rows = batches.batch_rows
         self._units: list[Unit] = []

@@ -47,7 +47,7 @@ def import_fsspec(url: str) -> Any:
         ) from None
 
 
-def absolute_places(who: str, paths: PathLike | Iterable[PathLike]) -> tuple[str, ...]:
+def absolute_paths(who: str, paths: PathLike | Iterable[PathLike]) -> tuple[str, ...]:
     """Return paths, folders, globs and URLs so that they mean the same in another process.
 
     Raises:
@@ -75,7 +75,7 @@ def absolute_places(who: str, paths: PathLike | Iterable[PathLike]) -> tuple[str
     return tuple(found)
 
 
-def find(places: Iterable[str], options: Options) -> list[tuple[str, int]]:
+def find(paths: Iterable[str], options: Options) -> list[tuple[str, int]]:
     """Return (path or URL, size in bytes) of the files meant, each once; files that are being written are left out.
 
     A size of -1: the file system does not report it.
@@ -84,12 +84,12 @@ def find(places: Iterable[str], options: Options) -> list[tuple[str, int]]:
         FileNotFoundError: a path does not exist, or a glob meets nothing; it names it.
     """
     found: dict[str, int] = {}
-    for place in places:
-        if is_url(place):
-            entries = _find_remote(place, options)
-            found.update(entry for entry in entries if entry[0] == place or not is_unfinished(entry[0]))
+    for path in paths:
+        if is_url(path):
+            entries = _find_remote(path, options)
+            found.update(entry for entry in entries if entry[0] == path or not is_unfinished(entry[0]))
         else:
-            found.update(find_files([place]))
+            found.update(find_files([path]))
     return list(found.items())
 
 

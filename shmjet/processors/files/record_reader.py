@@ -17,12 +17,12 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from shmjet.processors.csv.parse_errors import line_of
-from shmjet.processors.files.compression import Unpacking, compression_of
+from shmjet.processors.files.compression import UnpackedStream, compression_of
 from shmjet.processors.files.file_blocks import Segment
 from shmjet.processors.files.line_blocks import LineReader
 from shmjet.processors.files.paths import is_url, open_file
 from shmjet.processors.files.record_text import BadLineError, JsonLines, split_lines
-from shmjet.processors.general.spill_files import Naming, spill_file
+from shmjet.processors.general.spill_files import SpillErrors, spill_file
 
 if TYPE_CHECKING:
     from shmjet.processors.files.file_batches import Format
@@ -36,7 +36,7 @@ PATH_COLUMN = "\0path"
 
 
 @dataclass(frozen=True)
-class RecordReading:
+class RecordReadOptions:
     """How files become items; the arguments of `sources.files`, checked."""
 
     format: str
@@ -66,13 +66,13 @@ class RecordReader:
         make_batches: gives the reader of batches, for plain files (True) or for one temporary file (False).
     """
 
-    def __init__(self, reading: RecordReading, make_batches: Callable[[bool], Reader]) -> None:
+    def __init__(self, reading: RecordReadOptions, make_batches: Callable[[bool], Reader]) -> None:
         self._reading = reading
         self._make_batches = make_batches
         self._batches: Reader | None = None
         self._json = JsonLines(reading.as_, reading.encoding, reading.errors) if reading.format == "json" else None
         self._lines = LineReader(reading.encoding, reading.errors, skip_binary=False)
-        self._stream: Unpacking | None = None
+        self._stream: UnpackedStream | None = None
         self._spooled: Reader | None = None
         self._spool = -1
         self._flow: Iterator[list[Any]] = iter(())
@@ -211,7 +211,7 @@ class RecordReader:
         while data := stream.read(PIECE):
             size += len(data)
             view = memoryview(data)
-            with Naming(tempfile.gettempdir(), segment.path, "be unpacked"):
+            with SpillErrors(tempfile.gettempdir(), segment.path, "be unpacked"):
                 while view:
                     view = view[os.write(self._spool, view) :]
             yield []
@@ -252,9 +252,9 @@ class RecordReader:
 
     # -- streams -------------------------------------------------------------------------------------------------------
 
-    def _open_stream(self, path: str) -> Unpacking:
+    def _open_stream(self, path: str) -> UnpackedStream:
         self._close_stream()
-        stream = self._stream = Unpacking(open_file(path, self._reading.options), compression_of(path), path)
+        stream = self._stream = UnpackedStream(open_file(path, self._reading.options), compression_of(path), path)
         return stream
 
     def _close_stream(self) -> None:

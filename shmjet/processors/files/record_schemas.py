@@ -12,7 +12,7 @@ from typing import Any
 from shmjet.data.errors import BatchError
 from shmjet.processors.csv.csv_format import CsvFormat
 from shmjet.processors.csv.schema_inference import SAMPLE_BYTES, infer_schema
-from shmjet.processors.files.compression import Unpacking, compression_of
+from shmjet.processors.files.compression import UnpackedStream, compression_of
 from shmjet.processors.files.file_batches import Format
 from shmjet.processors.files.paths import open_file
 from shmjet.processors.files.record_reader import PIECE, is_stream, temporary_file
@@ -48,7 +48,7 @@ def prepared(format_: Format, files: Sequence[tuple[str, int]], options: Mapping
 
 def _copy(path: str, options: Mapping[str, Any], spool: int) -> int:
     """Copy the beginning of a file; a little more than the sample, so that the sample does not end the file."""
-    stream, copied = Unpacking(open_file(path, options), compression_of(path), path), 0
+    stream, copied = UnpackedStream(open_file(path, options), compression_of(path), path), 0
     try:
         while copied <= SAMPLE_BYTES and (data := stream.read(PIECE)):
             copied += os.pwrite(spool, data, copied)

@@ -4,7 +4,7 @@ A file has a temporary name until the whole job has succeeded; then the coordina
 never shows a part of a result under a final name, whatever fails, and what is unfinished is removed when the job has
 ended (after a kill of the coordinator's worker it stays, under a name with a dot). After Jet's `Sinks.filesBuilder`.
 
-Must not know: jobs; `places` knows where the folder is.
+Must not know: jobs; `paths` knows where the folder is.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from shmjet.data.columnar import Columnar
 from shmjet.processors.checks.assertion_sinks import rows_of
 from shmjet.processors.files.compression import packing, suffix_of
 from shmjet.processors.files.file_blocks import UNFINISHED
-from shmjet.processors.files.new_file import naming
+from shmjet.processors.files.new_file import path_in_errors
 from shmjet.processors.files.paths import Folder
 from shmjet.processors.files.row_text import RowEncoder
 from shmjet.processors.general.base import BulkProcessor, Supply
@@ -30,7 +30,7 @@ from shmjet.processors.general.input_keys import mapped
 
 
 @dataclass(frozen=True)
-class RecordWriting:
+class RecordWriteOptions:
     """How files are written; the arguments of `sinks.files`, checked."""
 
     format: str
@@ -53,7 +53,7 @@ class RecordWriting:
 
     def encoder(self) -> Encoder:
         """Return what makes one file's bytes."""
-        kinds: dict[str, Callable[[RecordWriting], Encoder]]
+        kinds: dict[str, Callable[[RecordWriteOptions], Encoder]]
         kinds = {"lines": LineEncoder, "json": JsonEncoder, "csv": CsvEncoder, "raw": RawEncoder}
         return kinds[self.format](self)
 
@@ -68,7 +68,7 @@ class Encoder(Protocol):
 class LineEncoder:
     """A line of text for each item."""
 
-    def __init__(self, writing: RecordWriting) -> None:
+    def __init__(self, writing: RecordWriteOptions) -> None:
         self._to_line = writing.to_line
         self._encoding = writing.encoding
 
@@ -80,7 +80,7 @@ class LineEncoder:
 class JsonEncoder:
     """A line of JSON for each item; the rows of a batch are items of their own."""
 
-    def __init__(self, writing: RecordWriting) -> None:
+    def __init__(self, writing: RecordWriteOptions) -> None:
         self._encode = msgspec.json.Encoder(enc_hook=_plain).encode_lines
 
     def encode(self, items: list[Any]) -> bytes:
@@ -104,7 +104,7 @@ class JsonEncoder:
 class CsvEncoder:
     """A record for each row, of items or of batches."""
 
-    def __init__(self, writing: RecordWriting) -> None:
+    def __init__(self, writing: RecordWriteOptions) -> None:
         style = writing.delimiter, writing.quote, writing.header, writing.null
         self._rows = RowEncoder(*style, writing.columns)
         self._style = (*style, writing.encoding)
@@ -139,7 +139,7 @@ class CsvEncoder:
 class RawEncoder:
     """The bytes of each item, nothing between them."""
 
-    def __init__(self, writing: RecordWriting) -> None:
+    def __init__(self, writing: RecordWriteOptions) -> None:
         pass
 
     def encode(self, items: list[Any]) -> bytes:
@@ -153,11 +153,11 @@ class RawEncoder:
 class RecordSinkProcessor(BulkProcessor):
     """Writes one file under its temporary name."""
 
-    def __init__(self, folder: Folder, writing: RecordWriting) -> None:
+    def __init__(self, folder: Folder, writing: RecordWriteOptions) -> None:
         self._folder = folder
         self._writing = writing
         self._name = ""
-        self._place = ""
+        self._path = ""
         self._file: IO[bytes] | None = None
         self._target: IO[bytes] | None = None
 
@@ -165,7 +165,7 @@ class RecordSinkProcessor(BulkProcessor):
         """Create the file."""
         self._encoder = self._writing.encoder()
         self._name = temporary(self._writing.name_of(context.global_index), context.job_id)
-        self._place = f"{self._folder.path}/{self._writing.name_of(context.global_index)}"
+        self._path = f"{self._folder.path}/{self._writing.name_of(context.global_index)}"
         self._file = self._target = self._folder.open_new(self._name)
         if self._writing.compression is not None:
             self._target = packing(self._file, self._writing.compression)
@@ -174,14 +174,14 @@ class RecordSinkProcessor(BulkProcessor):
         """Write a list."""
         assert self._target is not None
         data = self._encoder.encode(items)
-        with naming(self._place):
+        with path_in_errors(self._path):
             self._target.write(data)
 
     def finish(self) -> bool:
         """Close the file; it keeps its temporary name."""
         target, file = self._target, self._file
         if file is not None and target is not None:
-            with naming(self._place):
+            with path_in_errors(self._path):
                 if target is not file:
                     target.close()
                 file.close()  # may fail on a full disk: then the file counts as unfinished
@@ -209,7 +209,7 @@ class RemoteRecordSinkProcessor(RecordSinkProcessor):
 class RecordSinkSupplier(ProcessorMetaSupplier):
     """Makes the folder when an execution starts, and gives the files their names when all have succeeded."""
 
-    def __init__(self, folder: Folder, writing: RecordWriting) -> None:
+    def __init__(self, folder: Folder, writing: RecordWriteOptions) -> None:
         self._folder = folder
         self._writing = writing
         self._processor = RemoteRecordSinkProcessor if folder.is_remote else RecordSinkProcessor
@@ -256,7 +256,7 @@ class RecordFiles:
     """A sink's files where another engine has its tasks write them, each under the id of its attempt."""
 
     folder: Folder
-    writing: RecordWriting
+    writing: RecordWriteOptions
 
     def supply(self) -> Supply:
         """Return what makes the processor of a task; the job id that it is told names its file until it is renamed."""

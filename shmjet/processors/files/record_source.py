@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from shmjet.core.processor import MetaSupplierContext, Processor, ProcessorMetaSupplier, ProcessorSupplier
 from shmjet.processors.files.file_blocks import LARGEST_UNIT, Segment, Unit, cut_units, unit_size, whole_files
-from shmjet.processors.files.file_reader import FileProcessor, FileReading, Reader
+from shmjet.processors.files.file_reader import FileProcessor, FileReadOptions, Reader
 from shmjet.processors.files.paths import find, is_url
-from shmjet.processors.files.record_reader import RecordReader, RecordReading, is_stream
+from shmjet.processors.files.record_reader import RecordReader, RecordReadOptions, is_stream
 from shmjet.processors.general.claims import ClaimCounter
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ class RecordProcessor(FileProcessor):
 
     def __init__(
         self,
-        reading: RecordReading,
+        reading: RecordReadOptions,
         units: Sequence[Unit],
         claims: str | None,
         seams: str | None,
         plain: Sequence[Unit],
     ) -> None:
-        common = FileReading((), reading.encoding, reading.errors, False, False, LARGEST_UNIT, None, None)
+        common = FileReadOptions((), reading.encoding, reading.errors, False, False, LARGEST_UNIT, None, None)
         super().__init__(common, units, claims, seams)
         self._records = reading
         self._plain = plain
@@ -62,7 +62,7 @@ class RecordSupplier(ProcessorSupplier):
 
     def __init__(
         self,
-        reading: RecordReading,
+        reading: RecordReadOptions,
         units: Sequence[Unit],
         plain: Sequence[Unit],
         claims: str | None,
@@ -82,18 +82,18 @@ class RecordMetaSupplier(ProcessorMetaSupplier):
     """Finds the files and cuts them into units when an execution starts; it owns what processors share.
 
     Args:
-        places: paths, folders, globs and URLs.
+        paths: files, folders, globs and URLs.
         reading: how to read.
     """
 
-    def __init__(self, places: tuple[str, ...], reading: RecordReading) -> None:
-        self._places = places
+    def __init__(self, paths: tuple[str, ...], reading: RecordReadOptions) -> None:
+        self._paths = paths
         self._reading = reading
         self._files: list[tuple[str, int]] = []
         self._parallelism = 1
         self._counter: ClaimCounter | None = None
         self._table: SeamTable | None = None
-        self._is_remote = any(map(is_url, places))
+        self._is_remote = any(map(is_url, paths))
         self.is_cooperative = not self._is_remote
 
     def init(self, context: MetaSupplierContext) -> None:
@@ -103,7 +103,7 @@ class RecordMetaSupplier(ProcessorMetaSupplier):
             FileNotFoundError: when a path does not exist; it names it.
             BatchError: when no schema can be inferred.
         """
-        self._files = find(self._places, self._reading.options)
+        self._files = find(self._paths, self._reading.options)
         self._parallelism = context.total_parallelism
         if self._reading.batches is not None:
             from shmjet.processors.files.record_schemas import prepared

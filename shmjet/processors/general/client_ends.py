@@ -33,7 +33,7 @@ class ClientEnds:
     def __init__(self, sink: str) -> None:
         self._sink = sink
         self._lock = threading.Lock()
-        self._places: dict[str, _Place] = {}
+        self._holders: dict[str, _AddressHolder] = {}
 
     def open(self, address: str, execution: Future[None], opening: Callable[[], ClientEnd]) -> None:
         """Open the end for an execution, unless that is open already; it is ended when the execution is done.
@@ -46,9 +46,9 @@ class ClientEnds:
         Raises:
             ShmjetError: the execution before is still running.
         """
-        place = _Place(execution)
+        holder = _AddressHolder(execution)
         with self._lock:
-            before = self._places.get(address)
+            before = self._holders.get(address)
             if before is not None and before.execution is execution:
                 return  # it is the sink of two vertices
             if before is not None and not before.execution.done():
@@ -56,11 +56,11 @@ class ClientEnds:
                     f"{self._sink}: the execution before is still running; wait for its end, or use a "
                     f"{self._sink} for each"
                 )
-            self._places[address] = place
+            self._holders[address] = holder
         try:
             if before is not None:
                 before.end()  # who waits for a future goes on before its callbacks have been called
-            place.open(opening)
+            holder.open(opening)
         except BaseException:
             self._leave(address, execution)
             raise
@@ -68,15 +68,15 @@ class ClientEnds:
 
     def _leave(self, address: str, execution: Future[None]) -> None:
         with self._lock:
-            place = self._places.get(address)
-        if place is not None and place.execution is execution:
-            place.end()  # it stays known meanwhile, so that the next execution waits for the address
+            holder = self._holders.get(address)
+        if holder is not None and holder.execution is execution:
+            holder.end()  # it stays known meanwhile, so that the next execution waits for the address
             with self._lock:
-                if self._places.get(address) is place:
-                    del self._places[address]
+                if self._holders.get(address) is holder:
+                    del self._holders[address]
 
 
-class _Place:
+class _AddressHolder:
     """One execution's end, from before it is opened."""
 
     def __init__(self, execution: Future[None]) -> None:

@@ -33,8 +33,8 @@ from shmjet.data.errors import ProcessorError, ShmjetError
 from shmjet.ipc import unix_sockets
 from shmjet.processors.general.base import BulkProcessor, Supply
 from shmjet.processors.general.client_ends import ClientEnds
-from shmjet.processors.general.remote_results import FarList, FarResults, FarWriter, list_of, name_of
-from shmjet.processors.general.spill_files import Naming, spill_file, spill_folder
+from shmjet.processors.general.remote_results import RemoteFrames, RemoteResults, RemoteFrameWriter, list_of, name_of
+from shmjet.processors.general.spill_files import SpillErrors, spill_file, spill_folder
 from shmjet.ring import pickling
 
 _LENGTH = struct.Struct("<Q")
@@ -42,7 +42,7 @@ _BACKLOG = 4096
 _HELLO_S = 5.0
 """Seconds that the client waits for the descriptor of a processor that has connected."""
 _LONGEST_WAIT_MS = 200
-_FAR_WAIT_MS = 50
+_REMOTE_WAIT_MS = 50
 """How long at most a reader waits before it asks the cluster for more."""
 
 
@@ -57,7 +57,7 @@ class CollectProcessor(BulkProcessor):
         self._address = address
         self._file: IO[bytes] | None = None
         self._socket: socket.socket | None = None
-        self._far: FarWriter | None = None
+        self._remote: RemoteFrameWriter | None = None
         self._folder = ""
         self.next_call = math.inf
 
@@ -72,7 +72,7 @@ class CollectProcessor(BulkProcessor):
         except OSError as error:
             frames = list_of(context.grid, self._address)
             if frames is not None:
-                self._far = FarWriter(frames, policy_in(context).result_delay_ns / 1e9)
+                self._remote = RemoteFrameWriter(frames, policy_in(context).result_delay_ns / 1e9)
                 return
             raise ProcessorError(
                 f"vertex {context.vertex_name!r}: no client collects its results ({error}); a job with collect() is "
@@ -85,31 +85,31 @@ class CollectProcessor(BulkProcessor):
         assert self._file is not None
         parts = _pickled(items)
         size = sum(memoryview(part).nbytes for part in parts)
-        if self._far is not None:
-            self._far.write([_LENGTH.pack(size), *parts])
-            self.next_call = math.inf if self._far.send_if_due() else self._far.patience
+        if self._remote is not None:
+            self._remote.write([_LENGTH.pack(size), *parts])
+            self.next_call = math.inf if self._remote.send_if_due() else self._remote.patience
             return
-        with Naming(self._folder, "collect()", "write results"):
+        with SpillErrors(self._folder, "collect()", "write results"):
             self._write([_LENGTH.pack(size), *parts])
         self._notify()
 
     def try_process(self) -> bool:
         """Send what waits for more to go with it."""
-        if self._far is not None:
-            self.next_call = math.inf if self._far.send_if_due() else self._far.patience
+        if self._remote is not None:
+            self.next_call = math.inf if self._remote.send_if_due() else self._remote.patience
         return True
 
     def finish(self) -> bool:
         """Send what is left."""
-        if self._far is not None:
-            self._far.send()
+        if self._remote is not None:
+            self._remote.send()
         return True
 
     def close(self) -> None:
         """Let go of both; the client sees the socket's end. What is left after an error is sent first."""
-        if self._far is not None:
+        if self._remote is not None:
             with contextlib.suppress(Exception):
-                self._far.send()
+                self._remote.send()
         for opened in (self._socket, self._file):
             if opened is not None:
                 opened.close()
@@ -190,8 +190,8 @@ class CollectSupplier(ProcessorMetaSupplier):
             if spool is not None:
                 spool.clear()
             open_list = getattr(execution, "open_list", None)  # a plain future has no cluster
-            far = None if open_list is None else open_list(name_of(self.address))
-            run = Run(self.address, execution, far)
+            remote = None if open_list is None else open_list(name_of(self.address))
+            run = Run(self.address, execution, remote)
             if spool is not None:
                 spool.run = run
             return run
@@ -305,28 +305,28 @@ class Run:
     Args:
         address: where processors connect to.
         execution: ends with the execution, and has its error.
-        far: a list of the cluster for processors that cannot connect; None where there are none.
+        remote: a list of the cluster for processors that cannot connect; None where there are none.
     """
 
-    def __init__(self, address: str, execution: Future[None], far: FarList | None = None) -> None:
+    def __init__(self, address: str, execution: Future[None], remote: RemoteFrames | None = None) -> None:
         self.execution = execution
         self._lock = threading.Lock()
         self._open = _Descriptors()
         self._closed = False
         weakref.finalize(self, self._open.close)
         self._open.listener = _listener(address)
-        self._far: FarResults | None = None
-        if far is not None:
-            self._far = FarResults(far)
-            self._open.streams.append(_Stream(self._far.file, -1))
+        self._remote: RemoteResults | None = None
+        if remote is not None:
+            self._remote = RemoteResults(remote)
+            self._open.streams.append(_Stream(self._remote.file, -1))
 
     def __iter__(self) -> Iterator[Any]:
         """Yield all results, in the order of each processor; then raise what the execution ended with, if it failed."""
         offsets: dict[int, int] = {}
         while True:
             ended = self.execution.done()
-            if self._far is not None:
-                self._fetch(self._far, ended)
+            if self._remote is not None:
+                self._fetch(self._remote, ended)
             position, progress = 0, False
             while (stream := self._stream(position)) is not None:
                 items, offsets[position] = self._read(stream, offsets.get(position, 0))
@@ -352,13 +352,13 @@ class Run:
         with self._lock:
             self._closed = True
             self._open.close()
-        if self._far is not None:
-            self._far.give_up()
+        if self._remote is not None:
+            self._remote.give_up()
 
-    def _fetch(self, far: FarResults, ended: bool) -> None:
+    def _fetch(self, remote: RemoteResults, ended: bool) -> None:
         """Take what processors on other hosts have left for us; after the execution's end what there is at all."""
         try:
-            far.fetch(self._keep, last=ended)
+            remote.fetch(self._keep, last=ended)
         except ShmjetError:
             if ended:  # they were lost with who had them; mostly the execution has failed for the same reason
                 self.execution.result(0)
@@ -426,7 +426,7 @@ class Run:
             for waited in (self._open.wakeup, self._open.listener, *streams):
                 if waited is not None:
                     poll.register(waited, select.POLLIN)
-        for fd, _ in poll.poll(_LONGEST_WAIT_MS if self._far is None else _FAR_WAIT_MS):
+        for fd, _ in poll.poll(_LONGEST_WAIT_MS if self._remote is None else _REMOTE_WAIT_MS):
             if fd in streams:
                 self._drain(streams[fd])
 

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from shmjet.data.errors import ShmjetError
-from shmjet.processors.general.spill_files import Naming, spill_file
+from shmjet.processors.general.spill_files import SpillErrors, spill_file
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -29,7 +29,7 @@ _MOST_KEPT = 256 << 10
 """So many bytes of frames at least are put into the list at once, or what has gathered for `delay` seconds."""
 
 
-class FarList(Protocol):
+class RemoteFrames(Protocol):
     """What is used of a list of the cluster."""
 
     def append(self, item: bytes) -> None: ...
@@ -48,18 +48,18 @@ def name_of(address: str) -> str:
     return address.lstrip("\0")
 
 
-def list_of(grid: Any, address: str) -> FarList | None:
+def list_of(grid: Any, address: str) -> RemoteFrames | None:
     """Return the list that a client has opened, in a processor; None when no client has.
 
     Args:
         grid: of the processor's context, or None.
         address: of the client's socket.
     """
-    found: FarList | None = None if grid is None else grid.get_list(name_of(address))
+    found: RemoteFrames | None = None if grid is None else grid.get_list(name_of(address))
     return found if found is not None and len(found) else None
 
 
-class FarWriter:
+class RemoteFrameWriter:
     """A processor's end: gathers frames and puts them into the list, which takes a message there and back.
 
     Args:
@@ -68,7 +68,7 @@ class FarWriter:
         clock: gives seconds.
     """
 
-    def __init__(self, frames: FarList, delay: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, frames: RemoteFrames, delay: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._frames = frames
         self._delay = delay
         self._clock = clock
@@ -103,15 +103,15 @@ class FarWriter:
             self._sent_at = self._clock()
 
 
-class FarResults:
+class RemoteResults:
     """The client's end: opens the list, and fetches what is in it into a temporary file.
 
     Args:
         frames: the list.
     """
 
-    def __init__(self, frames: FarList) -> None:
-        self._frames: FarList | None = frames
+    def __init__(self, frames: RemoteFrames) -> None:
+        self._frames: RemoteFrames | None = frames
         self._fetching = threading.Lock()
         self._next = 1
         frames.append(_OPEN)
@@ -153,6 +153,6 @@ class FarResults:
 
 def _write_all(fd: int, data: bytes) -> None:
     left = memoryview(data)
-    with Naming(tempfile.gettempdir(), "collect()", "write results"):
+    with SpillErrors(tempfile.gettempdir(), "collect()", "write results"):
         while left:
             left = left[os.write(fd, left) :]

@@ -48,7 +48,7 @@ _LEAST_LEFT = 0.25
 """Part of a processor's limit: when less is left, because others take it too, runs are written early."""
 
 
-class _Writing:
+class _RunWriter:
     """Runs that are being merged into one in a file. What is not written yet can be taken from the runs."""
 
     def __init__(self, runs: list[Run], order: Order, slice_items: int, target: FileRun) -> None:
@@ -107,9 +107,9 @@ class SortProcessor(BulkProcessor):
         self._fresh: list[Any] = []  # behind them, not sorted yet
         self._bytes = 0  # in all of these
         self._size = 0.0  # of an item, on average, lately
-        self._older: list[FileRun | _Writing] = []  # in the order in which their items came
-        self._spill: _Writing | None = None  # the last of these, while it is being written
-        self._compaction: _Writing | None = None
+        self._older: list[FileRun | _RunWriter] = []  # in the order in which their items came
+        self._spill: _RunWriter | None = None  # the last of these, while it is being written
+        self._compaction: _RunWriter | None = None
         self._codec: Codec | None = None
 
     def start(self, context: ProcessorContext) -> None:
@@ -155,28 +155,28 @@ class SortProcessor(BulkProcessor):
         if self._order.by_digits and self._fresh:
             self._fresh += items
             if len(self._fresh) >= self._items_in(self._limit / 16, LONGEST_RUN):  # sorting them takes memory too
-                self._settle()
+                self._finish_run()
         elif self._order.by_digits and not runs:
             self._fresh = self._order.sort(items)  # which shows whether that works
         elif self._order.by_digits:
             self._fresh = items
         else:
-            self._settle()
+            self._finish_run()
             while runs and len(runs[-1]) <= 2 * len(items) and len(items) < LONGEST_RUN:
                 items = runs.pop() + items
             runs.append(self._order.sort(items))
 
-    def _settle(self) -> None:
+    def _finish_run(self) -> None:
         """Make a run of the items that came last."""
         if self._fresh:
             self._runs.append(self._order.sort(self._fresh))
             self._fresh = []
 
     def _begin_spill(self) -> None:
-        self._settle()
+        self._finish_run()
         if self._spill is not None:  # items have become larger meanwhile
             self._write(1 << 62)
-        self._spill = self._writing(self._take_runs(), 0)
+        self._spill = self._run_writer(self._take_runs(), 0)
         self._older.append(self._spill)
         self._bytes = 0
         self._next_look = _LOOK
@@ -189,11 +189,11 @@ class SortProcessor(BulkProcessor):
         self._runs = []
         return runs
 
-    def _writing(self, runs: list[Run], level: int) -> _Writing:
+    def _run_writer(self, runs: list[Run], level: int) -> _RunWriter:
         self._codec = self._codec or Codec()
         # A block of each file that is merged is in memory, decoded: all together a quarter of it.
         target = FileRun(spill_folder(self._folder), self._codec, self._items_in(self._limit / (4 * FAN_IN)), level)
-        return _Writing(runs, self._order, self._items_in(self._limit / 16), target)
+        return _RunWriter(runs, self._order, self._items_in(self._limit / 16), target)
 
     def _items_in(self, size: float, most: int | None = None) -> int:
         """Return how many items of the usual size there are in so many bytes, from 1 to `most` (a slice)."""
@@ -227,7 +227,7 @@ class SortProcessor(BulkProcessor):
                 first = at
             if at - first + 1 == FAN_IN:
                 files = [each for each in self._older[first : at + 1] if isinstance(each, FileRun)]
-                self._compaction = self._writing(list(files), run.level + 1)
+                self._compaction = self._run_writer(list(files), run.level + 1)
                 self._older[first : at + 1] = [self._compaction]
                 return
 
@@ -235,8 +235,8 @@ class SortProcessor(BulkProcessor):
         """Return everything in order, lazily."""
         runs: list[Run] = []
         for each in self._older:
-            runs += each.runs() if isinstance(each, _Writing) else [each]
-        self._settle()
+            runs += each.runs() if isinstance(each, _RunWriter) else [each]
+        self._finish_run()
         runs += self._take_runs()
         return chain.from_iterable(merge(runs, self._order, self._items_in(self._limit / 16)))
 

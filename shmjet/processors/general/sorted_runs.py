@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from shmjet._native import Codec, NumberSorter, sort_numbers, sort_texts
 from shmjet.core.key_functions import GREATEST, LEAST, one_by_one, ranks_of
-from shmjet.processors.general.spill_files import Naming, spill_file
+from shmjet.processors.general.spill_files import SpillErrors, spill_file
 from shmjet.ring.pickling import Pickling, loads
 
 LEAST_STEP = 64
@@ -184,7 +184,7 @@ class FileRun:
             columns = self._codec.encode(items, start, stop)
             parts = self._pickling.dumps(items[start:stop]) if columns is None else [columns]
             size = 0
-            with Naming(self._folder, "sort", "write", limited=True):
+            with SpillErrors(self._folder, "sort", "write", limited=True):
                 for part in parts:
                     with memoryview(part) as view:
                         self._write(view.cast("B"))
@@ -209,7 +209,7 @@ class FileRun:
         size, count, columns = self._blocks[self._next]
         data = bytearray(size)
         view, at = memoryview(data), 0
-        with Naming(self._folder, "sort", "read"):
+        with SpillErrors(self._folder, "sort", "read"):
             while at < size:
                 got = os.preadv(self._file.fileno(), [view[at:]], self._end + at)
                 if not got:

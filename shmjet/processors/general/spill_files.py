@@ -70,7 +70,7 @@ def spill_file(folder: str, purpose: str, *, limited: bool = False) -> IO[bytes]
     """
     import tempfile
 
-    with Naming(folder, purpose, "make a file", limited=limited):
+    with SpillErrors(folder, purpose, "make a file", limited=limited):
         file: IO[bytes] = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115
         return file
 
@@ -95,7 +95,7 @@ class SpilledBatches:
     def add(self, batch: Batch) -> None:
         """Write a batch. Raises OSError when that cannot be."""
         start = self._end
-        with Naming(self._folder, self._purpose, "write", limited=True):
+        with SpillErrors(self._folder, self._purpose, "write", limited=True):
             for part in dumps(batch):
                 with memoryview(part) as view, view.cast("B") as data:
                     at = 0
@@ -107,7 +107,7 @@ class SpilledBatches:
 
     def batches(self) -> list[Batch]:
         """Return all batches in the order in which they were written; their columns lie in the file."""
-        with Naming(self._folder, self._purpose, "map its file", limited=True):
+        with SpillErrors(self._folder, self._purpose, "map its file", limited=True):
             mapped = memoryview(mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ))
         return [loads(mapped[start:end], copy=False) for start, end in self._extents]
 
@@ -116,7 +116,7 @@ class SpilledBatches:
         self._file.close()
 
 
-class Naming:
+class SpillErrors:
     """Puts folder and remedy into the text of an `OSError` from within.
 
     Args:
