@@ -215,7 +215,7 @@ def test_csv_batches(packed: Callable[[str, bytes], Path]) -> None:
 def test_csv_as_a_type(packed: Callable[[str, bytes], Path]) -> None:
     path = packed("p.csv", b"x,y\n1,2\n3,4.5\n")
     assert read(sources.csv(path, as_=Point)) == [Point(1, 2.0), Point(3, 4.5)]
-    with pytest.raises(ValueError, match="no Point"):
+    with pytest.raises(ValueError, match="not a valid Point"):
         read(sources.csv(packed("q.csv", b"y\n2\n"), as_=Point))
 
 
