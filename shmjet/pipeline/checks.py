@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from shmjet.aggregate_ops import AggregateOperation
-from shmjet.processors.general.input_keys import KeyFn
+from shmjet.core.key_functions import KeyFn
 from shmjet.processors.general.services import ServiceFactory
 
 

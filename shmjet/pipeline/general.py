@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from shmjet.aggregate_ops import AggregateOperation
+from shmjet.core.key_functions import KeyFn
 from shmjet.data.errors import PlanError
 from shmjet.pipeline import transforms as t
 from shmjet.pipeline.checks import checked_count, checked_fn, checked_key, checked_operation, checked_service
@@ -18,7 +19,6 @@ from shmjet.pipeline.handles import SinkStage, Stage
 from shmjet.pipeline.join_clauses import parsed_sides
 from shmjet.pipeline.tables import Table
 from shmjet.processors.columns.map_batches import map_batches
-from shmjet.processors.general.input_keys import KeyFn
 
 if TYPE_CHECKING:
     from shmjet.pipeline.keyed import KeyedStage

@@ -10,10 +10,10 @@ from typing import Any
 
 from shmjet import aggregate_ops
 from shmjet.aggregate_ops import AggregateOperation
+from shmjet.core.key_functions import KeyFn
 from shmjet.pipeline.checks import checked_fn, checked_key, checked_operation
 from shmjet.pipeline.handles import Stage
 from shmjet.pipeline.transforms import JoinClause
-from shmjet.processors.general.input_keys import KeyFn
 
 On = JoinClause | tuple[KeyFn, KeyFn]
 """How two sides are joined: what `on_keys` returns, or the pair of key functions itself."""

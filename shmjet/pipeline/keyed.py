@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from shmjet.aggregate_ops import AggregateOperation
+from shmjet.core.key_functions import KeyFn
 from shmjet.data.errors import PlanError
 from shmjet.pipeline import transforms as t
 from shmjet.pipeline.builders import AggregateBuilder
@@ -21,7 +22,6 @@ from shmjet.pipeline.handles import SinkStage
 from shmjet.pipeline.join_clauses import co_aggregation
 from shmjet.pipeline.stages import BatchStage
 from shmjet.pipeline.tables import Table
-from shmjet.processors.general.input_keys import KeyFn
 
 if TYPE_CHECKING:
     from shmjet.pipeline.stream_stage import StreamStage

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from shmjet.aggregate_ops import AggregateOperation
+from shmjet.core.key_functions import KeyFn
 from shmjet.pipeline import transforms as t
 from shmjet.pipeline.checks import checked_fn, checked_key, checked_operation
 from shmjet.pipeline.general import GeneralStage
 from shmjet.pipeline.join_clauses import On, co_aggregation
 from shmjet.processors.columns.group_by import group_by
-from shmjet.processors.general.input_keys import KeyFn
 
 if TYPE_CHECKING:
     from shmjet.columns.aggregates import Aggregate

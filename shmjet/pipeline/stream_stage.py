@@ -10,11 +10,11 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from shmjet.aggregate_ops import AggregateOperation
+from shmjet.core.key_functions import KeyFn
 from shmjet.data.errors import PlanError
 from shmjet.pipeline import transforms as t
 from shmjet.pipeline.endless import NEEDS_ALL, needs_window
 from shmjet.pipeline.general import GeneralStage
-from shmjet.processors.general.input_keys import KeyFn
 
 if TYPE_CHECKING:
     from shmjet.pipeline.general import ServiceLike

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from shmjet.core.key_functions import KeyFn
 from shmjet.data.errors import PlanError
 from shmjet.pipeline.checks import checked_key
 from shmjet.pipeline.definitions import SourceDef
-from shmjet.processors.general.input_keys import KeyFn
 
 
 @dataclass(frozen=True)

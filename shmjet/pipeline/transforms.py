@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from shmjet.core.key_functions import KeyFn
 from shmjet.pipeline.definitions import SinkDef, SourceDef
-from shmjet.processors.general.input_keys import KeyFn
 from shmjet.processors.general.services import ServiceFactory
 
 Fn = Callable[..., Any]

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from shmjet.processors.general.input_keys import KeyFns, is_identity, plain
+from shmjet.core.key_functions import is_identity, plain
+from shmjet.processors.general.aggregate_by_key import KeyFns
 
 
 def returns_other(item: Any, other: Any = 1) -> Any:

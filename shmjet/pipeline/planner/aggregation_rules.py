@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from shmjet.core.key_functions import KeyFn
 from shmjet.pipeline import transforms as t
 from shmjet.pipeline.checks import inputs_of
 from shmjet.pipeline.planner.draft import Draft, adopt
@@ -25,7 +26,6 @@ from shmjet.processors import (
     sort,
 )
 from shmjet.processors.general.fused_steps import fused
-from shmjet.processors.general.input_keys import KeyFn
 
 
 def plan_sort(draft: Draft, node: t.Node, transform: t.Sort) -> Output:

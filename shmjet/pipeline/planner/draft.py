@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from shmjet.core.key_functions import KeyFn
 from shmjet.pipeline import transforms as t
 from shmjet.pipeline.planner.graph import LogicalGraph
 from shmjet.pipeline.planner.keys import identity_of
 from shmjet.pipeline.planner.model import Partitioning, PhysicalPlan, PlannedVertex
 from shmjet.pipeline.planner.outputs import Feed, Output, Wires
 from shmjet.processors.general.fused_steps import Step, fused
-from shmjet.processors.general.input_keys import KeyFn
 
 
 def _rows_of(batch: Any) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from shmjet.core.column_key import ColumnKey
+from shmjet.core.key_functions import KeyFn
 from shmjet.pipeline import transforms as t
 from shmjet.pipeline.planner.draft import ROWS, Draft
 from shmjet.pipeline.planner.graph import PASSING
@@ -20,7 +21,6 @@ from shmjet.processors import map_batches, map_stateful, to_batches
 from shmjet.processors.checks.peek import PeekFunction
 from shmjet.processors.general.async_services import using_service_async
 from shmjet.processors.general.fused_steps import Kind, Step, fused
-from shmjet.processors.general.input_keys import KeyFn
 from shmjet.processors.general.service_use import using_service
 from shmjet.processors.general.stateful import filter_stateful, flat_map_stateful, rolling_aggregate
 

@@ -5,13 +5,13 @@ What a rule is: see `item_rules`. Must not know how matches are found.
 
 from __future__ import annotations
 
+from shmjet.core.key_functions import KeyFn
 from shmjet.pipeline import transforms as t
 from shmjet.pipeline.planner.draft import Draft, adopt
 from shmjet.pipeline.planner.keys import FIRST, identity_of
 from shmjet.pipeline.planner.model import GRID_PARTITIONS, Partitioning, PlannedVertex
 from shmjet.pipeline.planner.outputs import Feed, Output
 from shmjet.processors import hash_join
-from shmjet.processors.general.input_keys import KeyFn
 from shmjet.processors.general.table_lookup import join_table
 
 

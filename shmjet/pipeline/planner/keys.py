@@ -13,7 +13,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from shmjet.core.column_key import ColumnKey
-from shmjet.processors.general.input_keys import is_identity
+from shmjet.core.key_functions import is_identity
 
 KeyIdentity = Hashable
 """What stands for a key function; equal for functions that give equal keys."""

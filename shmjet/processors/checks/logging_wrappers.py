@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from shmjet.core.inbox import Inbox
+from shmjet.core.key_functions import selected
 from shmjet.core.outbox import Outbox
 from shmjet.core.processor import (
     CommittingSupplier,
@@ -22,7 +23,6 @@ from shmjet.core.processor import (
 )
 from shmjet.data.marks import Watermark
 from shmjet.processors.general.base import BulkProcessor, Supply
-from shmjet.processors.general.input_keys import selected
 
 
 class LoggerProcessor(BulkProcessor):

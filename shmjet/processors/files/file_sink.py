@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
+from shmjet.core.key_functions import mapped
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.processors.files.line_blocks import check_encoding
 from shmjet.processors.files.new_file import NewFile
 from shmjet.processors.general.base import BulkProcessor, Supply
-from shmjet.processors.general.input_keys import mapped
 
 
 class WriteFileProcessor(BulkProcessor):

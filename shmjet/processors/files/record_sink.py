@@ -17,6 +17,7 @@ from typing import IO, Any, Protocol
 
 import msgspec
 
+from shmjet.core.key_functions import mapped
 from shmjet.core.processor import MetaSupplierContext, ProcessorContext, ProcessorMetaSupplier, ProcessorSupplier
 from shmjet.data.columnar import Columnar
 from shmjet.processors.checks.assertion_sinks import rows_of
@@ -26,7 +27,6 @@ from shmjet.processors.files.new_file import path_in_errors
 from shmjet.processors.files.paths import Folder
 from shmjet.processors.files.row_text import RowEncoder
 from shmjet.processors.general.base import BulkProcessor, Supply
-from shmjet.processors.general.input_keys import mapped
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,12 @@ from time import monotonic_ns
 from typing import Any
 
 from shmjet.core.inbox import Inbox
+from shmjet.core.key_functions import KeyFn
 from shmjet.core.latency_policy import policy_in
 from shmjet.core.processor import Processor, ProcessorContext, ProcessorSupplier
 from shmjet.data.errors import ProcessorError
 from shmjet.data.marks import Watermark
 from shmjet.processors.general.base import BulkProcessor
-from shmjet.processors.general.input_keys import KeyFn
 from shmjet.processors.general.service_use import ServiceCall, ServiceSupplier
 from shmjet.processors.general.services import ServiceFactory
 

@@ -33,7 +33,7 @@ from shmjet.data.errors import ProcessorError, ShmjetError
 from shmjet.ipc import unix_sockets
 from shmjet.processors.general.base import BulkProcessor, Supply
 from shmjet.processors.general.client_ends import ClientEnds
-from shmjet.processors.general.remote_results import RemoteFrames, RemoteResults, RemoteFrameWriter, list_of, name_of
+from shmjet.processors.general.remote_results import RemoteFrames, RemoteFrameWriter, RemoteResults, list_of, name_of
 from shmjet.processors.general.spill_files import SpillErrors, spill_file, spill_folder
 from shmjet.ring import pickling
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from shmjet.core.key_functions import KeyFn, keys_of, plain
 from shmjet.core.processor import Processor
 from shmjet.processors.general.base import Supply, TransformingProcessor
-from shmjet.processors.general.input_keys import KeyFn, keys_of, plain
 
 
 class DistinctProcessor(TransformingProcessor):

@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from shmjet.core.key_functions import KeyFn, keys_of, plain
 from shmjet.core.processor import Processor
 from shmjet.processors.general.base import BulkProcessor, Supply
-from shmjet.processors.general.input_keys import KeyFn, keys_of, plain
 
 
 class GroupAndAccumulateProcessor(BulkProcessor):

@@ -11,10 +11,10 @@ from itertools import product
 from typing import Any
 
 from shmjet.core.inbox import Inbox
+from shmjet.core.key_functions import KeyFn, keys_of, mapped, plain
 from shmjet.core.processor import Processor
 from shmjet.data.errors import ProcessorError
 from shmjet.processors.general.base import ExpandingProcessor, Supply
-from shmjet.processors.general.input_keys import KeyFn, keys_of, mapped, plain
 from shmjet.processors.general.match_table import NOTHING, MatchTable
 
 _NO_MATCH = (None,)

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from shmjet.core.key_functions import KeyFn, plain
 from shmjet.core.processor import Processor, ProcessorContext, ProcessorSupplier
 from shmjet.data.errors import ProcessorError
 from shmjet.processors.general.base import ExpandingProcessor, TransformingProcessor
-from shmjet.processors.general.input_keys import KeyFn, plain
 from shmjet.processors.general.services import ServiceFactory
 
 

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from typing import Any
 
 from shmjet.core.inbox import Inbox
+from shmjet.core.key_functions import mapped
 from shmjet.core.latency_policy import policy_in
 from shmjet.core.processor import Processor, ProcessorContext, ProcessorMetaSupplier
 from shmjet.processors.files.line_blocks import check_encoding
 from shmjet.processors.general.base import BulkProcessor, Supply
-from shmjet.processors.general.input_keys import mapped
 
 CONNECT_TIMEOUT = 10.0
 """Seconds within which a connection must come about."""

@@ -18,10 +18,10 @@ from itertools import chain
 from typing import Any
 
 from shmjet._native import Codec, NumberSorter
+from shmjet.core.key_functions import KeyFn, plain
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.host.memory_limits import process_memory
 from shmjet.processors.general.base import BulkProcessor, Supply
-from shmjet.processors.general.input_keys import KeyFn, plain
 from shmjet.processors.general.memory_size import memory_size
 from shmjet.processors.general.sorted_runs import FileRun, MemoryRun, NumberRun, Order, Run, merge
 from shmjet.processors.general.spill_files import SPILL_SHARE, memory_share, spill_folder

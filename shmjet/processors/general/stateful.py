@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from shmjet.aggregate_ops import AggregateOperation
+from shmjet.core.key_functions import KeyFn, keys_of, plain
 from shmjet.core.processor import Processor
 from shmjet.processors.general.base import ExpandingProcessor, Supply, TransformingProcessor
-from shmjet.processors.general.input_keys import KeyFn, keys_of, plain
 
 
 class _States:

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from shmjet.core.inbox import Inbox
+from shmjet.core.key_functions import KeyFn, keys_of, plain
 from shmjet.core.processor import Processor
 from shmjet.data.errors import ProcessorError
 from shmjet.processors.general.base import Supply, TransformingProcessor
-from shmjet.processors.general.input_keys import KeyFn, keys_of, plain
 
 
 class TableJoinProcessor(TransformingProcessor):

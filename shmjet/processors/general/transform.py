@@ -11,10 +11,10 @@ from itertools import chain
 from typing import Any
 
 from shmjet.core.inbox import Inbox
+from shmjet.core.key_functions import KeyFn, keys_of, plain, selected
 from shmjet.core.processor import Processor
 from shmjet.processors.general import emission
 from shmjet.processors.general.base import ExpandingProcessor, Supply, TransformingProcessor
-from shmjet.processors.general.input_keys import KeyFn, keys_of, plain, selected
 
 
 def _callable(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
