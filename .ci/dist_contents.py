@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def tracked(*patterns: str) -> set[str]:
-    """Return the files of the package that git knows, or those that lie here where this is no git checkout."""
+    """Return the files of the package that git knows; without a git checkout, all files that lie here."""
     listed = subprocess.run(["git", "ls-files", *patterns], capture_output=True, text=True, check=False)
     if listed.returncode == 0 and listed.stdout:
         return set(listed.stdout.split("\n")) - {""}
