@@ -71,11 +71,11 @@ print(*(setup["options.extras_require"][name] for name in sys.argv[1:]), sep=chr
 endef
 export EXTRAS
 
-.PHONY: help setup install demo demo-spark test test-quick docs bench scaling stress model check dist format clean distclean
+.PHONY: help setup install demo demo-spark test test-quick docs bench scaling stress model check dist arm64 format clean distclean
 
 help: ## list the targets
 	@echo 'make TARGET, where TARGET is one of'
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 	@echo 'PYTHON=... picks the interpreter, VENV=... the place of the virtual environment (now: $(VENV)).'
 
 setup: install $(TOOLS) ## install shmjet and all tools for changing it into .venv
@@ -140,6 +140,9 @@ dist: setup ## make the sdist and the wheel (abi3, manylinux), install each in a
 			|| { rm -rf "$$place"; exit 1; }; \
 		rm -rf "$$place"; done
 	@ls -l dist
+
+arm64: ## cross-compile the tests in C for ARM64 and run them emulated (names what it needs)
+	.ci/arm64
 
 format: setup ## let ruff put the sources into shape
 	$(BIN)/ruff check --fix-only --exit-zero .
