@@ -1,6 +1,6 @@
 """The model of a computation: DAG, processor contract, inbox and outbox, traversers, keys, watermarks, errors.
 
-Floor 2. It describes and holds, and it is pure: no process, thread, socket, clock or file is known here. What it needs
+Floor 3. It describes and holds, and it is pure: no process, thread, socket, clock or file is known here. What it needs
 of a higher floor is a `Protocol` (`DataGrid`) that the higher floor fulfils.
 """
 

@@ -3,7 +3,7 @@
 A lane between two processors that started on the same worker is local. When one of them moves to another worker, the
 lane becomes a ring, for good: its ring lies ready in the arena. Both of its ends are in this process at that moment and
 nothing else runs here, so the switch is a plain assignment: the end that stays gets the ring's end, and what the deque
-still holds goes with whoever consumes it, before anything that comes by the ring.
+still holds goes with its consumer, before anything that comes by the ring.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Wiring:
 
         Args:
             place: which processor it is.
-            outbox: the one that the processor knows or will know.
+            outbox: the outbox that the processor knows or will know.
             processor: driven by the tasklet.
             context: of the processor.
             moved: it ran on another worker before, so that none of its lanes is local.

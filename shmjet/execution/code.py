@@ -1,4 +1,4 @@
-"""The user's code of a job: pickled in the client, carried beside the plan, unpickled in workers only.
+"""The user's code of a job: pickled in the client, carried next to the plan, unpickled in workers only.
 
 What the plan says already (names, ordinals, parallelism, routing) is not in it, so that a small job stays small.
 """

@@ -1,7 +1,7 @@
-"""Reads the metrics of an execution out of its arena; runs in whoever has the arena mapped (the member).
+"""Metrics of an execution, read out of its arena by the process that has the arena mapped (the member).
 
 A `Reading` is a copy of the bytes that tell them. It costs a few microseconds, so that a job of a millisecond does not
-pay for metrics that nobody may ever ask for; they are made of it when somebody does.
+pay for metrics that no one may ever ask for; the metrics are made from the copy on request.
 """
 
 from __future__ import annotations

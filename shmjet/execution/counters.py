@@ -108,7 +108,7 @@ class ProcessorCounters:
 class TrafficCounters:
     """What has gone to another member on one edge, and has come from there. Only the link process writes it.
 
-    It counts before anybody can see what is counted, so that nothing is missing when an execution has ended.
+    It counts before anyone can see what is counted, so that nothing is missing when an execution has ended.
 
     Args:
         words: the whole arena as 64-bit words, writable.
@@ -123,7 +123,7 @@ class TrafficCounters:
 
     @property
     def out(self) -> memoryview:
-        """The words for items and bytes of payload that leave, for whoever counts them."""
+        """The words for items and bytes of payload that leave, for the code that counts them."""
         return self._words[self._at + ITEMS_OUT : self._at + BYTES_OUT + 1]
 
     @property

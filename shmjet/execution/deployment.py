@@ -46,7 +46,7 @@ _decoded = lru_cache(maxsize=256)(os.fsdecode)  # every job of a client has the 
 
 
 def extend_import_path(paths: Iterable[bytes]) -> None:
-    """Add the client's import paths behind our own, so that modules beside the user's script are found."""
+    """Add the client's import paths behind our own, so that modules next to the user's script are found."""
     for path in map(_decoded, paths):
         if path not in sys.path:
             sys.path.append(path)
@@ -245,7 +245,7 @@ class Deployment:
     # -- starting -----------------------------------------------------------------------------------------------
 
     def say_ready(self) -> bool:
-        """Let all who take part see that the processors here are initialised; True when everybody's are."""
+        """Let all participants see that the processors here are initialised; True when those of all are."""
         assert self._readiness is not None
         self._readiness.note(self._endpoint, READY)
         return self._readiness.all_ready()
@@ -356,7 +356,7 @@ class Deployment:
     # -- ending -------------------------------------------------------------------------------------------------
 
     def close_processors(self, interrupts: Interrupts) -> None:
-        """Close every processor that has been initialised and not closed yet; one that does not return is interrupted.
+        """Close every processor that has been initialised and not closed yet; interrupt those whose `close` hangs.
 
         A processor whose `init` was not called has acquired nothing, and is forgotten.
         """

@@ -142,11 +142,11 @@ def worker_lost(
     Args:
         pid: 0 when it could not be forked.
         signal: number of the signal that killed it, 0 when it exited with `status`.
-        status: None where nobody could tell.
+        status: None where it is unknown.
         vertices: of which it ran processors for this execution.
         because: why its member killed it, if it was the member.
         last_words: why it exited, if it could tell.
-        end: what became of it where nobody knows its status; `signal` and `status` mean nothing then.
+        end: how it ended, where its status is unknown; `signal` and `status` mean nothing then.
     """
     what = f"{'carrier' if carrier else f'worker {worker}'}{f' (pid {pid})' if pid > 0 else ''}"
     if pid <= 0:
@@ -186,7 +186,7 @@ def member_lost(text: str, *, member: str) -> Failure:
     """Describe the loss of a member that took part.
 
     Args:
-        text: what became of it; names it.
+        text: how it was lost; names it.
         member: its address.
     """
     return Failure("member_lost", None, -1, -1, 0, "MemberLostError", text, [], None, member=member)

@@ -86,7 +86,7 @@ def set_cause(error: BaseException, cause: BaseException | None) -> None:
 
 
 def forget_frames(error: BaseException) -> None:
-    """Drop the tracebacks of an exception and of those that it came from, and with them the frames' variables."""
+    """Drop the tracebacks of an exception and of its causes and contexts, and with them the frames' variables."""
     seen: set[int] = set()
     left: list[BaseException | None] = [error]
     while left:

@@ -28,7 +28,7 @@ from shmjet.ipc.channel import Channel, ChannelClosed
 
 _DEATH_S = 0.3
 """Seconds that a child whose code has failed waits before it says so. Where its member has died, which is why most
-things fail then, it is killed in this time: an end that is no news."""
+things fail then, it is killed in this time, and its end is not reported."""
 
 RunChild = Callable[[Fork, list[int]], None]
 """What a child runs: the request, and the descriptors that came with it (channel, control segment, arena)."""

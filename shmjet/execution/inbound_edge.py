@@ -304,7 +304,7 @@ class OrderedInboundEdge(InboundEdge):
         self._heads, self._last = state["heads"], state["last"]
 
     def _wants(self, lane: int) -> bool:
-        has_room = len(self._heads[lane]) < _HEAD_ITEMS  # what a lane brings ahead of the others need not wake anybody
+        has_room = len(self._heads[lane]) < _HEAD_ITEMS  # what a lane brings ahead of the others need wake no worker
         return super()._wants(lane) and (has_room or self.is_buffered)
 
     def drain(self, limit: int) -> tuple[list[Any] | None, Mark | None, bool]:

@@ -31,7 +31,7 @@ class InputSelector:
         self.group: list[InboundEdge] = []
         """The edges that are being consumed; empty when all are exhausted."""
         self.edge: InboundEdge | None = None
-        """The one that the last batch or mark has come from, until it is complete."""
+        """The edge that the last batch or mark has come from, until that is complete."""
         self.mark: Watermark | Barrier | None = None
         """Comes after what is left of the batch."""
         self.barrier: Barrier | None = None

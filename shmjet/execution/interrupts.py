@@ -47,7 +47,7 @@ class Interrupts:
 
     @contextmanager
     def around(self, execution_id: int) -> Iterator[None]:
-        """Run a piece of an execution's code that may be interrupted, and let everybody see whose code it is."""
+        """Run a piece of an execution's code that may be interrupted, and show whose code it is."""
         self._words[control.CURRENT_EXECUTION] = execution_id
         try:
             self.is_open = True

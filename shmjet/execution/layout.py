@@ -100,7 +100,7 @@ def queue_size(plan: JobPlan, key: tuple[int, int, int]) -> int:
 def lane_consumers(plan: JobPlan, edge: EdgePlan, producer: int) -> list[int]:
     """Return the consumers that one producer of an edge is connected to, ascending, by their numbers on the edge.
 
-    All of them, but for isolated edges, and those that go to one member.
+    All of them, but for isolated edges, and edges that go to one member.
     """
     down = plan.vertices[edge.destination].parallelism
     if edge.routing == "isolated":

@@ -4,7 +4,7 @@ All processes of an instance hold one end of a socket, the user's process holds 
 sent when it is made, so that it is there before the job has ended; where the reader is slow its writers wait, as they
 would for a pipe. What user code says through any logger of `logging` comes along, with job, vertex and worker.
 
-Where somebody else has the job executed, a client of the cluster or another member's program, its records go to the
+Where the job belongs to another process, a client of the cluster or another member's program, its records go to the
 member as well, which passes them on (`shmjet.cluster.requests.log_relay`).
 """
 
@@ -67,7 +67,7 @@ class About(NamedTuple):
 
 
 def about(context: ProcessorContext | SupplierContext | MetaSupplierContext) -> About:
-    """Return what records of whoever has this context are about."""
+    """Return what the records of a processor with this context are about."""
     return About(context.job_config.name or context.job_id, context.job_id, context.vertex_name)
 
 
@@ -82,13 +82,13 @@ speaker = Speaker()
 
 
 class Listeners:
-    """Of which jobs somebody elsewhere wants the records of this process, by the job's id."""
+    """The jobs whose records of this process are wanted elsewhere, by the job's id."""
 
     def __init__(self) -> None:
         self._wishes: dict[str, tuple[int, LogSubscription]] = {}
 
     def add(self, job_id: str, execution: int, wish: LogSubscription | None) -> None:
-        """Take who wants the records of an execution; None: nobody."""
+        """Note who wants the records of an execution; None: no one."""
         if wish is not None:
             self._wishes[job_id] = execution, wish
 
@@ -120,7 +120,7 @@ class SendingHandler(logging.Handler):
         sock: leads there.
         worker: this process' number.
         waits: wait for the reader; otherwise a record for which there is no room is dropped, and counted.
-        relay: leads to the member, for those who listen elsewhere; None where there can be nobody.
+        relay: leads to the member, for listeners elsewhere; None where there can be none.
     """
 
     def __init__(self, sock: socket.socket, worker: int, *, waits: bool, relay: socket.socket | None = None) -> None:
@@ -187,7 +187,7 @@ def send_logs(
         worker: this process' number, or `MEMBER`.
         level: of records of shmjet's own loggers, those of processors among them.
         root_level: of all others.
-        relay: leads to the member, for those who listen elsewhere.
+        relay: leads to the member, for listeners elsewhere.
     """
     send_through(SendingHandler(sock, worker, waits=worker != MEMBER, relay=relay), level, root_level)
 

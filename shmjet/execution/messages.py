@@ -1,7 +1,7 @@
 """What a member and its child processes say to each other, as msgspec structs over `Channel`.
 
 A job travels as a `JobPlan`: the shape of its DAG with every number decided (parallelism, placement), so that the
-member and all workers derive the same arena layout from it without exchanging addresses. User code travels beside it
+member and all workers derive the same arena layout from it without exchanging addresses. User code travels next to it
 as an opaque cloudpickle and is unpickled in workers only, never in the member.
 """
 
@@ -73,7 +73,7 @@ class JobShape(msgspec.Struct, frozen=True, array_like=True):
 
 
 class MemberSlot(msgspec.Struct, frozen=True, array_like=True):
-    """One member's place among those that run an execution.
+    """One member's place among the members that run an execution.
 
     Args:
         index: this member's place, from 0.
@@ -220,7 +220,7 @@ class Commit(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class Finish(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Member to worker: the execution has ended everywhere; close its suppliers and let go of its arena.
 
-    Not sent to one that had nothing left to do for it when it ended.
+    Not sent to a worker that had nothing left to do for it when it ended.
     """
 
     execution_id: int
@@ -252,7 +252,7 @@ class Adopt(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class EndpointConnection(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Member to worker: somebody outside wants to talk to the processor behind this door; the socket comes along."""
+    """Member to worker: a program outside wants to talk to the processor behind this door; its socket comes along."""
 
     execution_id: int
     door: str
@@ -314,7 +314,7 @@ class Probed(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class Ready(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Child to member: all my processors of this execution are initialised.
 
-    One that can start at once says so half a millisecond later, if it has not ended by then.
+    A child that can start at once says so half a millisecond later, if it has not ended by then.
     """
 
     execution_id: int

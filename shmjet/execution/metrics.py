@@ -144,7 +144,7 @@ class EdgeMetrics(msgspec.Struct, frozen=True):
 
     @property
     def distributed_items_in(self) -> int:
-        """Items that came from other members. In a job's metrics, which have all members, equal to those that left."""
+        """Items that came from other members. In a job's metrics, which have all members, as many as left."""
         return sum(t.items_in for t in self.traffic)
 
     @property

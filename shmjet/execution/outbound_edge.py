@@ -38,7 +38,7 @@ class Outbound:
         self._marked = 0
         self.emitted = 0
         self.is_waiting = False
-        """Whether the last `flush` found no room; for whoever measures how long."""
+        """Whether the last `flush` found no room; for measuring how long."""
 
     @property
     def moved(self) -> int:
@@ -146,8 +146,8 @@ def make_router(
         table: partition -> consumer; `partitioned` and `all_to_one` alone look at it.
         target_partition: where `all_to_one` sends everything.
         policy: of the job: how long a `partitioned` edge keeps rows of batches back.
-        spreads: a unicast edge deals to all consumers in turn, the one on the same worker like the others, as one that
-            reaches other members has to.
+        spreads: a unicast edge deals to all consumers in turn, the one on the same worker like the others, as an edge
+            to other members has to.
         tells_schemas: the consumers of a `partitioned` edge want to know the columns of all batches.
         members: of each lane, the member on which it ends; `fanout` alone looks at it.
     """

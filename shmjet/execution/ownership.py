@@ -1,4 +1,4 @@
-"""Which processor owns a partition, on an edge of one member and on one that spans several.
+"""Which processor owns a partition, on an edge within one member and on an edge across several.
 
 On a member, its own partitions are dealt to its processors first, then the foreign ones
 (`shmjet.core.partition_assignment`), so that a local and a distributed edge into one vertex agree on the processor of

@@ -127,7 +127,7 @@ def make_plan(
         slot: this member's place among several; None for a member alone.
 
     Raises:
-        PlanError: an edge says `distribute_to` an address that is no member's; also when there is one member only.
+        PlanError: an edge says `distribute_to` an address of no member; also when there is one member only.
     """
     slot = MemberSlot() if slot is None else slot
     if slot.count > 1:

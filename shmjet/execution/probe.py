@@ -1,8 +1,8 @@
 """What has to be asked of user code before a job can be planned: meta-suppliers, and who is not cooperative.
 
 Runs in a worker, so that the member never runs user code. It is the worker on which processor 0 of every vertex starts:
-what had to be made there to be asked is used when the job is deployed, so that nobody sees a supplier or processor that
-has no part in the job.
+what had to be made there to be asked is used when the job is deployed, so that user code never sees a
+supplier or processor that has no part in the job.
 """
 
 from __future__ import annotations

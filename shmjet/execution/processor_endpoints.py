@@ -1,7 +1,7 @@
 """Doors: how a program outside talks to one processor of a running execution.
 
-A processor opens a door by name; whoever knows the name and the execution asks the member for it, and the member, which
-has looked at the asker's user, makes a pair of sockets and gives each side one. From then on the two talk alone. So no
+A processor opens a door by name. A program that knows the name and the execution asks the member for it; the member
+checks the program's user, makes a pair of sockets and gives each side one. From then on the two talk alone. So no
 processor listens anywhere, and with the execution all its doors and what waits before them are gone.
 
 Must not know: who comes, and what for.
@@ -19,22 +19,22 @@ from shmjet.execution.messages import DoorOpened
 
 
 class OpenDoor:
-    """The inner side of one door: sockets of those who came, in order."""
+    """The inner side of one door: sockets of the programs that have connected, in order."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._waiting: deque[socket.socket] = deque()
 
     def take(self) -> socket.socket | None:
-        """Return the socket of the next visitor, which is the caller's then; None when nobody waits."""
+        """Return the socket of the next connection, which is the caller's then; None when none waits."""
         return self._waiting.popleft() if self._waiting else None
 
     def add(self, fd: int) -> None:
-        """Let somebody wait; the descriptor belongs to the door."""
+        """Queue a connection; its descriptor belongs to the door."""
         self._waiting.append(socket.socket(fileno=fd))
 
     def close(self) -> None:
-        """Send away who waits."""
+        """Close the connections that wait."""
         while self._waiting:
             self._waiting.popleft().close()
 
@@ -68,7 +68,7 @@ class ExecutionDoors:
         return door
 
     def let_in(self, name: str, fds: list[int]) -> None:
-        """Take a visitor; one that comes too late sees the end of its socket."""
+        """Take a connection; if it comes too late, its other end sees it closed."""
         door = None if self._closed else self._doors.get(name)
         for fd in fds:
             if door is None:

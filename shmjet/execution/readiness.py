@@ -1,11 +1,11 @@
 """Who is ready to start, in shared memory, so that an execution starts without asking its member first.
 
 Every process that takes part has a byte in the arena. It writes READY there when all its processors are initialised,
-and looks whether all have; whoever finds that starts, and posts the doorbells of those that wait. One whose `init`
-fails never writes, so nobody starts then.
+and looks whether all have; a process that finds that starts, and posts the doorbells of the processes that wait. If an
+`init` fails, its process never writes, so none starts.
 
 Two that write at the same instant may both miss the other's byte, because these are plain stores. The member finds all
-of them ready, too, and tells those that have not STARTED: an order that comes late or twice changes nothing.
+of them ready, too, and tells all that have not STARTED: an order that comes late or twice changes nothing.
 `docs/formats/arena.md` has the offsets.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from shmjet.execution.layout import ArenaLayout
 
 PREPARING, READY, STARTED = 0, 1, 2
-"""Values of a byte; one that belongs to nobody in an execution is STARTED from the beginning."""
+"""Values of a byte; the byte of an endpoint without processors is STARTED from the beginning."""
 
 
 class Readiness:
@@ -31,7 +31,7 @@ class Readiness:
         self._bytes = memory[layout.ready : layout.ready + layout.endpoints]
 
     def reset(self, participants: Iterable[int]) -> None:
-        """Begin: nobody who takes part is ready. The member calls it before it deploys."""
+        """Begin: no participant is ready. The member calls it before it deploys."""
         self._bytes[:] = bytes([STARTED]) * len(self._bytes)
         for endpoint in participants:
             self._bytes[endpoint] = PREPARING

@@ -20,7 +20,7 @@ class Router(Protocol):
         """Items and slices accepted by lanes so far; grows with every bit of progress."""
 
     turn: int
-    """Where dealing in turn goes on; moves to another worker with the producer. 0 for those that do not deal."""
+    """Where dealing in turn goes on; moves to another worker with the producer. 0 for routers that do not deal."""
 
     def start(self, items: list[Any]) -> None:
         """Take the next run; called only when `flush` has returned True for the one before."""
@@ -98,7 +98,7 @@ class UnicastRouter:
             self._stuck = False
         elif not self._stuck and self._far:
             self._stuck = True
-            self.moved += 1  # counts as progress: nobody else would have the next round tried
+            self.moved += 1  # counts as progress: nothing else would cause the next round
         return False
 
     def flush_buffered(self) -> bool:
@@ -202,7 +202,7 @@ class Shares:
         return any(other is lane for other, _, _ in self._pending)
 
     def put(self, lane: LaneWriter, items: list[Any]) -> None:
-        """Add a list that nobody else reads or changes, for a lane for which none waits."""
+        """Add a list that no one else reads or changes, for a lane for which none waits."""
         self._pending.append((lane, items, 0))
 
     def offer(self, lane: LaneWriter, items: list[Any]) -> None:
@@ -289,8 +289,6 @@ class FanoutRouter:
         free = lanes[first:] + lanes[:first]
         if self._shares.is_waiting:
             free = [lane for lane in free if not self._shares.waits_for(lane)]
-        for k, lane in enumerate(
-            free[: len(self._items)]
-        ):  # a list of its own for every lane, whoever reads the others
+        for k, lane in enumerate(free[: len(self._items)]):  # a list of its own for every lane, as it may keep it
             self._shares.offer(lane, self._items[k :: len(free)])
         return bool(free)

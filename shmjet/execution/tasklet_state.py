@@ -1,4 +1,4 @@
-"""Where a tasklet is in its life; apart from the tasklet, so that whoever only reads it needs nothing else."""
+"""Where a tasklet is in its life; apart from the tasklet, so that code that only reads it needs nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker's part in work stealing: whom it asks for a tasklet, and which of its own it gives to one that asks.
+"""A worker's part in work stealing: which worker it asks for a tasklet, and which of its own it gives away.
 
 All that workers know of each other lies in the control segment: how many tasklets each has, and a word in which a thief
 leaves its number. What is given travels through the member (`docs/design/0006-stealing.md`). Must not know messages.
@@ -61,7 +61,7 @@ class Stealing:
         """Ask the worker with the longest list for a tasklet, if it has enough more than the `own` ones and is awake.
 
         Returns:
-            whether there is one that has.
+            whether there is such a worker.
         """
         margin = self._margin
         if margin is None:
@@ -90,7 +90,7 @@ class Stealing:
     # -- as a victim --------------------------------------------------------------------------------------------
 
     def wake_thieves(self, own: int) -> None:
-        """Ring those who may be asleep and would want some of the `own` tasklets."""
+        """Ring the workers that may be asleep and would want some of the `own` tasklets."""
         if self._margin is None:
             return
         for block in self._others:
@@ -98,7 +98,7 @@ class Stealing:
                 block.doorbell.ring()
 
     def give(self, tasklets: Sequence[Hosted], now: int) -> Given | None:
-        """Take a tasklet out for the worker that has asked for one, the one that has worked most; None: none goes."""
+        """Take the tasklet that has worked most out for the worker that has asked; None: none goes."""
         if self._margin is None:
             return None
         words = self._all[self._index].words

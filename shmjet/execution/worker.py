@@ -308,7 +308,7 @@ class Worker:
             self._ready(deployment)
 
     def _ready(self, deployment: Deployment) -> None:
-        """Start if everybody is ready, and wake those that wait for it; else tell the member, and wait for the last."""
+        """Start if all are ready, and wake the processes that wait for it; else tell the member and wait."""
         if not deployment.takes_part:  # a tasklet will come
             deployment.started = True
         elif deployment.say_ready():
@@ -350,7 +350,7 @@ class Worker:
     def _adopt(self, command: Adopt, fds: list[int]) -> None:
         deployment = self._deployments[command.execution_id]
         dropped = deployment.ended and deployment.dropped
-        self._start(deployment)  # whoever hands it over runs already, so all are ready
+        self._start(deployment)  # the worker that hands it over runs already, so all are ready
         deployment.ended = False
         self._collector.policy = strictest((deployment.policy, self._collector.policy))
         try:

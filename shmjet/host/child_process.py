@@ -68,7 +68,7 @@ def name_process(name: str, title: str) -> None:
 
 
 def leave_terminal() -> None:
-    """Make the process one that Ctrl-C does not reach: its own group, SIGINT ignored."""
+    """Keep Ctrl-C from this process: its own group, SIGINT ignored."""
     os.setpgid(0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -25,7 +25,7 @@ class Limits(msgspec.Struct, frozen=True):
     """A control group's limits, each None where there is none.
 
     `version` of the control groups, `cpus` as a number (may be a fraction), `memory` in bytes, `cores` and `nodes` that
-    the cpuset leaves: of the latter, memory may be had. `processes`: how many there may be, threads included.
+    the cpuset leaves: the latter have memory to give. `processes`: how many there may be, threads included.
     """
 
     version: int | None = None

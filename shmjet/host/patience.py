@@ -1,4 +1,4 @@
-"""How long another process has been waited for, and whether it is one that cannot answer because it is stopped.
+"""How long another process has been waited for, and whether it cannot answer because it is stopped.
 
 A host that is suspended, or a program that is stopped and continued with all its processes, must not take the pause for
 the silence of the others. So only time in which the waiting process itself ran is counted.

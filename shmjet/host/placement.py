@@ -28,7 +28,7 @@ from shmjet.host.topology import Topology
 class Placement(msgspec.Struct, frozen=True):
     """Where a member lives.
 
-    `cores` has the core of each worker, None for one that is not pinned; `allowed` are the cores that any process of
+    `cores` has the core of each worker, None for a worker without one; `allowed` are the cores that any process of
     the member may run on, `nodes` the nodes of these, home first; `memory_nodes` those from which shared memory is
     taken, empty where there is no choice; `spin` says whether an idle worker may spin before it sleeps, because it
     takes no time from another; `note` says what a user may not expect, "" when there is nothing.
@@ -81,7 +81,7 @@ def _by_nearness(usable: dict[int, tuple[int, ...]], topology: Topology) -> list
 
 
 def _default_count(cores: int, limits: Limits) -> int:
-    """How many workers there are when nobody says: one for each core of the node that the quota pays for."""
+    """How many workers there are by default: one for each core of the node that the quota pays for."""
     return cores if limits.cpus is None else min(cores, max(1, math.ceil(limits.cpus)))
 
 

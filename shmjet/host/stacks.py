@@ -51,11 +51,11 @@ def stacks_of(pid: int, folder: Path) -> tuple[str, str]:
 
 
 def py_spy() -> str | None:
-    """Return the path of py-spy: beside this interpreter, or wherever PATH leads."""
+    """Return the path of py-spy: next to this interpreter, or on the PATH."""
     import shutil  # its archive formats take long to import, and every process imports this module
 
-    beside = Path(sys.executable).with_name("py-spy")
-    return str(beside) if os.access(beside, os.X_OK) else shutil.which("py-spy")
+    neighbour = Path(sys.executable).with_name("py-spy")
+    return str(neighbour) if os.access(neighbour, os.X_OK) else shutil.which("py-spy")
 
 
 def _by_py_spy(pid: int) -> str | None:

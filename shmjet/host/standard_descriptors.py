@@ -1,7 +1,7 @@
 """Descriptors 0 to 2, which may be closed: a shell's `<&-` does that, and so do cron jobs and daemons.
 
 What a process opens then gets these numbers. A child that is started takes its own standard input, output and error
-there and so loses what it should have inherited, and text that somebody prints lands in a socket or in shared memory.
+there and so loses what it should have inherited, and text that is printed lands in a socket or in shared memory.
 """
 
 from __future__ import annotations

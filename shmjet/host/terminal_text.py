@@ -1,6 +1,6 @@
 """Text for terminals: what names, errors and logs of others hold must not steer the terminal that shows it.
 
-A job may be named by anybody who may run one, and an error quotes what a function of a user raised. Control characters
+A job may be named by anyone who may run one, and an error quotes what a function of a user raised. Control characters
 in them move the cursor, rename the window or answer in the user's name; marks of direction show words in another order.
 Both are shown as Python writes them in a string, `\\x1b` for example. So is half of a surrogate pair, which no terminal
 can be sent.

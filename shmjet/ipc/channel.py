@@ -43,7 +43,7 @@ class ChannelClosed(ConnectionError):
 
 
 class DescriptorsDropped(OSError):
-    """Descriptors that were sent could not be taken; nobody can tell whose they were, so the stream has ended."""
+    """Descriptors that were sent could not be taken; whose they were is unknown, so the stream has ended."""
 
 
 class Channel:
@@ -135,7 +135,7 @@ class Channel:
 
     @property
     def has_message(self) -> bool:
-        """Whether `receive` has one that it need not wait for."""
+        """Whether `receive` has a message without waiting."""
         return bool(self._messages)
 
     def poll(self, *, once: bool = False) -> list[tuple[Any, list[int]]]:
@@ -146,7 +146,7 @@ class Channel:
 
         Raises:
             ChannelClosed: the other end is gone and nothing complete is left.
-            msgspec.DecodeError: what came is no message.
+            msgspec.DecodeError: what came is not a message.
         """
         with contextlib.suppress(BlockingIOError):
             while True:
@@ -231,7 +231,7 @@ class Channel:
             del buffer[:start]
 
     def feed(self, data: bytes) -> None:
-        """Take bytes that somebody else has read from the socket."""
+        """Take bytes that other code has read from the socket."""
         self._buffer += data
         self._split()
 
@@ -240,7 +240,7 @@ class Channel:
         return self._sock.dup()
 
     def close(self) -> None:
-        """Close the socket and every descriptor that nobody took. May be called twice."""
+        """Close the socket and every descriptor that was not taken. May be called twice."""
         if self._closed:
             return
         self._closed = True

@@ -7,4 +7,4 @@ from typing import Final
 import msgspec
 
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""No msgpack, or of another type; text that is no UTF-8; containers within containers without end."""
+"""No msgpack, or of another type; text that is not UTF-8; containers within containers without end."""

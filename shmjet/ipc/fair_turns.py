@@ -1,4 +1,4 @@
-"""Shares the time of an event loop among those whom it should serve, but who may ask for more than it can give.
+"""Fair shares of an event loop's time for clients that may ask for more than it can give.
 
 Steps are done in the order in which they were asked for, for a few milliseconds at a time. Then all else that the loop
 has to do comes first: its timers, its other sockets. So a member that clients keep busy still says in time that it is
@@ -43,7 +43,7 @@ class Turns:
         return True
 
     def add(self, step: Callable[[], None]) -> None:
-        """Have a step done, behind those that wait already; needs the running loop."""
+        """Have a step done, after the steps that wait already; needs the running loop."""
         self._steps.append(step)
         if not self._scheduled:
             self._scheduled = True

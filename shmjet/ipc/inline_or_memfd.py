@@ -1,8 +1,8 @@
-"""Large values of messages: they travel beside them, as the descriptor of a file in memory.
+"""Large values of messages: they travel next to the message, as the descriptor of a file in memory.
 
 A job's code may have a hundred megabytes (a model captured by a lambda). Written once into such a file, it is the same
 memory for the client, the member and every worker; through the sockets it would be copied for each of them. The file is
-sealed, so that nobody can change what others read.
+sealed, so that no process can change what others read.
 """
 
 from __future__ import annotations

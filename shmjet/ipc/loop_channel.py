@@ -216,7 +216,7 @@ class LoopChannel:
         except ChannelClosed:
             self._gone()
         except msgspec.DecodeError as error:  # of another version, or no client of ours at all
-            _words.warning("sent away a client that said what nobody here understands: %s", error)
+            _words.warning("closed a connection whose client sent an invalid message: %s", error)
             self._gone()
         except DescriptorsDropped as error:
             logger.error("a connection is closed: %s", error)
@@ -248,7 +248,7 @@ class LoopChannel:
     def give_away(self) -> socket.socket | None:
         """Stop reading, and return the socket, which is the caller's then; None when the other end is gone.
 
-        Nobody may have sent anything that is not answered yet. What could not be sent at once is lost.
+        Every message sent must have been answered. What could not be sent at once is lost.
         """
         if self._closed or self._writing:
             self._gone()

@@ -44,7 +44,7 @@ def connect(sock: socket.socket, path: str | Path) -> None:
     """Connect to a process of this user.
 
     Raises:
-        OSError: nobody listens at the path, or another user does.
+        OSError: no process listens at the path, or one of another user does.
     """
     with _address(path) as address:
         sock.connect(address)

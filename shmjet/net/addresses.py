@@ -23,7 +23,7 @@ def split_address(address: str) -> tuple[str, int]:
     """
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
-        raise ValueError(f"{address!r} is no address such as '10.0.0.5:5701'")
+        raise ValueError(f"{address!r} is not an address such as '10.0.0.5:5701'")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
@@ -56,7 +56,7 @@ def resolve(host: str, port: int) -> Resolved:
 class Resolver:
     """Looks host names up in a thread of its own, one after the other.
 
-    `fileno` becomes readable when an answer is there. The thread is a daemon, as nobody can end a look-up; it starts
+    `fileno` becomes readable when an answer is there. The thread is a daemon, as a look-up cannot be ended; it starts
     with the first name.
     """
 

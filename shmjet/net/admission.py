@@ -50,12 +50,12 @@ class Admission(Generic[Connection]):
         return iter(self._source)
 
     def add(self, connection: Connection, source: str) -> None:
-        """Take one that has come from a source (`source_of`)."""
+        """Take a connection that has come from a source (`source_of`)."""
         self._source[connection] = source
         self._sources.setdefault(source, {})[connection] = None
 
     def discard(self, connection: Connection) -> None:
-        """Forget one that is gone, or is no longer waiting."""
+        """Forget a connection that is gone, or is no longer waiting."""
         source = self._source.pop(connection, None)
         if source is not None:
             del self._sources[source][connection]
@@ -63,7 +63,7 @@ class Admission(Generic[Connection]):
                 del self._sources[source]
 
     def source(self, connection: Connection) -> str:
-        """Return where one that is there has come from."""
+        """Return where a connection has come from."""
         return self._source[connection]
 
     def full_sources(self, most: int) -> tuple[str, ...]:
@@ -75,7 +75,7 @@ class Admission(Generic[Connection]):
         return len(self._sources.get(source, ()))
 
     def to_give_up(self) -> Connection | None:
-        """Return the one that has to go first: the oldest of the source that has the most; None when there is none."""
+        """Return the connection that has to go first: the oldest of the source with most; None without one."""
         if not self._sources:
             return None
         most = max(map(len, self._sources.values()))

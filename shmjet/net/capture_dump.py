@@ -14,7 +14,7 @@ from shmjet.net.wire_dump import TLS, dump
 
 
 def dump_capture(capture: BinaryIO) -> Iterator[str]:
-    """Yield, for each direction of each connection in a capture of a network, who speaks to whom and then as `dump`.
+    """Yield, for each direction of each connection in a capture of a network, its two ends and then as `dump`.
 
     Args:
         capture: a file that `tcpdump -w` or wireshark has written.

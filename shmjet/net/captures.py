@@ -24,7 +24,7 @@ _PCAP = {
 _PCAPNG = b"\x0a\x0d\x0d\x0a"
 _SECTION, _INTERFACE, _SIMPLE, _ENHANCED = 0x0A0D0D0A, 1, 3, 6
 _LONGEST = 1 << 20
-"""Bytes of a packet or block at most; more are no capture of a network."""
+"""Bytes of a packet or block at most; a file with more is not a capture of a network."""
 _LINK_HEADERS = {0: 4, 1: 12, 12: -1, 101: -1, 108: 4, 113: 14, 228: -1, 229: -1, 276: 0}
 """Where the type of what a link's header carries lies, by the link's type: of loopback, Ethernet, nothing at all, "any"
 in its two versions. With -1 and for loopback the address family shows in the packet itself."""
@@ -37,11 +37,11 @@ _STARTS = 1000
 
 
 class CaptureError(Exception):
-    """A file is no capture, or is damaged; the text says where."""
+    """A file is not a capture, or is damaged; the text says where."""
 
 
 class Direction(NamedTuple):
-    """Who says something to whom, as "address:port"."""
+    """The source and the destination of packets, as "address:port"."""
 
     source: str
     destination: str

@@ -150,7 +150,7 @@ class LinkClient:
 
         Args:
             address: "host:port"; port 0 for any.
-            advertised: where others reach it, port 0 for the one that was bound; None: the address that was bound.
+            advertised: where others reach it, port 0 for the bound port; None: the address that was bound.
 
         Raises:
             OSError: the port cannot be opened.

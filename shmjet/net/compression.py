@@ -71,7 +71,7 @@ class Lz4Compressor:
         """Return a payload of a packet of some kind as it was.
 
         Raises:
-            PacketError: it is no such block, or would be longer than packets of that kind are.
+            PacketError: it is not such a block, or would be longer than packets of that kind are.
         """
         size = unpacked_size(kind, packed)
         try:

@@ -1,12 +1,12 @@
-"""Where connections are made and taken: the listening socket, what is being dialled, and strangers until they have
-proved themselves.
+"""Where connections are made and taken: the listening socket, what is being dialled, and connections that have not
+proved themselves yet.
 
-Two members keep one connection. One that is there wins over a new one; when both dial each other at the same moment,
+Two members keep one connection. An old one wins over a new one; when both dial each other at the same moment,
 the one of the member with the smaller uuid wins. A listener knows that its own attempt is for the same member once the
 challenge has come; it lets that go, or refuses the other one as a duplicate, and both ends decide alike.
 
-Strangers share a bounded number of places (`admission`). One that has to make room is told that this member is busy,
-so an honest one tries again.
+Unproved connections share a bounded number of places (`admission`). When one has to make room it is told that this
+member is busy, so an honest client tries again.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class ConnectionManager:
     Args:
         owner: its link.
         security: what this end shows and asks for.
-        limits: what strangers may cost.
+        limits: what unproved connections may cost.
     """
 
     def __init__(self, owner: ConnectionOwner, security: Security, limits: Limits) -> None:
@@ -108,7 +108,7 @@ class ConnectionManager:
         self._listener: socket.socket | None = None
         self._pending: set[PendingConnection] = set()
         self._accepted: Admission[PendingConnection] = Admission()
-        """The strangers that have dialled this member."""
+        """The unproved connections that this member has accepted."""
         self._listen_again_ns = _FAR_NS
         self._attempts: dict[str, _Attempt] = {}
         self._resolver: Resolver | None = None
@@ -123,7 +123,7 @@ class ConnectionManager:
 
         Raises:
             OSError: it cannot be opened.
-            ValueError: it is no address.
+            ValueError: it is not an address.
         """
         host, port = split_address(address)
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
@@ -174,7 +174,7 @@ class ConnectionManager:
                 self._make_room(now)
 
     def _make_room(self, now: int) -> bool:
-        """Send away one that has proved nothing; False when there is none."""
+        """Close a connection that has proved nothing; False when there is none."""
         refused = next((s for s in self._accepted if s.stage is Stage.LEAVING), None)
         connection = self._accepted.to_give_up() if refused is None else refused
         if connection is None:
@@ -195,7 +195,7 @@ class ConnectionManager:
         return True
 
     def _pause(self, now: int, error: OSError) -> None:
-        """Take no connections for a moment: the listener would report the same one again and again."""
+        """Take no connections for a moment: the listener would report the same one in a loop."""
         assert self._listener is not None
         self._owner.unwatch(self._listener.fileno())
         self._listen_again_ns = now + _PAUSE_NS
@@ -308,7 +308,7 @@ class ConnectionManager:
             self._owner.mask(before, connection.wants)
 
     def _look_at_challenger(self, connection: PendingConnection) -> None:
-        """Give up dialling one who turns out to be connected, or to be this member."""
+        """Give up dialling a member that turns out to be connected, or to be this one."""
         uuid = connection.peer
         if not uuid:
             return
@@ -398,7 +398,7 @@ class ConnectionManager:
             self._words.warning("the connection from %s is closed: %s", connection.remote, _text(error))
 
     def _release(self, connection: PendingConnection) -> None:
-        """Let go of a stranger whose socket is another's from now on."""
+        """Let go of a connection whose socket is another's from now on."""
         self._pending.discard(connection)
         self._accepted.discard(connection)
         self._owner.unwatch(connection.fileno())

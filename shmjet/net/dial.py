@@ -56,7 +56,7 @@ class Connection:
 
 
 def dial(address: str, *, cluster: str, secret: bytes, tls: TlsFiles | None = None, timeout: float = 5.0) -> Connection:
-    """Connect to a member as a client. One that is busy is asked again until the time is up.
+    """Connect to a member as a client. A busy member is asked again until the time is up.
 
     Args:
         address: "host:port".
@@ -68,8 +68,8 @@ def dial(address: str, *, cluster: str, secret: bytes, tls: TlsFiles | None = No
     Raises:
         AuthenticationError: one of the two secrets, or a certificate, is wrong.
         ConfigError: it is a member of another cluster, or a file of TLS cannot be used.
-        ShmjetError: it is no member, speaks another version, or refuses for another reason.
-        OSError: there is nobody, or no answer in time.
+        ShmjetError: it is not a member, speaks another version, or refuses for another reason.
+        OSError: nothing listens there, or no answer came in time.
     """
     deadline, pause = time.monotonic() + timeout, _PAUSE_S
     while True:

@@ -1,12 +1,12 @@
 """How two ends of a new connection prove to each other that they know the secret, before anything else is said.
 
-The one that dials says who it is and gives a nonce, the listener gives one, the dialer answers with an HMAC-SHA256 over
+The dialer says who it is and gives a nonce, the listener gives one, the dialer answers with an HMAC-SHA256 over
 all that was said, and the listener with another one over that and its answer. Neither sends the secret, an answer is
 good for this conversation only, and the roles are part of what is signed, so that nothing can be sent back to where it
 came from. With TLS, the listener's certificate is part of it, too: who sits in between can pass nothing on.
 
 Two members with a member secret prove that one as well, with a second HMAC over the same: a client does not know it, so
-a client can be no member, neither as the end that dials nor as the one that listens.
+a client cannot be a member, neither as dialer nor as listener.
 
 State machines: bytes in, bytes out. No socket, no clock, no randomness of their own (nonces come in), and nothing here
 ever unpickles. `docs/formats/handshake.md` has the bytes.
@@ -260,7 +260,7 @@ class Dialing(_Conversation):
         return answer
 
     def _is_refusal(self) -> bool:
-        """Raise when the listener has no challenge for us but a refusal (it has too many strangers, say)."""
+        """Raise when the listener has no challenge for us but a refusal (it has too many connections, for example)."""
         if len(self._buffer) < LENGTH.size:
             return False
         (length,) = LENGTH.unpack_from(self._buffer)
@@ -330,7 +330,7 @@ class Answering(_Conversation):
         if not self._is_of_member:
             return "a client has no member secret"
         if not proof.member_mac:
-            return "members of this cluster have to prove a member_secret as well, and the one that dialled has none"
+            return "members of this cluster have to prove a member_secret as well, and the dialer has none"
         if not self._me.member_secret:
             return "the member that dialled proves a member_secret, and this one has none; give all members the same"
         return "the member secrets differ"
@@ -342,12 +342,12 @@ class Answering(_Conversation):
         return self._say(Welcome(self._mac(b"listener", address), member_mac, self._me.address))
 
     def refuse(self, kind: str, reason: str) -> bytes:
-        """Return the last message to one who has proved himself but is not wanted."""
+        """Return the last message to a peer that has proved itself but is not accepted."""
         return self._say(Refused(kind, reason), preamble=self._hello is None)
 
 
 def refusal(kind: str, reason: str) -> bytes:
-    """Return what to send to a stranger whom one does not even listen to."""
+    """Return what to send to a connection that is refused before its first message."""
     body = msgspec.msgpack.encode(Refused(kind, reason))
     return PREAMBLE.pack(MAGIC, VERSION) + LENGTH.pack(len(body)) + body
 
@@ -356,6 +356,6 @@ _KINDS = ("authentication", "cluster", "version", "self", "fenced", "protocol", 
 
 
 def _refused(verdict: Refused) -> HandshakeError:
-    """Return the error of one who was refused, by somebody who has proved nothing: its words end in a terminal."""
+    """Return the error of a refusal. The other end has proved nothing, and its words are shown in a terminal."""
     kind = verdict.kind if verdict.kind in _KINDS else "protocol"
     return HandshakeError(kind, f"refused: {clean_line(verdict.reason[:200])}")

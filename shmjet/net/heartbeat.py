@@ -1,4 +1,4 @@
-"""What a link does again and again: heartbeats to all peers, and how far they may send.
+"""What a link does periodically: heartbeats to all peers, and how far they may send.
 
 A link speaks for its member: when that has not said for a while that it is alive, no heartbeat leaves. Times are
 nanoseconds, monotonic, and the caller's.

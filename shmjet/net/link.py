@@ -113,7 +113,7 @@ class Link:
 
     def watch(self, fd: int, mask: int, handler: Callable[[int], None]) -> None:
         """Have `handler` called with the events of a descriptor."""
-        self._due_ns = 0  # whoever is new may have a deadline
+        self._due_ns = 0  # the new one may have a deadline
         self._epoll.register(fd, mask)
         self._handlers[fd] = handler
         self._masks[fd] = mask
@@ -256,7 +256,7 @@ class Link:
         return more
 
     def _pollers(self) -> list[Poller]:
-        """What is waited for beside sockets and what the link loop takes from rings itself."""
+        """What is waited for apart from sockets and what the link loop takes from rings itself."""
         pollers = []
         for peer in self._peers.values():
             if not peer.is_native and not peer.is_blocked:
@@ -394,7 +394,7 @@ class Link:
 
     def _fence(self, uuid: str) -> None:
         self._fenced[uuid] = None
-        if len(self._fenced) > MOST_FENCED:  # the oldest; its member, should it wake, is in nobody's view either
+        if len(self._fenced) > MOST_FENCED:  # the oldest; its member, should it wake, is in no view either
             del self._fenced[next(iter(self._fenced))]
         peer = self._peers.get(uuid)
         if peer is not None:
@@ -415,7 +415,7 @@ class Link:
         for uuid in carried.peers():
             peer, incoming = self._peers[uuid], carried.incoming[uuid]
             peer.carry(order.execution, carried.outgoing[uuid], incoming)
-            entries = list(incoming.limits(now))  # at once: nobody should wait a period to begin
+            entries = list(incoming.limits(now))  # at once: no sender should wait a period to begin
             if entries:
                 peer.send_limits(entries)
         self.tell(ExecutionOpened(order.execution))

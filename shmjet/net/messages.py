@@ -30,7 +30,7 @@ class TlsFiles(msgspec.Struct, frozen=True, array_like=True):
         key: its key; None when it is in the same file.
         authority: whose certificates are trusted; None: the system's.
         mutual: peers and clients have to show a certificate, too.
-        check_hostname: the certificate of whom one dials must be for the host name dialled.
+        check_hostname: the listener's certificate must be for the host name dialled.
     """
 
     certificate: str | None = None
@@ -41,7 +41,7 @@ class TlsFiles(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Limits(msgspec.Struct, frozen=True, array_like=True):
-    """What a stranger may cost, and how long a member waits.
+    """What an unproved connection may cost, and how long a member waits.
 
     Args:
         unproved: connections at once whose other end has proved nothing yet; for one more, one of the address that has
@@ -66,7 +66,7 @@ class Setup(msgspec.Struct, frozen=True, tag=True, array_like=True):
     Args:
         uuid: this member's, 32 hexadecimal digits.
         cluster: name of the cluster; others are refused.
-        secret: what everybody has to know.
+        secret: what every member and client has to know.
         member_secret: what members have to know as well; empty: nothing more.
         tls: None for connections in the clear.
         flow_period_ns: nanoseconds between flow-control packets to each peer.
@@ -91,8 +91,8 @@ class Setup(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class Listen(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Open a port; answered by `Listening` or `ListenFailed`.
 
-    `address` is "host:port", port 0 for any. `advertised` is where others reach it, with port 0 for the one that was
-    bound; None: the address that was bound.
+    `address` is "host:port", port 0 for any. `advertised` is where others reach it, with port 0 for the bound
+    port; None: the address that was bound.
     """
 
     address: str
@@ -135,7 +135,7 @@ class SetHeartbeat(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Alive(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The member's own sign of life: its link must not speak for one that is stopped or stuck."""
+    """The member's own sign of life: its link must not speak for a member that is stopped or stuck."""
 
 
 class OpenExecution(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -223,9 +223,9 @@ class ListenFailed(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class ConnectFailed(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """There is no connection to an address.
 
-    `kind`: "unreachable" (nobody there, or no answer in time), "authentication" (one of the two secrets, or a
+    `kind`: "unreachable" (nothing listens, or no answer in time), "authentication" (one of the two secrets, or a
     certificate, is wrong), "cluster" (another cluster's member), "version", "self" (this member's own address),
-    "fenced" (it has fenced this member), "protocol" (it is no member).
+    "fenced" (it has fenced this member), "protocol" (it is not a member).
     """
 
     address: str
@@ -236,7 +236,7 @@ class ConnectFailed(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class PeerUp(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """A peer is connected and has proved that it knows the secret.
 
-    `address` is the one that it advertises, `dialed` the one that this member dialled, None when the peer did.
+    `address` is what the peer advertises, `dialed` what this member dialled, None when the peer did.
     """
 
     peer: str

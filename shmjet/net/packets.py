@@ -57,7 +57,7 @@ PIECE: Final = 1 << 16
 
 
 class PacketError(ShmjetError):
-    """A peer has sent what is no packet; the connection cannot go on."""
+    """A peer has sent what is not a packet; the connection cannot go on."""
 
 
 class Header(NamedTuple):
@@ -103,9 +103,9 @@ def check(header: Header) -> None:
         raise PacketError(f"a BATCH packet with {header.items} items and {header.length} bytes")
     is_records = header.kind == DATA and not header.flags
     if (is_records and header.length % 16) or (header.kind == DATA and header.length == 0):
-        raise PacketError(f"a DATA packet of {header.length} bytes is no run of records")
+        raise PacketError(f"a DATA packet of {header.length} bytes is not a run of records")
     if header.kind == FLOW and header.length % FLOW_ENTRY.size:
-        raise PacketError(f"a FLOW packet of {header.length} bytes is no list of limits")
+        raise PacketError(f"a FLOW packet of {header.length} bytes is not a list of limits")
 
 
 def opened(raw: memoryview) -> Header:

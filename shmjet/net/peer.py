@@ -148,8 +148,8 @@ class Peer:
 
         Raises:
             OSError: the connection is broken.
-            PacketError: what has come is no packet.
-            RingCorruptError: what has come are no records.
+            PacketError: what has come is not a packet.
+            RingCorruptError: what has come is not a run of records.
         """
         return self.wire.receive(self._reader)
 

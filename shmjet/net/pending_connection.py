@@ -1,7 +1,7 @@
 """A connection whose other end has proved nothing yet: connecting, TLS, the handshake of `shmjet.net.handshake`.
 
-A stranger costs its buffer of a few kilobytes and a place among a limited number, and has a deadline. `advance` is
-called whenever its socket can go on; it never waits.
+An unproved connection costs its buffer of a few kilobytes and one of a limited number of places, and has a deadline.
+`advance` is called whenever its socket can go on; it never waits.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class PendingConnection:
     """One unproved connection.
 
     Args:
-        sock: connected, or, with `host`, about to connect; the stranger owns it.
+        sock: connected, or, with `host`, about to connect; owned by the object.
         me: this end.
         security: of this end.
         remote: the other end, for messages.
@@ -247,7 +247,7 @@ class PendingConnection:
         return PlainWire(self._socket), leftover
 
     def refuse(self, kind: str, reason: str, now_ns: int) -> bool:
-        """Tell one who has dialled why not, and linger so that it is read; False when there is no use in it."""
+        """Tell the dialer why not, and linger so that it is read; False when there is no use in it."""
         if self._host is not None or self.stage in (Stage.TLS, Stage.LEAVING):
             return False
         answering = self.answering
@@ -262,7 +262,7 @@ class PendingConnection:
         return True
 
     def dismiss(self, kind: str, reason: str) -> None:
-        """Tell one who has dialled why it has to go, as far as that can be done at once; it is to be closed then."""
+        """Tell the dialer why it has to go, as far as that can be done at once; it is to be closed then."""
         with contextlib.suppress(OSError, HandshakeError):
             self._read()  # what lies unread would have the answer thrown away when the socket is closed
             self.refuse(kind, reason, 0)

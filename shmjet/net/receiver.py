@@ -32,7 +32,7 @@ Claimed = tuple[int, int]
 
 
 class OverflowBuffer:
-    """Memory for batches that find no slot, used again and again.
+    """Memory for batches that find no slot, used repeatedly.
 
     Args:
         kept: bytes that it keeps at most.
@@ -53,7 +53,7 @@ class OverflowBuffer:
         return memoryview(bytearray(rounded))[:size]
 
     def give(self, memory: memoryview) -> None:
-        """Take memory back that nobody looks at any more."""
+        """Take memory back that is not looked at any more."""
         whole = memory.obj
         memory.release()
         if isinstance(whole, bytearray) and self._bytes + len(whole) <= self._most:
@@ -241,7 +241,7 @@ class Incoming:
 
     Args:
         execution: its id.
-        edges: those that come from the peer.
+        edges: from the peer.
         lanes: theirs, by (edge, producer, consumer).
         arena: the execution's memory.
         shelf: of the link.
@@ -357,7 +357,7 @@ class Incoming:
             yield from self._entry(edge, edge.next_limit(now_ns))
 
     def renewals(self) -> Iterator[bytes]:
-        """Yield the entries of a FLOW packet for those that are due before."""
+        """Yield the entries of a FLOW packet for the limits that are due before."""
         due = self.due[:]
         self.due.clear()
         for edge in self.edges:

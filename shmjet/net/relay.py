@@ -1,6 +1,6 @@
-"""Carries bytes between a client's TLS connection and a socket that its member was given, both ways, as they are.
+"""The path of bytes between a client's TLS connection and the socket that its member was given, both ways, unchanged.
 
-Each way has a bounded buffer: who does not read stops the other end, and nobody else.
+Each way has a bounded buffer: an end that does not read stops the other end, and no other connection.
 """
 
 from __future__ import annotations

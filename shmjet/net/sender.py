@@ -75,7 +75,7 @@ class Outgoing:
     Args:
         execution: its id.
         slabs: the slabs in its memory.
-        edges: those that lead to the peer.
+        edges: to the peer.
         lanes: theirs.
     """
 

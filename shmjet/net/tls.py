@@ -14,11 +14,11 @@ from shmjet.net.messages import TlsFiles
 
 
 def check_files(files: TlsFiles, *, listens: bool) -> None:
-    """Look at the files before anybody needs them.
+    """Look at the files before they are needed.
 
     Args:
         files: settings.
-        listens: a member, which shows a certificate to whoever connects.
+        listens: a member, which shows a certificate to every connection.
 
     Raises:
         ConfigError: there is no certificate, or a file cannot be used; the text names it.
@@ -27,7 +27,7 @@ def check_files(files: TlsFiles, *, listens: bool) -> None:
         >>> check_files(TlsFiles(authority="ca.pem"), listens=False)          # doctest: +SKIP
     """
     if listens and files.certificate is None:
-        raise ConfigError("JetConfig.tls: certificate is missing: a member shows one to whoever connects")
+        raise ConfigError("JetConfig.tls: certificate is missing: a member shows one to every connection")
     (server_context if listens else client_context)(files)
 
 
@@ -41,7 +41,7 @@ def server_context(files: TlsFiles) -> ssl.SSLContext:
 
 
 def client_context(files: TlsFiles) -> ssl.SSLContext:
-    """Return the context of whoever dials. Raises ConfigError when a file cannot be used."""
+    """Return the context of the dialer. Raises ConfigError when a file cannot be used."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = files.check_hostname

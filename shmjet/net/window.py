@@ -3,7 +3,7 @@ SenderTasklet).
 
 Both ends of a distributed edge count the same bytes, those of the packets' payloads. The receiver tells how far the
 sender may go, every flow-control period; the sender stops there. There is one pair for each edge and sender, so that a
-slow edge holds nobody else up. The sender's end is an `EdgeFlow`: it may send while its position lies at or before the
+slow edge delays no other. The sender's end is an `EdgeFlow`: it may send while its position lies at or before the
 limit, so one packet may cross it; before the first word of the receiver the limit is block 0. The receiver's end is
 here. Pure arithmetic: no clock and no socket in here, so a test drives it by hand.
 

@@ -27,7 +27,7 @@ _USER_TIMEOUT_MS = 15_000
 _NEAR_US = 100
 """Microseconds of a round trip up to which a peer is near: 100 Gbit/s need 1.2 MB under way on a longer one."""
 _NEAR_BUFFER = 512 << 10
-"""Bytes of the send buffer towards one that is near; the system counts its own records in it, and so doubles it."""
+"""Bytes of the send buffer towards a near peer; the system counts its own records in it, and so doubles it."""
 _MIN_RTT = 148
 """Where `struct tcp_info` has the shortest round trip."""
 

@@ -173,7 +173,7 @@ def test_what_is_unpacked_must_be_a_payload_of_its_kind() -> None:
     packed = Lz4Compressor().pack(memoryview(bytes(1001)))  # no whole record
     assert packed is not None
     lanes: Any = Lanes()
-    with pytest.raises(PacketError, match="no run of records"):
+    with pytest.raises(PacketError, match="not a run of records"):
         _unpacked(lanes, Header(len(packed), DATA, FLAG_LZ4, 0, 7, 0, 1, 1, 0), memoryview(packed))
 
 

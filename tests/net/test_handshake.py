@@ -103,7 +103,7 @@ def test_members_prove_the_member_secret_too_and_clients_need_none() -> None:
 @pytest.mark.parametrize(
     ("dialer", "listener", "said"),
     [
-        (ALICE, MEMBERS[1], "have to prove a member_secret as well, and the one that dialled has none"),
+        (ALICE, MEMBERS[1], "have to prove a member_secret as well, and the dialer has none"),
         (MEMBERS[0], BOB, "proves a member_secret, and this one has none"),
         (replace(ALICE, member_secret=b"another"), MEMBERS[1], "the member secrets differ"),
         (replace(ALICE, member_secret=b"the secret"), MEMBERS[1], "the member secrets differ"),

@@ -96,7 +96,7 @@ def test_a_wrong_secret_is_an_authentication_failure_and_nothing_else(members: A
 @pytest.mark.parametrize(
     ("of_first", "of_second", "said"),
     [
-        (b"of members", b"", "have to prove a member_secret as well, and the one that dialled has none"),
+        (b"of members", b"", "have to prove a member_secret as well, and the dialer has none"),
         (b"", b"of members", "proves a member_secret, and this one has none"),
         (b"of members", b"another", "the member secrets differ"),
     ],

@@ -1,6 +1,6 @@
 """The program that a member executes as its fork server, and what the forked children run.
 
-Here the floors meet: workers (floor 3) get the maps and lists (floor 5) without knowing them.
+Here the floors meet: workers (floor 4) get the maps and lists (floor 5) without knowing them.
 """
 
 from __future__ import annotations
