@@ -47,7 +47,7 @@ def users(stage: StreamStage[Any]) -> BatchStage[Any]:
 
 
 def as_batch(stage: StreamStage[Any]) -> BatchStage[Any]:
-    """Return a handle that claims what is wrong, as a stage of one's own might."""
+    """Return a handle that claims what is wrong, as a stage that a user wrote might."""
     return BatchStage(stage.pipeline, stage.node_id)
 
 
