@@ -46,7 +46,7 @@ class AbstractProcessor(Processor):
     _emissions: dict[int | tuple[int, ...], tuple[Any, Iterator[Any]]] | None = None
 
     def init(self, outbox: Outbox, context: ProcessorContext) -> None:
-        """Get ready; whoever overrides it calls `super().init(outbox, context)` first."""
+        """Get ready; an override calls `super().init(outbox, context)` first."""
         super().init(outbox, context)
         if type(self).try_emit is AbstractProcessor.try_emit:
             self.try_emit = outbox.offer  # type: ignore[method-assign]  # saves a call per item

@@ -42,10 +42,10 @@ class JetConfig:
             a file with it that only its owner may read (`shmjet secret -o FILE` makes one), and so does a text that
             begins with `file:`.
         member_secret: what members prove to each other as well, and clients do not know; given in the same ways
-            (`SHMJET_MEMBER_SECRET`, `SHMJET_MEMBER_SECRET_FILE`). None: whoever knows `secret` may join as a member
+            (`SHMJET_MEMBER_SECRET`, `SHMJET_MEMBER_SECRET_FILE`). None: any holder of `secret` may join as a member
             (default). Needed with `bind` and `allow_code=False`.
         tls: None, or a mapping of TLS settings: `certificate`, `key` and `authority` (paths of PEM files), `mutual`
-            (others have to show a certificate, too) and `check_hostname` (of whom one connects to; default True).
+            (others have to show a certificate, too) and `check_hostname` (of the listener; default True).
         allow_code: whether clients may bring code; without, they can look, cancel, and run `jobs` (default True). The
             same on all members of a cluster; False needs a `member_secret`.
         jobs: jobs that clients can run by name: for each a text "module:function", of a function without arguments that

@@ -36,7 +36,7 @@ class ProcessorEndpoint(Protocol):
     """Where visitors from outside the execution arrive, each with a connected stream socket."""
 
     def take(self) -> socket.socket | None:
-        """Return the socket of the next visitor, which is the caller's then; None when nobody waits."""
+        """Return the socket of the next visitor, which is the caller's then; None when none waits."""
 
 
 def _no_door(name: str) -> ProcessorEndpoint:
@@ -49,7 +49,7 @@ def _no_door(name: str) -> ProcessorEndpoint:
 
 
 def _never() -> bool:
-    """Say that nobody has cancelled: where there is no engine."""
+    """Say that the job is not cancelled: where there is no engine."""
     return False
 
 
@@ -89,7 +89,7 @@ class _VertexContext:
     attached_files: Mapping[str, Path] = field(default_factory=dict)
     grid: DataGrid | None = None
     _owners: ClassVar[PartitionOwners | None] = None
-    """What the engine has handed in, see `shmjet.core.ownership`. It is no setting, so it is no field."""
+    """What the engine has handed in, see `shmjet.core.ownership`. It is not a setting, so it is not a field."""
     _latency: ClassVar[LatencyPolicy | None] = None
     """What the engine has set, see `shmjet.core.latency_policy`."""
 

@@ -65,7 +65,7 @@ class EdgeConfig:
             (some 5 Gbit/s); it needs `pip install lz4` on all of them. None: not at all.
 
     Raises:
-        ConfigError: an unknown field, a number that is no integer or below 1, or an unknown compression.
+        ConfigError: an unknown field, a number that is not an integer or below 1, or an unknown compression.
 
     Example:
         >>> EdgeConfig(queue_size=64).high_water_mark

@@ -1,6 +1,6 @@
 """Pictures of a DAG: Graphviz' language, and an SVG laid out here, so that no other program is needed.
 
-The layout is the classical layered one (Sugiyama): each vertex goes one layer below the lowest of those that feed it;
+The layout is the classical layered one (Sugiyama): each vertex goes one layer below the lowest vertex that feeds it;
 an edge over several layers passes through a bend in each; the order within a layer follows the neighbours' mean place
 over a few sweeps; edges are smooth curves. Pure functions of names and edges.
 """
@@ -116,7 +116,7 @@ class _Node:
 class _Layout:
     """Places boxes and bends; `paths` gives each edge with the nodes it passes.
 
-    Boxes are on even layers; labels, and the bends of edges beside them, are on odd ones between.
+    Boxes are on even layers; labels, and the bends of edges next to them, are on odd ones between.
     """
 
     def __init__(

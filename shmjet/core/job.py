@@ -142,7 +142,7 @@ class JobConfig:
             this config.
 
         Raises:
-            ConfigError: it is no module.
+            ConfigError: it is not a module.
         """
         if not isinstance(module, ModuleType):
             raise ConfigError(f"add_module() takes an imported module, got {module!r} ({type(module).__name__})")

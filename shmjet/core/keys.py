@@ -162,7 +162,7 @@ def _tagged(key: Any) -> Tagged:
 def _require_equality_of(base: type, key: Any) -> None:
     """Refuse a key of a class that says in its own way what is equal: equal ones could lie in two partitions.
 
-    One that hashes as its base cannot call two keys equal that its base does not.
+    A class that hashes as its base cannot call two keys equal that its base does not.
     """
     kind = type(key)
     own = kind.__eq__ is not base.__eq__ and kind.__hash__ is not base.__hash__

@@ -192,7 +192,7 @@ class Outbox:
             and offer from there next.
 
         Raises:
-            TypeError: one of the items is None; or `items` is no sequence.
+            TypeError: one of the items is None; or `items` is not a sequence.
             OutboxError: as `offer`.
 
         Example:

@@ -21,7 +21,7 @@ class PartitionOwners:
         >>> owners = PartitionOwners(2, [0, 1, 1, 0])
         >>> owners.owner_of(2, 4), owners.partitions_of(0, 4)
         (1, [0, 3])
-        >>> owners.owner_of(2, 5)        # another number of partitions: nobody has given those out
+        >>> owners.owner_of(2, 5)        # another number of partitions: not assigned
         0
     """
 
@@ -78,5 +78,5 @@ def owners_in(context: ProcessorContext | MetaSupplierContext) -> PartitionOwner
 
 
 def hand_in(context: ProcessorContext | MetaSupplierContext, owners: PartitionOwners) -> None:
-    """Have a context tell the owners of partitions. The engine does, before anybody else has the context."""
+    """Have a context tell the owners of partitions. The engine does, before other code has the context."""
     object.__setattr__(context, "_owners", owners)

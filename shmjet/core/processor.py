@@ -73,7 +73,7 @@ class Processor:
     def init(self, outbox: Outbox, context: ProcessorContext) -> None:
         """Get ready: called once, before anything else; may block.
 
-        Whoever overrides it calls `super().init(outbox, context)` to have `self.outbox` and `self.context`.
+        An override calls `super().init(outbox, context)` to have `self.outbox` and `self.context`.
         """
         self.outbox = outbox
         self.context = context
@@ -135,7 +135,7 @@ class Processor:
         return True
 
     def progress(self) -> tuple[int, int]:
-        """Say how much of its work a source has done, and of how much; for those who watch. Asked after each call.
+        """Say how much of its work a source has done, and of how much; for monitoring. Asked after each call.
 
         Returns:
             (done, total) in `work_unit`; a total of 0 is not known. Of a total that processors share, one has all and
@@ -266,12 +266,12 @@ class ProcessorMetaSupplier:
 
     @staticmethod
     def prefer_local_parallelism_one(supplier: SupplierLike) -> ProcessorMetaSupplier:
-        """Return one that gives every member `supplier`, and prefers a single processor per member."""
+        """Return a meta-supplier that gives every member `supplier`, and prefers a single processor per member."""
         return _SameEverywhere(ProcessorSupplier.of(supplier), 1)
 
     @staticmethod
     def force_total_parallelism_one(supplier: SupplierLike, key: Any = None) -> ProcessorMetaSupplier:
-        """Return one that lets `supplier` make a single processor in the cluster.
+        """Return a meta-supplier that lets `supplier` make a single processor in the cluster.
 
         It is the one to which `all_to_one(key).distributed()` leads, which its edges should be. Other members get a
         processor that forgets what comes to it. Its `init` raises `ProcessorError` when the vertex asks for a local
@@ -399,7 +399,7 @@ def make_processors(supplier: ProcessorSupplier, count: int, vertex_name: str) -
         vertex_name: for messages.
 
     Raises:
-        ProcessorError: not exactly `count`, or something that is no processor; the text names the vertex.
+        ProcessorError: not exactly `count`, or something that is not a processor; the text names the vertex.
 
     Example:
         >>> len(make_processors(ProcessorSupplier.of(Processor), 3, "words"))

@@ -1,4 +1,4 @@
-"""The secrets of a cluster: made, read from a file that nobody else may read, and handed to a member by a pipe.
+"""The secrets of a cluster: made, read from a file that no other user may read, and handed to a member by a pipe.
 
 They never go through a command line or into a log.
 """

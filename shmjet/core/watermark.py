@@ -92,7 +92,7 @@ class WatermarkCoalescer:
         return self._check()
 
     def input_done(self, index: int) -> Watermark | None:
-        """Note that input `index` has ended; it holds nobody back from now on. O(1), and O(inputs) as above.
+        """Note that input `index` has ended; it delays no watermark from now on. O(1), and O(inputs) as above.
 
         Returns:
             the watermark to pass on, or None; always None when this was the last input.

@@ -64,7 +64,7 @@ def _plain_value(value: Any) -> Any:
 
 
 def checked_mask(name: str, given: Any, rows: int) -> Mask:
-    """Return a mask that a user gave. Raises BatchError when it is no bool array of so many rows."""
+    """Return a mask that a user gave. Raises BatchError when it is not a bool array of so many rows."""
     mask = np.ascontiguousarray(given).view()
     if mask.dtype != np.bool_ or mask.shape != (rows,):
         raise BatchError(
@@ -116,7 +116,7 @@ def _sequence_column(name: str, values: list[Any]) -> tuple[Values, Mask | None]
         raise BatchError(f"column {name!r} cannot be made of its values: {why}") from None
     if array.dtype.kind in "US":  # numpy turns a mixture of text and numbers into text
         raise BatchError(f"column {name!r} mixes text with {', '.join(sorted({type(v).__name__ for v in present}))}")
-    if array.dtype.kind in "mM":  # numpy turns 5 beside a span into a span, and a span beside a date into a date
+    if array.dtype.kind in "mM":  # numpy turns 5 next to a span into a span, and a span next to a date into a date
         others = sorted({type(v).__name__ for v in present if _kind(v) != array.dtype.kind})
         if others:
             raise BatchError(f"column {name!r} mixes {array.dtype.type.__name__} with {', '.join(others)}")

@@ -64,7 +64,7 @@ class Nullable:
         validity: bool array, False at further nulls.
 
     Raises:
-        BatchError: the values cannot be a column, or `validity` is no bool array of that length.
+        BatchError: the values cannot be a column, or `validity` is not a bool array of that length.
 
     Example:
         >>> delay = Nullable([5, None, -3])
@@ -204,7 +204,7 @@ class Nullable:
         """Return the rows at `indices`, in that order; negative ones count from the end.
 
         Raises:
-            BatchError: the indices are no integers.
+            BatchError: the indices are not integers.
             IndexError: one is out of range.
         """
         rows = checked_rows(indices, len(self))

@@ -37,10 +37,10 @@ _COMPARISONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     ">=": operator.ge,
 }
 DATE_UNITS: Final = ("Y", "M", "W", "D")
-"""numpy's units of dates, which are no times of day."""
+"""numpy's units of dates, which are not times of day."""
 
 MONTH_UNITS: Final = ("Y", "M")
-"""Units of spans of time that are no fixed number of days."""
+"""Units of spans of time that are not a fixed number of days."""
 
 _NUMBERS: Final = "biufc"
 _NAT: Final = np.iinfo(np.int64).min

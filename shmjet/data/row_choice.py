@@ -50,7 +50,7 @@ def checked_rows(indices: Any, rows: int) -> npt.NDArray[np.intp]:
         rows: how many there are.
 
     Raises:
-        BatchError: they are no integers, some are null, or there are several dimensions.
+        BatchError: they are not integers, some are null, or there are several dimensions.
         IndexError: one is `rows` or more, or below `-rows`.
     """
     if hasattr(indices, "to_masked"):  # a Nullable

@@ -1,8 +1,8 @@
-"""Heads: batches without rows that tell everybody which columns there are, for those who get none of the rows.
+"""Heads: batches without rows that tell all consumers the columns, also consumers that get none of the rows.
 
 On a partitioned edge a processor sees the rows of its keys only, perhaps none at all; what its results look like must
 not depend on that. A column of a head has a mask, without values, where the batches that it tells of have had a value
-that is no null: of a column of nulls alone the dtype says nothing. Must not know lanes.
+that is not null: of a column of nulls alone the dtype says nothing. Must not know lanes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A column of variable-length text or bytes: one array of bytes, and where each value begins and ends in it.
 
-The layout is Arrow's large string. Values are not decoded until somebody asks for one. Nulls are the business of
-`Nullable` and `Batch`, which keep a mask beside the column. Must not know of batches.
+The layout is Arrow's large string. Values are not decoded until one is asked for. Nulls are the business of
+`Nullable` and `Batch`, which keep a mask next to the column. Must not know of batches.
 """
 
 from __future__ import annotations
@@ -150,10 +150,10 @@ class Text:
         """Return the values at `indices`, in that order; negative ones count from the end.
 
         Raises:
-            BatchError: the indices are no integers.
+            BatchError: the indices are not integers.
             IndexError: an index is out of range.
         """
-        # Here, because a process without batches must not load the kernels, and one that only has some rarely takes.
+        # Here, because a process without batches must not load the kernels, and a process that has some rarely takes.
         from shmjet._native import _columns
 
         if type(indices) is np.ndarray and indices.dtype == np.int64 and indices.ndim == 1:
@@ -169,7 +169,7 @@ class Text:
         """Return the values where `mask` is true, and neither null nor masked.
 
         Raises:
-            BatchError: it is no bool array of that length.
+            BatchError: it is not a bool array of that length.
         """
         return self.take(true_rows(mask, len(self)))
 

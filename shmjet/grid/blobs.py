@@ -1,4 +1,4 @@
-"""Large values, each in a file of its own beside the LMDB environments.
+"""Large values, each in a file of its own next to the LMDB environments.
 
 A value of 500 MB inside LMDB would keep the environment's lock for as long as copying it takes and would need as many
 adjacent free pages. So a value above `INLINE_LIMIT` is written to a file before the transaction, and the entry names
@@ -112,7 +112,7 @@ class BlobStore:
         return parts
 
     def delete(self, names: Iterable[bytes]) -> None:
-        """Delete files; those that are gone already, and names that `write` does not make, do not matter."""
+        """Delete files; files that are gone already, and names that `write` does not make, do not matter."""
         for name in names:
             if _NAME.fullmatch(name) is not None:
                 (self.folder / name.decode()).unlink(missing_ok=True)

@@ -135,7 +135,7 @@ class EntryCodec:
         return self._value.decode(stored)[1]
 
     def keys_of(self, stored: list[bytes]) -> list[tuple[Any, msgspec.Raw]]:
-        """Return the keys of stored entries, each beside its value's bytes, which are not looked at."""
+        """Return the keys of stored entries, each with its value's bytes, which are not looked at."""
         return self._decode_all(self._keys, stored)
 
     def blobs_of(self, stored: bytes) -> list[bytes]:
@@ -173,7 +173,7 @@ class EntryCodec:
 
         Raises:
             BlobVanishedError: the list has been cleared.
-            GridError: it is no block.
+            GridError: it is not a block.
         """
         if len(block) < BLOCK_HEAD.size:
             raise GridError(f"{block!r} is no block of a list")
@@ -223,7 +223,7 @@ class EntryCodec:
 
     def _decode_all(self, decoder: msgspec.msgpack.Decoder[list[Decoded]], stored: list[bytes]) -> list[Decoded]:
         collecting = gc.isenabled()
-        gc.disable()  # the cyclic collector would walk the growing page again and again
+        gc.disable()  # the cyclic collector would walk the growing page repeatedly
         try:
             return decoder.decode(_ARRAY_OF.pack(_ARRAY_32, len(stored)) + b"".join(stored))
         finally:

@@ -2,7 +2,7 @@
 
 LMDB gives what parallel writers and readers of other processes need: readers never wait, a writer holds one robust
 lock for its transaction, and a killed process leaves either all of a transaction or nothing. It asks for discipline in
-return, which is kept here so that nobody else has to know: an environment is opened once per process and after the
+return, which is kept here so that no other code has to know: an environment is opened once per process and after the
 fork, write transactions are short, read transactions end before anything is decoded, WRITEMAP is never used (a full
 /dev/shm is an error of a write then, not a SIGBUS), and readers that died are cleared away.
 

@@ -41,7 +41,7 @@ class IList(Sequence[T]):
     Iteration is streamed and sees items appended meanwhile; when the list is cleared meanwhile, it goes on with what is
     there behind its place, or ends.
 
-    Any operation may raise `GridError` when the instance is gone, and one that writes `GridFullError`. In a cluster
+    Any operation may raise `GridError` when the instance is gone, and a write `GridFullError`. In a cluster
     `MemberLostError` says that the member which had the list was lost meanwhile.
 
     Example:

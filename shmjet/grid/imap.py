@@ -46,13 +46,13 @@ class IMap(MutableMapping[K, V]):
     keys that are equal in Python are one key. Values are anything that can be pickled; each read gives a fresh copy, so
     a change to a value is stored only when it is put again. Neither may be None.
 
-    Iteration is streamed in pages and is no snapshot: an entry that is there from beginning to end appears exactly
-    once, one that comes or goes meanwhile at most once. It may change the map. The order is that of storage.
+    Iteration is streamed in pages and is not a snapshot: an entry that is there from beginning to end appears exactly
+    once, an entry that comes or goes meanwhile at most once. It may change the map. The order is that of storage.
 
     One operation on one key is atomic over all processes, `put_if_absent`, `setdefault` and `pop` included;
     `counts[key] += 1` is two operations, between which others may write.
 
-    Any operation may raise `GridError` when the instance is gone, and one that writes `GridFullError`. In a cluster
+    Any operation may raise `GridError` when the instance is gone, and a write `GridFullError`. In a cluster
     `MemberLostError` says that the member which had the map was lost meanwhile.
 
     Example:
@@ -337,7 +337,7 @@ class IMap(MutableMapping[K, V]):
                     self._codec.blobs.delete(names)
 
     def _prefixes(self) -> list[bytes]:
-        """Return the first bytes of the keys of each partition, as of the last write; `write` mends outdated ones."""
+        """Return the first bytes of the keys of each partition, as of the last write; `write` repairs outdated ones."""
         prefixes = tuple(table.prefix or table.prepare() for table in self._tables)
         known, heads = self._heads
         if known != prefixes:

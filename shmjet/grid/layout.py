@@ -22,7 +22,7 @@ LAYOUT_FILE = "grid.json"
 BLOB_FOLDER = "blobs"
 ANNOUNCEMENTS_FILE = "commits"
 RESERVE_FILE, RESERVE_SIZE = "reserve", 1 << 20
-"""Room that is given up when the file system is full and somebody clears a map."""
+"""Room that is given up when the file system is full and a user clears a map."""
 
 CATALOGUE = b"\x00\x00\x00\x00"
 """Incarnation 0: the records that describe an environment itself. Data starts at incarnation 1."""
@@ -93,7 +93,7 @@ class Record:
     Args:
         incarnation: prefix of its keys; a new one with every `clear()`.
         size: entries of a map in this environment, or items of a list.
-        has_blobs: whether a value may lie in a file of its own, so that whoever overwrites one has to look.
+        has_blobs: whether a value may lie in a file of its own, so that a write over one has to look.
     """
 
     incarnation: int
@@ -115,7 +115,7 @@ def record_key(kind: bytes, name: str) -> bytes:
     """Return the catalogue's key for the map or list `name`; `kind` is MAP_RECORD or LIST_RECORD.
 
     Raises:
-        TypeError: the name is no text.
+        TypeError: the name is not text.
         ValueError: the name is empty or longer than MAX_NAME bytes.
     """
     if not isinstance(name, str):

@@ -34,7 +34,7 @@ class Find(_OnTable, frozen=True, tag=True, array_like=True):
 
 
 class FindAll(_OnTable, frozen=True, tag=True, array_like=True):
-    """`Table.find_some`; how many keys were looked for, and (key, value) pairs of those that are there."""
+    """`Table.find_some`; how many keys were looked for, and (key, value) pairs of the keys that are there."""
 
     keys: Annotated[list[bytes], _FEW]
 
@@ -161,7 +161,7 @@ Operation = (
 class PageRead(msgspec.Struct, frozen=True, array_like=True):
     """A page: its values, whether one of them may lie in a file, and where the next page begins, None at the end.
 
-    `store` says which store it is of, so that whoever reads page after page notices when another one answers.
+    `store` says which store it is of, so that a reader of page after page notices when another one answers.
     """
 
     values: list[bytes]

@@ -81,7 +81,7 @@ class ObjectCodec:
         return [data, *buffers]
 
     def loads(self, parts: Sequence[Buffer]) -> Any:
-        """Return the object. Arrays take the buffers over, so pass memory that nobody else uses."""
+        """Return the object. Arrays take the buffers over, so pass memory that is not used elsewhere."""
         before = getattr(_reading, "codec", None)
         _reading.codec = self
         try:

@@ -58,7 +58,7 @@ class ReadAhead:
             elif pair[0] == key and type(pair[0]) is type(key):
                 if fetched.announced[0] == fetched.transaction:
                     return pair[1]
-                self._useless += 1  # somebody writes: looking each value up is as good
+                self._useless += 1  # another process writes: looking each value up is as good
             else:
                 self._useless += 1
         self._fetched = None

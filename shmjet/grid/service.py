@@ -45,7 +45,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class GridService:
-    """The store in one folder, for those who cannot open it themselves. Blocks; safe for several threads.
+    """The store in one folder, for clients that cannot open it themselves. Blocks; safe for several threads.
 
     Args:
         folder: of the store.
@@ -60,7 +60,7 @@ class GridService:
         """Perform one encoded operation and return its encoded result.
 
         Raises:
-            GridError: it is no operation, or it failed; the text says why.
+            GridError: it is not an operation, or it failed; the text says why.
         """
         try:
             operation = _decode(body)
@@ -149,7 +149,7 @@ class GridService:
 
 
 def _new_number() -> int:
-    return int.from_bytes(os.urandom(_STORE.size)) | 1  # 0 stands for one that is not known
+    return int.from_bytes(os.urandom(_STORE.size)) | 1  # 0 stands for an unknown one
 
 
 def _label(record: bytes) -> str:

@@ -142,7 +142,7 @@ class Grid:
         """Return the map `name`; it comes into being with its first entry.
 
         Raises:
-            TypeError, ValueError: the name is no text, empty, or longer than 400 bytes of UTF-8.
+            TypeError, ValueError: the name is not text, empty, or longer than 400 bytes of UTF-8.
         """
         opened = self._in_use()
         key = record_key(MAP_RECORD, name)

@@ -2,7 +2,7 @@
 
 A *table* is the range of keys behind one incarnation number. The catalogue record says which number that is, and every
 transaction reads it first; so `clear()` and `destroy()` are one small commit, after which no writer anywhere can
-add to the old incarnation, and its entries are swept in short transactions by whoever dropped it, or by the
+add to the old incarnation, and its entries are swept in short transactions by the process that dropped it, or by the
 next process that finds the work unfinished.
 
 Values are bytes here; that some of them name files is told by two functions.

@@ -51,7 +51,7 @@ class Arena:
 
         Args:
             size: bytes that are there at once; rounded up to whole pages by the system.
-            later: bytes behind them that get memory when somebody asks for it with `reserve`.
+            later: bytes behind them that get memory when it is asked for with `reserve`.
             label: what it is for; shows in `/proc/PID/maps` and in error messages.
 
         Raises:
@@ -71,7 +71,7 @@ class Arena:
         """Map the arena behind a descriptor that another process made; the descriptor now belongs to the arena.
 
         Raises:
-            ArenaError: the descriptor is no shared memory of at least `size` bytes.
+            ArenaError: the descriptor is not shared memory of at least `size` bytes.
         """
         actual = os.fstat(fd).st_size
         if actual < size:
@@ -176,7 +176,7 @@ def _posix_segment(size: int, later: int) -> int:
 
 
 def _anonymous_segment(size: int, later: int, label: str, reason: OSError) -> int:
-    """Make a memfd, and log that /dev/shm was no good; raises ArenaError when there is no memory either."""
+    """Make a memfd, and log that /dev/shm did not do; raises ArenaError when there is no memory either."""
     try:
         fd = os.memfd_create(f"shmjet-{label}", os.MFD_CLOEXEC)
     except OSError as error:

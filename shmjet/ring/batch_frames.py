@@ -122,7 +122,7 @@ class BatchCodec:
             payload: read-only memory with the buffer protocol; it lives as long as the last view.
 
         Raises:
-            RingCorruptError: it is no batch.
+            RingCorruptError: it is not a batch.
         """
         try:
             return self._decode(payload)
@@ -199,7 +199,7 @@ def _keep(known: dict[_K, _V], key: _K, value: _V) -> None:
 
 
 def padded(parts: Sequence[Buffer]) -> list[Any]:
-    """Return the parts with what has to lie between them, for those who write one behind the other."""
+    """Return the parts with what has to lie between them, for writing one after the other."""
     result: list[Any] = []
     total = 0
     for part in parts:

@@ -42,7 +42,7 @@ class _Cut:
 
 
 class BatchWriter:
-    """Writes batches into one ring and the slab beside it.
+    """Writes batches into one ring and the slab next to it.
 
     Args:
         producer: the ring's writing end.

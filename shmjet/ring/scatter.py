@@ -219,7 +219,7 @@ class BatchScatter:
         self._capacity = capacity = max(most, 1)
         # Were the parts a power of two apart, the consumers' rows would meet in the same few sets of the cache.
         self._stride = capacity + (72 if capacity >= 1024 else 1)
-        self._builders = {}  # first, so that the memory can be had again
+        self._builders = {}  # first, so that the memory is free again
         self._builders = {
             name: _ColumnBuilders(dtype, self._consumers, capacity, self._stride) for name, dtype in schema
         }
