@@ -39,7 +39,7 @@ PYTEST_LIMITS := -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=tru
 PYTEST_JOBS := -n $(shell n=$$((2 * $$(nproc))); echo $$((n < 4 ? n : 4))) --dist loadfile
 # What .ci/plain_english.py reads in `make check`.
 PLAIN := .ci Makefile setup.cfg pyproject.toml *.md docs examples bench model stress tests/native tests/docs tests/bench tests/cluster \
-	shmjet/_native shmjet/aggregate_ops shmjet/cli shmjet/cluster shmjet/console shmjet/observe shmjet/pipeline shmjet/pool \
+	shmjet/_native shmjet/aggregate_ops shmjet/cli shmjet/cluster shmjet/columns shmjet/console shmjet/execution shmjet/host shmjet/ipc shmjet/net shmjet/observe shmjet/pipeline shmjet/pool \
 	shmjet/processors shmjet/sinks shmjet/sources shmjet/spark shmjet/testing
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet
 
