@@ -159,7 +159,7 @@ def test_a_member_without_a_secret_opens_no_port() -> None:
         ({"bind": "10.0.0.5:5701", "tls": {"certificate": "m.pem"}}, "reached at 10.0.0.5:5701; TLS"),
         ({"bind": "10.0.0.5:5701", "tls": {"certificate": "m.pem", "mutual": True}}, "have to show a certificate"),
         ({"bind": "10.0.0.5:5701"}, "clients may run any code here"),
-        ({"bind": "10.0.0.5:5701"}, "open to members and clients that prove that they know the secret"),
+        ({"bind": "10.0.0.5:5701"}, "open only to members and clients that prove that they know the secret"),
         ({"bind": "10.0.0.5:5701", "tells_members_apart": True}, "members that prove the member secret as well"),
         ({"bind": "10.0.0.5:5701", "allow_code": False, "jobs": {"nightly": "a:b"}}, "configuration: nightly"),
         ({"bind": "10.0.0.5:5701", "allow_code": False}, "jobs of its own configuration: none"),

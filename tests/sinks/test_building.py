@@ -225,7 +225,8 @@ def test_nothing_is_published_when_the_instance_ends(tmp_path: Path, eventually:
         if end == "killed":
             os.kill(jet.cluster.members[0].pid, signal.SIGKILL)
     eventually(lambda: not psutil.pid_exists(pid_of(tmp_path)))
-    assert ends(tmp_path) == ([] if end == "killed" else ["abort", "destroy"])  # a process that is gone cannot be told
+    told = ["abort", "destroy"]
+    assert ends(tmp_path) in ([told] if end == "shut down" else [told, []])  # one that goes with its member may not be
     assert published(tmp_path) == []
 
 
