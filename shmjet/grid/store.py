@@ -45,7 +45,8 @@ def _usable_map_size(environments: int) -> int:
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit == resource.RLIM_INFINITY:
         return MOST_MAP_SIZE
-    pages = limit // 4 // environments // mmap.PAGESIZE
+    share = 4 if limit >= 1 << 30 else 32  # below a gigabyte the process itself needs nearly all
+    pages = limit // share // environments // mmap.PAGESIZE
     return min(MOST_MAP_SIZE, max(1, pages) * mmap.PAGESIZE)
 
 
