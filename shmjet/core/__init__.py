@@ -5,6 +5,7 @@ of a higher floor is a `Protocol` (`DataGrid`) that the higher floor fulfils.
 """
 
 from shmjet.core.abstract_processor import AbstractProcessor, FlatMapper
+from shmjet.core.broadcast_key import BroadcastKey
 from shmjet.core.column_key import ColumnKey, column, columns
 from shmjet.core.config import JetConfig
 from shmjet.core.context import DataGrid, MetaSupplierContext, ProcessorContext, SupplierContext
@@ -32,6 +33,7 @@ from shmjet.data.errors import (
     JobAlreadyExistsError,
     JobFailedError,
     JobNotFoundError,
+    JobStateError,
     MemberLostError,
     OutboxError,
     PartitionError,
@@ -50,6 +52,7 @@ __all__ = [
     "AbstractProcessor",
     "AuthenticationError",
     "BatchError",
+    "BroadcastKey",
     "ColumnKey",
     "ConfigError",
     "DagError",
@@ -63,6 +66,7 @@ __all__ = [
     "JobConfig",
     "JobFailedError",
     "JobNotFoundError",
+    "JobStateError",
     "JobStatus",
     "MemberLostError",
     "MetaSupplierContext",

@@ -43,6 +43,7 @@ class AbstractProcessor(Processor):
     """
 
     _handlers: dict[int, TryProcess] | None = None
+    _saving: list[Any] | None = None
     _emissions: dict[int | tuple[int, ...], tuple[Any, Iterator[Any]]] | None = None
 
     def init(self, outbox: Outbox, context: ProcessorContext) -> None:
@@ -161,6 +162,52 @@ class AbstractProcessor(Processor):
         return True
 
     emit_cooperatively = emit_from_traverser
+
+    def try_emit_to_snapshot(self, key: Any, value: Any) -> bool:
+        """Save one entry; only in `save_to_snapshot`, see `Outbox.offer_to_snapshot`."""
+        return self._ready_outbox().offer_to_snapshot(key, value)
+
+    def emit_from_traverser_to_snapshot(self, entries: Iterable[tuple[Any, Any]]) -> bool:
+        """Save the entries of a traverser or of any iterable, as many as there is room for.
+
+        Args:
+            entries: pairs of key and value; the same object in each call until True is returned.
+
+        Returns:
+            True when all are saved; False to be called again.
+
+        Example:
+            >>> class Counts(AbstractProcessor):
+            ...     def __init__(self):
+            ...         self.counts, self.entries = {}, None
+            ...     def save_to_snapshot(self):
+            ...         if self.entries is None:
+            ...             self.entries = traverse(list(self.counts.items()))
+            ...         if not self.emit_from_traverser_to_snapshot(self.entries):
+            ...             return False
+            ...         self.entries = None
+            ...         return True
+            ...     def restore(self, key, value):
+            ...         self.counts[key] = value
+        """
+        outbox = self._ready_outbox()
+        state = self._saving
+        if state is None or state[0] is not entries:
+            if state is not None:
+                raise ProcessorError(
+                    f"{type(self).__name__}: emit_from_traverser_to_snapshot() got another object before the last one "
+                    "was through; keep it in a field and pass the same one until True is returned"
+                )
+            state = self._saving = [entries, iter(entries), None]
+        _, iterator, pending = state
+        if pending is not None and not outbox.offer_to_snapshot(*pending):
+            return False
+        for entry in iterator:
+            if not outbox.offer_to_snapshot(*entry):
+                state[2] = entry
+                return False
+        self._saving = None
+        return True
 
     def flat_mapper(self, fn: Callable[[Any], Iterable[Any] | Traverser], ordinal: Ordinals = -1) -> FlatMapper:
         """Return a `FlatMapper` that emits what `fn` makes of an item; may be called in the constructor.

@@ -98,6 +98,11 @@ class _VertexContext:
         """The job's processing guarantee."""
         return self.job_config.processing_guarantee
 
+    @property
+    def snapshotting_enabled(self) -> bool:
+        """Whether snapshots of the job are taken: it has a guarantee."""
+        return self.processing_guarantee is not ProcessingGuarantee.NONE
+
     def attached_file(self, id: str) -> Path:  # noqa: A002
         """Return the path at which a file attached to the job can be read.
 
@@ -151,6 +156,7 @@ class ProcessorContext(_VertexContext):
         receives: False where all edges to the vertex bring everything to another processor (`all_to_one`), so that one
             with a result for the whole stream has none.
         cancelled: says whether the execution is being cancelled; `is_cancelled` calls it.
+        execution_id: the number of the attempt, 0 where there is no engine. Each restart of a job has one of its own.
         open_door: opens a door by name, at which programs outside may ask for this processor (see
             `shmjet.cluster.client.endpoint_connection`). The name must be unique in the execution.
 
@@ -163,6 +169,7 @@ class ProcessorContext(_VertexContext):
     local_index: int = 0
     global_index: int = 0
     receives: bool = True
+    execution_id: int = 0
     cancelled: Callable[[], bool] = _never
     open_door: Callable[[str], ProcessorEndpoint] = _no_door
 

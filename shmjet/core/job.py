@@ -56,6 +56,9 @@ class JobStatus(enum.Enum):
     SUSPENDED = "suspended"
     """Stopped for now; it goes on where it was when it is resumed."""
 
+    SUSPENDED_EXPORTING_SNAPSHOT = "suspended_exporting_snapshot"
+    """Stopped for now, and its state is being exported."""
+
     COMPLETING = "completing"
     """The processors have ended well, and meta-suppliers make the results visible (`commit`); no longer cancellable."""
 

@@ -23,6 +23,11 @@ DEFAULT_HIGH_WATER_MARK = 2048
 _MOST_BATCH_BYTES = 8 << 20
 """Batches of so many bytes in a bucket end the callback, however fast they are made."""
 
+_ENTRIES_BETWEEN_LOOKS = 256
+"""After so many entries for a snapshot the outbox looks at the clock."""
+_MOST_ENTRIES = 65_536
+"""Entries that one call of `save_to_snapshot` may offer at most."""
+
 Ordinals = int | Sequence[int]
 
 _OPEN = 0
@@ -49,16 +54,19 @@ class Outbox:
         "_all",
         "_before",
         "_caps",
+        "_entry",
         "_item",
         "_marks",
         "_ordinal",
         "_plain",
         "_plain_count",
+        "_saving",
         "_sink",
         "_state",
         "buckets",
         "limit",
         "overdue",
+        "saved",
     )
 
     buckets: list[list[Any]]
@@ -70,7 +78,13 @@ class Outbox:
     overdue: Callable[[], bool] | None
     """Asked when the limit is reached: False lets more in, so that only what takes long is refused."""
 
+    saved: list[tuple[Any, Any]]
+    """Entries offered to a snapshot; the engine takes them away after each call of `save_to_snapshot`."""
+
     def __init__(self, high_water_marks: Sequence[int]) -> None:
+        self.saved = []
+        self._saving = False
+        self._entry: tuple[Any, Any] | None = None
         self._marks = [int(mark) for mark in high_water_marks]
         self.buckets = [[] for _ in self._marks]
         self.limit = None
@@ -215,6 +229,75 @@ class Outbox:
                 bucket += items
                 return count
         return self._offer_slowly(items, ordinal, start)
+
+    def begin_saving(self) -> None:
+        """Begin a call of `save_to_snapshot`, for the engine: entries are taken until the call ends."""
+        self.begin_callback()
+        self._saving = True
+
+    def end_saving(self, is_complete: bool) -> list[tuple[Any, Any]]:
+        """End a call of `save_to_snapshot`, for the engine.
+
+        Args:
+            is_complete: the processor says that it has saved everything.
+
+        Returns:
+            the entries that it has offered in this call.
+
+        Raises:
+            OutboxError: it says so although an entry was refused and not offered again.
+        """
+        self._saving = False
+        if is_complete and self._entry is not None:
+            raise OutboxError(
+                f"save_to_snapshot() is through, but {_short(self._entry)} was refused by the outbox and never offered "
+                "again; when offer_to_snapshot() returns False, return False and offer the same entry next time"
+            )
+        entries, self.saved = self.saved, []
+        return entries
+
+    def offer_to_snapshot(self, key: Any, value: Any) -> bool:
+        """Save one entry of the processor's state; only in `save_to_snapshot`.
+
+        Args:
+            key: picklable and, unless it is a `BroadcastKey`, of a type that a partitioned edge takes. After a restore
+                the entry comes to the processor that owns the key's partition.
+            value: picklable; may be None.
+
+        Returns:
+            False when there is no room. Then leave the callback with False, and offer the same entry next time.
+
+        Raises:
+            TypeError: the key is None.
+            OutboxError: outside of `save_to_snapshot`, or another entry is due first.
+        """
+        if not self._saving:
+            raise OutboxError("offer_to_snapshot() works in save_to_snapshot() only")
+        if key is None:
+            raise TypeError(
+                "None is never the key of a saved entry; use BroadcastKey(...) for what all processors need"
+            )
+        refused = self._entry
+        if refused is not None and (differs(refused[0], key) or differs(refused[1], value)):
+            raise OutboxError(
+                f"{_short((key, value))} was offered to the snapshot, but {_short(refused)} was refused before and "
+                "comes first; after a refusal, return False and offer the same entry next time"
+            )
+        if len(self.saved) >= self._entry_limit():
+            self._entry = key, value
+            return False
+        self._entry = None
+        self.saved.append((key, value))
+        return True
+
+    def _entry_limit(self) -> int:
+        """Return how many entries this call of `save_to_snapshot` may offer: more while it is not overdue."""
+        count = len(self.saved)
+        if count < _ENTRIES_BETWEEN_LOOKS:
+            return _ENTRIES_BETWEEN_LOOKS
+        if count % _ENTRIES_BETWEEN_LOOKS:
+            return count + 1
+        return count if count >= _MOST_ENTRIES or (self.overdue is not None and self.overdue()) else count + 1
 
     def give(self, items: list[Any], ordinal: Ordinals = -1) -> int:
         """Put `items` in as `offer_all` does, and return how many fitted into the buckets of `ordinal`.

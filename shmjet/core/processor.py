@@ -143,20 +143,49 @@ class Processor:
         """
         return 0, 0
 
+    _saves_at_end: bool = False
+    """Whether `save_to_snapshot` works after `complete` has returned True, too: the state of a source at its end. The
+    engine then calls it once more, and the entries belong to all later snapshots."""
+
     def save_to_snapshot(self) -> bool:
-        """Save state to a snapshot; False to be called again."""
+        """Save all state with `outbox.offer_to_snapshot`; called when a snapshot begins, with an empty inbox.
+
+        Items that came before the snapshot are reflected in the state, others have not been seen. It may emit. It is
+        called after a restore has finished, between two calls of `complete` at the earliest after the inputs have
+        ended, and not after `complete` has returned True.
+
+        Returns:
+            False to be called again before anything else.
+        """
         return True
 
     def snapshot_commit_prepare(self) -> bool:
-        """First phase of a transaction at a snapshot; False to be called again."""
+        """Prepare a transaction: what was written so far can be committed later, whatever happens to the process.
+
+        Called after `save_to_snapshot`, but not for an export that leaves the job running.
+
+        Returns:
+            False to be called again before anything else.
+        """
         return True
 
     def snapshot_commit_finish(self, success: bool) -> bool:
-        """Second phase: commit, or with `success=False` roll back; must not emit. False to be called again."""
+        """Commit what was prepared: the snapshot is valid. It may be called with items in the inbox, and must not emit.
+
+        Args:
+            success: False when there is no such snapshot; what was prepared then belongs to the next one.
+
+        Returns:
+            False to be called again before anything else.
+        """
         return True
 
     def restore_from_snapshot(self, inbox: Inbox) -> None:
-        """Take `(key, value)` entries of a snapshot back from the inbox, before anything is processed."""
+        """Take `(key, value)` entries of a snapshot back from the inbox, before anything is processed.
+
+        They are those of any processors of the vertex whose keys' partitions belong to this processor now, and those
+        saved under a `BroadcastKey`. Called again with the same inbox until it is empty.
+        """
         raise ProcessorError(f"{type(self).__name__} got saved state but does not implement restore_from_snapshot()")
 
     def finish_snapshot_restore(self) -> bool:

@@ -134,6 +134,10 @@ class JobAlreadyExistsError(ShmjetError):
     """A job of the same name has not ended yet; names are those of `JobConfig.name`."""
 
 
+class JobStateError(ShmjetError):
+    """What was asked of a job does not go with its status, such as resuming a job that runs."""
+
+
 class JobNotFoundError(ShmjetError):
     """No job has this name or id."""
 

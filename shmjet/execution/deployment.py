@@ -209,6 +209,7 @@ class Deployment:
             **self._vertex_context(vertex.name, vertex.parallelism),
             local_index=p,
             global_index=self._named(v, p)[1],
+            execution_id=self.execution_id,
             receives=receives(self._deploy.plan, v, p, self._to_one_keys),
             cancelled=lambda: arena[CANCELLED_OFFSET] != 0,
             open_door=self.doors.open,

@@ -153,6 +153,7 @@ class Deploy(msgspec.Struct, frozen=True, tag=True, array_like=True):
     The arena's descriptor travels with the message when `arena_attached` is false, behind it that of the code when
     `code_size` is not 0 (`InlineOrMemfd`).
     `suppliers` holds, per vertex with a meta-supplier, the cloudpickled supplier that it gave for this member.
+    `manifest` is the path of the snapshot to restore, empty for none.
     """
 
     execution_id: int
@@ -170,6 +171,7 @@ class Deploy(msgspec.Struct, frozen=True, tag=True, array_like=True):
     import_paths: list[bytes]
     code_size: int = 0
     logs: LogSubscription | None = None
+    manifest: str = ""
 
 
 class Probe(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -251,6 +253,32 @@ class Adopt(msgspec.Struct, frozen=True, tag=True, array_like=True):
     tables: int
 
 
+class Save(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to process: save the state of this execution's processors, phase one of a snapshot.
+
+    Args:
+        snapshot_id: of the snapshot, growing from 1 within a lineage.
+        terminal: every tasklet ends when the snapshot has been resolved.
+        prepares: whether `snapshot_commit_prepare` and `_finish` are called; not for an export that leaves the job
+            running.
+        folder: where chunk files are made.
+    """
+
+    execution_id: int
+    snapshot_id: int
+    terminal: bool
+    prepares: bool
+    folder: str
+
+
+class Resolve(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to process: phase two of a snapshot; `success` says whether it is valid."""
+
+    execution_id: int
+    snapshot_id: int
+    success: bool
+
+
 class EndpointConnection(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Member to worker: a program outside wants to talk to the processor behind this door; its socket comes along."""
 
@@ -258,7 +286,9 @@ class EndpointConnection(msgspec.Struct, frozen=True, tag=True, array_like=True)
     door: str
 
 
-Command = Deploy | Probe | Start | Cancel | Commit | Finish | Stop | Forget | Adopt | EndpointConnection
+Command = (
+    Deploy | Probe | Start | Cancel | Commit | Finish | Stop | Forget | Adopt | Save | Resolve | EndpointConnection
+)
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True):
@@ -348,6 +378,57 @@ class Committed(msgspec.Struct, frozen=True, tag=True, array_like=True):
     execution_id: int
 
 
+class Piece(msgspec.Struct, frozen=True, array_like=True):
+    """Encoded entries in a chunk file: of one partition, or (-1) of the broadcast keys, or (-2) of the engine's own.
+
+    `size` and `offset` are bytes, `entries` is how many there are, `checksum` the CRC-32 of the bytes.
+    """
+
+    partition: int
+    file: str
+    offset: int
+    size: int
+    checksum: int
+    entries: int
+
+
+class SavedProcessor(msgspec.Struct, frozen=True, array_like=True):
+    """What one processor of this member has saved; `finished` when it has ended before the snapshot."""
+
+    vertex: int
+    processor: int
+    finished: bool
+    pieces: list[Piece]
+
+
+class Saved(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Child to member: these processors have saved their state for a snapshot and passed the barrier on.
+
+    A finished processor is reported once, with the first snapshot after its end. `error` says why this snapshot cannot
+    become valid, as when the disk is full; the barrier has been passed on nevertheless.
+    """
+
+    execution_id: int
+    snapshot_id: int
+    processors: list[SavedProcessor]
+    error: str | None = None
+
+
+class Resolved(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Child to member: these processors, as (vertex, processor), have done phase two of a snapshot."""
+
+    execution_id: int
+    snapshot_id: int
+    processors: list[tuple[int, int]]
+
+
+class AtEnd(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Child to member: these sinks, as (vertex, processor), have all their input and wait for the last snapshot."""
+
+    execution_id: int
+    processors: list[tuple[int, int]]
+
+
 class HandOver(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Worker to member: pass this tasklet on to worker `to`; the fields are those of `Adopt`."""
 
@@ -380,7 +461,21 @@ class DoorOpened(msgspec.Struct, frozen=True, tag=True, array_like=True):
     door: str
 
 
-Report = Hello | Broken | Probed | Ready | Failed | Ended | Committed | Finished | HandOver | DoorOpened
+Report = (
+    Hello
+    | Broken
+    | Probed
+    | Ready
+    | Failed
+    | Ended
+    | Committed
+    | Finished
+    | Saved
+    | Resolved
+    | AtEnd
+    | HandOver
+    | DoorOpened
+)
 
 
 class Fork(msgspec.Struct, frozen=True, tag=True, array_like=True):
