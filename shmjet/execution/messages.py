@@ -10,6 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from shmjet.core.latency_policy import THROUGHPUT, LatencyPolicy
+from shmjet.snapshots.manifest import Piece
 
 
 class VertexPlan(msgspec.Struct, frozen=True, array_like=True):
@@ -376,20 +377,6 @@ class Committed(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Child to member: what it had to commit is committed."""
 
     execution_id: int
-
-
-class Piece(msgspec.Struct, frozen=True, array_like=True):
-    """Encoded entries in a chunk file: of one partition, or (-1) of the broadcast keys, or (-2) of the engine's own.
-
-    `size` and `offset` are bytes, `entries` is how many there are, `checksum` the CRC-32 of the bytes.
-    """
-
-    partition: int
-    file: str
-    offset: int
-    size: int
-    checksum: int
-    entries: int
 
 
 class SavedProcessor(msgspec.Struct, frozen=True, array_like=True):

@@ -1,0 +1,1 @@
+"""Tests of `shmjet.snapshots`: manifests, chunk files."""
