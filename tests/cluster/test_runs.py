@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from shmjet.cluster.jobs.run import ANNOUNCE_S, JobRun, RunRequest, Told
+from shmjet.cluster.jobs.run import ANNOUNCE_S, JobRun, Next, RunRequest, Told
 from shmjet.cluster.protocol import Submission
-from shmjet.core import JobStatus
+from shmjet.core import JobStateError, JobStatus
 from shmjet.execution.messages import Failure, JobShape
 from shmjet.ipc.inline_or_memfd import InlineOrMemfd
 
@@ -51,7 +51,7 @@ class Attempt:
 class Story:
     """A run, the attempts that it makes, and what its client is told."""
 
-    def __init__(self, *, attempts: int = 1) -> None:
+    def __init__(self, *, attempts: int = 1, otherwise: Next = Next.END) -> None:
         self.made: list[Attempt] = []
         self.told: list[tuple[JobStatus, str | None]] = []
         self.over = 0
@@ -59,6 +59,8 @@ class Story:
         def make(run: JobRun, on_change: Told, on_over: Told) -> Any:
             self.made.append(Attempt(7 + len(self.made), on_change, on_over))
             return self.made[-1]
+
+        self.statuses: list[tuple[JobStatus, JobStatus]] = []
 
         def told(run: JobRun) -> None:
             self.told.append((run.status, None if run.failure is None else run.failure.text))
@@ -72,9 +74,20 @@ class Story:
             attempts=make,
             on_status=told,
             on_over=over,
-            follows=lambda run, failure: run.attempt_count < attempts,
+            after_failure=lambda run, failure: Next.AGAIN if run.attempt_count < attempts else otherwise,
         )
+        self.run.add_status_listener(lambda old, new: self.statuses.append((old, new)))
         self.run.start()
+
+    @property
+    def newest(self) -> Attempt:
+        return self.made[-1]
+
+    def stops(self) -> None:
+        """Have the newest attempt stop as it was told, and let go."""
+        assert self.newest.cancelled
+        self.newest.becomes(JobStatus.FAILED)
+        self.newest.ends()
 
 
 def looped(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -162,5 +175,155 @@ def test_no_attempt_follows_one_that_was_cancelled_or_may_have_made_results_visi
         assert story.told == [(JobStatus.FAILED, "no room")]
         assert len(story.made) == 1
         assert story.over == 1
+
+    looped(main)
+
+
+def test_a_suspended_run_waits_without_an_attempt_until_it_is_resumed() -> None:
+    async def main() -> None:
+        story = Story()
+        story.newest.becomes(JobStatus.RUNNING)
+        story.run.suspend()
+        assert story.run.status is JobStatus.RUNNING
+        assert not story.run.cancelled
+        story.stops()
+        assert story.run.status is JobStatus.SUSPENDED
+        assert story.run.suspension is not None
+        assert story.run.suspension.requested_by_user
+        assert not story.run.is_over
+        assert len(story.made) == 1
+        story.run.resume()
+        assert story.run.status is JobStatus.STARTING
+        assert story.run.suspension is None
+        assert [attempt.id for attempt in story.made] == [7, 8]
+        story.newest.becomes(JobStatus.RUNNING)
+        story.newest.becomes(JobStatus.COMPLETED)
+        story.newest.ends()
+        assert story.over == 1
+        assert [new for _, new in story.statuses] == [
+            JobStatus.RUNNING,
+            JobStatus.SUSPENDED,
+            JobStatus.STARTING,
+            JobStatus.RUNNING,
+            JobStatus.COMPLETED,
+        ]
+        assert [old for old, _ in story.statuses] == [JobStatus.STARTING, *[new for _, new in story.statuses[:-1]]]
+
+    looped(main)
+
+
+@pytest.mark.parametrize("verb", ["suspend", "restart"])
+def test_what_is_asked_of_a_starting_run_waits_until_it_runs(verb: str) -> None:
+    async def main() -> None:
+        story = Story()
+        getattr(story.run, verb)()
+        assert not story.newest.cancelled
+        story.newest.becomes(JobStatus.RUNNING)
+        story.stops()
+        if verb == "suspend":
+            assert story.run.status is JobStatus.SUSPENDED
+        else:
+            assert len(story.made) == 2
+            story.newest.becomes(JobStatus.RUNNING)
+            assert not story.newest.cancelled
+
+    looped(main)
+
+
+def test_a_run_that_is_suspended_while_it_restarts_begins_no_further_attempt() -> None:
+    async def main() -> None:
+        story = Story()
+        story.newest.becomes(JobStatus.RUNNING)
+        story.run.restart()
+        story.newest.becomes(JobStatus.FAILED)
+        assert story.run.status is JobStatus.STARTING
+        story.run.suspend()
+        story.newest.ends()
+        assert story.run.status is JobStatus.SUSPENDED
+        assert len(story.made) == 1
+
+    looped(main)
+
+
+@pytest.mark.parametrize("when", ["stopping", "stopped", "suspended"])
+def test_cancelling_wins_over_suspending(when: str) -> None:
+    async def main() -> None:
+        story = Story()
+        story.newest.becomes(JobStatus.RUNNING)
+        story.run.suspend()
+        if when == "stopping":
+            story.run.cancel()
+        story.newest.becomes(JobStatus.FAILED)
+        if when == "stopped":
+            story.run.cancel()
+        story.newest.ends()
+        if when == "suspended":
+            assert story.over == 0
+            story.run.cancel()
+        assert (story.run.status, story.run.cancelled, story.run.failure) == (JobStatus.FAILED, True, None)
+        assert story.told[-1] == (JobStatus.FAILED, None)
+        assert story.run.is_over
+        assert story.over == 1
+        assert len(story.made) == 1
+
+    looped(main)
+
+
+def test_an_error_may_suspend_a_run_with_its_cause() -> None:
+    async def main() -> None:
+        story = Story(otherwise=Next.SUSPEND)
+        story.newest.becomes(JobStatus.RUNNING)
+        story.newest.becomes(JobStatus.FAILED, "the broker is away")
+        story.newest.ends()
+        assert story.run.status is JobStatus.SUSPENDED
+        assert story.run.failure is None
+        suspension = story.run.suspension
+        assert suspension is not None
+        assert not suspension.requested_by_user
+        assert suspension.failure is not None
+        assert suspension.failure.text == "the broker is away"
+        story.run.resume()
+        story.newest.becomes(JobStatus.RUNNING)
+        story.run.suspend()
+        story.stops()
+        assert story.run.suspension is not None
+        assert story.run.suspension.requested_by_user
+
+    looped(main)
+
+
+def test_what_does_not_go_with_the_status_is_refused() -> None:
+    async def main() -> None:
+        story = Story()
+        with pytest.raises(JobStateError, match="is STARTING; only a suspended job can be resumed"):
+            story.run.resume()
+        story.newest.becomes(JobStatus.RUNNING)
+        story.run.suspend()
+        story.stops()
+        for verb in ("suspend", "restart"):
+            with pytest.raises(JobStateError, match=f"is SUSPENDED; cannot {verb} it"):
+                getattr(story.run, verb)()
+        story.run.resume()
+        story.newest.becomes(JobStatus.RUNNING)
+        story.run.cancel()
+        with pytest.raises(JobStateError, match="being cancelled; cannot suspend it"):
+            story.run.suspend()
+        story.stops()
+        with pytest.raises(JobStateError, match="is FAILED; cannot restart it"):
+            story.run.restart()
+
+    looped(main)
+
+
+def test_a_listener_is_told_no_more_when_it_is_removed() -> None:
+    async def main() -> None:
+        story = Story()
+        told: list[JobStatus] = []
+        remove = story.run.add_status_listener(lambda _, new: told.append(new))
+        story.newest.becomes(JobStatus.RUNNING)
+        remove()
+        remove()
+        story.newest.becomes(JobStatus.COMPLETED)
+        assert told == [JobStatus.RUNNING]
 
     looped(main)
