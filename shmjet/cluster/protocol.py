@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from shmjet.cluster.lifecycle_messages import RunSettings
 from shmjet.execution.messages import Failure, JobPlan, JobShape, LogSubscription
 from shmjet.execution.metrics import Metrics, WorkerMetrics
 
@@ -38,6 +39,7 @@ class Submission(msgspec.Struct, frozen=True, array_like=True):
     code_size: int = 0
     named: str | None = None
     """How the member's own configuration calls it; set by the coordinator; ignored when a client sends it."""
+    settings: RunSettings = RunSettings()
 
 
 class Execute(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -44,6 +44,29 @@ def not_yet(check: Callable[[str, Any], Any], default: Any, lack: str) -> Callab
     return refuse_others
 
 
+LONGEST_SNAPSHOT_NAME = 200
+"""Bytes of a snapshot's name in UTF-8: it becomes the name of a folder."""
+
+
+def check_snapshot_name(where: str, value: Any) -> str:
+    """Return the name of an exported snapshot.
+
+    Args:
+        where: what the message calls it.
+        value: what was given.
+
+    Raises:
+        ConfigError: it is not a text, is empty or too long, begins with a dot, or holds a slash or a control character.
+    """
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"{where} must be a non-empty text, got {value!r}")
+    if value.startswith(".") or "/" in value or not value.isprintable():
+        raise ConfigError(f"{where} must not begin with a dot, nor hold a slash or control characters, got {value!r}")
+    if len(value.encode("utf-8", "replace")) > LONGEST_SNAPSHOT_NAME:
+        raise ConfigError(f"{where} must have at most {LONGEST_SNAPSHOT_NAME} bytes, got {len(value)} characters")
+    return value
+
+
 def check_callable(name: str, value: Any, error: type[ShmjetError] = DagError) -> Any:
     """Return `value` when it can be called, else raise `error`."""
     if not callable(value):

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from shmjet.core.checks import check_at_least, not_yet, with_known_settings
+from shmjet.core.checks import check_at_least, check_snapshot_name, not_yet, with_known_settings
 from shmjet.core.config import MOST_PARTITIONS
 from shmjet.data.errors import ConfigError, PartitionCountError
 
@@ -91,6 +91,10 @@ class JobConfig:
         split_brain_protection: run only where more than half of the members are; only the default, False, in this
             version.
         initial_snapshot_name: an exported snapshot to start from.
+        allow_dropped_state: start although the snapshot has state of stages that the job does not have; that state is
+            dropped.
+        max_state_bytes: bytes that one snapshot of the job may take, None: any; a larger one fails, and the one before
+            it stays valid.
         memory_limit: bytes that the items of one sort (`sort`, `sort_batches`) may take in memory on one member; the
             rest goes to files. None: half of what host and control group leave. It limits nothing else: groups, joins,
             tables, `distinct` and states take what they need.
@@ -118,6 +122,8 @@ class JobConfig:
     suspend_on_failure: bool = False
     split_brain_protection: bool = False
     initial_snapshot_name: str | None = None
+    allow_dropped_state: bool = False
+    max_state_bytes: int | None = None
     memory_limit: int | None = None
     spill_folder: str | None = None
     intermediate_partitions: int | None = None
@@ -202,6 +208,10 @@ def _text(where: str, value: Any) -> Any:
     return value
 
 
+def _snapshot_name(where: str, value: Any) -> Any:
+    return None if value is None else check_snapshot_name(where, value)
+
+
 def _path(where: str, value: Any) -> Any:
     return _text(where, os.fspath(value) if isinstance(value, os.PathLike) else value)
 
@@ -245,7 +255,9 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "auto_scaling": not_yet(_boolean, True, "restarts no job when members join or leave"),
     "suspend_on_failure": _boolean,
     "split_brain_protection": not_yet(_boolean, False, "restarts no job, so none runs on both sides"),
-    "initial_snapshot_name": _text,
+    "initial_snapshot_name": _snapshot_name,
+    "allow_dropped_state": _boolean,
+    "max_state_bytes": _bytes,
     "memory_limit": _bytes,
     "spill_folder": _path,
     "intermediate_partitions": _partition_count,

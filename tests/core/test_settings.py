@@ -41,6 +41,8 @@ NOT_YET: dict[type, dict[str, Any]] = {
         "split_brain_protection": True,
         "suspend_on_failure": True,
         "initial_snapshot_name": "last",
+        "allow_dropped_state": True,
+        "max_state_bytes": 1 << 20,
         "processing_guarantee": ProcessingGuarantee.AT_LEAST_ONCE,
     },
     EdgeConfig: {},

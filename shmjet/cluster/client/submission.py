@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import cloudpickle
 
+from shmjet.cluster.lifecycle_messages import RunSettings
 from shmjet.cluster.protocol import Submission
 from shmjet.core import DAG, Edge, JobConfig, Vertex
 from shmjet.execution.code import code_of
@@ -25,6 +26,7 @@ T = TypeVar("T")
 _PIECE = 1 << 20
 _PLAIN = JobConfig()
 _PLAIN_CONFIG: bytes = cloudpickle.dumps(_PLAIN)
+_PLAIN_SETTINGS = RunSettings()
 
 
 def submission_of(dag: DAG, config: JobConfig, job_id: str, attachments: dict[str, str]) -> Submission:
@@ -49,6 +51,18 @@ def submission_of(dag: DAG, config: JobConfig, job_id: str, attachments: dict[st
         config=_PLAIN_CONFIG if config == _PLAIN else cloudpickle.dumps(config),
         attachments=attachments,
         import_paths=_import_paths(),
+        settings=_PLAIN_SETTINGS if config == _PLAIN else _settings(config),
+    )
+
+
+def _settings(config: JobConfig) -> RunSettings:
+    return RunSettings(
+        guarantee=config.processing_guarantee.value,
+        snapshot_interval=config.snapshot_interval,
+        suspend_on_failure=config.suspend_on_failure,
+        initial_snapshot=config.initial_snapshot_name,
+        allow_dropped_state=config.allow_dropped_state,
+        max_state_bytes=config.max_state_bytes,
     )
 
 

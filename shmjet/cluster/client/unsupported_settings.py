@@ -41,6 +41,8 @@ def check_job(config: JobConfig) -> None:
         ("processing_guarantee", ProcessingGuarantee.NONE),
         ("suspend_on_failure", False),
         ("initial_snapshot_name", None),
+        ("allow_dropped_state", False),
+        ("max_state_bytes", None),
     ):
         value = getattr(config, name)
         if value != plain:
