@@ -37,10 +37,6 @@ PYTEST_LIMITS := -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=tru
 # Files side by side, two for a core: tests wait for processes more than half of their time. More than four would fight
 # for the memory of small machines.
 PYTEST_JOBS := -n $(shell n=$$((2 * $$(nproc))); echo $$((n < 4 ? n : 4))) --dist loadfile
-# What .ci/plain_english.py reads in `make check`.
-PLAIN := .ci Makefile setup.cfg pyproject.toml *.md docs examples bench model stress tests/native tests/docs tests/bench tests/cluster \
-	shmjet/_native shmjet/aggregate_ops shmjet/cli shmjet/cluster shmjet/columns shmjet/console shmjet/execution shmjet/host shmjet/ipc shmjet/net shmjet/observe shmjet/pipeline shmjet/pool \
-	shmjet/processors shmjet/sinks shmjet/sources shmjet/spark shmjet/testing
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet
 
 # The standard library without the installed packages (site-packages lies inside it).
@@ -123,7 +119,7 @@ check: setup ## ruff, mypy --strict, the order of the floors, and plain English
 	$(BIN)/mypy
 	MYPYPATH=bench $(BIN)/mypy --disable-error-code import-not-found --disable-error-code import-untyped bench  # peers may be missing
 	$(BIN)/lint-imports
-	$(BIN)/python .ci/plain_english.py $(PLAIN)
+	$(BIN)/python .ci/plain_english.py
 
 # The wheel is tried in an environment that has nothing else, far from this checkout; so is a wheel built from the sdist.
 dist: setup ## make the sdist and the wheel (abi3, manylinux), install each in a clean environment and run it

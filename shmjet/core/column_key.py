@@ -26,7 +26,7 @@ class ColumnKey:
         names: of the columns, in order; without duplicates, at least one.
 
     Raises:
-        BatchError: a name is no str, empty or there twice, or there is none.
+        BatchError: a name is not a str, empty or given twice, or no name is given.
 
     Example:
         >>> key = columns("user", "day")
@@ -45,7 +45,7 @@ class ColumnKey:
         """Return the key of a row.
 
         Raises:
-            BatchError: the item is no mapping, or has no such column; the text says which.
+            BatchError: the item is not a mapping, or has no such column; the text names which.
         """
         if type(item) is not dict:
             self._check(item)
@@ -83,7 +83,7 @@ def column(name: str) -> ColumnKey:
         name: of the column.
 
     Raises:
-        BatchError: `name` is no str or empty.
+        BatchError: `name` is not a str, or empty.
 
     Example:
         >>> column("user")({"user": 7, "n": 1})
@@ -99,7 +99,7 @@ def columns(*names: str) -> ColumnKey:
         names: of the columns, in order.
 
     Raises:
-        BatchError: a name is no str, empty or there twice, or there is none.
+        BatchError: a name is not a str, empty or given twice, or no name is given.
 
     Example:
         >>> columns("a", "b")({"a": 1, "b": "x"}), columns("a") == column("a")
@@ -117,7 +117,7 @@ def checked_names(of: str, names: Any, *, least: int = 1) -> tuple[str, ...]:
         least: how many there have to be.
 
     Raises:
-        BatchError: a name is no str, empty or there twice, or there are too few.
+        BatchError: a name is not a str, empty or given twice, or too few are given.
 
     Example:
         >>> checked_names("a key", ["a", "b"]), checked_names("a key", column("a"))

@@ -107,8 +107,8 @@ class JetConfig:
             )
         if self.bind is not None and not self.allow_code and not self.member_secret:
             raise ConfigError(
-                "JetConfig.allow_code is False, but no member_secret is set, so whoever knows the secret could join as "
-                "a member and bring code: pass member_secret=, or set SHMJET_MEMBER_SECRET or "
+                "JetConfig.allow_code is False, but no member_secret is set, so every process that knows the secret "
+                "could join as a member and bring code: pass member_secret=, or set SHMJET_MEMBER_SECRET or "
                 "SHMJET_MEMBER_SECRET_FILE (`shmjet secret -o FILE` makes such a file), the same on all members"
             )
         if self.secret is not None and self.secret == self.member_secret:
@@ -136,7 +136,7 @@ class JetConfig:
         except OSError as error:
             raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
         except tomllib.TOMLDecodeError as error:
-            raise ConfigError(f"{str(path)!r} is no valid TOML: {error}") from error
+            raise ConfigError(f"{str(path)!r} is not valid TOML: {error}") from error
         given = [read.get(name) for name in _SECRET_FILES]
         holds = any(isinstance(secret, str) and not secret.startswith("file:") for secret in given)
         if holds and os.stat(path).st_mode & 0o077:

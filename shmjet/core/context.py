@@ -40,12 +40,12 @@ class ProcessorEndpoint(Protocol):
 
 
 def _no_door(name: str) -> ProcessorEndpoint:
-    """Open the door `name`; where there is no member, nobody could ask at it.
+    """Refuse to open an endpoint: there is no member that could pass connections on.
 
     Raises:
         ProcessorError: always, here.
     """
-    raise ProcessorError(f"door {name!r} cannot be opened: there is no member here at which anybody could ask for it")
+    raise ProcessorError(f"endpoint {name!r} cannot be opened: there is no member here that could pass connections on")
 
 
 def _never() -> bool:

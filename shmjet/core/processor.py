@@ -38,8 +38,8 @@ class Processor:
     """Does the work of one vertex on one worker; used by one tasklet, never by two callers at once.
 
     A *cooperative* processor shares its worker with others: a call should take about a millisecond, must not block,
-    and returns as soon as the outbox refuses an item. One that has to block says `is_cooperative = False`, on its
-    class or before `init`, and gets a process of its own; its calls should still return about once a second.
+    and returns as soon as the outbox refuses an item. A processor that has to block sets `is_cooperative = False`, on
+    its class or before `init`, and gets a process of its own; its calls should still return about once a second.
     The constructor should acquire nothing that needs closing: `init` is the place.
 
     Example:
@@ -52,8 +52,8 @@ class Processor:
     is_cooperative: bool = True
 
     movable: bool | None = None
-    """Whether another worker may take the processor over, between two callbacks, pickled; one that holds what cannot
-    be pickled stays anyway. By default (None) all may but sources and sinks."""
+    """Whether another worker may take the processor over, between two callbacks, pickled; a processor that holds
+    what cannot be pickled stays anyway. By default (None) all may but sources and sinks."""
 
     next_call: float | None = None
     """When the engine calls again where nothing new has come, read after each call. None: a callback that returned

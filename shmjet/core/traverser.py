@@ -1,8 +1,8 @@
 """Traversers: lazily computed sequences that can say "nothing now" and go on later.
 
 Jet's `Traverser`. A traverser over a Python iterable is a chain of C-level iterators (`map`, `filter`,
-`itertools`), so that a step costs no Python call of ours; one that may resume after "nothing now" (a subclass with its
-own `next`) is chained by small classes instead, because C iterators such as `chain` end for good.
+`itertools`), so that a step costs no Python call of ours; a traverser that may resume after "nothing now" (a subclass
+with its own `next`) is chained by small classes instead, because C iterators such as `chain` end for good.
 """
 
 from __future__ import annotations

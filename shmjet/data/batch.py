@@ -1,10 +1,10 @@
 """`Batch`: named columns of equal length, the item in which numbers and text travel without a Python object for each.
 
-A batch is immutable: its arrays are read-only views, and whoever offers one must not change the arrays it was made of.
-What crosses a ring arrives as views on shared memory. Columns are numpy arrays of fixed width in native byte order, or
-`Text`; a null is a 0 in the column's validity mask, the value under it has no meaning, and nobody gets the one without
-the other: `batch["x"]` is a `Nullable` then. How a batch lies in memory
-between processes is the business of `shmjet.ring.batch_frames`.
+A batch is immutable: its arrays are read-only views, and its maker must not change the arrays it was made
+of. What crosses a ring arrives as views on shared memory. Columns are numpy arrays of fixed width in native byte
+order, or `Text`; a null is a 0 in the column's validity mask, the value under it has no meaning, and no caller gets the
+value without its mask: `batch["x"]` is a `Nullable` then. How a batch lies in memory between processes is the business
+of `shmjet.ring.batch_frames`.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class Batch(Columnar):
         return sum(array.nbytes for array in (*self._columns.values(), *self._validity.values()))
 
     def parts(self) -> tuple[dict[str, Values], dict[str, Mask]]:
-        """Return the columns and the masks of those that have nulls, the batch's own dicts: for reading only."""
+        """Return the columns, and the masks of columns with nulls: the batch's own dicts, for reading only."""
         return self._columns, self._validity
 
     def validity(self, name: str) -> Mask | None:
@@ -217,7 +217,7 @@ class Batch(Columnar):
         return self._nulls(name)
 
     def _nulls(self, name: str) -> Mask | None:
-        """Return the mask of a column that has nulls: one that is true all through is none."""
+        """Return the mask of a column that has nulls; None if its mask is true throughout."""
         mask = self._validity.get(name)
         return None if mask is None or mask.all() else mask
 
@@ -326,7 +326,7 @@ class Batch(Columnar):
         """Return the rows at `indices`, in that order; negative ones count from the end.
 
         Raises:
-            BatchError: the indices are no integers, or some are null.
+            BatchError: the indices are not integers, or some are null.
             IndexError: one is out of range.
         """
         return self._taken(checked_rows(indices, self._num_rows))
@@ -379,7 +379,7 @@ class Batch(Columnar):
             listed = plain_values(self._column(name))
         except UnicodeDecodeError as error:
             raise BatchError(
-                f"column {name!r} has text that is not valid UTF-8: {error}; if it is no text, make it bytes: "
+                f"column {name!r} has text that is not valid UTF-8: {error}; if it is not text, make it bytes: "
                 "Text(offsets, data, is_bytes=True)"
             ) from None
         mask = self._validity.get(name)

@@ -1,6 +1,6 @@
 """Hashes of keys that are columns: equal to those of the same keys as Python objects.
 
-The bytes that are hashed are those of docs/formats/keys.md, and the values those that `Batch.values` gives. The kernels
+The bytes that are hashed are those of docs/formats/keys.md, and the values are the ones of `Batch.values`. The kernels
 do everything; here a key is taken apart for them: what the unit of a date means, which fields a structured column has.
 Must not know who owns a partition.
 """

@@ -106,7 +106,7 @@ class OutboxError(ProcessorError):
 
 
 class PartitionError(ProcessorError, ValueError):
-    """A custom partitioner returned something that is no partition; the text names the edge, the key and the value."""
+    """A custom partitioner returned something that is not a partition; the text names edge, key and value."""
 
 
 class WatermarkError(ProcessorError):

@@ -286,7 +286,7 @@ class Nullable:
     # -- operators -----------------------------------------------------------------------------------------------------
 
     def _operand(self, other: Any) -> tuple[Any, Mask] | None:
-        """Return another operand and where it is not null; (None, ...) for None, and None for what is no operand."""
+        """Return another operand and where it is not null; (None, ...) for None, and None if it is not an operand."""
         rows = len(self)
         if other is None or other is np.ma.masked:
             return None, np.zeros(rows, np.bool_)

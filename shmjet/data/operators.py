@@ -129,7 +129,7 @@ def _applied(symbol: str, one: Any, two: Any) -> Array:
     except ValueError:
         if symbol != "**":
             raise
-        raise BatchError("an integer to a negative power is no integer; cast the column to float first") from None
+        raise BatchError("an integer to a negative power is not an integer; cast the column to float first") from None
     except OverflowError as error:
         raise BatchError(f"{type_name(one)} {symbol} {type_name(two)}: {error}; cast the column first") from None
     except TypeError:

@@ -87,7 +87,7 @@ def _exact(there: npt.NDArray[Any]) -> int:
 def _fitting(there: npt.NDArray[Any], kind: type[np.integer[Any]]) -> int:
     total, info = _exact(there), np.iinfo(kind)
     if not info.min <= total <= info.max or (there.dtype.kind == "m" and total == info.min):
-        raise BatchError(f"the sum of a column of {there.dtype} is {total}, which is no {info.dtype}")
+        raise BatchError(f"the sum of a column of {there.dtype} is {total}, which does not fit into {info.dtype}")
     return total
 
 

@@ -3,8 +3,8 @@
 A value of 500 MB inside LMDB would keep the environment's lock for as long as copying it takes and would need as many
 adjacent free pages. So a value above `INLINE_LIMIT` is written to a file before the transaction, and the entry names
 the file. A writer that dies in between leaves an unnamed file, which goes with the instance's folder; never an
-entry without its file. Whoever replaces or removes an entry deletes the file after the commit, so a reader may find
-it gone: then the entry has changed too, and the reader looks again.
+entry without its file. The writer that replaces or removes an entry deletes the file after the commit, so a reader may
+find it gone: then the entry has changed too, and the reader looks again.
 
 The file holds a sequence of buffers (a pickle and what it left out of band), because they are written and read without
 being joined. Nothing here knows what they mean.

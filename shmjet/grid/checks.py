@@ -1,4 +1,4 @@
-"""Checks an operation that came from afar before it touches the store: is it one that `RemoteGrid` could have sent?
+"""Checks an operation that came from afar before it touches the store: could `RemoteGrid` have sent it?
 
 A stored value is read by the kind of its record: a map's as a msgpack entry, a list's as a block. So what writes must
 match the record that it names, and a key must stay inside the map or list: a key with a prefix of its own would reach
@@ -81,12 +81,12 @@ def _check_key(key: bytes, environment: int, layout: Layout) -> None:
     partition = PARTITION.unpack_from(key)[0] if len(key) > PARTITION.size else layout.partition_count
     right = partition < layout.partition_count and partition % layout.environments == environment
     if not right or INCARNATION.size + len(key) > MAX_KEY:
-        raise GridError(f"{key[:40]!r} is no key of a map in environment {environment}")
+        raise GridError(f"{key[:40]!r} is not a key of a map in environment {environment}")
 
 
 def _check_block(count: int, block: bytes) -> None:
     if len(block) < BLOCK_HEAD.size:
-        raise GridError(f"{block!r} is no block of a list")
+        raise GridError(f"{block!r} is not a block of a list")
     kind, items = BLOCK_HEAD.unpack_from(block)
     if kind not in _BLOCKS or items != count or not 0 < count < MOST_ITEMS:
         raise GridError(f"a block of kind {kind} with {items} items was sent as one of {count}")

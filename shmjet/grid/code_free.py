@@ -1,4 +1,4 @@
-"""Whether an operation from afar brings pickles into a store: for those who take none.
+"""Whether a remote operation brings pickles into a store: for members that take none.
 
 Looks at how values are encoded (`entries`) and decodes none of them to objects. A value is judged by the kind of the
 record that it is written to, because that is how it is read; what this module does not know counts as a pickle.

@@ -2,7 +2,7 @@
 
 LMDB can say so too, by the id of a new read transaction, but asking costs more than most of what one saves by
 knowing. So the number of each write transaction is announced here right before it commits, under the environment's
-lock. LMDB numbers commits without a gap and a read transaction bears the number of the last one that it sees: as long
+lock. LMDB numbers commits without a gap and a read transaction bears the number of the last commit it sees: as long
 as that number is the one announced, nothing newer exists. A writer that is killed or fails between announcing and
 committing leaves a number that no page has, which only means "unknown" until the next commit.
 

@@ -176,7 +176,7 @@ class EntryCodec:
             GridError: it is not a block.
         """
         if len(block) < BLOCK_HEAD.size:
-            raise GridError(f"{block!r} is no block of a list")
+            raise GridError(f"{block!r} is not a block of a list")
         kind, count = BLOCK_HEAD.unpack_from(block)
         body = memoryview(block)[BLOCK_HEAD.size :]
         if kind == COLUMNS_BLOCK:

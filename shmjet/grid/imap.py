@@ -217,7 +217,7 @@ class IMap(MutableMapping[K, V]):
         """Return a dict of those of `keys` that are there.
 
         Example:
-            >>> counts.get_all(["a", "nobody"])             # doctest: +SKIP
+            >>> counts.get_all(["a", "missing"])             # doctest: +SKIP
             {'a': 3}
         """
         wanted = list(keys)

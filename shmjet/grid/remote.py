@@ -1,4 +1,4 @@
-"""Maps and lists that lie on another host: the same `IMap` and `IList`, over operations that somebody carries there.
+"""Maps and lists that lie on another host: the same `IMap` and `IList`, over operations that a transport carries there.
 
 Objects are encoded and decoded here, so the other side sees bytes only. Each operation costs a round trip; those on
 many entries (`put_all`, `get_all`, iteration, `extend`) go in pages of about a megabyte.

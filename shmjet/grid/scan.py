@@ -2,8 +2,8 @@
 
 Each page has a read transaction of its own that lasts as long as LMDB needs to hand over the bytes, never while they
 are decoded or the caller thinks: a reader that keeps its transaction keeps every page freed since. In return a scan
-is no snapshot. It meets every entry that is there from its start to its end exactly once, and of those that come or go
-meanwhile each at most once, also across a `clear()`.
+is not a snapshot. It meets every entry that is there from its start to its end exactly once, and the entries that come
+or go meanwhile each at most once, also across a `clear()`.
 """
 
 from __future__ import annotations

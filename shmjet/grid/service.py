@@ -65,7 +65,7 @@ class GridService:
         try:
             operation = _decode(body)
         except UNREADABLE as error:
-            raise GridError(f"this is no operation on maps and lists: {error}") from error
+            raise GridError(f"this is not an operation on maps and lists: {error}") from error
         return _encode(self._perform(self._grid.opened, operation))
 
     def clear(self) -> None:

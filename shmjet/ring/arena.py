@@ -1,8 +1,8 @@
 """The shared memory of one execution: created once, unlinked at once, passed on as a descriptor, never by name.
 
 Pages are reserved when the arena is made, so that a full `/dev/shm` or a cgroup limit is an error here and not a
-SIGBUS in whoever touches the page first. Where `/dev/shm` is too small (64 MB in a default container) the arena is a
-memfd, which is charged to memory alone. This module knows nothing of what lies in the memory.
+SIGBUS in the process that touches the page first. Where `/dev/shm` is too small (64 MB in a default container) the
+arena is a memfd, which is charged to memory alone. This module knows nothing of what lies in the memory.
 `multiprocessing.shared_memory` is not used because its tracker unlinks segments of live owners.
 """
 
@@ -24,7 +24,7 @@ _PREFIX = "/shmjet-"
 
 
 class ArenaError(OSError):
-    """There is not enough shared memory, or a descriptor is no arena of the size expected; the text says what to do."""
+    """There is not enough shared memory, or a descriptor is not an arena of the expected size; the text has advice."""
 
 
 class Arena:

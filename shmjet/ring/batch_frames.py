@@ -127,7 +127,7 @@ class BatchCodec:
         try:
             return self._decode(payload)
         except (struct.error, ValueError, SyntaxError, TypeError, IndexError) as error:
-            raise RingCorruptError(f"a payload is no batch: {error}") from error
+            raise RingCorruptError(f"a payload is not a batch: {error}") from error
 
     def _decode(self, payload: Any) -> Batch:
         count, schema_size, rows = HEAD.unpack_from(payload)

@@ -1,6 +1,6 @@
 """An item that is larger than a record of the ring may be: written and read in pieces, over as many calls as it takes.
 
-The writer goes on where it was refused; whoever offers another item in between has the reader told to forget what came.
+The writer goes on where it was refused; if another item is offered in between, the reader is told to forget what came.
 `docs/formats/frame.md` has the bytes.
 """
 

@@ -1,4 +1,4 @@
-"""Who owns which partition, and who feeds whom over an isolated edge."""
+"""Which processor owns which partition, and which feeds which over an isolated edge."""
 
 import pytest
 from hypothesis import given

@@ -135,7 +135,7 @@ def test_a_member_that_takes_no_code_needs_a_member_secret_that_clients_do_not_k
         JetConfig(bind="h:1", secret="s", member_secret="s")
     assert JetConfig(bind="h:1", secret="s", member_secret="m", allow_code=False).member_secret == "m"
     assert JetConfig(bind="h:1", secret="s", member_secret="m").allow_code
-    assert JetConfig(allow_code=False).bind is None, "without a network there is nobody to prove anything to"
+    assert JetConfig(allow_code=False).bind is None, "without a network no secret is needed"
 
 
 def test_a_wrong_file_is_named(toml, tmp_path):
@@ -146,7 +146,7 @@ def test_a_wrong_file_is_named(toml, tmp_path):
     with pytest.raises(ConfigError, match=r"cores in '.*jet.toml' must be an integer"):
         JetConfig.from_toml(toml)
     toml.write_text("cores = ")
-    with pytest.raises(ConfigError, match="no valid TOML"):
+    with pytest.raises(ConfigError, match="is not valid TOML"):
         JetConfig.from_toml(toml)
     with pytest.raises(ConfigError, match=r"cannot read .*: No such file"):
         JetConfig.from_toml(tmp_path / "missing.toml")

@@ -1,4 +1,4 @@
-"""Functions that are called for each item of a list: one that raises StopIteration must not end the list in silence."""
+"""Functions that are called for each item of a list: a StopIteration in one must not end the list silently."""
 
 from __future__ import annotations
 

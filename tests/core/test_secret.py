@@ -1,4 +1,4 @@
-"""The secret: made, written for its owner alone, read only from where nobody else can."""
+"""The secret: made, written for its owner alone, refused from a file that others can read."""
 
 from __future__ import annotations
 

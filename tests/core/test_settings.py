@@ -51,9 +51,9 @@ NOT_YET: dict[type, dict[str, Any]] = {
 """Settings that this version does not have, and a value that would mean something."""
 
 INSIDE: dict[type, dict[str, str]] = {
-    JobConfig: {"module_names": "the pickle of a config has them for those who look at it"},
+    JobConfig: {"module_names": "the pickle of a config names the modules it needs"},
 }
-"""Fields that are no settings."""
+"""Fields that are not settings."""
 
 
 @cache

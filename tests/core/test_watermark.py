@@ -80,7 +80,7 @@ def test_the_last_active_input_ending_among_idle_ones_means_idle():
 
 
 class Looked(list):
-    """Counts how often somebody goes through it."""
+    """Counts how often it is iterated."""
 
     times = 0
 

@@ -312,7 +312,7 @@ class TestText:
         assert joined.equals(Text.of(one + two))
 
 
-# -- what is no choice of rows or columns ------------------------------------------------------------------------------
+# -- invalid choices of rows or columns --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def reference(batch: Batch, names: list[str]) -> list[int]:
 
 
 def is_counted_by_numpy(column: Any) -> bool:
-    """Whether numpy knows the dates of a column; 2.5 refuses those that versions before it wrapped."""
+    """Whether numpy knows the dates of a column; 2.5 refuses the dates that earlier versions wrapped."""
     if isinstance(column, np.ndarray | Nullable):
         try:
             (column.parts()[0] if isinstance(column, Nullable) else column).tolist()

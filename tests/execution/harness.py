@@ -36,7 +36,7 @@ from shmjet.execution.tasklet import ProcessorTasklet, State
 _SLEEPING = 128
 """Where in a doorbell stands whether its owner sleeps (`docs/formats/ring.md`)."""
 _MOST_IDLE = 100
-"""Rounds in which nobody moves anything, though somebody polls, after which it counts as a deadlock."""
+"""Rounds in which no item moves, though a process polls, after which it counts as a deadlock."""
 
 
 class Sleeper:
@@ -65,7 +65,7 @@ class Sleeper:
 
     @property
     def sleeps(self) -> bool:
-        """Whether it has fallen asleep and nobody has rung since."""
+        """Whether it has fallen asleep and its bell has not rung since."""
         self._sleeps = self._sleeps and self._bell.sleeping
         return self._sleeps
 
@@ -131,7 +131,7 @@ class LocalRun:
                 deployment.create(shared, ())
                 deployment.init()
                 self.deployments.append(deployment)
-        except BaseException:  # nobody gets this object, so nobody closes it
+        except BaseException:  # no caller gets this object, so none closes it
             os.close(fd)
             raise
         bells = [(self.control, worker * BLOCK_SIZE) for worker in range(workers)]
@@ -220,7 +220,7 @@ class LocalRun:
         return any(calls)
 
     def _anyone_awake(self) -> bool:
-        """Say whether a process with something left to do would go on: nobody has to wake it, or its time-out does."""
+        """Say whether a process with something left to do goes on by itself: it is awake, or its time-out wakes it."""
         for deployment, sleeper in zip(self.deployments, self._sleepers, strict=True):
             hosted = [(tasklet, deployment) for tasklet in deployment.tasklets if not tasklet.done]
             if hosted and (not sleeper.sleeps or any_polls(hosted) or 0 < earliest(hosted) < NO_CALL_NS):

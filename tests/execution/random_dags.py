@@ -2,7 +2,7 @@
 
 A DAG is made from a seed alone: vertices and parallelism, routings, priorities, buffered and ordered edges, narrow and
 wide lanes, and the processors of `random_stages.py`. The interpreter needs no order. A DAG runs on the harness, where
-a lost wake-up is a deadlock, or on real engines, others beside it.
+a lost wake-up is a deadlock, or on real engines, next to others.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class RandomDag:
             self._add_vertex(index)
         for spec in self.vertices:
             if not spec.inputs and not spec.outputs:
-                spec.source_items = 0  # nobody would get them
+                spec.source_items = 0  # no processor would get them
         self.has_priorities = any(edge.priority or edge.ordered for edge in self.edges)
 
     def _add_vertex(self, index: int) -> None:

@@ -44,7 +44,7 @@ class ByRoom(Processor):
 
 
 class OneByOne(Processor):
-    """One that takes an item, offers it, and leaves when it is refused."""
+    """Takes an item, offers it, and leaves when it is refused."""
 
     def __init__(self, keep: Keeps) -> None:
         self._keep = keep

@@ -1,4 +1,4 @@
-"""Batches on every routing, beside items, marks and moving tasklets: no row is lost, doubled or misplaced."""
+"""Batches on every routing, among items, marks and moving tasklets: no row is lost, doubled or misplaced."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ FORK = multiprocessing.get_context("fork")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A store with two environments that nobody has opened."""
+    """A store with two environments, none of them opened."""
     place = tmp_path / "grid"
     Grid.create(place, environments=2, map_size=1 << 30)
     return place

@@ -81,7 +81,7 @@ def test_every_operation_of_a_map_means_the_same(remote: RemoteGrid) -> None:
     assert there.put("a", 2) == 1
     assert there.put_if_absent("a", 3) == 2
     assert there.put_if_absent("b", 3) is None
-    assert there.get("nobody", 7) == 7
+    assert there.get("missing", 7) == 7
     assert there.get_all(["a", "b", "c"]) == {"a": 2, "b": 3}
     assert ("a" in there, "z" in there) == (True, False)
     assert there.pop("a") == 2
@@ -156,11 +156,11 @@ ENTRY, BLOCK = msgspec.msgpack.encode(("k", 1)), BLOCK_HEAD.pack(COLUMNS_BLOCK, 
         (Append(0, MAP, [(1, BLOCK)], False), "a map does not do Append"),
         (BlockOf(0, MAP, 0, None), "a map does not do BlockOf"),
         (Write(0, MAP, [(NO_PREFIX + KEY, ENTRY), (b"\0\0\0\1" + KEY, ENTRY)], False), "a prefix of its own"),
-        (Write(0, MAP, [(NO_PREFIX, ENTRY)], False), "no key of a map in environment 0"),
-        (Write(1, MAP, [(NO_PREFIX + KEY, ENTRY)], False), "no key of a map in environment 1"),
-        (Write(0, MAP, [(NO_PREFIX + PARTITION.pack(65532) + b"sk", ENTRY)], False), "no key of a map"),
-        (Add(0, MAP, KEY + bytes(600), ENTRY, False), "no key of a map"),
-        (Append(0, LIST, [(1, b"")], False), "no block of a list"),
+        (Write(0, MAP, [(NO_PREFIX, ENTRY)], False), "is not a key of a map in environment 0"),
+        (Write(1, MAP, [(NO_PREFIX + KEY, ENTRY)], False), "is not a key of a map in environment 1"),
+        (Write(0, MAP, [(NO_PREFIX + PARTITION.pack(65532) + b"sk", ENTRY)], False), "is not a key of a map"),
+        (Add(0, MAP, KEY + bytes(600), ENTRY, False), "is not a key of a map"),
+        (Append(0, LIST, [(1, b"")], False), "is not a block of a list"),
         (Append(0, LIST, [(1, BLOCK_HEAD.pack(0xDC, 1) + b"x")], False), "a block of kind 220"),
         (Append(0, LIST, [(2, BLOCK)], False), "1 items was sent as one of 2"),
         (Append(0, LIST, [(-1, BLOCK)], False), "sent as one of -1"),

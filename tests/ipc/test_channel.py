@@ -104,7 +104,7 @@ def test_descriptors_that_the_kernel_had_to_drop_are_an_error_that_names_the_lim
     reader, writer = os.pipe()
     ours.send(Start(1), [reader, writer])
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))  # fewer than there are: no new one can be had
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))  # fewer than there are: none can be opened
     try:
         with pytest.raises(OSError, match=r"needs 2 more, and has as many open as RLIMIT_NOFILE allows \(3\)"):
             theirs.receive()

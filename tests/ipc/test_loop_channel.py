@@ -176,7 +176,7 @@ def test_a_hostile_leftover_ends_the_connection(caplog: pytest.LogCaptureFixture
 
 
 def test_one_that_has_gone_without_a_word_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A send to a host that does not answer ends in an error of its own kind, and must not be tried again and again."""
+    """A send to a host that does not answer ends in its own kind of error, and must not be retried forever."""
 
     class Unreachable:
         def __init__(self, sock: socket.socket) -> None:

@@ -193,7 +193,7 @@ class MemberRun:
 
     @property
     def tasklets(self) -> list[Any]:
-        """Those that have not ended."""
+        """The tasklets that have not ended."""
         return [t for deployment in self.deployments for t in deployment.tasklets if not t.done]
 
     def close(self) -> None:

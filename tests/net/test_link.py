@@ -152,9 +152,9 @@ def received(sock: socket.socket) -> bytes:
 
 def test_another_cluster_oneself_and_nobody_are_told_apart(members: Any) -> None:
     first, second = members(), members(cluster="other")
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        free = f"127.0.0.1:{nobody.getsockname()[1]}"
+    with socket.socket() as unbound:
+        unbound.bind(("127.0.0.1", 0))
+        free = f"127.0.0.1:{unbound.getsockname()[1]}"
     for target, kind in (
         (second.address, "cluster"),
         (first.address, "self"),
@@ -390,7 +390,7 @@ def test_a_member_with_enough_clients_tells_further_ones_that_it_is_busy(members
         dialled.result(0)
     assert not member.take(Accepted)
     other = members()
-    other.order(Connect(member.address))  # members are no clients
+    other.order(Connect(member.address))  # a member is not a client
     await_([member, other], lambda: other.take(PeerUp))
     for order in (RefuseClients(False, ("127.0.0.2",)), RefuseClients(False)):
         member.order(order)
@@ -434,7 +434,7 @@ def test_a_client_that_is_told_busy_for_too_long_says_so() -> None:
 def test_without_descriptors_a_link_waits_and_goes_on(
     members: Any, caplog: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A listener that is ready and gives no connection must not be asked again and again."""
+    """A listener that is ready and gives no connection must not be polled in a busy loop."""
     member = members()
     connections = member.link._connections
     listener, tries = connections._listener, []

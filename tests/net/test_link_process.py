@@ -129,7 +129,7 @@ def test_a_killed_link_is_noticed_by_its_member_and_by_its_peer() -> None:
         with contextlib.suppress(LinkLost):
             await waiting
         with pytest.raises(LinkLost):
-            first.client.send(second.uuid, b"nobody there")
+            first.client.send(second.uuid, b"no peer there")
 
     runs(test)
 

@@ -107,7 +107,7 @@ def test_python_places_what_finds_no_slot() -> None:
     target.feed(b"".join(map(packet, bodies)))
     assert target.take() == bodies[:4]
     assert [body for _, body, _ in target.delivered[1:]] == bodies[4:]
-    assert target.words.tolist() == [4, 16 * SLAB_UNIT]  # the others are noted by whoever takes them
+    assert target.words.tolist() == [4, 16 * SLAB_UNIT]  # the reader notes the others when it takes them
 
 
 def test_python_keeps_what_finds_no_room_in_the_ring() -> None:

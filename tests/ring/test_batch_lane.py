@@ -24,7 +24,7 @@ SLAB = 8 << 20
 
 
 class Lane:
-    """Both ends of a lane with a slab beside it; `memory` bytes of that can be had."""
+    """Both ends of a lane and its slab; `memory` bytes of the slab are available."""
 
     def __init__(self, capacity: int = 1 << 16, queue_size: int = 64, memory: int = SLAB) -> None:
         area = memoryview(mmap.mmap(-1, SLAB + RING_HEADER + capacity))

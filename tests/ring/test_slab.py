@@ -153,7 +153,7 @@ class TestOutgoingSlab:
         places = [outgoing.put(object(), 0, (big,), len(big)) for _ in range(3)]
         assert places[0] >= 0
         assert places[1] >= 0
-        assert places[2] == -1  # nobody has read the others
+        assert places[2] == -1  # the others have not been read
         assert sum(size for _, size in reserved) == 8 << 20
         assert [end for end, _ in reserved[1:]] == [a + b for a, b in reserved[:-1]]
 

@@ -226,7 +226,7 @@ def test_nothing_is_published_when_the_instance_ends(tmp_path: Path, eventually:
             os.kill(jet.cluster.members[0].pid, signal.SIGKILL)
     eventually(lambda: not psutil.pid_exists(pid_of(tmp_path)))
     told = ["abort", "destroy"]
-    assert ends(tmp_path) in ([told] if end == "shut down" else [told, []])  # one that goes with its member may not be
+    assert ends(tmp_path) in ([told] if end == "shut down" else [told, []])  # its member may take it along
     assert published(tmp_path) == []
 
 
