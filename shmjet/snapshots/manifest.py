@@ -26,6 +26,8 @@ BROADCAST: Final = -1
 """The partition of pieces with the entries of broadcast keys."""
 ENGINE: Final = -2
 """The partition of pieces with entries of the engine's own."""
+SEVERAL: Final = -3
+"""The partition of pieces with entries of several partitions, where there are too few for pieces of their own."""
 
 
 class DamagedSnapshotError(ShmjetError):
@@ -33,10 +35,11 @@ class DamagedSnapshotError(ShmjetError):
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True):
-    """Encoded entries in a chunk file: of one partition, or (-1) of the broadcast keys, or (-2) of the engine's own.
+    """Encoded entries in a chunk file: of one partition, or (-1) of the broadcast keys, or (-2) of the engine's own, or
+    (-3) of several partitions.
 
-    `file` is the name of the chunk file beside the manifest, `size` and `offset` are bytes, `entries` is how many there
-    are, `checksum` the CRC-32 of the bytes.
+    `file` is the name of the chunk file, in the manifest's folder, `size` and `offset` are bytes, `entries` is how many
+    there are, `checksum` the CRC-32 of the bytes.
     """
 
     partition: int
@@ -62,7 +65,7 @@ class SavedVertex(msgspec.Struct, frozen=True, array_like=True):
         name: of the vertex.
         parallelism: processors that it had on all members together.
         partition_count: partitions of the job.
-        processors: those that belong to the snapshot, which are all.
+        processors: all of them.
     """
 
     name: str
@@ -161,7 +164,9 @@ def read_manifest(path: str | os.PathLike[str]) -> Manifest:
     except OSError as error:
         raise DamagedSnapshotError(f"the manifest {str(path)!r} cannot be read: {error.strerror}") from error
     if len(data) < HEAD.size or not data.startswith(MAGIC):
-        raise DamagedSnapshotError(f"{str(path)!r} is no manifest of a snapshot, or it is torn ({len(data)} bytes)")
+        raise DamagedSnapshotError(
+            f"{str(path)!r} is not the manifest of a snapshot, or it is torn ({len(data)} bytes)"
+        )
     _, version, checksum, size = HEAD.unpack_from(data)
     if version != VERSION:
         raise DamagedSnapshotError(f"the manifest {str(path)!r} has version {version}; this one reads {VERSION}")

@@ -1,0 +1,271 @@
+"""Chunk files: pieces of saved state, appended by one process and never changed.
+
+A piece holds entries of one partition, or of several where they are few. Entries of plain values go as columns, others
+as one pickle that needs no job to be read. Every piece has a checksum, which the manifest keeps as well, so that a torn
+or damaged one is found before an entry of it is used. `docs/formats/snapshot.md` has the bytes. Must not know vertices.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import struct
+import zlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from shmjet._native import Codec
+from shmjet.ring.frames import CODEC_COLUMNS, CODEC_PICKLE
+from shmjet.ring.pickling import ItemEncodingError, dumps_by_value, loads
+from shmjet.snapshots.manifest import DamagedSnapshotError, Piece
+
+FILE_HEAD: Final = struct.Struct("<8sII")
+"""Of a chunk file: `MAGIC`, `VERSION`, 0."""
+MAGIC: Final = b"shmjetSC"
+VERSION: Final = 1
+
+PIECE_HEAD: Final = struct.Struct("<iIIBB2xQ")
+"""Of a piece: partition, number of partitions (0: it is of none), entries, codec, scheme, bytes of the payload."""
+
+SCHEME_NONE: Final = 0
+"""The entries are of several partitions, or of none."""
+SCHEME_DEFAULT: Final = 1
+"""Partitions are those of the default partitioner."""
+SCHEME_CUSTOM: Final = 2
+"""Partitions are those of a function that only the job knows."""
+
+_MOST_PARTS = 512
+"""Buffers of one write; the system takes 1,024 at most."""
+
+Entry = tuple[Any, Any]
+
+
+class EntryError(ItemEncodingError):
+    """An entry cannot be saved, because its key or its value cannot be pickled."""
+
+
+class PieceHead(NamedTuple):
+    """What a piece says of itself, see `PIECE_HEAD`."""
+
+    partition: int
+    partition_count: int
+    entries: int
+    codec: int
+    scheme: int
+    size: int
+
+
+class ChunkWriter:
+    """Appends pieces to one chunk file, which is made with the first of them.
+
+    Args:
+        path: of the file; one of this name must not be there.
+        codec: of this process.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], codec: Codec) -> None:
+        self.path = Path(path)
+        self.size = 0
+        self._codec = codec
+        self._fd = -1
+
+    def write(
+        self, entries: Sequence[Entry], partition: int, partition_count: int = 0, scheme: int = SCHEME_NONE
+    ) -> Piece:
+        """Append a piece with these entries, of which there is at least one.
+
+        Args:
+            entries: a list of (key, value).
+            partition: of all of them, or one of the negative numbers in `shmjet.snapshots.manifest`.
+            partition_count: how many partitions there are.
+            scheme: how keys are brought to partitions.
+
+        Returns:
+            where it is.
+
+        Raises:
+            EntryError: an entry cannot be pickled; the text names its key.
+            OSError: there is no room, or the file cannot be made or written.
+        """
+        payload = self._codec.encode(entries if type(entries) is list else list(entries), 0, len(entries))
+        codec = CODEC_COLUMNS
+        parts: list[Any]
+        if payload is None:
+            codec, parts = CODEC_PICKLE, list(_pickled(entries))
+        else:
+            parts = [payload]
+        size = sum(memoryview(part).nbytes for part in parts)
+        head = PIECE_HEAD.pack(partition, partition_count, len(entries), codec, scheme, size)
+        checksum = zlib.crc32(head)
+        for part in parts:
+            checksum = zlib.crc32(part, checksum)
+        self._open()
+        offset = self.size
+        self._append([head, *parts])
+        return Piece(partition, self.path.name, offset, PIECE_HEAD.size + size, checksum, len(entries))
+
+    def _open(self) -> None:
+        if self._fd >= 0:
+            return
+        self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._append([FILE_HEAD.pack(MAGIC, VERSION, 0)])
+
+    def _append(self, parts: Sequence[Any]) -> None:
+        """Write parts one behind the other; a file that cannot take all of them is as before."""
+        waiting = [memoryview(part).cast("B") for part in parts if len(part)]
+        size = 0
+        try:
+            while waiting:
+                written = os.writev(self._fd, waiting[:_MOST_PARTS])
+                if written == 0:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+                size += written
+                while waiting and written >= waiting[0].nbytes:
+                    written -= waiting.pop(0).nbytes
+                if written:
+                    waiting[0] = waiting[0][written:]
+        except OSError:
+            os.ftruncate(self._fd, self.size)
+            os.lseek(self._fd, self.size, os.SEEK_SET)
+            raise
+        self.size += size
+
+    def sync(self) -> None:
+        """Let what was written reach the disk. Raises OSError when it cannot."""
+        if self._fd >= 0:
+            os.fsync(self._fd)
+
+    def close(self) -> None:
+        """Close the file; idempotent."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class ChunkReader:
+    """Reads pieces of the chunk files in one folder; files are mapped when first needed.
+
+    Args:
+        folder: where they are.
+        codec: of this process.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], codec: Codec) -> None:
+        self._folder = Path(folder)
+        self._codec = codec
+        self._files: dict[str, mmap.mmap] = {}
+
+    def head(self, piece: Piece) -> PieceHead:
+        """Return what a piece says of itself, without looking at its payload.
+
+        Raises:
+            DamagedSnapshotError: its file is missing or too short, or the head does not fit the piece.
+        """
+        with self._view(piece) as view:
+            head = PieceHead(*PIECE_HEAD.unpack_from(view))
+        if (head.partition, head.entries, head.size) != (piece.partition, piece.entries, piece.size - PIECE_HEAD.size):
+            raise self._damaged(piece, "its head is not that of the manifest")
+        return head
+
+    def check(self, piece: Piece) -> None:
+        """Compare a piece with its checksum.
+
+        Raises:
+            DamagedSnapshotError: it is torn, damaged or missing.
+        """
+        with self._view(piece) as view:
+            if zlib.crc32(view) != piece.checksum:
+                raise self._damaged(piece, "its checksum is wrong")
+
+    def entries(self, piece: Piece) -> list[Entry]:
+        """Return the entries of a piece, as new objects.
+
+        Raises:
+            DamagedSnapshotError: it is torn, damaged or missing.
+            Exception: whatever unpickling raises, as when a class is not there.
+        """
+        self.check(piece)
+        head = self.head(piece)
+        with self._view(piece) as view, view[PIECE_HEAD.size :] as payload:
+            if head.codec == CODEC_COLUMNS:
+                return self._codec.decode(payload, head.entries)
+            if head.codec == CODEC_PICKLE:
+                return list(loads(payload))
+        raise self._damaged(piece, f"it has an unknown codec {head.codec}")
+
+    def _view(self, piece: Piece) -> memoryview:
+        file = self._files.get(piece.file)
+        if file is None:
+            file = self._files[piece.file] = self._map(piece.file)
+        if not FILE_HEAD.size <= piece.offset <= piece.offset + piece.size <= len(file) or piece.size < PIECE_HEAD.size:
+            raise self._damaged(piece, f"the file has {len(file)} bytes")
+        return memoryview(file)[piece.offset : piece.offset + piece.size]
+
+    def _map(self, name: str) -> mmap.mmap:
+        path = self._folder / name
+        try:
+            with open(path, "rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                if size < FILE_HEAD.size:
+                    raise DamagedSnapshotError(f"chunk file {str(path)!r} is torn: it has {size} bytes")
+                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except OSError as error:
+            raise DamagedSnapshotError(f"chunk file {str(path)!r} cannot be read: {error.strerror}") from error
+        magic, version, _ = FILE_HEAD.unpack_from(mapped)
+        if magic != MAGIC or version != VERSION:
+            mapped.close()
+            raise DamagedSnapshotError(f"{str(path)!r} is not a chunk file of version {VERSION}")
+        return mapped
+
+    def _damaged(self, piece: Piece, why: str) -> DamagedSnapshotError:
+        return DamagedSnapshotError(
+            f"chunk file {str(self._folder / piece.file)!r} is damaged: the piece of {piece.size} bytes at "
+            f"{piece.offset}: {why}"
+        )
+
+    def close(self) -> None:
+        """Unmap the files; idempotent."""
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+
+
+def check_pieces(folder: str | os.PathLike[str], pieces: Iterable[Piece]) -> None:
+    """Compare pieces with their checksums, before a snapshot is relied upon.
+
+    Raises:
+        DamagedSnapshotError: one is torn, damaged or missing.
+    """
+    reader = ChunkReader(folder, Codec())
+    try:
+        for piece in pieces:
+            reader.check(piece)
+            reader.head(piece)
+    finally:
+        reader.close()
+
+
+def _pickled(entries: Sequence[Entry]) -> Sequence[Any]:
+    """Pickle entries so that any process can read them; classes that cannot be imported go along."""
+    try:
+        return dumps_by_value(list(entries))
+    except Exception as error:
+        for entry in entries:
+            try:
+                dumps_by_value(entry)
+            except Exception as cause:
+                raise EntryError(
+                    f"the entry of key {_short(entry[0])} cannot be saved: its value, a {type(entry[1]).__qualname__}, "
+                    f"cannot be pickled: {type(cause).__name__}: {cause}"
+                ) from cause
+        raise EntryError(f"{len(entries)} entries cannot be saved: {type(error).__name__}: {error}") from error
+
+
+def _short(key: object) -> str:
+    try:
+        text = repr(key)
+    except Exception:
+        text = f"<{type(key).__name__}>"
+    return text if len(text) <= 80 else text[:79] + "…"
