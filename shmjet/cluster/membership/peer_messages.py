@@ -11,7 +11,7 @@ import msgspec
 
 from shmjet.cluster.membership.views import MembershipMessage
 from shmjet.cluster.protocol import Submission
-from shmjet.execution.messages import Failure, LogSubscription, MemberSlot, Probed
+from shmjet.execution.messages import Failure, LogSubscription, MemberSlot, Probed, SavedProcessor
 from shmjet.execution.metrics import Metrics
 
 
@@ -39,7 +39,8 @@ class PartProbed(msgspec.Struct, frozen=True):
 class PreparePart(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Coordinator to member: make your part of an attempt of a run. `execution` is the attempt's number.
 
-    `epoch` is that of the view whose members take part; a member that is in another view refuses.
+    `epoch` is that of the view whose members take part; a member that is in another view refuses. `manifest` is the
+    path of the snapshot to restore, empty for none.
     """
 
     execution: int
@@ -49,6 +50,7 @@ class PreparePart(msgspec.Struct, frozen=True, tag=True, array_like=True):
     slot: MemberSlot
     logs: LogSubscription | None = None
     run: int = 0
+    manifest: str = ""
 
 
 class StartPart(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -76,10 +78,29 @@ class FinishPart(msgspec.Struct, frozen=True, tag=True, array_like=True):
     error: str | None
 
 
-class PartReady(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Member to coordinator: all is ready here."""
+class SavePart(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Coordinator to member: begin phase one of a snapshot; the fields are those of `Save`."""
 
     execution: int
+    snapshot_id: int
+    terminal: bool
+    prepares: bool
+    folder: str
+
+
+class ResolvePart(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Coordinator to member: begin phase two of a snapshot; `success` says whether it is valid."""
+
+    execution: int
+    snapshot_id: int
+    success: bool
+
+
+class PartReady(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to coordinator: all is ready here; `processors` is how many each vertex has on this member."""
+
+    execution: int
+    processors: list[int] = []
 
 
 class PartFailed(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -100,6 +121,47 @@ class PartCommitted(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Member to coordinator: what had to be committed here is committed."""
 
     execution: int
+
+
+class PartSaved(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to coordinator: these processors have saved their state, or have ended; the fields are as in `Saved`."""
+
+    execution: int
+    snapshot_id: int
+    processors: list[SavedProcessor]
+    error: str | None = None
+
+
+class PartResolved(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to coordinator: these processors, as (vertex, processor), have done phase two of a snapshot."""
+
+    execution: int
+    snapshot_id: int
+    processors: list[tuple[int, int]]
+
+
+class PartAtEnd(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to coordinator: these sinks, as (vertex, processor), have all input and wait for the last snapshot."""
+
+    execution: int
+    processors: list[tuple[int, int]]
+
+
+class AskOpenSources(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Coordinator to member: which of these vertices have processors that have not ended?
+
+    A snapshot is postponed until those in front of edges of higher priority have.
+    """
+
+    execution: int
+    vertices: list[int]
+
+
+class PartOpenSources(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Member to coordinator: these."""
+
+    execution: int
+    vertices: list[int]
 
 
 class PartFinished(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -199,10 +261,17 @@ ExecutionMessage = (
     | CancelPart
     | CommitPart
     | FinishPart
+    | SavePart
+    | ResolvePart
+    | AskOpenSources
     | PartReady
     | PartFailed
     | PartEnded
     | PartCommitted
+    | PartSaved
+    | PartResolved
+    | PartAtEnd
+    | PartOpenSources
     | PartFinished
     | AskMetrics
     | PartMetrics
