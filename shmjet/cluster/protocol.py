@@ -182,12 +182,12 @@ class TakeArena(msgspec.Struct, frozen=True, tag=True, array_like=True):
     execution_id: int
 
 
-class Visit(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Ask for a socket that leads to the processor behind a door; answered when the door is open."""
+class ConnectEndpoint(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Ask for a socket that leads to the processor at an endpoint; answered when the endpoint is open."""
 
     request: int
     execution_id: int
-    door: str
+    endpoint: str
 
 
 class ConnectInline(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -198,7 +198,7 @@ class ConnectInline(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
     request: int
     execution_id: int
-    door: str
+    endpoint: str
 
 
 Request = (
@@ -218,7 +218,7 @@ Request = (
     | Attach
     | Look
     | TakeArena
-    | Visit
+    | ConnectEndpoint
     | ConnectInline
 )
 
@@ -338,8 +338,8 @@ class ArenaTaken(msgspec.Struct, frozen=True, tag=True, array_like=True):
     size: int
 
 
-class Visiting(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The answer to `Visit`, with the socket; or to `ConnectInline`."""
+class EndpointConnected(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The answer to `ConnectEndpoint`, with the socket; or to `ConnectInline`."""
 
     request: int
 
@@ -459,6 +459,6 @@ Reply = (
     | Attached
     | Looked
     | ArenaTaken
-    | Visiting
+    | EndpointConnected
     | News
 )

@@ -33,13 +33,13 @@ class DataGrid(Protocol):
 
 
 class ProcessorEndpoint(Protocol):
-    """Where visitors from outside the execution arrive, each with a connected stream socket."""
+    """Where connections from outside the execution arrive, each with a connected stream socket."""
 
     def take(self) -> socket.socket | None:
-        """Return the socket of the next visitor, which is the caller's then; None when none waits."""
+        """Return the socket of the next connection, which is the caller's then; None when none waits."""
 
 
-def _no_door(name: str) -> ProcessorEndpoint:
+def _no_endpoint(name: str) -> ProcessorEndpoint:
     """Refuse to open an endpoint: there is no member that could pass connections on.
 
     Raises:
@@ -157,7 +157,7 @@ class ProcessorContext(_VertexContext):
             with a result for the whole stream has none.
         cancelled: says whether the execution is being cancelled; `is_cancelled` calls it.
         execution_id: the number of the attempt, 0 where there is no engine. Each restart of a job has one of its own.
-        open_door: opens a door by name, at which programs outside may ask for this processor (see
+        open_endpoint: opens an endpoint by name, at which programs outside may connect to this processor (see
             `shmjet.cluster.client.endpoint_connection`). The name must be unique in the execution.
 
     Example:
@@ -171,7 +171,7 @@ class ProcessorContext(_VertexContext):
     receives: bool = True
     execution_id: int = 0
     cancelled: Callable[[], bool] = _never
-    open_door: Callable[[str], ProcessorEndpoint] = _no_door
+    open_endpoint: Callable[[str], ProcessorEndpoint] = _no_endpoint
 
     @property
     def is_cancelled(self) -> bool:

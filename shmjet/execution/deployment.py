@@ -34,7 +34,7 @@ from shmjet.execution.layout import CANCELLED_OFFSET, lay_out
 from shmjet.execution.logs import about, speaker
 from shmjet.execution.messages import Adopt, Deploy, HandOver
 from shmjet.execution.ownership import owners_of, receives
-from shmjet.execution.processor_endpoints import ExecutionDoors
+from shmjet.execution.processor_endpoints import OpenEndpoints
 from shmjet.execution.readiness import READY, STARTED, Readiness
 from shmjet.execution.shared_memory import SharedMemory
 from shmjet.execution.tasklet import ProcessorTasklet
@@ -78,7 +78,7 @@ class Deployment:
         self, deploy: Deploy, endpoint: int, grid: Callable[[], Any], say: Callable[[object], None] = lambda _: None
     ) -> None:
         self.execution_id = deploy.execution_id
-        self.doors = ExecutionDoors(deploy.execution_id, say)
+        self.endpoints = OpenEndpoints(deploy.execution_id, say)
         self.tasklets: list[ProcessorTasklet] = []
         self.running = 0
         self.adopted = 0
@@ -212,7 +212,7 @@ class Deployment:
             execution_id=self.execution_id,
             receives=receives(self._deploy.plan, v, p, self._to_one_keys),
             cancelled=lambda: arena[CANCELLED_OFFSET] != 0,
-            open_door=self.doors.open,
+            open_endpoint=self.endpoints.open,
         )
         hand_in(context, owners_of(self._deploy.plan.slot))
         set_policy(context, self.policy)
@@ -371,7 +371,7 @@ class Deployment:
                 with interrupts.closing(self.execution_id, f"a processor of vertex {name!r}"):
                     processor.close()
         self._processors.clear()
-        self.doors.close()
+        self.endpoints.close()
 
     def commits(self) -> Iterator[tuple[str, int, Callable[[], None]]]:
         """Yield `commit` of the suppliers that have one, each with the vertex and the processor to blame."""

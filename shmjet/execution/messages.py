@@ -281,10 +281,10 @@ class Resolve(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class EndpointConnection(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Member to worker: a program outside wants to talk to the processor behind this door; its socket comes along."""
+    """Member to worker: a program outside wants to talk to the processor at this endpoint; its socket comes along."""
 
     execution_id: int
-    door: str
+    endpoint: str
 
 
 Command = (
@@ -441,11 +441,11 @@ class Broken(msgspec.Struct, frozen=True, tag=True, array_like=True):
     text: str
 
 
-class DoorOpened(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Child to member: a processor here takes visitors under this name."""
+class EndpointOpened(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Child to member: a processor here takes connections at this endpoint."""
 
     execution_id: int
-    door: str
+    endpoint: str
 
 
 Report = (
@@ -461,7 +461,7 @@ Report = (
     | Resolved
     | AtEnd
     | HandOver
-    | DoorOpened
+    | EndpointOpened
 )
 
 

@@ -1,10 +1,10 @@
-"""Doors: how a program outside talks to one processor of a running execution.
+"""Processor endpoints: how a program outside talks to one processor of a running execution.
 
-A processor opens a door by name. A program that knows the name and the execution asks the member for it; the member
-checks the program's user, makes a pair of sockets and gives each side one. From then on the two talk alone. So no
-processor listens anywhere, and with the execution all its doors and what waits before them are gone.
+A processor opens an endpoint by name. A program that knows the name and the execution asks the member for it; the
+member checks the program's user, makes a pair of sockets and gives each side one. From then on the two talk alone. So
+no processor listens anywhere, and all endpoints go with the execution, along with the connections that wait there.
 
-Must not know: who comes, and what for.
+Must not know: which programs connect, and what for.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections import deque
 from collections.abc import Callable
 
 from shmjet.core import ProcessorError
-from shmjet.execution.messages import DoorOpened
+from shmjet.execution.messages import EndpointOpened
 
 
-class OpenDoor:
-    """The inner side of one door: sockets of the programs that have connected, in order."""
+class OpenEndpoint:
+    """The processor's side of one endpoint: sockets of the programs that have connected, in order."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -30,7 +30,7 @@ class OpenDoor:
         return self._waiting.popleft() if self._waiting else None
 
     def add(self, fd: int) -> None:
-        """Queue a connection; its descriptor belongs to the door."""
+        """Queue a connection; its descriptor belongs to the endpoint."""
         self._waiting.append(socket.socket(fileno=fd))
 
     def close(self) -> None:
@@ -39,8 +39,8 @@ class OpenDoor:
             self._waiting.popleft().close()
 
 
-class ExecutionDoors:
-    """The doors of one execution in one process.
+class OpenEndpoints:
+    """The endpoints of one execution in one process.
 
     Args:
         execution_id: of the execution.
@@ -50,34 +50,32 @@ class ExecutionDoors:
     def __init__(self, execution_id: int, say: Callable[[object], None]) -> None:
         self._execution_id = execution_id
         self._say = say
-        self._doors: dict[str, OpenDoor] = {}
+        self._endpoints: dict[str, OpenEndpoint] = {}
         self._closed = False
 
-    def open(self, name: str) -> OpenDoor:
-        """Open a door and tell the member.
+    def open(self, name: str) -> OpenEndpoint:
+        """Open an endpoint and tell the member.
 
         Raises:
-            ProcessorError: a door of that name is open here.
+            ProcessorError: an endpoint of that name is open here.
         """
-        if name in self._doors:
-            raise ProcessorError(
-                f"two processors of one job wait behind the same door {name!r}; make a source for each"
-            )
-        door = self._doors[name] = OpenDoor(name)
-        self._say(DoorOpened(self._execution_id, name))
-        return door
+        if name in self._endpoints:
+            raise ProcessorError(f"two processors of one job open the same endpoint {name!r}; make a source for each")
+        endpoint = self._endpoints[name] = OpenEndpoint(name)
+        self._say(EndpointOpened(self._execution_id, name))
+        return endpoint
 
-    def let_in(self, name: str, fds: list[int]) -> None:
+    def add_connection(self, name: str, fds: list[int]) -> None:
         """Take a connection; if it comes too late, its other end sees it closed."""
-        door = None if self._closed else self._doors.get(name)
+        endpoint = None if self._closed else self._endpoints.get(name)
         for fd in fds:
-            if door is None:
+            if endpoint is None:
                 os.close(fd)
             else:
-                door.add(fd)
+                endpoint.add(fd)
 
     def close(self) -> None:
-        """Close all doors; may be called twice."""
+        """Close all endpoints; may be called twice."""
         self._closed = True
-        for door in self._doors.values():
-            door.close()
+        for endpoint in self._endpoints.values():
+            endpoint.close()

@@ -241,7 +241,7 @@ class Worker:
                 case Forget():
                     self._shared.forget(command.arena_id)
                 case EndpointConnection():
-                    self._let_in(command, fds)
+                    self._connect_endpoint(command, fds)
                 case Stop():
                     self._stopping = True
         if self._waiting:
@@ -367,10 +367,10 @@ class Worker:
         self._tasklets = [*self._tasklets, (tasklet, deployment)]
         self._block.words[control.TASKLETS] = len(self._tasklets)
 
-    def _let_in(self, command: EndpointConnection, fds: list[int]) -> None:
+    def _connect_endpoint(self, command: EndpointConnection, fds: list[int]) -> None:
         deployment = self._deployments.get(command.execution_id)
         if deployment is not None:
-            deployment.doors.let_in(command.door, fds)
+            deployment.endpoints.add_connection(command.endpoint, fds)
         else:  # it has ended
             for fd in fds:
                 os.close(fd)

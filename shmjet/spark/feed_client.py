@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from shmjet.cluster.client.endpoint_connection import visit
+from shmjet.cluster.client.endpoint_connection import connect_endpoint
 from shmjet.data.errors import MemberLostError, ShmjetError
 from shmjet.ipc.channel import Channel, ChannelClosed
 from shmjet.spark import protocol
@@ -134,7 +134,7 @@ class Feed:
     # -- talking -------------------------------------------------------------------------------------------------
 
     def connect(self) -> None:
-        """Visit all processors, the first of which says how many there are.
+        """Connect to all processors, the first of which says how many there are.
 
         Raises:
             FeedEndedError: there are none any more.
@@ -145,15 +145,15 @@ class Feed:
             number = self.execution.wait_for_id()
             if not number:
                 raise FeedEndedError("the job was never started")
-            doors = 1
-            while len(self._channels) < doors:
+            processors = 1
+            while len(self._channels) < processors:
                 try:
-                    sock = visit(self.execution.member_socket, number, f"{self.name}/{len(self._channels)}")
+                    sock = connect_endpoint(self.execution.member_socket, number, f"{self.name}/{len(self._channels)}")
                     channel = Channel(sock, protocol.Answer)
                     self._channels.append(channel)
                     channel.send(protocol.Hello(True))
                     welcome = channel.receive()[0]
-                    doors = welcome.doors
+                    processors = welcome.processors
                     self.has_paths = _is_writable(welcome.path) and (self.has_paths or len(self._channels) == 1)
                 except (ShmjetError, MemberLostError, ChannelClosed) as error:
                     raise FeedEndedError(f"the job has ended: {error}") from error

@@ -1,7 +1,7 @@
 """The processor of a feed: takes what Spark tasks send, and emits what counts.
 
 One for each worker; partition `p` belongs to processor `p % count`, whatever task sends it, so each decides about its
-partitions alone. Spark tasks and the client's feed connect to it (`ProcessorContext.open_door`). The processor is
+partitions alone. Spark tasks and the client's feed connect to it (`ProcessorContext.open_endpoint`). The processor is
 cooperative: each call looks at its sockets without waiting, and emits for about a millisecond.
 """
 
@@ -59,7 +59,7 @@ class _Connection:
     """One socket: a process of Spark's with its attempts, one after the other, or the client's feed."""
 
     def __init__(self, sock: socket.socket) -> None:
-        self.channel = Channel(sock, protocol.Visit)
+        self.channel = Channel(sock, protocol.Request)
         self.is_driver = False
         self.by_path = False
         self.attempt: Attempt[Extent] | None = None
@@ -98,7 +98,7 @@ class FeedProcessor(Processor):
         self._ledger: Ledger[Extent] = Ledger(context.global_index, context.total_parallelism)
         self._emission = Emission(outbox, call_ns=policy_in(context).call_ns)
         self._poll = select.epoll()
-        self._door = context.open_door(f"{self._feed}/{context.global_index}")
+        self._endpoint = context.open_endpoint(f"{self._feed}/{context.global_index}")
 
     def process(self, ordinal: int, inbox: Inbox) -> None:
         """Refuse items: a feed is a source."""
@@ -126,10 +126,10 @@ class FeedProcessor(Processor):
                 self._poll.close()
             self._area.close()
 
-    # -- visitors ------------------------------------------------------------------------------------------------
+    # -- connections ---------------------------------------------------------------------------------------------
 
     def _listen(self) -> None:
-        while (sock := self._door.take()) is not None:
+        while (sock := self._endpoint.take()) is not None:
             connection = _Connection(sock)
             self._connections[sock.fileno()] = connection
             self._poll.register(sock.fileno(), select.EPOLLIN)

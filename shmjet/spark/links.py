@@ -48,7 +48,7 @@ class Destination:
 
     Args:
         member_socket, execution_id, feed: who to ask for.
-        doors: how many processors there are.
+        processors: how many processors there are.
         round: of this Spark job.
         streams: whether records are seen at once.
         host: where the job runs (`host_id`), and its name.
@@ -58,7 +58,7 @@ class Destination:
     member_socket: str
     execution_id: int
     feed: str
-    doors: int
+    processors: int
     round: int
     streams: bool
     host: tuple[str, str]

@@ -145,10 +145,10 @@ class End(Message, frozen=True):
     spilled: int
 
 
-class Knock(Message, frozen=True):
+class ChooseProcessor(Message, frozen=True):
     """Task on another host, to the client: connect me to this processor. Answered by the processor's `Welcome`."""
 
-    door: int
+    processor: int
 
 
 class Sent(Message, frozen=True):
@@ -209,20 +209,20 @@ class Finish(Message, frozen=True):
     """Driver: no round will follow. Not answered."""
 
 
-Visit = Hello | Begin | Want | Filled | End | Abandon | OpenRound | CloseRound | GiveUpRound | Failure | Finish
+Request = Hello | Begin | Want | Filled | End | Abandon | OpenRound | CloseRound | GiveUpRound | Failure | Finish
 
 
-FromOutside = Knock | Begin | Want | Sent | Spilled | End | Abandon
+FromOutside = ChooseProcessor | Begin | Want | Sent | Spilled | End | Abandon
 """What tasks on other hosts say."""
 
 
 class Welcome(Message, frozen=True):
-    """Processor: the answer to `Hello`; the area's descriptor comes along for tasks. `doors`: how many processors.
+    """Processor: the answer to `Hello`; the area's descriptor comes along for tasks. `processors`: how many there are.
 
     `path` is where a process of the same user finds the area as long as the processor lives.
     """
 
-    doors: int
+    processors: int
     slot_size: int
     slots: int
     path: str = ""

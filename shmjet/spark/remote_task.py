@@ -56,15 +56,15 @@ class OutsideLink(Link):
 
     Args:
         sock: from `dialled`; belongs to the link.
-        door: of the processor.
+        processor: its number.
     """
 
-    def __init__(self, sock: socket.socket, door: int) -> None:
-        self._door = door
+    def __init__(self, sock: socket.socket, processor: int) -> None:
+        self._processor = processor
         super().__init__(sock)
 
     def _area(self) -> Area:
-        self._channel.send(protocol.Knock(self._door))
+        self._channel.send(protocol.ChooseProcessor(self._processor))
         welcome, _ = self._channel.receive()
         return _OneSlot(welcome.slot_size)
 

@@ -51,7 +51,7 @@ class FeedTask:
 
         context = TaskContext.get()
         number = context.taskAttemptId() if context is not None else 0
-        link = link_to(self.destination, partition % self.destination.doors)
+        link = link_to(self.destination, partition % self.destination.processors)
         try:
             receipt = self._send(link, partition, number, elements)
         except ChannelClosed as error:

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import socket
 
-from shmjet.cluster.client.endpoint_connection import visit
+from shmjet.cluster.client.endpoint_connection import connect_endpoint
 from shmjet.data.errors import MemberLostError, ShmjetError
 from shmjet.spark.links import Destination, Link, host_id
 
 _links: dict[tuple[str, int, str, int], Link] = {}
 
 
-def link_to(destination: Destination, door: int) -> Link:
+def link_to(destination: Destination, processor: int) -> Link:
     """Return the connection of this process to a processor, the one of earlier tasks if it is still good."""
-    key = (destination.member_socket, destination.execution_id, destination.feed, door)
+    key = (destination.member_socket, destination.execution_id, destination.feed, processor)
     for old, link in list(_links.items()):
         if not link.is_open or (old[:3] != key[:3] and not link.is_alive):
             link.close()
@@ -24,14 +24,15 @@ def link_to(destination: Destination, door: int) -> Link:
     if key in _links and not _links[key].is_alive:
         _links.pop(key).close()
     if key not in _links:
-        _links[key] = _connected(destination, door)
+        _links[key] = _connected(destination, processor)
     return _links[key]
 
 
-def _connected(destination: Destination, door: int) -> Link:
+def _connected(destination: Destination, processor: int) -> Link:
     if host_id() == destination.host[0]:
         try:
-            return Link(visit(destination.member_socket, destination.execution_id, f"{destination.feed}/{door}"))
+            name = f"{destination.feed}/{processor}"
+            return Link(connect_endpoint(destination.member_socket, destination.execution_id, name))
         except MemberLostError:  # or this is a container that shares the host's kernel, and nothing else
             if destination.gateway is None:
                 raise
@@ -42,4 +43,4 @@ def _connected(destination: Destination, door: int) -> Link:
         )
     from shmjet.spark.remote_task import OutsideLink, dialled  # most workers need no TCP
 
-    return OutsideLink(dialled(destination), door)
+    return OutsideLink(dialled(destination), processor)

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from shmjet.cluster.client.endpoint_connection import visit
+from shmjet.cluster.client.endpoint_connection import connect_endpoint
 from shmjet.data.errors import ShmjetError
 from shmjet.ipc.channel import Channel
 from shmjet.net.addresses import join_address
@@ -51,7 +51,9 @@ class TcpGateway:
 
     def __init__(self, feed: str, host: str, bind: str, member_socket: str, execution_id: int) -> None:
         self._feed = feed
-        self._visit: Callable[[int], socket.socket] = lambda door: visit(member_socket, execution_id, f"{feed}/{door}")
+        self._connect: Callable[[int], socket.socket] = lambda number: connect_endpoint(
+            member_socket, execution_id, f"{feed}/{number}"
+        )
         family = socket.AF_INET6 if ":" in bind else socket.AF_INET
         self._listener = socket.create_server((bind, 0), family=family)
         self.address = join_address(host, self._listener.getsockname()[1])
@@ -123,7 +125,7 @@ class TcpGateway:
                 self._handshake(sock)
                 with self._lock:
                     self._unproved.discard(sock)
-                _TaskRelay(sock, self._visit).serve()
+                _TaskRelay(sock, self._connect).serve()
         except HandshakeError as error:
             _log.warning("the feed %s has refused a connection from %s: %s", self._feed, where, error)
         except (ConnectionError, ShmjetError) as error:  # the task and Spark learn it from the connection's end
@@ -168,12 +170,12 @@ class _TaskRelay:
 
     Args:
         sock: from the task; stays open.
-        visit: connects to the processor of this number.
+        connect: connects to the processor of this number.
     """
 
-    def __init__(self, sock: socket.socket, visit: Callable[[int], socket.socket]) -> None:
+    def __init__(self, sock: socket.socket, connect: Callable[[int], socket.socket]) -> None:
         self._task = Channel(sock.dup(), protocol.FromOutside)
-        self._visit = visit
+        self._connect = connect
         self._granted: set[int] = set()
         self._file = -1
 
@@ -185,10 +187,10 @@ class _TaskRelay:
             ShmjetError: the job has ended, or the task sent an invalid message.
         """
         with contextlib.closing(self._task):
-            knock, _ = self._task.receive()
-            if not isinstance(knock, protocol.Knock):
-                raise ShmjetError(f"a task began with {type(knock).__name__}")
-            self._processor = Channel(self._visit(knock.door), protocol.Answer)
+            first, _ = self._task.receive()
+            if not isinstance(first, protocol.ChooseProcessor):
+                raise ShmjetError(f"a task began with {type(first).__name__}")
+            self._processor = Channel(self._connect(first.processor), protocol.Answer)
             with contextlib.closing(self._processor):
                 self._processor.send(protocol.Hello(False))
                 welcome, fds = self._processor.receive()

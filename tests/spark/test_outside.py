@@ -118,7 +118,7 @@ class TestWithSpark:
         assert rows(spark_source(spark.range(0, 10, 1, 3))) == [(n,) for n in range(10)]
 
 
-# -- the door, without Spark -------------------------------------------------------------------------------------------
+# -- the gateway, without Spark ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_only_who_knows_the_secret_and_the_feed_comes_in(gateway: TcpGateway) ->
 
 
 def test_who_came_in_to_a_job_that_has_ended_is_sent_away(gateway: TcpGateway) -> None:
-    for first in (protocol.Knock(0), protocol.Want()):
+    for first in (protocol.ChooseProcessor(0), protocol.Want()):
         connection = dial(gateway.address, cluster="feed", secret=gateway.secret)
         channel = Channel(connection.socket, protocol.Answer)
         channel.send(first)

@@ -109,10 +109,10 @@ def test_a_hardly_used_slot_is_moved_out_of() -> None:
 
 
 def test_the_writer_in_java_names_messages_that_there_are() -> None:
-    source = (Path(shmjet.spark.__file__).parent / "direct" / "visitor.java").read_text()
+    source = (Path(shmjet.spark.__file__).parent / "direct" / "attempt.java").read_text()
     names = set(re.findall(r'Object\[\] \{"(\w+)"|answer\[0\]\.equals\("(\w+)"\)', source))
     wanted = {sent or received for sent, received in names}
-    assert {"Begin", "Grant", "Visiting"} <= wanted
+    assert {"Begin", "Grant", "EndpointConnected"} <= wanted
     assert [
         name for name in sorted(wanted) if not hasattr(feed_protocol, name) and not hasattr(member_protocol, name)
     ] == []

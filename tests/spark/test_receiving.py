@@ -31,19 +31,19 @@ class ProcessorEndpoint:
 
 
 class Rig:
-    """A processor with an outbox, and visitors made of socket pairs."""
+    """A processor with an outbox, and connections made of socket pairs."""
 
     def __init__(self) -> None:
-        self.door = ProcessorEndpoint()
+        self.endpoint = ProcessorEndpoint()
         self.processor = FeedProcessor("feed", (), 1 << 16)
         self.outbox = TestOutbox(100)
-        self.processor.init(self.outbox, TestContext(open_door=lambda name: self.door))
+        self.processor.init(self.outbox, TestContext(open_endpoint=lambda name: self.endpoint))
         self.channels: list[Channel] = []
 
-    def visitor(self, *, driver: bool = False) -> Channel:
+    def connection(self, *, driver: bool = False) -> Channel:
         ours, theirs = socket.socketpair()
         ours.settimeout(5)
-        self.door.waiting.append(theirs)
+        self.endpoint.waiting.append(theirs)
         channel = Channel(ours, protocol.Answer)
         self.channels.append(channel)
         channel.send(protocol.Hello(driver))
@@ -73,15 +73,15 @@ def rig() -> Iterator[Rig]:
 
 
 def opened(rig: Rig, mode: Mode, partitions: int = 1) -> Channel:
-    driver = rig.visitor(driver=True)
+    driver = rig.connection(driver=True)
     rig.step()
-    assert driver.receive()[0].doors == 1
+    assert driver.receive()[0].processors == 1
     assert rig.ask(driver, protocol.OpenRound(0, partitions, mode))[0] == protocol.RoundOpened(0, False)
     return driver
 
 
 def task(rig: Rig) -> tuple[Channel, AttachedArea]:
-    channel = rig.visitor()
+    channel = rig.connection()
     rig.step()
     welcome, fds = channel.receive()
     return channel, AttachedArea(fds[0], welcome.slot_size, welcome.slots)

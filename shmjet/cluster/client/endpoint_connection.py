@@ -8,20 +8,20 @@ from __future__ import annotations
 import os
 import socket
 
-from shmjet.cluster.protocol import Refused, Reply, Visit
+from shmjet.cluster.protocol import ConnectEndpoint, Refused, Reply
 from shmjet.data import errors
 from shmjet.data.errors import MemberLostError, ShmjetError
 from shmjet.ipc import unix_sockets
 from shmjet.ipc.channel import Channel, ChannelClosed
 
 
-def visit(member_socket: str, execution_id: int, door: str) -> socket.socket:
-    """Return a connected socket whose other end is the processor's behind a door; waits until the door is open.
+def connect_endpoint(member_socket: str, execution_id: int, endpoint: str) -> socket.socket:
+    """Return a connected socket whose other end is the processor's at an endpoint; waits until it is open.
 
     Args:
         member_socket: path of the member's socket (`Execution.member_socket`).
         execution_id: of the execution that runs.
-        door: as the processor named it (`ProcessorContext.open_door`).
+        endpoint: as the processor named it (`ProcessorContext.open_endpoint`).
 
     Raises:
         MemberLostError: no member listens at the path, or it ended before it answered.
@@ -35,7 +35,7 @@ def visit(member_socket: str, execution_id: int, door: str) -> socket.socket:
         raise MemberLostError(f"no member listens at {member_socket}: {error}") from error
     channel = Channel(sock, Reply)
     try:
-        channel.send(Visit(1, execution_id, door))
+        channel.send(ConnectEndpoint(1, execution_id, endpoint))
         reply, fds = channel.receive()
     except ChannelClosed as error:
         raise MemberLostError(f"the member at {member_socket} was lost before it answered") from error

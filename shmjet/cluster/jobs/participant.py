@@ -39,8 +39,8 @@ from shmjet.execution.failure import member_failed, worker_lost
 from shmjet.execution.messages import (
     Adopt,
     Committed,
-    DoorOpened,
     Ended,
+    EndpointOpened,
     Failed,
     Failure,
     Finish,
@@ -239,8 +239,8 @@ class Participant:
                 part.ended(at, adopted=message.adopted, finished=message.finished, commits=message.commits)
             case HandOver():
                 self._hand_over(message, fds)
-            case DoorOpened():
-                self.endpoints.opened(message.door, child)
+            case EndpointOpened():
+                self.endpoints.opened(message.endpoint, child)
             case Committed():
                 part.committed(at)
             case Finished():

@@ -17,7 +17,7 @@ from shmjet.cluster.jobs.participant import Assignment, Participant
 from shmjet.cluster.membership.peer_messages import PartEnded, PartFailed, PartFinished, PreparePart, ProbePart
 from shmjet.cluster.membership.views import Peer, View
 from shmjet.cluster.processes.workers import Child
-from shmjet.cluster.protocol import ConnectInline, Refused, Visit, Visiting
+from shmjet.cluster.protocol import ConnectEndpoint, ConnectInline, EndpointConnected, Refused
 from shmjet.cluster.requests.client_connections import LocalClient
 from shmjet.cluster.requests.log_relay import LogRelay
 from shmjet.cluster.requests.post import JobPost, Payload
@@ -209,25 +209,27 @@ class ParticipantRegistry:
         """Say whether one of them is of a job."""
         return any(participant.job.job_id == job_id for participant in self._participants.values())
 
-    def connect_endpoint(self, client: LocalClient, request: Visit | ConnectInline) -> None:
+    def connect_endpoint(self, client: LocalClient, request: ConnectEndpoint | ConnectInline) -> None:
         """Give a client, whose user was checked when it connected, a socket to the processor at an endpoint."""
         participant = self.part_of(request.execution_id)
 
         def answer(child: Child | None) -> None:
             if child is None or participant is None:
-                text = f"execution {request.execution_id} has ended; no processor is at its endpoint {request.door!r}"
+                text = (
+                    f"execution {request.execution_id} has ended; no processor is at its endpoint {request.endpoint!r}"
+                )
                 client.send(Refused(request.request, "ShmjetError", text))
             elif isinstance(request, ConnectInline):
-                client.send(Visiting(request.request))
+                client.send(EndpointConnected(request.request))
                 theirs = client.give_away()
                 if theirs is not None:
-                    connect_endpoint(child, participant.id, request.door, theirs)
+                    connect_endpoint(child, participant.id, request.endpoint, theirs)
             else:
                 ours, theirs = socket.socketpair()
-                connect_endpoint(child, participant.id, request.door, theirs)
-                client.send_with(Visiting(request.request), [ours.detach()])
+                connect_endpoint(child, participant.id, request.endpoint, theirs)
+                client.send_with(EndpointConnected(request.request), [ours.detach()])
 
         if participant is None:
             answer(None)
         else:
-            participant.endpoints.connect(request.door, answer)
+            participant.endpoints.connect(request.endpoint, answer)

@@ -18,6 +18,7 @@ from shmjet.cluster.member.monitor_requests import MonitorRequests
 from shmjet.cluster.protocol import (
     Attach,
     CancelExecution,
+    ConnectEndpoint,
     ConnectInline,
     Describe,
     Done,
@@ -33,7 +34,6 @@ from shmjet.cluster.protocol import (
     StatusRequest,
     TakeArena,
     Upload,
-    Visit,
     Watch,
 )
 from shmjet.cluster.requests.attachments import Attachments
@@ -114,7 +114,7 @@ def request_handlers(
         Attach: RequestHandler(host, attach),
         Look: RequestHandler(host, monitor.list_executions),
         TakeArena: RequestHandler(host, monitor.send_arena),
-        Visit: RequestHandler(host, participants.connect_endpoint),
+        ConnectEndpoint: RequestHandler(host, participants.connect_endpoint),
         ConnectInline: RequestHandler(host, participants.connect_endpoint),
     }
 

@@ -1,9 +1,9 @@
 """The client's end of a feed that Spark's JVM writes itself: compiles the writer and runs it over a DataFrame's rows.
 
 The writer is Java source (`source.py`) that Spark compiles in each of its processes with the compiler that it
-ships for the code of its own queries (Janino), so nothing has to be installed or added to the session. It is a visitor
-of the job like a Python worker, says and hears the same messages and keeps the same rules; memory and files it opens by
-path, since Java takes no descriptors from a socket.
+ships for the code of its own queries (Janino), so nothing has to be installed or added to the session. It talks to the
+job as a Python worker does, with the same messages and the same rules; it opens memory and files by path, since
+Java takes no descriptors from a socket.
 
 All that is used of Spark is public in bytecode but not meant for others: where anything of it is missing or of another
 shape, there is no such writer, and the next rung of `shmjet.spark.row_readers` reads. The source is compiled once in
@@ -58,7 +58,7 @@ class DirectFeed:
 
     def _references(self, to: Destination) -> Any:
         """Return what the writer is told, in the order that it knows."""
-        texts = [to.member_socket, to.execution_id, to.feed, to.doors, to.round, str(to.streams).lower()]
+        texts = [to.member_socket, to.execution_id, to.feed, to.processors, to.round, str(to.streams).lower()]
         values = [*map(str, (*texts, self.batch_rows)), self.columns, self.schema, *to.host]
         references = self.context._gateway.new_array(self.context._jvm.java.lang.Object, len(values))
         for place, value in enumerate(values):

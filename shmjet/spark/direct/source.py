@@ -1,6 +1,6 @@
 """The Java source of the writer that runs inside Spark's JVM, filled in for the columns of one schema.
 
-`writer.java` and `visitor.java` have what all schemas share. Here: for each column the statements that copy a value of
+`writer.java` and `attempt.java` have what all schemas share. Here: for each column the statements that copy a value of
 a row of Spark's (`UnsafeRow`) into the column's bytes. Must not know PySpark, nor where the source is compiled.
 """
 
@@ -19,7 +19,7 @@ from shmjet.spark.schema import Field
 
 _TOGETHER = 16
 """Columns whose statements are one method: Java's compiler leaves methods of more than 8000 bytes uncompiled."""
-_PARTS = ("writer.java", "visitor.java")
+_PARTS = ("writer.java", "attempt.java")
 
 
 @dataclass(frozen=True)

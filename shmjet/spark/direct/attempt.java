@@ -23,7 +23,7 @@ static final class Attempt {
     long rows;
     long handedOver = System.nanoTime();
 
-    /** @param references as `direct.py` gives them: member, execution, feed, doors, round, streams, ..., host, its name */
+    /** @param references as `direct.py` gives them: member, execution, feed, processors, round, ..., host, its name */
     Attempt(Object[] references, int partition) throws java.io.IOException {
         this.execution = (String) references[1];
         this.round = Long.parseLong((String) references[4]);
@@ -35,8 +35,8 @@ static final class Attempt {
         this.wire = new Wire((String) references[0]);
         boolean isOpen = false;
         try {
-            long door = partition % Long.parseLong((String) references[3]);
-            visit((String) references[2] + "/" + door);
+            long processor = partition % Long.parseLong((String) references[3]);
+            connect((String) references[2] + "/" + processor);
             isOpen = true;
         } finally {
             if (!isOpen) {
@@ -54,14 +54,14 @@ static final class Attempt {
         }
     }
 
-    void visit(String door) throws java.io.IOException {
-        wire.send(new Object[] {"ConnectInline", Long.valueOf(1), Long.valueOf(execution), door});
+    void connect(String endpoint) throws java.io.IOException {
+        wire.send(new Object[] {"ConnectInline", Long.valueOf(1), Long.valueOf(execution), endpoint});
         Object[] answer = wire.receive(this);
-        while (!answer[0].equals("Visiting")) {
+        while (!answer[0].equals("EndpointConnected")) {
             if (answer[0].equals("Refused")) {
                 throw ended(String.valueOf(answer[3]));
             }
-            answer = wire.receive(this); // a member tells everybody what happens to jobs
+            answer = wire.receive(this); // a member tells all clients what happens to jobs
         }
         wire.send(new Object[] {"Hello", Boolean.FALSE, Boolean.TRUE});
         Object[] welcome = wire.receive(this);
