@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shmjet.aggregate_ops import AggregateOperation
+    from shmjet.cluster.client.execution import Execution
     from shmjet.cluster.client.instance import JetInstance
-    from shmjet.cluster.client.job import Execution, Job
+    from shmjet.cluster.client.job import Job
     from shmjet.cluster.client.launch import new_instance
     from shmjet.cluster.client.members import Cluster, Member
     from shmjet.cluster.client.remote import ClientConfig, new_client
@@ -84,7 +85,7 @@ _PLACES = {
     "JetInstance": "shmjet.cluster.client.instance",
     "Member": "shmjet.cluster.client.members",
     "new_instance": "shmjet.cluster.client.launch",
-    "Execution": "shmjet.cluster.client.job",
+    "Execution": "shmjet.cluster.client.execution",
     "Job": "shmjet.cluster.client.job",
     "Metrics": "shmjet.execution.metrics",
     "IList": "shmjet.grid",

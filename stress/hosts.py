@@ -166,7 +166,7 @@ class Round:
                 return
             time.sleep(0.2)
         for job in jet.jobs():
-            if job.latest is not None and not job.status.is_terminal:
+            if job.execution is not None and not job.status.is_terminal:
                 job.cancel()
         try:
             execution.result(2 * END_S)

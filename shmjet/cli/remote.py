@@ -135,7 +135,7 @@ def cancel_job(wanted: str, address: str | None, config: Path | None, *, as_json
     """Cancel a job and wait until it has ended; with `as_json` print one JSON object."""
     with connect(address, config) as jet:
         job = find_job(jet, wanted)
-        execution = job.latest
+        execution = job.execution
         if execution is None or not execution.cancel():
             complain(f"job {wanted} has ended already ({job.status.name})")
             return Outcome.FAILED

@@ -12,7 +12,11 @@ from typing import Annotated, Any
 
 import msgspec
 
-from shmjet.cluster.lifecycle_messages import RunSettings
+from shmjet.cluster.lifecycle_messages import (
+    LifecycleRequest,
+    RunSettings,
+    SuspensionCause,
+)
 from shmjet.execution.messages import Failure, JobPlan, JobShape, LogSubscription
 from shmjet.execution.metrics import Metrics, WorkerMetrics
 
@@ -52,6 +56,8 @@ class Execute(msgspec.Struct, frozen=True, tag=True, array_like=True):
     It may come again when an answer was lost. Then `token`, which is the same, tells whether it is being carried out
     already, and `age` says how many seconds ago it was sent first: a member that has coordinated for a shorter time
     cannot know.
+
+    With `joins` nothing is run where a job of that name has not ended: the client joins that one.
     """
 
     request: int
@@ -62,6 +68,7 @@ class Execute(msgspec.Struct, frozen=True, tag=True, array_like=True):
     named: str | None = None
     token: Annotated[str, msgspec.Meta(max_length=LONGEST_TOKEN)] = ""
     age: float = 0.0
+    joins: bool = False
 
 
 class CancelExecution(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -220,6 +227,7 @@ Request = (
     | TakeArena
     | ConnectEndpoint
     | ConnectInline
+    | LifecycleRequest
 )
 
 
@@ -230,10 +238,11 @@ class Done(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Executing(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The job is being executed under this number."""
+    """The job is being executed under this number; with `job_id` it is another job, which the client has joined."""
 
     request: int
     execution_id: int
+    job_id: str = ""
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -406,12 +415,16 @@ class GridReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class ExecutionChanged(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """An execution's new status (a value of `JobStatus`); `failure` with FAILED, unless it was cancelled."""
+    """An execution's new status (a value of `JobStatus`).
+
+    `failure` comes with FAILED, unless it was cancelled; `cause` while it is suspended.
+    """
 
     execution_id: int
     status: str
     cancelled: bool = False
     failure: Failure | None = None
+    cause: SuspensionCause | None = None
 
 
 class Logged(msgspec.Struct, frozen=True, tag=True, array_like=True):

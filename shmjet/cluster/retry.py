@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from shmjet.cluster.lifecycle_messages import ResumeExecution, SuspendExecution
 from shmjet.cluster.protocol import (
     CancelExecution,
     Describe,
@@ -23,7 +24,19 @@ from shmjet.cluster.protocol import (
     Watch,
 )
 
-_ALWAYS = (Execute, CancelExecution, GetMetrics, ListJobs, GetJob, Watch, Upload, Describe, Ping)
+_ALWAYS = (
+    Execute,
+    CancelExecution,
+    SuspendExecution,
+    ResumeExecution,
+    GetMetrics,
+    ListJobs,
+    GetJob,
+    Watch,
+    Upload,
+    Describe,
+    Ping,
+)
 
 
 def is_idempotent(request: Any) -> bool:
@@ -44,6 +57,6 @@ def as_retry(request: Any, seconds: float) -> Any:
     """
     if isinstance(request, Execute):
         return msgspec.structs.replace(request, age=request.age + seconds)
-    if isinstance(request, GridCall):
+    if isinstance(request, GridCall | SuspendExecution | ResumeExecution):
         return msgspec.structs.replace(request, again=True)
     return request

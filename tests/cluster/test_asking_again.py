@@ -72,7 +72,7 @@ class Run:
     """An execution that runs for ever."""
 
     status, failure, cancelled, is_over, job = JobStatus.RUNNING, None, False, False, SUBMISSION
-    started_at, completed_at = 0.0, None
+    started_at, completed_at, suspension = 0.0, None, None
 
     def __init__(self, number: int) -> None:
         self.id = number

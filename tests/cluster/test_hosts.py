@@ -207,11 +207,11 @@ def test_all_clients_see_all_jobs(jet: JetInstance, whole: Hosts) -> None:
     with whole.client(whole.hosts[::-1]) as other:
         job = other.job(name="seen by all")
         assert job is not None
-        assert job.latest is not None
+        assert job.execution is not None
         wait_until(lambda: job.status is JobStatus.RUNNING, SOON_S, lambda: repr(job))
         assert job.cancel()
         with pytest.raises(CancelledError):
-            job.latest.result(SOON_S)
+            job.execution.result(SOON_S)
     with pytest.raises(CancelledError):
         execution.result(SOON_S)
 
@@ -294,7 +294,7 @@ def test_a_future_survives_the_loss_of_the_member_that_a_client_is_connected_to(
         with whole.client([second, first]) as visitor:
             job = visitor.job(id=jet.jobs()[-1].id)
             assert job is not None
-            watched = job.latest
+            watched = job.execution
             assert watched is not None
             whole.kill(second)  # the visitor's member, which has no part in the job
             execution.cancel()

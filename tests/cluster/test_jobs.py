@@ -217,7 +217,7 @@ def test_a_name_can_be_used_by_one_running_job_only(jet: JetInstance) -> None:
     assert other.id not in [job.id for job in jet.jobs()], "a job that never ran is not listed"
     running = jet.job(name="unique")
     assert running is not None
-    assert running.latest is execution
+    assert running.execution is execution
     execution.cancel()
     concurrent.futures.wait([execution], 10)
     other.execute().cancel()

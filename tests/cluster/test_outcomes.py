@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import ALL_COMPLETED, CancelledError, Future, InvalidStateError, wait
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,7 +32,7 @@ from shmjet import (
     sinks,
     sources,
 )
-from shmjet.cluster.client.job import Execution
+from shmjet.cluster.client.execution import Execution
 from shmjet.cluster.jobs.run import RunRequest, Told
 from shmjet.cluster.jobs.table import JobTable
 from shmjet.cluster.protocol import Execute, Submission
@@ -140,9 +141,9 @@ def test_what_nobody_has_kept_is_told_by_the_member(jet: JetInstance, mapping: C
     job = jet.job(name="forgotten")
     assert job is not None
     assert job.status is JobStatus.FAILED
-    assert job.latest is not None
-    assert isinstance(job.latest.exception(0), JobFailedError)
-    assert jet.job(name="forgotten").latest is job.latest  # type: ignore[union-attr]
+    assert job.execution is not None
+    assert isinstance(job.execution.exception(0), JobFailedError)
+    assert jet.job(name="forgotten").execution is job.execution  # type: ignore[union-attr]
 
 
 def test_the_same_exception_is_given_as_long_as_somebody_has_it(jet: JetInstance, mapping: Callable[..., DAG]) -> None:
@@ -261,12 +262,8 @@ def test_a_callback_that_exits_keeps_no_other_from_being_called(
 
 def test_what_is_cancelled_before_it_has_a_number_is_cancelled(tmp_path: Path) -> None:
     cancelled: list[int] = []
-
-    class Runner:
-        def cancel_execution(self, number: int) -> None:
-            cancelled.append(number)
-
-    execution = Execution(Runner())  # type: ignore[arg-type]
+    runner = SimpleNamespace(control=SimpleNamespace(cancel=cancelled.append))
+    execution = Execution(runner)  # type: ignore[arg-type]
     assert execution.cancel()
     assert cancelled == []
     execution.started_as(7)
@@ -319,7 +316,7 @@ def test_a_pipeline_that_changes_does_not_change_its_job(jet: JetInstance, out: 
 class FailedRun:
     """A run that has failed, with an exception of some bytes."""
 
-    status, cancelled, is_over = JobStatus.FAILED, False, True
+    status, cancelled, is_over, suspension = JobStatus.FAILED, False, True, None
 
     def __init__(self, number: int, request: RunRequest) -> None:
         self.id, self.job = number, request.job

@@ -11,7 +11,17 @@ from shmjet.cluster.protocol import Execute, GridCall, Look, Ping, Request, Shut
 
 
 def handlers(**given: Any) -> typing.Mapping[type, RequestHandler]:
-    names = ("jobs", "participants", "attachments", "grid", "cluster_status", "monitor", "attach", "shut_down")
+    names = (
+        "jobs",
+        "lifecycle",
+        "participants",
+        "attachments",
+        "grid",
+        "cluster_status",
+        "monitor",
+        "attach",
+        "shut_down",
+    )
     return request_handlers(**{name: Mock() for name in names} | given)
 
 

@@ -14,32 +14,30 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import cloudpickle
-import msgspec
 
 from shmjet.cluster.client.callback_runner import CallbackRunner
 from shmjet.cluster.client.connection import CLOSED, Connection
+from shmjet.cluster.client.execution import Execution
+from shmjet.cluster.client.execution_control import ExecutionControl
 from shmjet.cluster.client.grid_access import GridAccess
-from shmjet.cluster.client.job import Execution, Job
+from shmjet.cluster.client.job import Job
+from shmjet.cluster.client.job_starter import JobStarter
 from shmjet.cluster.client.known_executions import KnownExecutions
 from shmjet.cluster.client.log_levels import levels
 from shmjet.cluster.client.logs import LogSink
 from shmjet.cluster.client.members import Cluster
 from shmjet.cluster.client.status_poller import ExecutionStatusPoller
-from shmjet.cluster.client.submission import attachments_of, graph_of, listeners_of, pieces_of, submission_of
+from shmjet.cluster.client.submission import attachments_of, graph_of, listeners_of, submission_of
 from shmjet.cluster.client.unsupported_settings import check_job
 from shmjet.cluster.protocol import (
     CancelExecution,
     CoordinatorLost,
-    Execute,
     Executing,
     ExecutionChanged,
-    GetMetrics,
     ListJobs,
     Logged,
     MembersAre,
     News,
-    Submission,
-    Upload,
     WatchAgain,
     watches,
 )
@@ -50,17 +48,13 @@ from shmjet.core import (
     JetConfig,
     JobAlreadyExistsError,
     JobConfig,
-    JobNotFoundError,
     JobStatus,
     MemberLostError,
     ShmjetError,
 )
 from shmjet.execution.failure import to_exception
 from shmjet.execution.foreign_errors import name_of, text_of
-from shmjet.execution.messages import LogSubscription
-from shmjet.execution.metrics import Metrics
 from shmjet.grid import IList, IMap
-from shmjet.ipc.inline_or_memfd import InlineOrMemfd
 
 if TYPE_CHECKING:
     from shmjet.cluster.client.backend import Backend
@@ -103,6 +97,9 @@ class JetInstance:
         self._connection = Connection(
             home.endpoint, self._news, self._again, self._member_lost, self._status_poller.all
         )
+        self.control = ExecutionControl(lambda make, timeout=None: self._connection.ask(make, timeout))
+        """What executions and jobs ask of the member; for them."""
+        self._starter = JobStarter(self._connection.ask, home)
         self._logs = home.logs()
         self._sink = LogSink(levels()[0]) if self._logs is None else self._logs.sink
         _open.add(self)
@@ -143,10 +140,37 @@ class JetInstance:
         Raises:
             DagError: the DAG is not valid, or empty.
             PlanError: the pipeline cannot be planned.
-            ConfigError: the config is none, or asks for what this version does not have (snapshots), or an edge for a
-                compression that is not installed.
+            ConfigError: the config is none, or asks for what this version does not have, or an edge for a compression
+                that is not installed.
             TypeError: something in it cannot be pickled; the text names the vertex.
         """
+        return self._new_job(dag, config)
+
+    def new_job_if_absent(self, dag: DAG | Planned, config: JobConfig | None = None) -> Job:
+        """Return the job of the config's name that runs or is suspended, or make it as `new_job` does.
+
+        `execute` and `run` of what this returns join that job, too, if another client has started it in the meantime:
+        several clients may do the same, and one of them starts the job.
+
+        Args:
+            dag: what to run if there is no such job; it is not compared with what runs.
+            config: how, with the name.
+
+        Raises:
+            MemberLostError: the member is gone.
+            DagError, PlanError, ConfigError, TypeError: as `new_job`.
+
+        Example:
+            >>> jet.new_job_if_absent(pipeline, JobConfig(name="clicks")).execute()          # doctest: +SKIP
+        """
+        found = None if config is None or config.name is None else self.job(name=config.name)
+        if found is None or found.execution is None or found.status.is_terminal:
+            return self._new_job(dag, config, joins=True)
+        job = Job(self, found.id, found.config, joins=True)
+        job.attach(found.execution)
+        return job
+
+    def _new_job(self, dag: DAG | Planned, config: JobConfig | None, *, joins: bool = False) -> Job:
         config = JobConfig() if config is None else config
         check_job(config)
         config = copy.copy(config)
@@ -164,8 +188,8 @@ class JetInstance:
             check_installed(
                 submission.shape.edges, [vertex.name for vertex in submission.shape.vertices], "this member"
             )
-        self._attach(job_id, config)
-        job = Job(self, job_id, config, submission, listeners_of(dag), graph_of(dag, submission.shape))
+        self._starter.upload(job_id, config)
+        job = Job(self, job_id, config, submission, listeners_of(dag), graph_of(dag, submission.shape), joins=joins)
         is_networked = not self._backend.has_own_member or self._config.bind is not None
         job.keeps_submission = is_networked or bool(submission.attachments)
         self._jobs[job_id] = job
@@ -186,13 +210,6 @@ class JetInstance:
         job = Job(self, os.urandom(8).hex(), JobConfig(name=name), named=name)
         self._jobs[job.id] = job
         return job
-
-    def _attach(self, job_id: str, config: JobConfig) -> None:
-        for path, offset, piece in pieces_of(config):
-            self._upload(job_id, path, offset, piece)
-
-    def _upload(self, job_id: str, path: str, offset: int, piece: bytes) -> None:
-        self._connection.ask(lambda request: Upload(request, job_id, path, offset, piece))
 
     def jobs(self) -> list[Job]:
         """Return all jobs that have been executed, the oldest first.
@@ -252,7 +269,7 @@ class JetInstance:
                 tell(execution)
             submission = job.take_submission()
             try:
-                reply = self._ask_to_run(job, submission, patient, timeout)
+                reply = self._starter.start(job, submission, patient, timeout, self._started_late)
             except JobAlreadyExistsError:
                 job.give_back(submission)  # no member has kept it
                 raise
@@ -261,7 +278,12 @@ class JetInstance:
                 text = f"{name_of(error)}: {text_of(error)}"
                 execution.changed(JobStatus.FAILED, False, lambda: ShmjetError(f"the job could not be started: {text}"))
             raise
-        assert isinstance(reply, Executing)
+        if reply.job_id:
+            job.joined(reply.job_id)
+            joined, _ = self._known.find(reply.execution_id, job, lambda: execution)
+            if joined is not execution:  # this client knows it already
+                execution.changed(JobStatus.FAILED, True, None)
+                return joined
         execution.started_as(reply.execution_id)
         for change in self._known.add(reply.execution_id, execution, job):
             self._apply(execution, job, change)
@@ -270,29 +292,6 @@ class JetInstance:
         elif self._disruptions != disruptions:  # news may have come between the answer and this
             self._status_poller.some([reply.execution_id])
         return execution
-
-    def _ask_to_run(self, job: Job, submission: Submission | None, patient: bool, timeout: float | None) -> Any:
-        token = os.urandom(8).hex()
-        logs = LogSubscription(*levels()) if self._backend.is_networked else None
-        code = (
-            InlineOrMemfd(b"") if submission is None else InlineOrMemfd.of(submission.code, self._backend.most_inline)
-        )
-        try:
-            if submission is not None and code.fds:
-                submission = msgspec.structs.replace(submission, code=code.inline, code_size=code.size)
-            return self._connection.ask(
-                lambda number: Execute(number, job.id, submission, patient, logs, job.named, token),
-                timeout,
-                code.fds,
-                self._started_late,
-            )
-        except JobNotFoundError:  # the coordinator that knew it has been lost
-            if submission is not None or (submission := job.kept_submission) is None:
-                raise
-        finally:
-            code.close()
-        self._attach(job.id, job.config)
-        return self._ask_to_run(job, submission, patient, timeout)
 
     def _started_late(self, reply: Any) -> None:
         """Cancel an execution that started after the caller had stopped waiting."""
@@ -308,15 +307,6 @@ class JetInstance:
     def call_back(self, callbacks: Callable[[], None]) -> None:
         """Call the callbacks of an execution that has ended."""
         self._callbacks.call(callbacks)
-
-    def cancel_execution(self, execution_id: int) -> None:
-        """Ask the member to end an execution; what `Execution.cancel` calls."""
-        self._connection.ask(lambda number: CancelExecution(number, execution_id))
-
-    def execution_metrics(self, execution_id: int) -> Metrics:
-        """Ask the member for metrics; what `Execution.metrics` calls."""
-        metrics: Metrics = self._connection.ask(lambda number: GetMetrics(number, execution_id)).metrics
-        return metrics
 
     def _news(self, news: News) -> None:
         if isinstance(news, Logged):
@@ -353,7 +343,7 @@ class JetInstance:
             if self._logs is not None:
                 self._logs.drain()  # what its processors have logged has been sent before they ended
             self._known.forget(change.execution_id)
-        execution.changed(status, change.cancelled, make_error)
+        execution.changed(status, change.cancelled, make_error, change.cause)
 
     def _member_lost(self) -> None:
         self._lost = True

@@ -1,238 +1,29 @@
-"""A job and its executions as a client sees them."""
+"""A job as a client sees it: what to run, and its latest execution."""
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import os
 import threading
 import time
-import weakref
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Future, InvalidStateError
-from functools import partial
-from typing import Any, Final, NoReturn, Protocol
+from concurrent.futures import CancelledError
+from typing import Any, Protocol
 
-from shmjet.cluster.client.callback_runner import call_all
-from shmjet.core import Edge, JobConfig, JobStatus, ShmjetError, Vertex
+from shmjet.cluster.client.execution import Execution, ExecutionRunner
+from shmjet.cluster.client.status_listeners import StatusListeners
+from shmjet.cluster.lifecycle_messages import SuspensionCause
+from shmjet.core import Edge, JobConfig, JobStateError, JobStatus, ShmjetError, Vertex
 from shmjet.execution.metrics import NO_METRICS, Metrics
 
 PROGRESS_VARIABLE = "SHMJET_PROGRESS"
 """The environment variable that makes every `Job.run` show its progress."""
 
 
-_UNMADE: Final = ShmjetError("see Execution.exception()")
-"""Stands in a future for an exception that is made at the first request for it. Never raised."""
-
-
-def _nothing() -> None:
-    return None
-
-
-class JobRunner(Protocol):
+class JobRunner(ExecutionRunner, Protocol):
     """What a job needs of its instance."""
 
-    @property
-    def member_socket(self) -> str: ...
-
     def execute(self, job: Job, *, patient: bool, timeout: float | None = None) -> Execution: ...
-
-    def cancel_execution(self, execution_id: int) -> None: ...
-
-    def call_back(self, callbacks: Callable[[], None]) -> None: ...
-
-    def execution_metrics(self, execution_id: int) -> Metrics: ...
-
-    def shared_list(self, name: str) -> Any: ...
-
-
-class Execution(Future[None]):
-    """One run of a job: a `concurrent.futures.Future` whose result is None.
-
-    It is pending while the job runs. `cancel` asks for the end and returns True; when the last processor has been
-    closed, the future is cancelled and `result` raises `CancelledError`. What is given to `add_done_callback` is called
-    in a thread of its own, and may use the instance: look at metrics and maps, or run the next job.
-
-    Example:
-        >>> execution = job.execute()            # doctest: +SKIP
-        >>> execution.result(timeout=60)         # doctest: +SKIP
-    """
-
-    def __init__(self, runner: JobRunner) -> None:
-        super().__init__()
-        self._runner = runner
-        self._id: int | None = None
-        self._status = JobStatus.STARTING
-        self._changing = threading.Lock()
-        self._numbered = threading.Event()
-        self._cancel_asked = False
-        self._make_error: Callable[[], BaseException] | None = None
-        self._made_error: Callable[[], BaseException | None] = _nothing
-
-    @property
-    def id(self) -> int:
-        """The execution's number, unique in its member; 0 before the member has given one."""
-        return self._id or 0
-
-    @property
-    def member_socket(self) -> str:
-        """Path of the socket of the member that runs it."""
-        return self._runner.member_socket
-
-    def open_list(self, name: str) -> Any:
-        """Return a list of the cluster, None when no part of it is on other hosts: a way for results."""
-        return self._runner.shared_list(name)
-
-    def wait_for_id(self) -> int:
-        """Return the execution's number as soon as the member has given one; 0 when it ended without."""
-        self._numbered.wait()
-        return self.id
-
-    @property
-    def status(self) -> JobStatus:
-        """What the member said last."""
-        return self._status
-
-    def metrics(self) -> Metrics:
-        """Return the metrics as they are now, or as they were at the end.
-
-        Raises:
-            MemberLostError: the member is gone.
-        """
-        return NO_METRICS if self._id is None else self._runner.execution_metrics(self._id)
-
-    def cancel(self) -> bool:
-        """Ask for the end of this execution.
-
-        Returns:
-            True, or False when it has ended already.
-        """
-        if self.done():
-            return super().cancelled()
-        with self._changing:
-            self._cancel_asked = True
-        if self._id is not None:
-            try:
-                self._runner.cancel_execution(self._id)
-            except ShmjetError:  # the member is gone, or this instance: the future learns of it by itself
-                return False
-        return True
-
-    def running(self) -> bool:
-        """Return True while the job is starting, running or completing."""
-        return not self.done()
-
-    # -- the outcome --------------------------------------------------------------------------------------------
-
-    def result(self, timeout: float | None = None) -> None:
-        """Wait for the end of the job.
-
-        Args:
-            timeout: seconds; the job goes on when they are over.
-
-        Raises:
-            JobFailedError, WorkerLostError, MemberLostError: how it failed.
-            concurrent.futures.CancelledError: it was cancelled.
-            TimeoutError: `timeout` is over.
-        """
-        error = self.exception(timeout)
-        try:
-            if error is not None:
-                raise error
-        finally:
-            self = error = None  # type: ignore[assignment]  # no cycle through the traceback
-
-    def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait for the end of the job, and return what it failed with; None when it did not fail.
-
-        The exception is made here, from what the member has sent, and is not kept: its traceback would keep the
-        variables of every function through which it is raised. As long as it is in use, further calls return the same.
-
-        Args:
-            timeout: seconds; the job goes on when they are over.
-
-        Raises:
-            concurrent.futures.CancelledError: it was cancelled.
-            TimeoutError: `timeout` is over.
-        """
-        ended_with = super().exception(timeout)
-        if self._make_error is None:
-            return ended_with
-        made = self._made_error()
-        if made is None:
-            made = self._make_error()
-            self._made_error = weakref.ref(made)
-        return made
-
-    def set_result(self, result: None) -> NoReturn:
-        """Refuse: an execution ends when its job does.
-
-        Raises:
-            InvalidStateError: always.
-        """
-        raise InvalidStateError(f"{self!r} ends when its job does; cancel() ends it early")
-
-    def set_exception(self, exception: BaseException | None) -> NoReturn:
-        """Refuse, as `set_result` does.
-
-        Raises:
-            InvalidStateError: always.
-        """
-        raise InvalidStateError(f"{self!r} ends when its job does; cancel() ends it early")
-
-    def set_running_or_notify_cancel(self) -> NoReturn:
-        """Refuse: whether it runs is for the member to say.
-
-        Raises:
-            InvalidStateError: always.
-        """
-        raise InvalidStateError(f"{self!r} is started by its job; see its status")
-
-    # -- told by the instance -----------------------------------------------------------------------------------
-
-    def started_as(self, execution_id: int) -> None:
-        """Take the number that the member gave; what was cancelled before it had one is cancelled now."""
-        with self._changing:
-            self._id = execution_id
-            is_cancelled = self._cancel_asked
-        self._numbered.set()
-        if is_cancelled:
-            self.cancel()
-
-    def changed(self, status: JobStatus, cancelled: bool, error: Callable[[], BaseException] | None) -> None:
-        """Take a new status; a terminal one ends the future, and no other follows it: two threads may bring news.
-
-        Args:
-            status: the new one.
-            cancelled: it has ended because it was cancelled.
-            error: makes what it has failed with, for the threads that ask; None: it has not failed.
-        """
-        with self._changing:
-            if self._status.is_terminal:
-                return
-            self._status = status
-        if not status.is_terminal:
-            return
-        self._numbered.set()
-        self._make_error = error
-        with contextlib.suppress(InvalidStateError, RuntimeError):  # it was ended by methods of the base class
-            if error is not None:
-                super().set_exception(_UNMADE)
-            elif cancelled:
-                super().cancel()
-                super().set_running_or_notify_cancel()
-            else:
-                super().set_result(None)
-
-    def _invoke_callbacks(self) -> None:
-        """See `Future`, which calls this once, when it has ended; it is in the way of the thread that brings news."""
-        callbacks: list[Callable[[Future[None]], object]] = vars(self)["_done_callbacks"]
-        vars(self)["_done_callbacks"] = []
-        if callbacks:
-            self._runner.call_back(partial(call_all, callbacks, self))
-
-    def __repr__(self) -> str:
-        return f"<Execution {self.id} {self._status.name}>"
 
 
 class Job:
@@ -254,7 +45,12 @@ class Job:
         listeners: tuple[Callable[[Execution], None], ...] = (),
         graph: tuple[list[Vertex], list[Edge]] | None = None,
         named: str | None = None,
+        *,
+        joins: bool = False,
     ) -> None:
+        self.joins = joins
+        """Whether executing it joins the job of its name that runs or is suspended, if there is one; for the
+        instance."""
         self.named = named
         """How the members' own configuration calls it, None for a job of a client; for the instance."""
         self.keeps_submission = False
@@ -268,6 +64,7 @@ class Job:
         self._config = config
         self._submission = submission
         self._latest: Execution | None = None
+        self._status_listeners = StatusListeners(runner.call_back)
         self._lock = threading.Lock()
 
     @property
@@ -308,9 +105,18 @@ class Job:
         return self._latest.status if self._latest is not None else JobStatus.NOT_RUNNING
 
     @property
-    def latest(self) -> Execution | None:
+    def execution(self) -> Execution | None:
         """The latest execution, None before the first."""
         return self._latest
+
+    @property
+    def suspension_cause(self) -> SuspensionCause | None:
+        """Why the job is suspended; None while it is not.
+
+        `requested_by_user` says whether a user called `suspend`. If not, `error` is the text of what went wrong, with
+        the vertex, the item and the traceback of the user's code (`JobConfig.suspend_on_failure`).
+        """
+        return None if self._latest is None else self._latest.suspension_cause
 
     def execute(self) -> Execution:
         """Start the job and return at once.
@@ -323,12 +129,23 @@ class Job:
 
     def _execute(self, *, patient: bool, timeout: float | None = None) -> Execution:
         with self._lock:
-            self._latest = self._runner.execute(self, patient=patient, timeout=timeout)
-            return self._latest
+            execution = self._runner.execute(self, patient=patient, timeout=timeout)
+            self.attach(execution)
+            return execution
 
     def attach(self, execution: Execution) -> None:
-        """Take an execution that another client started as the latest; for the instance."""
-        self._latest = execution
+        """Take an execution, perhaps of another client, as the latest; for the instance."""
+        if execution is not self._latest:
+            self._latest = execution
+            execution.observe(self._observe)
+
+    def joined(self, job_id: str) -> None:
+        """Take that executing it has joined another job, which it is from now on; for the instance."""
+        self._id, self._submission, self.kept_submission = job_id, None, None
+
+    def _observe(self, execution: Execution, status: JobStatus) -> None:
+        if execution is self._latest:
+            self._status_listeners.take(status)
 
     def run(self, timeout: float | None = None, progress: bool = False) -> None:
         """Execute the job and wait for its end.
@@ -361,6 +178,69 @@ class Job:
     def cancel(self) -> bool:
         """Cancel the latest execution; False when there is none or it has ended."""
         return self._latest is not None and self._latest.cancel()
+
+    def suspend(self) -> None:
+        """Ask that the job stops until `resume`, and return at once; the status becomes SUSPENDED.
+
+        A job with a guarantee saves its state before, and goes on from it; without one it begins anew. While the job is
+        starting this waits until it runs.
+
+        Raises:
+            JobStateError: it does not run, or is suspended already.
+            MemberLostError: the member is gone.
+        """
+        self._runner.control.suspend(self._active("suspend it"))
+
+    def resume(self) -> None:
+        """Ask that a suspended job goes on, and return at once.
+
+        Raises:
+            JobStateError: it is not suspended.
+            MemberLostError: the member is gone.
+        """
+        self._runner.control.resume(self._active("resume it"))
+
+    def restart(self, graceful: bool = True) -> None:
+        """Ask that the job stops and starts again, for example on more members, and return at once.
+
+        Args:
+            graceful: save the state before; False: go on from the last snapshot. A job without a guarantee begins anew.
+
+        Raises:
+            JobStateError: it does not run.
+            MemberLostError: the member is gone.
+        """
+        self._runner.control.restart(self._active("restart it"), graceful=graceful)
+
+    def _active(self, verb: str) -> int:
+        """Return the number of the latest execution, which has not ended.
+
+        Raises:
+            JobStateError: it has, or there is none.
+        """
+        execution = self._latest
+        if execution is None or execution.done():
+            raise JobStateError(f"job {self.name or self._id!r} is {self.status.name}; cannot {verb}")
+        return execution.wait_for_id()
+
+    def on_status(self, fn: Callable[[JobStatus, JobStatus], object]) -> Callable[[], None]:
+        """Have a function called at each change of the job's status, through restarts and suspensions.
+
+        It is called in a thread of its own, with one change after the other, and may use the instance. What it raises
+        is logged, and ends nothing.
+
+        Args:
+            fn: called with the old status and the new one.
+
+        Returns:
+            what removes it.
+
+        Example:
+            >>> remove = job.on_status(lambda old, new: print(old.name, "->", new.name))     # doctest: +SKIP
+        """
+        if not callable(fn):
+            raise TypeError(f"on_status() takes a function of the old status and the new one, got {fn!r}")
+        return self._status_listeners.add(fn)
 
     def metrics(self) -> Metrics:
         """Return the metrics of the latest execution; empty before the first."""

@@ -11,7 +11,8 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 
-from shmjet.cluster.client.job import Execution, Job
+from shmjet.cluster.client.execution import Execution
+from shmjet.cluster.client.job import Job
 from shmjet.cluster.protocol import ExecutionChanged
 from shmjet.cluster.settings import KEPT_RESULTS
 

@@ -19,7 +19,7 @@ from shmjet.execution.messages import JobShape
 from shmjet.execution.plan import describe
 
 if TYPE_CHECKING:
-    from shmjet.cluster.client.job import Execution
+    from shmjet.cluster.client.execution import Execution
 
 T = TypeVar("T")
 

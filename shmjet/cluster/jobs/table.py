@@ -13,7 +13,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from shmjet.cluster.jobs.run import RunRequest
+from shmjet.cluster.jobs.run import RunRequest, RunSuspension
+from shmjet.cluster.lifecycle_messages import SuspensionCause
 from shmjet.cluster.protocol import (
     CancelExecution,
     Done,
@@ -37,7 +38,7 @@ from shmjet.cluster.requests.named_jobs import NamedJobs
 from shmjet.cluster.settings import KEPT_CODES, KEPT_EXCEPTIONS, KEPT_RESULTS, LARGE_CODE
 from shmjet.core import JobStatus
 from shmjet.data.errors import ShmjetError
-from shmjet.execution.failure import member_lost
+from shmjet.execution.failure import failure_text, member_lost
 from shmjet.execution.messages import Failure
 from shmjet.execution.metrics import NO_METRICS, Metrics
 from shmjet.ipc.background_tasks import BackgroundTasks
@@ -81,6 +82,8 @@ class Running(Protocol):
     @property
     def cancelled(self) -> bool: ...
     @property
+    def suspension(self) -> RunSuspension | None: ...
+    @property
     def is_over(self) -> bool: ...
     @property
     def started_at(self) -> float: ...
@@ -88,6 +91,9 @@ class Running(Protocol):
     def completed_at(self) -> float | None: ...
     def start(self) -> None: ...
     def cancel(self) -> None: ...
+    def suspend(self) -> None: ...
+    def resume(self) -> None: ...
+    def restart(self, *, graceful: bool = True) -> None: ...
     def metrics(self) -> Awaitable[Metrics]: ...
     def own_metrics(self) -> Awaitable[Metrics]: ...
     def forget_exception(self) -> None: ...
@@ -159,6 +165,10 @@ class JobTable:
         """The executions of which something is left."""
         return list(self._active)
 
+    def run(self, number: int) -> Running | None:
+        """Return the execution of a number, None if none is remembered."""
+        return self._executions.get(number)
+
     def knows(self, job_id: str) -> bool:
         """Say whether a job can be executed again without being sent again."""
         return job_id in self._jobs
@@ -223,8 +233,16 @@ class JobTable:
         if record is None and not self._allow_code:
             client.send(Refused(request.request, "AuthenticationError", NO_CODE))
             return
+        if request.joins and (found := self._runs_named(submission.name)):
+            joined = found[0]
+            self._watch(client, joined.id, logs=request.logs is not None)
+            client.queue(Executing(request.request, joined.id, joined.job.job_id))
+            client.send(self._news(joined.id))
+            return
         if (other := self._namesake(submission)) is not None:
-            text = f"a job named {other.name!r} is running (id {other.job_id}); choose another name or cancel it"
+            state = "running" if other.suspension is None else "suspended"
+            which = f"a job named {other.job.name!r} is {state} (id {other.job.job_id})"
+            text = f"{which}; choose another name or cancel it"
             client.send(Refused(request.request, "JobAlreadyExistsError", text))
             if record is not None and not record.executions:
                 self._drop(request.job_id)
@@ -266,9 +284,7 @@ class JobTable:
         """Say whether a request that comes again has certainly not been carried out; answer it if not."""
         known = self._tokens.get(request.token)
         if known is not None:
-            self._watchers.setdefault(known, set()).add(client)
-            if request.logs is not None:
-                self._readers.setdefault(known, set()).add(client)
+            self._watch(client, known, logs=request.logs is not None)
             client.queue(Executing(request.request, known))
             client.send(self._news(known))
         elif request.age + SKEW_S >= self._coordinating_for():
@@ -301,13 +317,17 @@ class JobTable:
             self._remember(request.job_id, _recorded(submission, []))
         self.execute(client, msgspec.structs.replace(request, named=None), [])
 
-    def _namesake(self, submission: Submission) -> Submission | None:
-        """Return another job of that name that has not ended."""
-        for execution in self._active if submission.name is not None else ():
-            other = execution.job
-            if other.name == submission.name and other is not submission and not execution.status.is_terminal:
-                return other
-        return None
+    def _namesake(self, submission: Submission) -> Running | None:
+        """Return a run of another job of that name that has not ended."""
+        found = self._runs_named(submission.name)
+        return next((run for run in found if run.job is not submission), None)
+
+    def _runs_named(self, name: str | None) -> list[Running]:
+        """Return the runs of jobs of a name that have not ended, the newest first."""
+        if name is None:
+            return []
+        found = [run for run in self._active if run.job.name == name and not run.status.is_terminal]
+        return sorted(found, key=lambda run: run.started_at, reverse=True)
 
     def _over(self, execution: Running) -> None:
         """Take an execution that has ended everywhere; of the ended ones the last `KEPT_RESULTS` are remembered."""
@@ -357,10 +377,13 @@ class JobTable:
         for number in request.executions:
             client.queue(self._news(number))
             if number in self._executions:
-                self._watchers.setdefault(number, set()).add(client)
-                if request.logs:
-                    self._readers.setdefault(number, set()).add(client)
+                self._watch(client, number, logs=request.logs)
         client.send(Done(request.request))
+
+    def _watch(self, client: Client, number: int, *, logs: bool) -> None:
+        self._watchers.setdefault(number, set()).add(client)
+        if logs:
+            self._readers.setdefault(number, set()).add(client)
 
     def _news(self, number: int) -> ExecutionChanged:
         execution = self._executions.get(number)
@@ -426,6 +449,16 @@ def _exception_size(execution: Running) -> int:
 
 
 def _news_of(execution: Running) -> ExecutionChanged:
-    return ExecutionChanged(
-        execution.id, execution.status.value, cancelled=execution.cancelled, failure=execution.failure
-    )
+    status = execution.status.value
+    cause = cause_of(execution)
+    return ExecutionChanged(execution.id, status, cancelled=execution.cancelled, failure=execution.failure, cause=cause)
+
+
+def cause_of(execution: Running) -> SuspensionCause | None:
+    """Return why an execution is suspended, for clients; None while it is not."""
+    suspension = execution.suspension
+    if suspension is None:
+        return None
+    name = repr(execution.job.name) if execution.job.name else execution.job.job_id
+    text = None if suspension.failure is None else failure_text(suspension.failure, name)
+    return SuspensionCause(suspension.requested_by_user, text)

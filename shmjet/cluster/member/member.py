@@ -23,6 +23,7 @@ import msgspec
 
 from shmjet.cluster.folder import InstanceFolder, base_folder, sweep
 from shmjet.cluster.jobs.context import MemberServices
+from shmjet.cluster.jobs.lifecycle_requests import LifecycleRequests
 from shmjet.cluster.jobs.member_loss import MemberLossHandler
 from shmjet.cluster.jobs.registry import ParticipantRegistry
 from shmjet.cluster.jobs.service import JobService
@@ -166,6 +167,7 @@ class Member:
         )
         self._handlers = request_handlers(
             self._jobs.table,
+            LifecycleRequests(self._jobs.table.run),
             participants,
             self._attachments,
             self._grid,

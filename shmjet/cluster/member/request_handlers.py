@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from shmjet.cluster.jobs.lifecycle_requests import LifecycleRequests
 from shmjet.cluster.jobs.registry import ParticipantRegistry
 from shmjet.cluster.jobs.table import Client, JobTable
+from shmjet.cluster.lifecycle_messages import RestartExecution, ResumeExecution, SuspendExecution
 from shmjet.cluster.member.cluster_status import ClusterStatus
 from shmjet.cluster.member.grid_requests import GridRequests
 from shmjet.cluster.member.monitor_requests import MonitorRequests
@@ -75,6 +77,7 @@ class RequestHandler:
 
 def request_handlers(
     jobs: JobTable,
+    lifecycle: LifecycleRequests,
     participants: ParticipantRegistry,
     attachments: Attachments,
     grid: GridRequests,
@@ -88,6 +91,7 @@ def request_handlers(
 
     Args:
         jobs: the jobs that this member knows as coordinator.
+        lifecycle: stops their runs and lets them go on.
         participants: this member's parts in attempts.
         attachments: the files attached to jobs.
         grid: the maps and lists.
@@ -104,6 +108,9 @@ def request_handlers(
         ListJobs: RequestHandler(coordinator, jobs.list_jobs),
         GetJob: RequestHandler(coordinator, jobs.describe_job),
         Watch: RequestHandler(coordinator, jobs.watch),
+        SuspendExecution: RequestHandler(coordinator, lifecycle.suspend),
+        ResumeExecution: RequestHandler(coordinator, lifecycle.resume),
+        RestartExecution: RequestHandler(coordinator, lifecycle.restart),
         Upload: RequestHandler(coordinator, attachments.upload),
         GridCall: RequestHandler(coordinator, grid.perform),
         Describe: RequestHandler(member, cluster_status.describe_members),

@@ -1,0 +1,54 @@
+"""What a client asks of an execution that a member runs: its end, a stop, another attempt, its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from shmjet.cluster.lifecycle_messages import (
+    RestartExecution,
+    ResumeExecution,
+    SuspendExecution,
+)
+from shmjet.cluster.protocol import CancelExecution, GetMetrics
+from shmjet.execution.metrics import Metrics
+
+
+class Ask(Protocol):
+    """Sends a request and returns its reply; see `shmjet.cluster.client.connection.Connection.ask`."""
+
+    def __call__(self, make: Callable[[int], Any], timeout: float | None = None) -> Any: ...
+
+
+class ExecutionControl:
+    """The requests of one instance about executions, by their numbers.
+
+    Each raises MemberLostError when the member is gone, and what the coordinator refuses: JobStateError.
+
+    Args:
+        ask: sends a request.
+    """
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    def cancel(self, execution_id: int) -> None:
+        """Ask for its end."""
+        self._ask(lambda number: CancelExecution(number, execution_id))
+
+    def suspend(self, execution_id: int) -> None:
+        """Ask that it stops until it is resumed."""
+        self._ask(lambda number: SuspendExecution(number, execution_id))
+
+    def resume(self, execution_id: int) -> None:
+        """Ask that it goes on."""
+        self._ask(lambda number: ResumeExecution(number, execution_id))
+
+    def restart(self, execution_id: int, *, graceful: bool) -> None:
+        """Ask for another attempt, after a terminal snapshot if `graceful`."""
+        self._ask(lambda number: RestartExecution(number, execution_id, graceful))
+
+    def metrics(self, execution_id: int) -> Metrics:
+        """Return its metrics."""
+        metrics: Metrics = self._ask(lambda number: GetMetrics(number, execution_id)).metrics
+        return metrics
