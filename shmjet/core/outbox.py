@@ -8,7 +8,8 @@ to, or to none, so that nothing is ever half emitted. It knows nothing of lanes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from types import NoneType
 from typing import Any, NoReturn
 
@@ -25,8 +26,8 @@ _MOST_BATCH_BYTES = 8 << 20
 
 _ENTRIES_BETWEEN_LOOKS = 256
 """After so many entries for a snapshot the outbox looks at the clock."""
-_MOST_ENTRIES = 65_536
-"""Entries that one call of `save_to_snapshot` may offer at most."""
+_MOST_ENTRIES = 4096
+"""Entries that one call of `save_to_snapshot` may offer at most; the engine encodes them when the call has ended."""
 
 Ordinals = int | Sequence[int]
 
@@ -277,12 +278,7 @@ class Outbox:
             raise TypeError(
                 "None is never the key of a saved entry; use BroadcastKey(...) for what all processors need"
             )
-        refused = self._entry
-        if refused is not None and (differs(refused[0], key) or differs(refused[1], value)):
-            raise OutboxError(
-                f"{_short((key, value))} was offered to the snapshot, but {_short(refused)} was refused before and "
-                "comes first; after a refusal, return False and offer the same entry next time"
-            )
+        self._require_order(key, value)
         if len(self.saved) >= self._entry_limit():
             self._entry = key, value
             return False
@@ -290,14 +286,54 @@ class Outbox:
         self.saved.append((key, value))
         return True
 
+    def offer_all_to_snapshot(self, entries: Iterator[tuple[Any, Any]]) -> bool:
+        """Save entries in bulk; only in `save_to_snapshot`. Nothing is drawn that there is no room for.
+
+        Args:
+            entries: (key, value) tuples as for `offer_to_snapshot`; here a key may be None, which is a group's key.
+
+        Returns:
+            True when the iterator has ended. False: leave the callback with False, and go on with it next time.
+
+        Raises:
+            OutboxError: as `offer_to_snapshot`.
+
+        Example:
+            >>> outbox, state = Outbox([1]), {"a": 1, "b": 2}
+            >>> outbox.begin_saving()
+            >>> outbox.offer_all_to_snapshot(iter(state.items())), outbox.end_saving(True)
+            (True, [('a', 1), ('b', 2)])
+        """
+        if not self._saving:
+            raise OutboxError("offer_all_to_snapshot() works in save_to_snapshot() only")
+        saved = self.saved
+        while (room := self._entry_limit() - len(saved)) > 0:
+            before = len(saved)
+            saved.extend(islice(entries, room))
+            if len(saved) - before < room:
+                return True
+        return False
+
+    def _require_order(self, key: Any, value: Any) -> None:
+        """Check that an entry that was refused comes first.
+
+        Raises:
+            OutboxError: another one came.
+        """
+        refused = self._entry
+        if refused is not None and (differs(refused[0], key) or differs(refused[1], value)):
+            raise OutboxError(
+                f"{_short((key, value))} was offered to the snapshot, but {_short(refused)} was refused before and "
+                "comes first; after a refusal, return False and offer the same entry next time"
+            )
+
     def _entry_limit(self) -> int:
-        """Return how many entries this call of `save_to_snapshot` may offer: more while it is not overdue."""
+        """Return how many entries this call of `save_to_snapshot` may have offered until the next look at the clock."""
         count = len(self.saved)
-        if count < _ENTRIES_BETWEEN_LOOKS:
-            return _ENTRIES_BETWEEN_LOOKS
-        if count % _ENTRIES_BETWEEN_LOOKS:
-            return count + 1
-        return count if count >= _MOST_ENTRIES or (self.overdue is not None and self.overdue()) else count + 1
+        at_look = count and not count % _ENTRIES_BETWEEN_LOOKS
+        if at_look and (count >= _MOST_ENTRIES or (self.overdue is not None and self.overdue())):
+            return count
+        return (count // _ENTRIES_BETWEEN_LOOKS + 1) * _ENTRIES_BETWEEN_LOOKS
 
     def give(self, items: list[Any], ordinal: Ordinals = -1) -> int:
         """Put `items` in as `offer_all` does, and return how many fitted into the buckets of `ordinal`.

@@ -9,6 +9,7 @@ from typing import Any
 from shmjet.core.context import ProcessorContext
 from shmjet.core.inbox import Inbox
 from shmjet.core.outbox import DEFAULT_HIGH_WATER_MARK, Outbox
+from shmjet.testing.mode_outbox import carried
 
 
 class TestInbox(Inbox):
@@ -33,7 +34,7 @@ class TestInbox(Inbox):
 
 
 class TestOutbox(Outbox):
-    """An outbox to look into.
+    """An outbox to look into; it takes entries for a snapshot at any time.
 
     Args:
         capacities: of its buckets, in items; without any there is one bucket of 2048.
@@ -49,6 +50,7 @@ class TestOutbox(Outbox):
 
     def __init__(self, *capacities: int) -> None:
         super().__init__(capacities or (DEFAULT_HIGH_WATER_MARK,))
+        self.begin_saving()
 
     def drain(self, ordinal: int = 0) -> list[Any]:
         """Return what the bucket of an ordinal holds and empty it; the next call of the processor may begin."""
@@ -56,6 +58,21 @@ class TestOutbox(Outbox):
         self.buckets[ordinal] = []
         self.begin_callback()
         return items
+
+    def drain_snapshot(self) -> list[tuple[Any, Any]]:
+        """Return copies of the entries that were saved, as a restore brings them; the next call may begin.
+
+        Raises:
+            TypeError: a key has no partition, or an entry cannot be pickled.
+
+        Example:
+            >>> outbox = TestOutbox()
+            >>> outbox.offer_to_snapshot("a", [1]), outbox.drain_snapshot()
+            (True, [('a', [1])])
+        """
+        entries = self.end_saving(False)
+        self.begin_saving()
+        return carried(entries)
 
 
 class TestMap(dict[Any, Any]):
