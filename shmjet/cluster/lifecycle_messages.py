@@ -1,4 +1,4 @@
-"""Requests and replies about the life of a run after its start: suspend, resume, restart.
+"""Requests and replies about the life of a run after its start: suspend, resume, restart, export, snapshots.
 
 They belong to `shmjet.cluster.protocol`, which has the conventions. All of them are for the coordinator, and bring no
 code.
@@ -6,7 +6,13 @@ code.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+
+from shmjet.core.checks import LONGEST_SNAPSHOT_NAME
+
+SnapshotName = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_SNAPSHOT_NAME)]
 
 
 class RunSettings(msgspec.Struct, frozen=True, array_like=True):
@@ -32,8 +38,8 @@ class RunSettings(msgspec.Struct, frozen=True, array_like=True):
 class SuspendExecution(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Suspend an execution; answered at once, `ExecutionChanged` tells when it is suspended.
 
-    `again`: it is sent once more because an answer was lost. Then an execution that is suspended already is no error;
-    the same holds for `ResumeExecution`.
+    `again`: it is sent once more because an answer was lost. Then it is not an error that the execution is suspended
+    already; the same holds for `ResumeExecution`.
     """
 
     request: int
@@ -57,6 +63,28 @@ class RestartExecution(msgspec.Struct, frozen=True, tag=True, array_like=True):
     graceful: bool = True
 
 
+class ExportSnapshot(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Take a snapshot under a name; answered when it is valid. With `cancel` the execution ends with it."""
+
+    request: int
+    execution_id: int
+    name: SnapshotName
+    cancel: bool = False
+
+
+class ListSnapshots(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Ask for all exported snapshots."""
+
+    request: int
+
+
+class DestroySnapshot(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Remove an exported snapshot; if it is not there, that is not an error."""
+
+    request: int
+    name: SnapshotName
+
+
 LifecycleRequest = SuspendExecution | ResumeExecution | RestartExecution
 
 
@@ -64,9 +92,61 @@ class SuspensionCause(msgspec.Struct, frozen=True, array_like=True):
     """Why a run is suspended.
 
     Args:
-        requested_by_user: somebody asked for it.
-        error: else what went wrong, with the traceback of the user's code; None when somebody asked for it.
+        requested_by_user: a client asked for it.
+        error: else what went wrong, with the traceback of the user's code; None when a client asked for it.
     """
 
     requested_by_user: bool
     error: str | None = None
+
+
+class VertexState(msgspec.Struct, frozen=True, array_like=True):
+    """What a snapshot holds of one vertex: entries, and their bytes."""
+
+    keys: int
+    size: int
+
+
+class SnapshotRow(msgspec.Struct, frozen=True, array_like=True):
+    """An exported snapshot; `created` in seconds since 1970, `size` in bytes, `vertices` by name."""
+
+    name: str
+    job_name: str | None
+    created: float
+    size: int
+    keys: int
+    vertices: dict[str, VertexState]
+
+
+class SnapshotReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The answer to `ExportSnapshot`."""
+
+    request: int
+    snapshot: SnapshotRow
+
+
+class SnapshotsReply(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The answer to `ListSnapshots`, the oldest first."""
+
+    request: int
+    snapshots: list[SnapshotRow]
+
+
+class LastSnapshot(msgspec.Struct, frozen=True, array_like=True):
+    """The last valid snapshot of a run.
+
+    Args:
+        id: counts from 1 within the run.
+        started_at: seconds since 1970.
+        seconds: from the order to the end of phase one.
+        size: bytes.
+        keys: entries.
+        vertices: what it holds of each vertex.
+    """
+
+    id: int
+    started_at: float
+    seconds: float
+    size: int
+    keys: int
+    vertices: dict[str, VertexState]
