@@ -51,8 +51,6 @@ def make_failure(
     """
     if vertex is not None and is_exception(error) and issubclass(type(error), BatchError):
         attempt(lambda: locate(error, f"vertex {vertex!r}"), lambda _: None)
-    if issubclass(type(error), RestartableError) and not hint:
-        hint = "this version does not restart jobs; run the job again"
     text = "\n".join([_one_text(error), *_notes(error)])
     return Failure(
         kind="error",
@@ -64,6 +62,7 @@ def make_failure(
         text=f"{text}\n{hint}" if hint else text,
         frames=attempt(lambda: _user_frames(error), lambda _: []),
         exception=attempt(lambda: _pickled(error), lambda _: None),
+        restartable=issubclass(type(error), RestartableError),
     )
 
 

@@ -305,7 +305,7 @@ class Failure(msgspec.Struct, frozen=True, array_like=True):
     """Why an execution failed, in a form that always travels.
 
     `exception` is the pickled exception, or None when it could not be pickled (or not read back). `member` is the
-    address of where it happened, empty for a member without a network.
+    address of where it happened, empty for a member without a network. `restartable`: the job may be restarted.
     """
 
     kind: str
@@ -320,6 +320,7 @@ class Failure(msgspec.Struct, frozen=True, array_like=True):
     signal: int = 0
     vertices: list[str] = []
     member: str = ""
+    restartable: bool = False
 
 
 class Hello(msgspec.Struct, frozen=True, tag=True, array_like=True):

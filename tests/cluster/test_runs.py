@@ -28,7 +28,7 @@ class Attempt:
         self.id = number
         self.status = JobStatus.STARTING
         self.failure: Failure | None = None
-        self.cancelled = self.is_over = self.is_started = False
+        self.cancelled = self.is_over = self.is_started = self.left_off = False
         self.may_be_followed = True
         self.on_change, self.on_over = on_change, on_over
 

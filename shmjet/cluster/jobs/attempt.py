@@ -46,6 +46,8 @@ class Attempt:
         self.cancelled = False
         self.may_be_visible = False
         """Whether results may have been made visible: then no other attempt may follow."""
+        self.left_off: str | None = None
+        """Why it ends with a terminal snapshot; None when it does not."""
         self._members = {uuid: Progress() for uuid in members}
         self._asked: set[str] = set()
         self._orders: list[tuple[str, Order]] = []
@@ -70,7 +72,7 @@ class Attempt:
         """What suppliers are told when they are closed; None when all is well."""
         if self.failure is not None:
             return self.failure.text
-        return "the job was cancelled" if self.cancelled else None
+        return "the job was cancelled" if self.cancelled else self.left_off
 
     def take_orders(self) -> list[tuple[str, Order]]:
         """Return what members are to be told, in this order, and forget it."""
@@ -101,7 +103,7 @@ class Attempt:
                 progress.ready = True
                 self._check_ready()
             case PartFailed():
-                self._fail(message.failure)
+                self.fail(message.failure)
             case PartEnded():
                 progress.ended, progress.commits = True, message.commits
                 self._check_ended()
@@ -120,7 +122,7 @@ class Attempt:
         for progress in concerned:
             progress.is_out()
         if needed:
-            self._fail(failure)
+            self.fail(failure)
         self._check_ended()
         self._check_over()
         return needed
@@ -130,6 +132,23 @@ class Attempt:
         if self.phase.is_early:
             self.cancelled = True
             self._stop()
+
+    def fail(self, failure: Failure) -> None:
+        """Stop for an error, without effect when no tasklet is left anywhere."""
+        if self.phase in (Phase.FINISHING, Phase.OVER):
+            return
+        if self.failure is None and not self.cancelled:
+            self.failure = failure
+        self._stop()
+
+    def leave_off(self, why: str) -> None:
+        """Take that a terminal snapshot is valid: all tasklets end, and nothing is committed.
+
+        Args:
+            why: what suppliers are told when they are closed.
+        """
+        if self.phase is Phase.RUNNING:
+            self.left_off = why
 
     # -- transitions --------------------------------------------------------------------------------------------
 
@@ -141,13 +160,6 @@ class Attempt:
 
     def _tell_unended(self, order: Order) -> None:
         self._orders += [(uuid, order) for uuid, progress in self._members.items() if not progress.ended]
-
-    def _fail(self, failure: Failure) -> None:
-        if self.phase in (Phase.FINISHING, Phase.OVER):
-            return
-        if self.failure is None and not self.cancelled:
-            self.failure = failure
-        self._stop()
 
     def _stop(self) -> None:
         if self.phase.is_early or self.phase is Phase.COMMITTING:
@@ -164,7 +176,7 @@ class Attempt:
             self._finish()
         elif self.phase is Phase.RUNNING:
             committing = [uuid for uuid, progress in self._members.items() if progress.commits]
-            if committing:
+            if committing and self.left_off is None:
                 self.phase = Phase.COMMITTING
                 self.may_be_visible = True
                 self._orders += [(uuid, CommitPart(self.id)) for uuid in committing]

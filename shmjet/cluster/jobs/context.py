@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from shmjet.cluster.membership.peer_messages import PreparePart, ProbePart
@@ -17,14 +17,17 @@ from shmjet.cluster.processes.workers import Child, Workers
 from shmjet.cluster.protocol import Submission
 from shmjet.execution.arena_format import format_arena
 from shmjet.execution.collect import Reading
-from shmjet.execution.layout import CANCELLED_OFFSET, ArenaLayout, lay_out, slab_size
+from shmjet.execution.counters import STATE
+from shmjet.execution.layout import CANCELLED_OFFSET, COUNTERS, ArenaLayout, lay_out, slab_size
 from shmjet.execution.messages import Deploy, Forget, JobPlan, JobShape, Probe
 from shmjet.execution.plan import make_plan
 from shmjet.execution.readiness import STARTED, Readiness
+from shmjet.execution.tasklet_state import State
 from shmjet.ipc.inline_or_memfd import InlineOrMemfd
 from shmjet.net.client import LinkClient
 from shmjet.net.compression import check_installed
 from shmjet.net.messages import OpenExecution
+from shmjet.snapshots.store import SnapshotStore
 
 
 @dataclass(kw_only=True)
@@ -44,6 +47,8 @@ class MemberServices:
     """Called when an execution has got its arena, and before it gives it back, so that monitors look again."""
     attachments: Path = Path()
     """Where the files attached to jobs are, in a folder for each job."""
+    snapshots: SnapshotStore = field(default_factory=lambda: SnapshotStore(Path()))
+    """Of this member."""
     link: Callable[[], LinkClient | None] = lambda: None
     """Gives the link to other members, None where there is none."""
     reach: Callable[[Sequence[str]], Awaitable[None]] | None = None
@@ -107,6 +112,7 @@ class ExecutionContext:
         self._code = code
         self._services = services
         self._suppliers = order.probed.suppliers
+        self._manifest = order.manifest
         shape, slot = order.submission.shape, order.slot
         if slot.count > 1:
             check_installed(shape.edges, [vertex.name for vertex in shape.vertices], f"member {services.address}")
@@ -191,6 +197,7 @@ class ExecutionContext:
             job.import_paths,
             self._code.size,
             self._logs,
+            self._manifest,
         )
         child.send(message, self._code.fds if attached else (pooled.arena.fd, *self._code.fds))
         if not child.is_carrier:
@@ -206,6 +213,21 @@ class ExecutionContext:
         """Return what a process has written into its byte of `Readiness`."""
         assert self._readiness is not None, "open() comes first"
         return self._readiness.state_of(endpoint)
+
+    def unended_of(self, vertices: Iterable[int]) -> list[int]:
+        """Return which of these vertices have processors here that have not ended."""
+        if self._pooled is None:
+            return []
+        memory, plan = self._pooled.arena.memory, self.plan
+        return [
+            v
+            for v in vertices
+            if any(
+                memory[at : at + 8 * COUNTERS].cast("q")[STATE] != State.END
+                for p in range(plan.vertices[v].parallelism)
+                for at in (self._layout.counters[v, p],)
+            )
+        ]
 
     def say_cancelled(self) -> None:
         """Let processors that ask see that the execution is to end."""

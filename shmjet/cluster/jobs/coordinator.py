@@ -15,14 +15,23 @@ from typing import Any
 import msgspec
 
 from shmjet.cluster.jobs.attempt import Attempt
+from shmjet.cluster.jobs.attempt_snapshots import AttemptSnapshots, Done
 from shmjet.cluster.jobs.context import MemberServices, needs_probe
+from shmjet.cluster.jobs.lineage import Lineage
 from shmjet.cluster.jobs.phase import Phase
+from shmjet.cluster.jobs.snapshot import SnapshotRequest
+from shmjet.cluster.jobs.snapshot_taking import SnapshotSource
 from shmjet.cluster.membership.peer_messages import (
     AskMetrics,
+    PartAtEnd,
     PartFailed,
     PartFinished,
     PartMetrics,
+    PartOpenSources,
     PartProbed,
+    PartReady,
+    PartResolved,
+    PartSaved,
     PreparePart,
     ProbePart,
 )
@@ -54,6 +63,7 @@ class AttemptPlan:
         members: who takes part; the first is this member, which coordinates.
         epoch: gives that of the view in force: members may join before all are asked to prepare.
         owners: of partitions, among the members.
+        lineage: to which its snapshots belong; None for a job without a guarantee.
     """
 
     id: int
@@ -64,6 +74,7 @@ class AttemptPlan:
     members: tuple[Peer, ...]
     epoch: Callable[[], int]
     owners: PartitionOwners
+    lineage: Lineage | None = None
 
 
 class JobCoordinator:
@@ -103,6 +114,22 @@ class JobCoordinator:
         self._requests = 0
         self._over: asyncio.Event | None = None
         self._preparing: asyncio.Future[None] | None = None
+        lineage = plan.lineage
+        self._snapshots = self._snapshots_of(lineage) if lineage is not None and lineage.takes_snapshots else None
+
+    def _snapshots_of(self, lineage: Lineage) -> AttemptSnapshots:
+        plan = self._plan
+        source = SnapshotSource(
+            attempt=plan.id,
+            job_id=plan.job.job_id,
+            job_name=plan.job.name,
+            shape=plan.job.shape,
+            members=[peer.uuid for peer in plan.members],
+            partition_count=self._services.partition_count,
+        )
+        return AttemptSnapshots(
+            source, lineage, send=self._post.send, fail=self._fail, on_terminal=self._snapshot_ends_it
+        )
 
     @property
     def run(self) -> int:
@@ -129,6 +156,11 @@ class JobCoordinator:
         """Whether nothing of it is left anywhere."""
         return self._attempt.phase is Phase.OVER
 
+    @property
+    def left_off(self) -> bool:
+        """Whether it ends, or has ended, with a terminal snapshot."""
+        return self._attempt.left_off is not None
+
     def forget_exception(self) -> None:
         """Keep the text of its failure only."""
         self._attempt.forget_exception()
@@ -149,6 +181,24 @@ class JobCoordinator:
     def cancel(self) -> None:
         """Ask for the end; `on_change` tells when it has come."""
         self._attempt.cancel()
+        self._carry_out()
+
+    def take_snapshot(self, request: SnapshotRequest, done: Done) -> None:
+        """Take a snapshot of a job with a guarantee, as soon as that is possible.
+
+        Args:
+            request: what kind of snapshot.
+            done: called when it is over, with what went wrong.
+        """
+        assert self._snapshots is not None, "only a job with a guarantee has snapshots"
+        self._snapshots.take(request, done)
+
+    def _snapshot_ends_it(self) -> None:
+        self._attempt.leave_off("the job goes on from its snapshot, in another attempt")
+
+    def _fail(self, failure: Failure) -> None:
+        """Stop for an error that is none of a participant's."""
+        self._attempt.fail(failure)
         self._carry_out()
 
     def members_lost(self, uuids: Iterable[str], failure: Failure) -> None:
@@ -192,6 +242,7 @@ class JobCoordinator:
             ring_memory=self._services.ring_memory,
         )
         epoch = plan.epoch()
+        manifest = "" if plan.lineage is None else plan.lineage.restored_from()
         for place, peer in reversed(list(enumerate(members))):  # this member begins last: the others have further to go
             if place:
                 suppliers = probed.others[place - 1] if probed.others else {}
@@ -200,7 +251,7 @@ class JobCoordinator:
                 theirs = probed
             its_slot = msgspec.structs.replace(slot, index=place)
             logs = subscription_at(plan.logs, peer.uuid)
-            order = PreparePart(self.id, epoch, plan.job, theirs, its_slot, logs, plan.run)
+            order = PreparePart(self.id, epoch, plan.job, theirs, its_slot, logs, plan.run, manifest)
             self._post.send(peer.uuid, order, plan.code)
 
     # -- what participants report -------------------------------------------------------------------------------
@@ -220,6 +271,12 @@ class JobCoordinator:
             case PartFinished():
                 self._finals[uuid] = payload if callable(payload) else partial(_same, message.metrics)
                 self._attempt.report(uuid, message)
+            case PartSaved() | PartResolved() | PartAtEnd() | PartOpenSources():
+                if self._snapshots is not None:
+                    self._snapshots.report(uuid, message)
+            case PartReady() if self._snapshots is not None:
+                self._snapshots.report(uuid, message)
+                self._attempt.report(uuid, message)
             case _:
                 self._attempt.report(uuid, message)
         self._carry_out()
@@ -238,6 +295,8 @@ class JobCoordinator:
             self._on_change(self)
         for uuid, order in attempt.take_orders():
             self._post.send(uuid, order)
+        if self._snapshots is not None:
+            self._snapshots.follow(attempt.phase)
         if self.is_over and self._on_over is not _told:
             on_over, self._on_over = self._on_over, _told
             if self._over is not None:

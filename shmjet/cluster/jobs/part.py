@@ -8,7 +8,7 @@ and no I/O in here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from shmjet.cluster.jobs.phase import Phase, Progress
 from shmjet.cluster.membership.peer_messages import PartCommitted, PartEnded, PartFailed, PartProbed, PartReady
@@ -44,6 +44,7 @@ class Part:
         self._attempt = attempt
         self._processes: dict[int, Progress] = {}
         self._is_linked = True
+        self._processors: list[int] = []
         self._said_ready = False
         self._error: str | None = None
         self._orphaned: str | None = None
@@ -86,14 +87,16 @@ class Part:
         """Take that a process is asked about the suppliers."""
         self._processes[endpoint] = Progress()
 
-    def prepare(self, endpoints: Iterable[int], *, linked: bool) -> None:
+    def prepare(self, endpoints: Iterable[int], *, linked: bool, processors: Sequence[int] = ()) -> None:
         """Note that processes make their processors; a process that only answered the probe has none.
 
         Args:
             endpoints: of the processes.
             linked: whether no link to other members has to be opened first.
+            processors: how many each vertex has here.
         """
         self.phase = Phase.PREPARING
+        self._processors = list(processors)
         self._is_linked = linked
         for process in self._processes.values():
             process.ready = process.ended = True
@@ -264,7 +267,7 @@ class Part:
             and all(process.ready for process in self._processes.values())
         ):
             self._said_ready = True
-            self.reports.append(PartReady(self._attempt))
+            self.reports.append(PartReady(self._attempt, self._processors))
 
     def _fail(self, failure: Failure) -> None:
         if not self.is_stopping:

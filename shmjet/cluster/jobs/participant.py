@@ -20,13 +20,20 @@ from shmjet.cluster.jobs.phase import Phase
 from shmjet.cluster.jobs.stopping import Stopping
 from shmjet.cluster.membership.peer_messages import (
     AskMetrics,
+    AskOpenSources,
     CancelPart,
     CommitPart,
     FinishPart,
+    PartAtEnd,
     PartFinished,
     PartMetrics,
+    PartOpenSources,
+    PartResolved,
+    PartSaved,
     PreparePart,
     ProbePart,
+    ResolvePart,
+    SavePart,
     StartPart,
 )
 from shmjet.cluster.processes.arenas import PooledArena
@@ -38,6 +45,7 @@ from shmjet.execution.collect import Reading
 from shmjet.execution.failure import member_failed, worker_lost
 from shmjet.execution.messages import (
     Adopt,
+    AtEnd,
     Committed,
     Ended,
     EndpointOpened,
@@ -49,6 +57,10 @@ from shmjet.execution.messages import (
     JobPlan,
     Probed,
     Ready,
+    Resolve,
+    Resolved,
+    Save,
+    Saved,
     Start,
 )
 from shmjet.execution.metrics import NO_METRICS, Metrics
@@ -112,6 +124,8 @@ class Participant:
         self._part = Part(self.id)
         self._children: dict[int, Child] = {}
         self._context: ExecutionContext | None = None
+        self._newest: list[Save | Resolve] = []
+        """The orders about the newest snapshot, for processes that get a tasklet later."""
         self._final: Reading | None = None
         self._look_timer: asyncio.TimerHandle | None = None
         self._opening: asyncio.Future[None] | None = None
@@ -166,7 +180,11 @@ class Participant:
             part.refuse(member_failed(error), self._children)
             self._carry_out()
             return
-        part.prepare(endpoints, linked=context.plan.start_barrier_endpoint is None)
+        part.prepare(
+            endpoints,
+            linked=context.plan.start_barrier_endpoint is None,
+            processors=[vertex.parallelism for vertex in context.plan.vertices],
+        )
         if context.plan.start_barrier_endpoint is not None:
             self._opening = asyncio.ensure_future(self._open_link(context))
         for endpoint in endpoints:
@@ -193,9 +211,26 @@ class Participant:
                 self._part.commit()
             case FinishPart():
                 self._part.finish(message.error)
+            case SavePart():
+                save = Save(self.id, message.snapshot_id, message.terminal, message.prepares, message.folder)
+                self._tell_all(save)
+                self._newest = [save]
+            case ResolvePart():
+                resolve = Resolve(self.id, message.snapshot_id, message.success)
+                self._tell_all(resolve)
+                self._newest.append(resolve)
+            case AskOpenSources():
+                context = self._context
+                open_here = [] if context is None else context.unended_of(message.vertices)
+                self._post.send(self.coordinator, PartOpenSources(self.id, open_here))
             case AskMetrics():
                 self._post.send(self.coordinator, PartMetrics(message.request, self.metrics(), self.id))
         self._carry_out()
+
+    def _tell_all(self, order: Save | Resolve) -> None:
+        """Tell all processes with tasklets, and processes whose tasklets have ended as long as they have not let go."""
+        for endpoint in self._part.unfinished():
+            self._children[endpoint].send(order)
 
     def members_lost(self, uuids: Iterable[str], failure: Failure) -> None:
         """Stop when a participating member is gone; let go when it was the coordinator."""
@@ -237,6 +272,12 @@ class Participant:
                 if part.awaits_ready:
                     part.ready(*self._seen_ready())
                 part.ended(at, adopted=message.adopted, finished=message.finished, commits=message.commits)
+            case Saved():
+                self._report(PartSaved(self.id, message.snapshot_id, message.processors, message.error))
+            case Resolved():
+                self._report(PartResolved(self.id, message.snapshot_id, message.processors))
+            case AtEnd():
+                self._report(PartAtEnd(self.id, message.processors))
             case HandOver():
                 self._hand_over(message, fds)
             case EndpointOpened():
@@ -273,6 +314,8 @@ class Participant:
             self._children[child.index] = child
             assert self._context is not None
             self._context.deploy(child, takes_part=False)
+            for order in self._newest:
+                child.send(order)
         adopt = Adopt(self.id, message.vertex, message.processor, message.state, message.size, message.tables)
         child.send(adopt, fds)
         child.channel.when_flushed(fds)

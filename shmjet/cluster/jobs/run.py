@@ -6,11 +6,14 @@ import asyncio
 import enum
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from shmjet.cluster.jobs.lineage import Lineage, snapshot_row
+from shmjet.cluster.jobs.snapshot import SnapshotRequest
+from shmjet.cluster.lifecycle_messages import LastSnapshot, SnapshotRow
 from shmjet.cluster.protocol import Submission
-from shmjet.core import JobStateError, JobStatus
+from shmjet.core import JobStateError, JobStatus, ShmjetError
 from shmjet.execution.messages import Failure, LogSubscription
 from shmjet.execution.metrics import Metrics
 from shmjet.ipc.inline_or_memfd import InlineOrMemfd
@@ -34,8 +37,11 @@ class Coordinator(Protocol):
     def may_be_followed(self) -> bool: ...
     @property
     def is_over(self) -> bool: ...
+    @property
+    def left_off(self) -> bool: ...
     def start(self) -> None: ...
     def cancel(self) -> None: ...
+    def take_snapshot(self, request: SnapshotRequest, done: Callable[[str | None], None]) -> None: ...
     def metrics(self) -> Awaitable[Metrics]: ...
     def own_metrics(self) -> Awaitable[Metrics]: ...
     def forget_exception(self) -> None: ...
@@ -93,6 +99,23 @@ class RunSuspension:
         return self.failure is None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """What a client has asked to follow the attempt.
+
+    Args:
+        then: what follows.
+        graceful: take a terminal snapshot first, if the job has a guarantee.
+        name: under which that is exported.
+        exported: gets what went wrong with it.
+    """
+
+    then: Next
+    graceful: bool
+    name: str | None = None
+    exported: asyncio.Future[str | None] | None = None
+
+
 class JobRun:
     """One run of a job.
 
@@ -103,6 +126,7 @@ class JobRun:
         on_status: called with the run at every change of its status.
         on_over: called with the run when nothing of it is left anywhere.
         after_failure: says what follows an attempt that has failed, unless results may have been made visible.
+        lineage: its snapshots; None for a job without a guarantee.
     """
 
     def __init__(
@@ -114,6 +138,7 @@ class JobRun:
         on_status: Told,
         on_over: Told,
         after_failure: AfterFailure = lambda *_: Next.END,
+        lineage: Lineage | None = None,
     ) -> None:
         self.id = id
         self.job = request.job
@@ -122,17 +147,22 @@ class JobRun:
         self.started_at = time.time()
         self.completed_at: float | None = None
         self.attempt_count = 0
+        self.failed_attempts = 0
+        """Attempts that have failed since the last new snapshot, or since it was resumed."""
         self.suspension: RunSuspension | None = None
         """Why it is suspended; None while it is not."""
+        self.lineage = lineage
         self._attempts = attempts
         self._on_status = on_status
         self._on_over = on_over
         self._after_failure = after_failure
         self._listeners: list[StatusListener] = []
         self._attempt: Coordinator
-        self._wish: Next | None = None
-        """What a client has asked to follow the attempt; None for nothing."""
+        self._wish: Wish | None = None
         self._stopping_for_wish = False
+        self._exporting = 0
+        self._counted_from: LastSnapshot | None = None
+        """The last snapshot when `failed_attempts` was 0."""
         self._cancelled_between = False
         """Whether it was cancelled while there was no attempt to stop."""
         self._next = Next.END
@@ -161,13 +191,18 @@ class JobRun:
         if self._cancelled_between:
             return JobStatus.FAILED
         if self.suspension is not None:
-            return JobStatus.SUSPENDED
+            return JobStatus.SUSPENDED_EXPORTING_SNAPSHOT if self._exporting else JobStatus.SUSPENDED
         match self._next:
             case Next.AGAIN:
                 return JobStatus.STARTING
             case Next.SUSPEND:
                 return JobStatus.RUNNING
         return self._attempt.status
+
+    @property
+    def last_snapshot(self) -> LastSnapshot | None:
+        """The last valid snapshot that it has taken; None if there is none."""
+        return None if self.lineage is None else self.lineage.last
 
     @property
     def failure(self) -> Failure | None:
@@ -177,7 +212,11 @@ class JobRun:
     @property
     def cancelled(self) -> bool:
         """Whether it was asked to end."""
-        return self._cancelled_between or (self._attempt.cancelled and not self._stopping_for_wish)
+        if self._next is not Next.END:
+            return self._cancelled_between
+        if self._stopping_for_wish:
+            return self._wish is not None and self._wish.then is Next.END and self._attempt.left_off
+        return self._attempt.cancelled
 
     @property
     def is_over(self) -> bool:
@@ -235,10 +274,12 @@ class JobRun:
     def suspend(self) -> None:
         """Ask that the run stops until `resume`; while it is starting, this waits until it runs.
 
+        A job with a guarantee takes a terminal snapshot first. If that fails, it goes on from the one before it.
+
         Raises:
             JobStateError: it neither runs nor starts.
         """
-        self._ask_for(Next.SUSPEND, "suspend")
+        self._ask_for(Wish(then=Next.SUSPEND, graceful=True), "suspend")
 
     def restart(self, *, graceful: bool = True) -> None:
         """Ask that the attempt ends and another one begins; while it is starting, this waits until it runs.
@@ -249,7 +290,7 @@ class JobRun:
         Raises:
             JobStateError: it neither runs nor starts.
         """
-        self._ask_for(Next.AGAIN, "restart")
+        self._ask_for(Wish(then=Next.AGAIN, graceful=graceful), "restart")
 
     def resume(self) -> None:
         """Begin another attempt of a suspended run.
@@ -257,20 +298,83 @@ class JobRun:
         Raises:
             JobStateError: it is not suspended.
         """
-        if self.suspension is None:
+        if self.status is not JobStatus.SUSPENDED:
             raise JobStateError(f"{self._name} is {self.status.name}; only a suspended job can be resumed")
         self.suspension = None
+        self.failed_attempts = 0
         self._next = Next.AGAIN
         self._tell()
         self._go_on()
 
-    def _ask_for(self, wish: Next, verb: str) -> None:
+    async def export_snapshot(self, name: str, *, cancel: bool = False) -> SnapshotRow:
+        """Give a snapshot of the state as it is now, or of a suspended job as it was, a name.
+
+        Args:
+            name: a checked name; an older snapshot of that name is replaced.
+            cancel: end the run with this snapshot.
+
+        Returns:
+            what the snapshot holds.
+
+        Raises:
+            JobStateError: the job has no guarantee, or neither runs nor is suspended, or ends before that.
+            ShmjetError: the snapshot has failed; the job goes on, and an older one of that name is as before.
+        """
+        lineage = self.lineage
+        if lineage is None or not lineage.takes_snapshots:
+            raise JobStateError(f"{self._name} has no processing_guarantee, so its state cannot be exported")
+        if self.suspension is not None:
+            await self._export_suspended(lineage, name)
+            if cancel:
+                self.cancel()
+        else:
+            verb = "export a snapshot of"
+            if self.status is not JobStatus.RUNNING or self._is_ending or self._stopping_for_wish:
+                raise JobStateError(f"{self._name} is {self._state}; cannot {verb} it")
+            outcome: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+            if cancel:
+                self._ask_for(Wish(then=Next.END, graceful=True, name=name, exported=outcome), verb)
+            else:
+                self._attempt.take_snapshot(SnapshotRequest(name=name), lambda error: _settle(outcome, error))
+            error = await outcome
+            if error is not None:
+                raise ShmjetError(f"no snapshot {name!r} of {self._name}: {error}")
+        exported = lineage.exported(name)
+        if exported is None:
+            raise ShmjetError(f"snapshot {name!r} was removed as soon as it was there")
+        return snapshot_row(exported)
+
+    async def _export_suspended(self, lineage: Lineage, name: str) -> None:
+        """Give the last snapshot a name, in another thread: it may lie on a disk."""
+        self._exporting += 1
+        self._tell()
+        try:
+            found = await asyncio.to_thread(lineage.export, name)
+        except OSError as error:
+            raise ShmjetError(f"no snapshot {name!r} of {self._name}: {error}") from error
+        finally:
+            self._exporting -= 1
+            self._tell()
+        if found is None:
+            raise JobStateError(f"{self._name} was suspended before its first snapshot; there is nothing to export")
+
+    def _ask_for(self, wish: Wish, verb: str) -> None:
         if self.status not in (JobStatus.STARTING, JobStatus.RUNNING) or self._is_ending:
-            state = "being cancelled" if self.cancelled and not self.status.is_terminal else self.status.name
-            raise JobStateError(f"{self._name} is {state}; cannot {verb} it")
-        if self._wish is not Next.SUSPEND:
+            raise JobStateError(f"{self._name} is {self._state}; cannot {verb} it")
+        if self._wish is not None and self._wish.exported is not None:
+            raise JobStateError(f"{self._name} is being cancelled; cannot {verb} it")
+        if self._wish is None or self._wish.then is not Next.SUSPEND:
             self._wish = wish
+        elif not wish.graceful:
+            self._wish = replace(self._wish, graceful=False)
         self._grant()
+
+    @property
+    def _state(self) -> str:
+        """How far it is, in the words of an error."""
+        if self.status.is_terminal or not self.cancelled:
+            return self.status.name
+        return "being cancelled"
 
     @property
     def _is_ending(self) -> bool:
@@ -285,9 +389,29 @@ class JobRun:
 
     def _grant(self) -> None:
         """Stop a running attempt for what a client has asked for."""
-        if self._wish is not None and self._attempt.status is JobStatus.RUNNING and not self._stopping_for_wish:
+        wish, attempt = self._wish, self._attempt
+        if wish is None or attempt.status is not JobStatus.RUNNING:
+            return
+        if not wish.graceful or self.lineage is None or not self.lineage.takes_snapshots:
             self._stopping_for_wish = True
-            self._attempt.cancel()
+            attempt.cancel()
+        elif not self._stopping_for_wish:
+            self._stopping_for_wish = True
+            attempt.take_snapshot(
+                SnapshotRequest(terminal=True, name=wish.name), lambda error: self._left_off(attempt, error)
+            )
+
+    def _left_off(self, attempt: Coordinator, error: str | None) -> None:
+        """Take what became of the terminal snapshot; without it the next attempt goes on from the one before."""
+        wish = self._wish
+        if attempt is not self._attempt or wish is None or not self._stopping_for_wish:
+            return
+        if wish.exported is not None:
+            _settle(wish.exported, error)
+            if error is not None:
+                self._wish, self._stopping_for_wish = None, False
+        elif error is not None and attempt.status is JobStatus.RUNNING:
+            attempt.cancel()
 
     def _announce(self) -> None:
         """Tell how far it is, unless it has ended by now: a job of a millisecond need not wake its client twice."""
@@ -303,12 +427,14 @@ class JobRun:
             self._grant()
 
     def _what_follows(self, attempt: Coordinator) -> Next:
-        failure = attempt.failure
-        if self._stopping_for_wish and attempt.cancelled and failure is None:
-            assert self._wish is not None
-            return self._wish
+        failure, wish = attempt.failure, self._wish
+        if wish is not None and self._stopping_for_wish and (attempt.left_off or failure is None):
+            return wish.then
         if failure is None or not attempt.may_be_followed:
             return Next.END
+        if self.last_snapshot is not self._counted_from:
+            self.failed_attempts, self._counted_from = 0, self.last_snapshot
+        self.failed_attempts += 1
         follows = self._after_failure(self, failure)
         self._cause = failure if follows is Next.SUSPEND else None
         return follows
@@ -331,8 +457,8 @@ class JobRun:
     def _ended(self, _: Coordinator) -> None:
         if self._cancelled_between or self._next is Next.END:
             self._on_over(self)
-        elif self._next is Next.SUSPEND or self._wish is Next.SUSPEND:
-            self._next, self._wish = Next.SUSPEND, None
+        elif self._next is Next.SUSPEND or (self._wish is not None and self._wish.then is Next.SUSPEND):
+            self._next, self._wish, self._stopping_for_wish = Next.SUSPEND, None, False
             self.suspension, self._cause = RunSuspension(failure=self._cause), None
             self._tell()
         else:
@@ -342,3 +468,8 @@ class JobRun:
         self._wish = None
         self._begin()
         self._attempt.start()
+
+
+def _settle(outcome: asyncio.Future[str | None], error: str | None) -> None:
+    if not outcome.done():
+        outcome.set_result(error)

@@ -2,31 +2,53 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from typing import Any
+from uuid import uuid4
 
 from shmjet.cluster.jobs.context import MemberServices
 from shmjet.cluster.jobs.coordinator import AttemptPlan, JobCoordinator
+from shmjet.cluster.jobs.lineage import Lineage, check_restorable
 from shmjet.cluster.jobs.registry import ParticipantRegistry
-from shmjet.cluster.jobs.run import JobRun, RunRequest, Told
+from shmjet.cluster.jobs.restart_policy import DAMAGED, has_guarantee, next_after
+from shmjet.cluster.jobs.run import JobRun, Next, RunRequest, Told
 from shmjet.cluster.jobs.table import JobTable
 from shmjet.cluster.membership.peer_messages import (
     AskMetrics,
+    AskOpenSources,
     CancelPart,
     CommitPart,
     FinishPart,
     PartLogs,
     PreparePart,
     ProbePart,
+    ResolvePart,
+    SavePart,
     StartPart,
 )
 from shmjet.cluster.membership.views import Peer, View
+from shmjet.cluster.protocol import Submission
 from shmjet.cluster.requests.named_jobs import NamedJobs
 from shmjet.cluster.requests.post import FilePost, JobPost, Payload
+from shmjet.core import ConfigError, ShmjetError
 from shmjet.core.ownership import dealt
 from shmjet.execution.messages import Failure
 
-_ORDERS = (ProbePart, PreparePart, StartPart, CancelPart, CommitPart, FinishPart, AskMetrics)
+_ORDERS = (
+    ProbePart,
+    PreparePart,
+    StartPart,
+    CancelPart,
+    CommitPart,
+    FinishPart,
+    SavePart,
+    ResolvePart,
+    AskOpenSources,
+    AskMetrics,
+)
+
+logger = logging.getLogger("shmjet.member")
 
 
 class JobService:
@@ -72,7 +94,58 @@ class JobService:
 
     def _make_run(self, request: RunRequest, on_status: Told, on_over: Told) -> JobRun:
         number = self._next_number()
-        return JobRun(number, request, attempts=self._make_attempt, on_status=on_status, on_over=on_over)
+        lineage = self._make_lineage(request.job)
+
+        def over(run: JobRun) -> None:
+            if lineage is not None:
+                lineage.remove()
+            on_over(run)
+
+        return JobRun(
+            number,
+            request,
+            attempts=self._make_attempt,
+            on_status=on_status,
+            on_over=over,
+            after_failure=self._after_failure,
+            lineage=lineage,
+        )
+
+    def _make_lineage(self, job: Submission) -> Lineage | None:
+        """Return the lineage of a new run, which may begin from an exported snapshot; None without a guarantee.
+
+        Raises:
+            ConfigError: there is no such snapshot.
+            PlanError: it has state of vertices that the job does not have.
+            ShmjetError: there is no room for snapshots.
+        """
+        settings, snapshots = job.settings, self._services.snapshots
+        initial = None
+        if settings.initial_snapshot is not None:
+            initial = snapshots.find(settings.initial_snapshot)
+            if initial is None:
+                known = ", ".join(repr(other.name) for other in snapshots.exported()) or "there is none"
+                text = f"JobConfig.initial_snapshot_name: there is no snapshot {settings.initial_snapshot!r}"
+                raise ConfigError(f"{text}; exported ones: {known}")
+            check_restorable(initial, job.shape, allow_dropped_state=settings.allow_dropped_state)
+        if initial is None and not has_guarantee(settings):
+            return None
+        try:
+            lineage = Lineage(uuid4().hex, snapshots, settings)
+            if initial is not None:
+                lineage.begin_from(initial)
+        except OSError as error:
+            raise ShmjetError(f"there is no room for snapshots in {str(snapshots.root)!r}: {error}") from error
+        return lineage
+
+    def _after_failure(self, run: JobRun, failure: Failure) -> Next:
+        if run.lineage is not None and failure.type_name == DAMAGED:
+            run.lineage.distrust_newest()
+        follows = next_after(failure, run.job.settings, run.failed_attempts)
+        if follows is Next.AGAIN:
+            text = failure.text.split("\n", 1)[0]
+            logger.warning("job %s is restarted: %s", run.job.name or run.job.job_id, text)
+        return follows
 
     def _make_attempt(self, run: JobRun, on_change: Told, on_over: Told) -> JobCoordinator:
         number = run.id if run.attempt_count == 1 else self._next_number()
@@ -92,6 +165,7 @@ class JobService:
             members=members,
             epoch=lambda: self._view().epoch,
             owners=dealt(self._services.partition_count, len(members)),
+            lineage=run.lineage,
         )
         coordinator = JobCoordinator(plan, self._services, self._post, on_change=on_change, on_over=over)
         self._coordinators[number] = coordinator

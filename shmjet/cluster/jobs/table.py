@@ -36,7 +36,7 @@ from shmjet.cluster.protocol import (
 from shmjet.cluster.requests.code_policy import NO_CODE
 from shmjet.cluster.requests.named_jobs import NamedJobs
 from shmjet.cluster.settings import KEPT_CODES, KEPT_EXCEPTIONS, KEPT_RESULTS, LARGE_CODE
-from shmjet.core import JobStatus
+from shmjet.core import JobStatus, ProcessingGuarantee
 from shmjet.data.errors import ShmjetError
 from shmjet.execution.failure import failure_text, member_lost
 from shmjet.execution.messages import Failure
@@ -45,6 +45,7 @@ from shmjet.ipc.background_tasks import BackgroundTasks
 from shmjet.ipc.inline_or_memfd import InlineOrMemfd
 
 _JOB_ID = re.compile("[0-9a-f]{16}")
+_NO_GUARANTEE = ProcessingGuarantee.NONE.value
 SKEW_S = 1.0
 """How far apart two members may be in when they learn who coordinates."""
 
@@ -117,6 +118,11 @@ class JobRecord:
     def status(self) -> JobStatus:
         """The status of the newest execution."""
         return self.executions[-1].status if self.executions else JobStatus.NOT_RUNNING
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether none of its executions goes on."""
+        return all(execution.status.is_terminal for execution in self.executions)
 
 
 class JobTable:
@@ -247,6 +253,10 @@ class JobTable:
             if record is not None and not record.executions:
                 self._drop(request.job_id)
             return
+        if record is not None and record.submission.settings.guarantee != _NO_GUARANTEE and not record.has_ended:
+            text = f"{_called(submission)} runs already, and a job with a processing_guarantee runs once at a time"
+            client.send(Refused(request.request, "JobAlreadyExistsError", text))
+            return
         if record is None:  # not before it is certain that it runs: a job that never ran is not listed
             record = _recorded(msgspec.structs.replace(submission, named=None), fds)
             self._remember(request.job_id, record)
@@ -265,7 +275,13 @@ class JobTable:
                 watcher.send(news)
 
         wanted = RunRequest(job=record.submission, code=record.code, logs=request.logs)
-        execution = self._make(wanted, changed, self._over)
+        try:
+            execution = self._make(wanted, changed, self._over)
+        except ShmjetError as error:
+            client.send(Refused(request.request, type(error).__name__, str(error)))
+            if not record.executions:
+                self._drop(request.job_id)
+            return
         if request.token:
             self._tokens[request.token] = execution.id
             self._token_of[execution.id] = request.token
@@ -441,6 +457,10 @@ def _recorded(submission: Submission, fds: list[int]) -> JobRecord:
         code = InlineOrMemfd.of(submission.code, LARGE_CODE)
         submission = msgspec.structs.replace(submission, code=code.inline, code_size=code.size)
     return JobRecord(submission, code)
+
+
+def _called(job: Submission) -> str:
+    return f"job {job.name!r}" if job.name else f"job {job.job_id}"
 
 
 def _exception_size(execution: Running) -> int:

@@ -62,6 +62,7 @@ from shmjet.grid.store import ENVIRONMENTS_OF_A_CLUSTER
 from shmjet.host.child_process import outlive
 from shmjet.host.stacks import offer_stacks
 from shmjet.ipc.background_tasks import BackgroundTasks
+from shmjet.snapshots.store import SnapshotStore
 
 _STOP_S = 0.5
 
@@ -129,6 +130,7 @@ class Member:
             name_of=participants.name_of,
             note_change=self._monitor.note_change,
             attachments=self.folder.path / "attachments",
+            snapshots=SnapshotStore(self.folder.path / "snapshots"),
             link=lambda: None if self._network is None else self._network.link,
             reach=None if self._network is None else self._network.reach,
         )

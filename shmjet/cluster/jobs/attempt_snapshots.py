@@ -1,0 +1,310 @@
+"""The snapshots of one attempt, one after the other: when each begins, and what follows.
+
+A snapshot comes `snapshot_interval` after the end of the one before; at once when a client asks for one, or when all
+that is left are sinks that wait for the last one; and not before the sources of edges of higher priority have ended,
+since a barrier would come twice there. A snapshot that fails does no harm: the one before it stays valid.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from shmjet.cluster.jobs.lineage import Lineage
+from shmjet.cluster.jobs.phase import Phase
+from shmjet.cluster.jobs.snapshot import PERIODIC, Place, SnapshotRequest
+from shmjet.cluster.jobs.snapshot_taking import (
+    Clock,
+    SnapshotSource,
+    SnapshotTaking,
+    SnapshotUser,
+    Timer,
+    all_places,
+)
+from shmjet.cluster.membership.peer_messages import (
+    AskOpenSources,
+    PartAtEnd,
+    PartOpenSources,
+    PartReady,
+    PartResolved,
+    PartSaved,
+)
+from shmjet.core import ShmjetError
+from shmjet.execution.failure import member_failed
+from shmjet.execution.messages import Failure, JobShape, SavedProcessor
+
+OPEN_SOURCES_S = 0.02
+"""How long after an answer members are asked again whether sources of edges of higher priority have ended."""
+LAST_TRIES = 5
+"""How often the last snapshot of a job is tried before the job fails."""
+AGAIN_S = 0.1
+"""How long after its first failure it is tried again; twice as long after each further one."""
+
+logger = logging.getLogger("shmjet.member")
+
+Done = Callable[[str | None], None]
+"""Called when a snapshot that was asked for is over, with what went wrong."""
+
+
+class AttemptSnapshots:
+    """See the module.
+
+    Args:
+        source: whose snapshots.
+        lineage: to which they belong.
+        send: tells a member something.
+        fail: stops the attempt with an error.
+        on_terminal: called when a terminal snapshot has become valid, before anything ends.
+        clock: calls functions later; the running event loop by default.
+    """
+
+    def __init__(
+        self,
+        source: SnapshotSource,
+        lineage: Lineage,
+        *,
+        send: Callable[[str, object], None],
+        fail: Callable[[Failure], None],
+        on_terminal: Callable[[], None],
+        clock: Clock | None = None,
+    ) -> None:
+        self._source = source
+        self._lineage = lineage
+        self._send = send
+        self._fail = fail
+        self._on_terminal = on_terminal
+        self._clock: Clock = clock or asyncio.get_running_loop()
+        self._interval = lineage.settings.snapshot_interval
+        self._parallelism: dict[str, list[int]] = {}
+        self._finished: dict[Place, SavedProcessor] = {}
+        self._at_end: set[Place] = set()
+        """Sinks that wait for the last snapshot."""
+        self._released: set[Place] = set()
+        """Sinks that need not wait any more."""
+        inner = {edge.source for edge in source.shape.edges}
+        self._last = frozenset(range(len(source.shape.vertices))) - inner
+        """The vertices without outbound edges."""
+        self._early = early_vertices(source.shape)
+        self._open: dict[str, list[int]] | None = None
+        """What members have answered about sources of edges of higher priority; None when they are not asked."""
+        self._wanted: deque[tuple[SnapshotRequest, Done]] = deque()
+        self._taking: SnapshotTaking | None = None
+        self._done: Done = _unheard
+        self._is_due = False
+        self._timer: Timer | None = None
+        self._failed_at_end = 0
+        self._is_running = self._has_stopped = False
+
+    @property
+    def postponed_for(self) -> list[str]:
+        """The vertices for whose end a snapshot waits: sources of edges of higher priority."""
+        open_now = {v for vertices in (self._open or {}).values() for v in vertices}
+        return [self._source.shape.vertices[v].name for v in sorted(open_now)]
+
+    # -- beginning and end --------------------------------------------------------------------------------------
+
+    def follow(self, phase: Phase) -> None:
+        """Take how far the attempt is: snapshots are taken while it runs."""
+        if phase is Phase.RUNNING:
+            if not self._is_running and not self._has_stopped:
+                self._start()
+        elif phase is not Phase.PREPARING and not self._has_stopped:
+            self._stop("the job has ended, or is being stopped")
+
+    def _start(self) -> None:
+        self._is_running = True
+        self._wait(self._interval)
+        self._consider()
+
+    def take(self, request: SnapshotRequest, done: Done) -> None:
+        """Take a snapshot as soon as that is possible.
+
+        Args:
+            request: what kind of snapshot.
+            done: called when it is over, with what went wrong.
+        """
+        if self._has_stopped:
+            done("the job has ended, or is being stopped")
+        else:
+            self._wanted.append((request, done))
+            self._consider()
+
+    def _stop(self, why: str) -> None:
+        """Take no more; tell those that wait for a snapshot why it will not come."""
+        self._is_running, self._has_stopped = False, True
+        self._end_timer()
+        taking, self._taking = self._taking, None
+        if taking is not None:
+            taking.stop()
+            self._tell_done(None if taking.is_valid else why)
+        while self._wanted:
+            self._wanted.popleft()[1](why)
+
+    # -- reports ------------------------------------------------------------------------------------------------
+
+    def report(self, member: str, message: Any) -> None:
+        """Take what a participant says."""
+        match message:
+            case PartReady():
+                self._parallelism[member] = message.processors
+            case PartSaved():
+                self._saved(member, message)
+            case PartResolved():
+                if self._taking is not None and self._taking.id == message.snapshot_id:
+                    self._taking.resolved(member, message.processors)
+            case PartAtEnd():
+                self._at_end.update((member, v, p) for v, p in message.processors)
+                self._consider()
+            case PartOpenSources():
+                self._heard_open(member, message.vertices)
+
+    def _saved(self, member: str, message: PartSaved) -> None:
+        ended = [record for record in message.processors if record.finished]
+        for record in ended:
+            self._finished.setdefault((member, record.vertex, record.processor), record)
+        taking = self._taking
+        if taking is None:
+            self._consider()
+        elif taking.id == message.snapshot_id:
+            taking.saved(member, message.processors, message.error)
+        else:  # a processor that has ended belongs to every snapshot
+            taking.saved(member, ended)
+
+    # -- when the next one begins -------------------------------------------------------------------------------
+
+    def _wait(self, seconds: float) -> None:
+        self._end_timer()
+        self._timer = self._clock.call_later(seconds, self._time_is_up)
+
+    def _end_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _time_is_up(self) -> None:
+        self._timer = None
+        self._is_due = True
+        self._consider()
+
+    def _consider(self) -> None:
+        """Begin a snapshot if one is wanted and none is being taken."""
+        if not self._is_running or self._taking is not None or self._open is not None:
+            return
+        if self._wanted or self._is_due or (self._only_sinks_wait and not self._failed_at_end):
+            self._end_timer()
+            if self._early:
+                self._ask_open()
+            else:
+                self._begin()
+
+    @property
+    def _only_sinks_wait(self) -> bool:
+        """Whether all tasklets have ended but sinks that wait for the last snapshot."""
+        ended = self._at_end | self._released | self._finished.keys()
+        return bool(self._at_end) and all(
+            place in ended for place in all_places(self._source.members, self._parallelism) if place[1] in self._last
+        )
+
+    def _ask_open(self) -> None:
+        self._timer = None
+        self._open = {}
+        for member in self._source.members:
+            self._send(member, AskOpenSources(self._source.attempt, self._early))
+
+    def _heard_open(self, member: str, vertices: list[int]) -> None:
+        if self._open is None or not self._is_running:
+            return
+        self._open[member] = vertices
+        if len(self._open) < len(self._source.members):
+            return
+        if any(self._open.values()):
+            self._timer = self._clock.call_later(OPEN_SOURCES_S, self._ask_open)
+        else:
+            self._open, self._early = None, []
+            self._begin()
+
+    # -- one after the other ------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self._is_due = False
+        request, self._done = self._wanted.popleft() if self._wanted else (PERIODIC, _unheard)
+        waiting = self._at_end - self._finished.keys()
+        user = SnapshotUser(
+            send=self._send,
+            on_valid=self._on_terminal if request.terminal else _nothing,
+            on_over=lambda error: self._over(request, waiting, error),
+            on_late=self._fail,
+        )
+        self._taking = SnapshotTaking(
+            self._source, self._lineage, request, self._parallelism, self._finished, user, self._clock
+        )
+        self._taking.begin()
+
+    def _over(self, request: SnapshotRequest, waiting: set[Place], error: str | None) -> None:
+        """Go on after a snapshot.
+
+        Args:
+            request: what kind it was.
+            waiting: the sinks that waited for it.
+            error: why it has failed.
+        """
+        taking, self._taking = self._taking, None
+        assert taking is not None
+        self._wait(self._interval)
+        if error is None:
+            if request.prepares:
+                self._failed_at_end = 0
+                self._released |= waiting
+                self._at_end -= waiting
+        else:
+            text = f"snapshot {taking.id} of job {self._source.name} has failed: {error}"
+            if self._only_sinks_wait:
+                self._last_has_failed(text)
+            else:
+                logger.warning("%s; the next one begins in %g s", text, self._interval)
+        self._tell_done(error)
+        self._consider()
+
+    def _last_has_failed(self, text: str) -> None:
+        """Try the last snapshot again, some times: without it the job cannot complete."""
+        self._failed_at_end += 1
+        if self._failed_at_end < LAST_TRIES:
+            again = AGAIN_S * 2 ** (self._failed_at_end - 1)
+            logger.warning("%s; it is the last one of the job, and is tried again in %g s", text, again)
+            self._wait(again)
+        else:
+            text = f"{text}; it was the last one of the job, without which the job cannot complete"
+            self._fail(member_failed(ShmjetError(text)))
+
+    def _tell_done(self, error: str | None) -> None:
+        done, self._done = self._done, _unheard
+        done(error)
+
+
+def early_vertices(shape: JobShape) -> list[int]:
+    """Return the vertices that have to end before a barrier may be sent.
+
+    They are all in front of an inbound edge that is drained before another one of the same vertex.
+
+    Args:
+        shape: of a DAG, its vertices in topological order.
+    """
+    early = set()
+    for edge in shape.edges:
+        if any(other.destination == edge.destination and other.priority > edge.priority for other in shape.edges):
+            early.add(edge.source)
+    for v in reversed(range(len(shape.vertices))):
+        if v in early:
+            early.update(edge.source for edge in shape.edges if edge.destination == v)
+    return sorted(early)
+
+
+def _unheard(error: str | None) -> None:
+    """Stand for what is called at the end of a snapshot for which no client waits."""
+
+
+def _nothing() -> None:
+    """Stand for what is called when a snapshot has become valid."""
