@@ -1,4 +1,4 @@
-"""Plays the engine for one vertex whose job is killed and restored again and again, by a seeded schedule.
+"""Plays the engine for one vertex whose job is killed and restored repeatedly, by a seeded schedule.
 
 What it promises processors is what the engine promises: all entries of a valid snapshot come back, those under a
 `BroadcastKey` to all; processors that had ended stay ended if their number is the same; phase two of a snapshot comes
@@ -137,13 +137,6 @@ class Snapshot:
         self.count = count
 
 
-def killed(attempt: Attempt) -> None:
-    """Forget an attempt as a kill does: nothing of it is called any more, but descriptors are closed."""
-    for processor in attempt.processors:
-        processor.__dict__.clear()
-    attempt.meta.close(RuntimeError("killed"))
-
-
 def _taken(attempt: Attempt, chance: random.Random) -> tuple[Snapshot, list[list[Any]]]:
     """Save the processors of a source one after the other while they go on; return what counts of their output."""
     entries: dict[int, Entries] = {}
@@ -200,4 +193,4 @@ def run_source(
         else:
             attempt.end()
             return [*before, *attempt.outputs]
-        killed(attempt)
+        attempt.end(RuntimeError("killed"))  # a source leaves nothing that a kill would leave otherwise

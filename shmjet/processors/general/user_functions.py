@@ -81,9 +81,7 @@ class StateFunctions:
         restore: takes the states of all processors; None: they cannot be restored.
     """
 
-    def __init__(
-        self, create: Callable[[Any], Any] | None, restore: Callable[[Any, list[Any]], Any] | None
-    ) -> None:
+    def __init__(self, create: Callable[[Any], Any] | None, restore: Callable[[Any, list[Any]], Any] | None) -> None:
         self._create = create
         self._restore = restore
         self._state: tuple[Any] | None = None
