@@ -396,7 +396,7 @@ def csv_write(columns: tuple[Column, ...], units: bytes, delimiter: int, quote: 
     Args:
         columns: at least one.
         units: of each column; of dates the unit's character in `csv_format.UNITS`, of others any.
-        delimiter: an ASCII byte that no number has.
+        delimiter: an ASCII byte other than a digit, sign, `.` or `e`.
         quote: an ASCII byte, -1 for none.
         null: what stands for a null.
 

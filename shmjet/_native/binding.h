@@ -1,5 +1,6 @@
 /* What all C files of the binding share: the module's state and small tools. Included first everywhere, by itself or by
- * another header. The rooms stand on each other in the order codec, items, ring, link; module.c is above all of them. */
+ * another header. The rooms stand on each other in the order codec, items, ring, link; module.c is above all of
+ * them. */
 #ifndef SHMJET_BINDING_H
 #define SHMJET_BINDING_H
 

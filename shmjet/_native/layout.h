@@ -1,9 +1,10 @@
 /* Where lists and tuples keep their items, found out when the module is loaded.
  *
- * The stable ABI reaches them only by a function call for each item, which costs the codec 15-25 %. Every CPython so far
- * keeps a list's items behind a pointer after the variable-size header, and a tuple's inside the object at the type's
- * basic size (24 bytes until 3.13, 32 from 3.14 on). Both are probed on real objects; where a probe fails, the offset stays
- * 0 and the functions are called. So one binary serves every version and never relies on a layout that it has not seen. */
+ * The stable ABI reaches them only by a function call for each item, which costs the codec 15-25 %. Every CPython so
+ * far keeps a list's items behind a pointer after the variable-size header, and a tuple's inside the object at the
+ * type's basic size (24 bytes until 3.13, 32 from 3.14 on). Both are probed on real objects; where a probe fails, the
+ * offset stays 0 and the functions are called. So one binary serves every version and never relies on a layout that it
+ * has not seen. */
 #ifndef SHMJET_LAYOUT_H
 #define SHMJET_LAYOUT_H
 

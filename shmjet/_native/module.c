@@ -1,4 +1,5 @@
-/* The binding's module object: types, functions, constants. Everything it offers is typed and described in _core.pyi. */
+/* The binding's module object: types, functions, constants. Everything it offers is typed and described in
+ * _core.pyi. */
 #include "ring/native.h"
 
 #include "items/items.h"
@@ -26,8 +27,8 @@ static PyObject *module_ring_format(PyObject *module, PyObject *const *args, Py_
     long long queue_size = PyLong_AsLongLong(args[3]);
     if (queue_size == -1 && PyErr_Occurred()) return NULL;
     if (capacity < 0 || !ring_capacity_is_valid((uint64_t)capacity)) {
-        PyErr_Format(PyExc_ValueError, "ring capacity must be a power of two from %u to %llu, got %lld", RING_MIN_CAPACITY,
-                     (unsigned long long)RING_MAX_CAPACITY, capacity);
+        PyErr_Format(PyExc_ValueError, "ring capacity must be a power of two from %u to %llu, got %lld",
+                     RING_MIN_CAPACITY, (unsigned long long)RING_MAX_CAPACITY, capacity);
         return NULL;
     }
     if (queue_size < 1 || queue_size > UINT32_MAX) {
@@ -42,18 +43,21 @@ static PyObject *module_ring_format(PyObject *module, PyObject *const *args, Py_
     Py_RETURN_NONE;
 }
 
-/* Items in the ring whose control block lies at the start of a buffer: a metric, read by processes that map the arena. */
+/* Items in the ring whose control block lies at the start of a buffer: a metric, read by processes that map the
+ * arena. */
 static PyObject *module_ring_items(PyObject *module, PyObject *header) {
     (void)module;
     Py_buffer view;
     if (PyObject_GetBuffer(header, &view, PyBUF_SIMPLE) < 0) return NULL;
     PyObject *result = NULL;
     const ring_shared_t *shared = view.buf;
-    if (view.len < (Py_ssize_t)RING_HEADER_SIZE || (uintptr_t)view.buf % RING_ALIGNMENT || shared->magic != RING_MAGIC) {
+    if (view.len < (Py_ssize_t)RING_HEADER_SIZE || (uintptr_t)view.buf % RING_ALIGNMENT ||
+        shared->magic != RING_MAGIC) {
         PyErr_SetString(PyExc_ValueError, "the buffer does not start with the control block of a ring");
     } else {
         uint64_t items_out = atomic_load_explicit(&shared->items_out, memory_order_acquire);
-        uint64_t items_in = atomic_load_explicit(&shared->items_in, memory_order_acquire), queued = items_in - items_out;
+        uint64_t items_in = atomic_load_explicit(&shared->items_in, memory_order_acquire),
+                 queued = items_in - items_out;
         result = PyLong_FromUnsignedLongLong(queued < shared->queue_size ? queued : shared->queue_size);
     }
     PyBuffer_Release(&view);
@@ -65,8 +69,8 @@ static PyObject *module_clock_ns(PyObject *module, PyObject *none) {
     return PyLong_FromLongLong(monotonic_ns());
 }
 
-/* short_slice(ns): asks the scheduler for short turns, which come soon after a wake-up. The slice of an ordinary process can
- * be chosen since Linux 6.12; before that the field is ignored. */
+/* short_slice(ns): asks the scheduler for short turns, which come soon after a wake-up. The slice of an ordinary
+ * process can be chosen since Linux 6.12; before that the field is ignored. */
 static PyObject *module_short_slice(PyObject *module, PyObject *nanoseconds) {
     (void)module;
     struct {
@@ -94,7 +98,8 @@ static PyMethodDef module_methods[] = {
     FAST("add_up", totals_add_up, "add_up(start, numbers) -> start + numbers[0] + numbers[1] + ..."),
     FAST("sort_numbers", ordering_sort_numbers, "sort_numbers(items, keys, reverse) -> bool: whether keys are numbers"),
     FAST("sort_texts", ordering_sort_texts, "sort_texts(items, keys, reverse) -> bool: whether keys are ASCII text"),
-    {"ascends", ordering_ascends, METH_O, "ascends(keys) -> bool | None: whether numbers or ASCII text do; None: it has others"},
+    {"ascends", ordering_ascends, METH_O,
+     "ascends(keys) -> bool | None: whether numbers or ASCII text do; None: it has others"},
     FAST("unify_nans", nans_unify, "unify_nans(keys, nan) -> list: every NaN, in tuples too, is this one"),
     FAST("split", routing_split, "split(items, keys, count, table, consumers, fallback) -> list[list | None]"),
     {"short_slice", module_short_slice, METH_O, "short_slice(nanoseconds) -> bool: whether the scheduler takes it"},
@@ -152,7 +157,8 @@ native_state_t *native_state(PyTypeObject *type) { return PyType_GetModuleState(
 int native_map(PyObject *buffer, Py_ssize_t offset, Py_ssize_t size, Py_buffer *view, uint8_t **memory) {
     if (PyObject_GetBuffer(buffer, view, PyBUF_WRITABLE) < 0) return -1;
     if (offset < 0 || size > view->len || offset > view->len - size) {
-        PyErr_Format(PyExc_ValueError, "[%zd, %zd) does not lie in a buffer of %zd bytes", offset, offset + size, view->len);
+        PyErr_Format(PyExc_ValueError, "[%zd, %zd) does not lie in a buffer of %zd bytes", offset, offset + size,
+                     view->len);
         PyBuffer_Release(view);
         return -1;
     }
@@ -184,13 +190,16 @@ static int module_exec(PyObject *module) {
     if (!state->corrupt_error || PyModule_AddObjectRef(module, "RingCorruptError", state->corrupt_error) < 0) return -1;
     PyTypeObject *tally, *totals, *slab_reader, *claims, *number_sorter, *link_loop;
     if (!(state->codec = add_type(module, &codec_spec)) || !(state->doorbell = add_type(module, &doorbell_spec)) ||
-        !(state->producer = add_type(module, &producer_spec)) || !(state->consumer = add_type(module, &consumer_spec)) ||
-        !(state->poller = add_type(module, &poller_spec)) || !(tally = add_type(module, &tally_spec)) ||
-        !(totals = add_type(module, &totals_spec)) || !(state->slot = add_type(module, &slot_spec)) ||
-        !(state->slab_writer = add_type(module, &slab_writer_spec)) || !(slab_reader = add_type(module, &slab_reader_spec)) ||
-        !(claims = add_type(module, &claims_spec)) || !(number_sorter = add_type(module, &number_sorter_spec)) ||
-        !(state->edge_flow = add_type(module, &edge_flow_spec)) || !(state->packet_writer = add_type(module, &packet_writer_spec)) ||
-        !(state->packet_reader = add_type(module, &packet_reader_spec)) || !(link_loop = add_type(module, &link_loop_spec)))
+        !(state->producer = add_type(module, &producer_spec)) ||
+        !(state->consumer = add_type(module, &consumer_spec)) || !(state->poller = add_type(module, &poller_spec)) ||
+        !(tally = add_type(module, &tally_spec)) || !(totals = add_type(module, &totals_spec)) ||
+        !(state->slot = add_type(module, &slot_spec)) || !(state->slab_writer = add_type(module, &slab_writer_spec)) ||
+        !(slab_reader = add_type(module, &slab_reader_spec)) || !(claims = add_type(module, &claims_spec)) ||
+        !(number_sorter = add_type(module, &number_sorter_spec)) ||
+        !(state->edge_flow = add_type(module, &edge_flow_spec)) ||
+        !(state->packet_writer = add_type(module, &packet_writer_spec)) ||
+        !(state->packet_reader = add_type(module, &packet_reader_spec)) ||
+        !(link_loop = add_type(module, &link_loop_spec)))
         return -1;
     Py_DECREF((PyObject *)tally); /* the module's dict holds these */
     Py_DECREF((PyObject *)totals);

@@ -32,12 +32,24 @@ static void test_integers(void) {
         int result, negative;
         uint64_t magnitude;
     } cases[] = {
-        {"0", 0, 0, 0}, {"-0", 0, 1, 0}, {"+7", 0, 0, 7}, {"12345678", 0, 0, 12345678}, {"123456789", 0, 0, 123456789},
-        {"1234567890123456789", 0, 0, 1234567890123456789u}, {"18446744073709551615", 0, 0, 18446744073709551615u},
-        {"18446744073709551616", CSV_VALUE_TOO_LARGE, 0, 0}, {"00000000000000000000000000042", 0, 0, 42},
-        {"-9223372036854775808", 0, 1, 9223372036854775808u}, {"", CSV_VALUE_UNREADABLE, 0, 0}, {"-", CSV_VALUE_UNREADABLE, 0, 0},
-        {"1 2", CSV_VALUE_UNREADABLE, 0, 0}, {"12345678a", CSV_VALUE_UNREADABLE, 0, 0}, {"a2345678", CSV_VALUE_UNREADABLE, 0, 0},
-        {"1.0", CSV_VALUE_UNREADABLE, 0, 0}, {"--1", CSV_VALUE_UNREADABLE, 0, 0}, {"1234567890123456789x", CSV_VALUE_UNREADABLE, 0, 0},
+        {"0", 0, 0, 0},
+        {"-0", 0, 1, 0},
+        {"+7", 0, 0, 7},
+        {"12345678", 0, 0, 12345678},
+        {"123456789", 0, 0, 123456789},
+        {"1234567890123456789", 0, 0, 1234567890123456789u},
+        {"18446744073709551615", 0, 0, 18446744073709551615u},
+        {"18446744073709551616", CSV_VALUE_TOO_LARGE, 0, 0},
+        {"00000000000000000000000000042", 0, 0, 42},
+        {"-9223372036854775808", 0, 1, 9223372036854775808u},
+        {"", CSV_VALUE_UNREADABLE, 0, 0},
+        {"-", CSV_VALUE_UNREADABLE, 0, 0},
+        {"1 2", CSV_VALUE_UNREADABLE, 0, 0},
+        {"12345678a", CSV_VALUE_UNREADABLE, 0, 0},
+        {"a2345678", CSV_VALUE_UNREADABLE, 0, 0},
+        {"1.0", CSV_VALUE_UNREADABLE, 0, 0},
+        {"--1", CSV_VALUE_UNREADABLE, 0, 0},
+        {"1234567890123456789x", CSV_VALUE_UNREADABLE, 0, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (size_t before = 0; before < 40; before += 13) { /* with and without room to read words before it */
@@ -72,14 +84,45 @@ static void check_float(const char *string) {
 
 static void test_floats(void) {
     static const char *const good[] = {
-        "0", "-0", "1", "1.", ".5", "-.5", "0.1", "12345.678", "1e5", "1E-5", "1e+22", "1e23", "1e400", "-1e400", "1e-400", "4.9e-324",
-        "2.2250738585072011e-308", "1.7976931348623157e308", "9007199254740993", "9007199254740992.5", "0.000000000000000000000000001",
-        "123456789012345678901234567890", "0.30000000000000004", "1e-60", "18446744073709551615e60", "9999999999999999999e-60",
-        "00000000000000000000000000000000001.5", "0.00000000000000000000000000000000000000000000000000000000000012345", "5e-324",
-        "1.00000000000000011102230246251565404", "7.2057594037927933e16", "8.5", "4503599627370496.5", "4503599627370497.5", "1.5e0000000000001",
+        "0",
+        "-0",
+        "1",
+        "1.",
+        ".5",
+        "-.5",
+        "0.1",
+        "12345.678",
+        "1e5",
+        "1E-5",
+        "1e+22",
+        "1e23",
+        "1e400",
+        "-1e400",
+        "1e-400",
+        "4.9e-324",
+        "2.2250738585072011e-308",
+        "1.7976931348623157e308",
+        "9007199254740993",
+        "9007199254740992.5",
+        "0.000000000000000000000000001",
+        "123456789012345678901234567890",
+        "0.30000000000000004",
+        "1e-60",
+        "18446744073709551615e60",
+        "9999999999999999999e-60",
+        "00000000000000000000000000000000001.5",
+        "0.00000000000000000000000000000000000000000000000000000000000012345",
+        "5e-324",
+        "1.00000000000000011102230246251565404",
+        "7.2057594037927933e16",
+        "8.5",
+        "4503599627370496.5",
+        "4503599627370497.5",
+        "1.5e0000000000001",
         "0e99999999999999999999",
     };
-    static const char *const bad[] = {"", "-", ".", "e5", "1e", "1e+", ".e5", "1..2", "1.2.3", "1 ", " 1", "0x1", "1_0", "nan0", "in", "1e5.0", "--1", "+-1"};
+    static const char *const bad[] = {"",   "-",  ".",   "e5",  "1e",   "1e+", ".e5",   "1..2", "1.2.3",
+                                      "1 ", " 1", "0x1", "1_0", "nan0", "in",  "1e5.0", "--1",  "+-1"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) check_float(good[i]);
     double value;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -96,13 +139,14 @@ static void test_floats(void) {
         CHECK(i == 0 ? isnan(value) : i == 1 ? value == INFINITY : value == -INFINITY);
         free(text);
     }
-    for (int i = 0; i < 200000; i++) { /* random digits, points and exponents; then random doubles, as precise as can be */
+    /* random digits, points and exponents; then random doubles, as precise as can be */
+    for (int i = 0; i < 200000; i++) {
         char text[64];
         uint64_t whole = (uint64_t)draw(1u << 31) << 33 ^ (uint64_t)draw(1u << 31) << 11 ^ draw(1u << 31);
         if (i % 2) {
             whole >>= draw(63);
-            snprintf(text, sizeof text, "%s%llu.%0*ue%d", draw(2) ? "-" : "", (unsigned long long)whole, 1 + (int)draw(9),
-                     (unsigned)draw(1000), (int)draw(160) - 80);
+            snprintf(text, sizeof text, "%s%llu.%0*ue%d", draw(2) ? "-" : "", (unsigned long long)whole,
+                     1 + (int)draw(9), (unsigned)draw(1000), (int)draw(160) - 80);
         } else {
             double drawn;
             memcpy(&drawn, &whole, 8);
@@ -186,7 +230,8 @@ static void test_records(void) {
     CHECK(result.rows == 3 && result.position == text.size);
     CHECK(load_i64(table.integers) == 1 && table.valid[0][0] && !table.valid[0][1] && table.valid[0][2]);
     CHECK(load_i64(table.integers + 16) == INT64_MIN);
-    CHECK(!memcmp(table.text, "a\"b\r\n,cNA", 9) && load_i64(table.offsets + 8) == 7 && load_i64(table.offsets + 24) == 9);
+    CHECK(!memcmp(table.text, "a\"b\r\n,cNA", 9) && load_i64(table.offsets + 8) == 7 &&
+          load_i64(table.offsets + 24) == 9);
     CHECK(table.valid[2][1] && !table.valid[2][2]);
     float narrow;
     memcpy(&narrow, table.floats + 8, 4);
@@ -283,8 +328,27 @@ static int64_t parse_in_blocks(table_t *table, const uint8_t *file, int64_t size
 }
 
 static void test_every_cut_gives_the_same_table(void) {
-    static const char *const pieces[] = {"1", "23", ".5", ",", ",", ",", ",", "\"", "\"\"", "\"a\"", "\n", "\n", "\r\n", "\r", "NA", "abc", "-",
-                                         "1,2,x,y\n", "5,6,\"q\n\"\"r\",z\n", "\xc3\xa9", "\"\n\""};
+    static const char *const pieces[] = {"1",
+                                         "23",
+                                         ".5",
+                                         ",",
+                                         ",",
+                                         ",",
+                                         ",",
+                                         "\"",
+                                         "\"\"",
+                                         "\"a\"",
+                                         "\n",
+                                         "\n",
+                                         "\r\n",
+                                         "\r",
+                                         "NA",
+                                         "abc",
+                                         "-",
+                                         "1,2,x,y\n",
+                                         "5,6,\"q\n\"\"r\",z\n",
+                                         "\xc3\xa9",
+                                         "\"\n\""};
     for (int turn = 0; turn < 3000; turn++) {
         uint8_t file[512];
         int64_t size = 0, bad, bad_here;
@@ -300,7 +364,8 @@ static void test_every_cut_gives_the_same_table(void) {
         for (int64_t piece = 1; piece <= size; piece += 1 + draw(9)) {
             table_open(&other);
             CHECK(parse_in_pieces(&other, file, size, piece, &bad_here) == rows && bad_here == bad);
-            CHECK(!memcmp(one.integers, other.integers, (size_t)rows * 8) && !memcmp(one.floats, other.floats, (size_t)rows * 4));
+            CHECK(!memcmp(one.integers, other.integers, (size_t)rows * 8) &&
+                  !memcmp(one.floats, other.floats, (size_t)rows * 4));
             CHECK(!memcmp(one.offsets, other.offsets, (size_t)rows * 8 + 8));
             CHECK(!memcmp(one.text, other.text, (size_t)load_i64(one.offsets + 8 * rows)));
         }

@@ -1,5 +1,6 @@
-/* Tests of csv_write.h without Python: values by hand, decimals whose text is known, and text against a plain quoter; all
- * in memory of just the size that the kernel asks for. Exits 0 when everything held; says what did not otherwise. */
+/* Tests of csv_write.h without Python: values by hand, decimals whose text is known, and text against a plain quoter;
+ * all in memory of just the size that the kernel asks for. Exits 0 when everything held; says what did not
+ * otherwise. */
 
 #include "check.h"
 #include "columns/csv_write.h"
@@ -111,7 +112,8 @@ static void test_dates(void) {
     column.steps = 86400;
     put_plan_t plan = plan_of(&column, 1, 1, "");
     expect(&plan, 6,
-           "1970-01-01T00:00:00\n1969-12-31T23:59:59\n2000-02-29T00:00:00\nNaT\n9999-12-31T23:59:59\n0000-01-01T00:00:00\n");
+           "1970-01-01T00:00:00\n1969-12-31T23:59:59\n2000-02-29T00:00:00\nNaT\n9999-12-31T23:59:59\n0000-01-01T00:00:"
+           "00\n");
     const int64_t beyond[] = {253402300800, -62167219201, INT64_MAX, INT64_MIN + 1};
     for (int i = 0; i < 4; i++) {
         column.column.data = (const uint8_t *)&beyond[i];
@@ -124,7 +126,8 @@ static void test_dates(void) {
 
 /* What a plain quoter makes of text. */
 static char *quoted(char *out, const uint8_t *text, size_t length) {
-    int needed = length == 0 || (length == 2 && memcmp(text, "NA", 2) == 0) || (length >= 3 && !memcmp(text, "\xef\xbb\xbf", 3));
+    int needed =
+        length == 0 || (length == 2 && memcmp(text, "NA", 2) == 0) || (length >= 3 && !memcmp(text, "\xef\xbb\xbf", 3));
     for (size_t i = 0; i < length; i++) needed |= strchr(",\"\r\n", text[i]) != NULL;
     if (needed) *out++ = '"';
     for (size_t i = 0; i < length; i++) {
@@ -153,7 +156,8 @@ static void test_text(void) {
         *end = 0;
         uint8_t *exact = realloc(data, size + !size);
         CHECK(exact);
-        put_column_t column = {.column = {.kind = 'y', .data = exact, .offsets = (const uint8_t *)offsets}, .form = PUT_TEXT};
+        put_column_t column = {.column = {.kind = 'y', .data = exact, .offsets = (const uint8_t *)offsets},
+                               .form = PUT_TEXT};
         put_plan_t plan = plan_of(&column, 1, 1, "NA");
         expect(&plan, 3, expected);
         plan = plan_of(&column, 1, 0, "NA");
@@ -161,8 +165,9 @@ static void test_text(void) {
         free(exact);
     }
     const int64_t cut[] = {0, 1, 2};
-    put_column_t column = {.column = {.kind = 't', .data = (const uint8_t *)"\xc3\xa4", .offsets = (const uint8_t *)cut},
-                           .form = PUT_TEXT};
+    put_column_t column = {
+        .column = {.kind = 't', .data = (const uint8_t *)"\xc3\xa4", .offsets = (const uint8_t *)cut},
+        .form = PUT_TEXT};
     put_plan_t plan = plan_of(&column, 1, 1, "");
     expect(&plan, 2, NULL);
 }

@@ -69,13 +69,15 @@ static void test_a_skewed_directory(void) {
     open_sums(&table);
     int64_t keys[3000], found = 0;
     for (int64_t k = 0; found < 3000; k++)
-        if (fold((uint64_t)k ^ table.memory.header->seed[0], table.memory.header->seed[1]) >> 54 == 7) keys[found++] = k;
+        if (fold((uint64_t)k ^ table.memory.header->seed[0], table.memory.header->seed[1]) >> 54 == 7)
+            keys[found++] = k;
     column_t key = words_column('i', keys, 3000);
     add_pairs(&table, &key, &key);
     add_pairs(&table, &key, &key);
     CHECK(table.memory.header->groups == 3000 && table.memory.header->depth >= 11);
     CHECK(table.memory.header->segments <= 14);
-    for (uint64_t g = 0; g < 3000; g++) CHECK(read_word(&table, 0, g) == keys[g] && read_word(&table, 1, g) == 2 * keys[g]);
+    for (uint64_t g = 0; g < 3000; g++)
+        CHECK(read_word(&table, 0, g) == keys[g] && read_word(&table, 1, g) == 2 * keys[g]);
     group_close(&table);
 }
 

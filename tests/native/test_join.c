@@ -43,12 +43,14 @@ static test_column_t test_column(char kind, int64_t rows, uint64_t range, int nu
         made.data = odd((size_t)(rows * made.column.itemsize));
         for (int64_t i = 0; i < rows; i++) {
             int64_t value = (int64_t)(any() % range);
-            double number = any() % 9 ? (double)value / (any() % 2 ? 1 : 2) : (double)NAN, imaginary = (double)(any() % 2);
+            double number = any() % 9 ? (double)value / (any() % 2 ? 1 : 2) : (double)NAN,
+                   imaginary = (double)(any() % 2);
             uint8_t *at = made.data + i * made.column.itemsize;
             if (kind == 's')
                 for (int b = 0; b < 3; b++) at[b] = any() % 2 ? 0 : (uint8_t)('a' + any() % 2);
             else
-                memcpy(at, kind == 'f' || kind == 'c' ? (void *)&number : (void *)&value, made.column.itemsize < 8 ? 2 : 8);
+                memcpy(at, kind == 'f' || kind == 'c' ? (void *)&number : (void *)&value,
+                       made.column.itemsize < 8 ? 2 : 8);
             if (kind == 'c') memcpy(at + 8, &imaginary, 8);
         }
     }
@@ -95,7 +97,8 @@ static int equal(const column_t *a, int64_t i, const column_t *b, int64_t j) {
     return length == bytes_of(b, j, &q) && !memcmp(p, q, (size_t)length);
 }
 
-static void check_join(const char *build_kinds, const char *probe_kinds, int64_t build_rows, int64_t probe_rows, uint64_t range, int64_t room) {
+static void check_join(const char *build_kinds, const char *probe_kinds, int64_t build_rows, int64_t probe_rows,
+                       uint64_t range, int64_t room) {
     test_column_t build[3], probe[3];
     key_column_t build_keys[3], probe_keys[3];
     int count = (int)strlen(build_kinds), outer = (int)(any() % 2);
@@ -172,15 +175,20 @@ static void check_growth(int64_t rows, int columns) {
         join_contains(&table, keys, column.rows, there);
         for (int64_t i = 0; i < column.rows; i++) CHECK(there[i]);
     }
-    CHECK(table.used == rows && table.mode == (columns == 1 ? JOIN_ONE : columns <= JOIN_NUMBERS ? JOIN_TUPLE : JOIN_ANY) && join_memory(&table) > (size_t)rows * 16);
+    CHECK(table.used == rows &&
+          table.mode == (columns == 1              ? JOIN_ONE
+                         : columns <= JOIN_NUMBERS ? JOIN_TUPLE
+                                                   : JOIN_ANY) &&
+          join_memory(&table) > (size_t)rows * 16);
     free(there);
     free(values);
     join_close(&table);
 }
 
 int main(void) {
-    const char *const kinds[][2] = {{"i", "i"}, {"i", "d"}, {"i", "f"}, {"f", "i"}, {"f", "c"}, {"c", "i"},   {"t", "t"},     {"s", "s"},
-                                    {"i", "t"}, {"t", "i"}, {"s", "t"}, {"ii", "id"}, {"if", "fi"}, {"if", "tc"}, {"it", "ft"}, {"sit", "sit"}};
+    const char *const kinds[][2] = {{"i", "i"},   {"i", "d"},   {"i", "f"},   {"f", "i"},    {"f", "c"}, {"c", "i"},
+                                    {"t", "t"},   {"s", "s"},   {"i", "t"},   {"t", "i"},    {"s", "t"}, {"ii", "id"},
+                                    {"if", "fi"}, {"if", "tc"}, {"it", "ft"}, {"sit", "sit"}};
     const int64_t sizes[] = {0, 1, 63, 65, MOST_ROWS};
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (size_t b = 0; b < 5; b++)

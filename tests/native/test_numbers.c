@@ -48,7 +48,8 @@ static void check(size_t count, uint64_t mask, size_t portion, size_t limit) {
 }
 
 int main(void) {
-    const size_t counts[] = {0, 1, 2, 1000, NUMBERS_BLOCK - 1, NUMBERS_BLOCK, NUMBERS_BLOCK + 1, 5 * NUMBERS_BLOCK + 17};
+    const size_t counts[] = {
+        0, 1, 2, 1000, NUMBERS_BLOCK - 1, NUMBERS_BLOCK, NUMBERS_BLOCK + 1, 5 * NUMBERS_BLOCK + 17};
     const uint64_t masks[] = {0, 1, UINT64_C(0xffffffffff), UINT64_MAX};
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
         for (size_t m = 0; m < sizeof masks / sizeof *masks; m++) {

@@ -291,7 +291,8 @@ static void whoever_clears_sleeping_changes_the_word_after_it(void) {
     CHECK(bell_sleep(&bell, seen + 1, 10000000000) == EAGAIN);
 }
 
-/* A bare ring, which may come between the sleeper's look and its sleep, must not swallow the wake-up of a publication. */
+/* A bare ring, which may come between the sleeper's look and its sleep, must not swallow the wake-up of a
+ * publication. */
 static void a_ring_never_takes_the_place_of_a_signal(uint64_t count) {
     static _Alignas(128) bell_test_t test;
     pthread_t sleeper, ringer;

@@ -1,5 +1,6 @@
-/* Tests of column_hash.h and scatter.h without Python: against plain code that goes row by row, in memory of exactly the
- * right size, so that a sanitizer sees any byte beyond it. Exits 0 when everything held; says what did not otherwise. */
+/* Tests of column_hash.h and scatter.h without Python: against plain code that goes row by row, in memory of exactly
+ * the right size, so that a sanitizer sees any byte beyond it. Exits 0 when everything held; says what did not
+ * otherwise. */
 #include <math.h>
 
 #include "check.h"
@@ -21,7 +22,7 @@ static key_node_t leaf(char kind, uint32_t itemsize, int64_t rows, const uint8_t
     return node;
 }
 
-/* --- hashes -------------------------------------------------------------------------------------------------------- */
+/* --- hashes ------------------------------------------------------------------------------------------------------- */
 
 /* Appends the tagged form of one row, built the plain way. */
 static size_t tagged(uint8_t *out, const key_node_t *node, int64_t row) {
@@ -133,7 +134,7 @@ static void test_months_begin_where_days_say(void) {
         }
 }
 
-/* --- remainders ------------------------------------------------------------------------------------------------------ */
+/* --- remainders --------------------------------------------------------------------------------------------------- */
 
 static void test_remainders_are_exact(void) {
     for (uint32_t divisor = 1; divisor <= 70000; divisor = divisor < 3000 ? divisor + 1 : divisor + 1009) {
@@ -151,7 +152,7 @@ static void test_remainders_are_exact(void) {
     }
 }
 
-/* --- scatter --------------------------------------------------------------------------------------------------------- */
+/* --- scatter ------------------------------------------------------------------------------------------------------ */
 
 enum { WIDTHS = 7 };
 static const uint32_t widths[WIDTHS] = {8, 8, 1, 2, 4, 16, 13};
@@ -258,7 +259,7 @@ static void test_a_row_without_a_consumer_stops(void) {
     CHECK(scatter_rows(&scatter, 0, 4) == 2 && filled[0] == 1 && filled[1] == 1);
 }
 
-/* --- take ---------------------------------------------------------------------------------------------------------- */
+/* --- take --------------------------------------------------------------------------------------------------------- */
 
 static void test_take_of_text(void) {
     enum { ROWS = 300, TAKEN = 500 };

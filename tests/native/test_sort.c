@@ -47,7 +47,10 @@ static test_column_t test_column(char kind, int64_t rows, uint64_t range, int nu
         uint8_t *data = odd((size_t)(rows * made.column.itemsize), &made.blocks[0]);
         for (int64_t i = 0; i < rows; i++) {
             int64_t value = (int64_t)(any() % range - range / 2);
-            double number = any() % 8 ? (double)value / 4 : any() % 2 ? (double)NAN : any() % 2 ? -0.0 : (double)INFINITY;
+            double number = any() % 8   ? (double)value / 4
+                            : any() % 2 ? (double)NAN
+                            : any() % 2 ? -0.0
+                                        : (double)INFINITY;
             if (kind == 'i') memcpy(data + 8 * i, &value, 8);
             if (kind == 'f') memcpy(data + 8 * i, &number, 8);
             for (int b = 0; kind == 'S' && b < 11; b++) data[11 * i + b] = any() % range ? 0 : (uint8_t)any();
@@ -118,7 +121,8 @@ static void check_sort(const char *kinds, int64_t rows, uint64_t range, int null
     for (int c = 0; c < count; c++) test_column_free(&columns[c]);
 }
 
-/* Texts that are all one another's prefixes: every level of the sort splits a few off, which must not deepen the recursion. */
+/* Texts that are all one another's prefixes: every level of the sort splits a few off, which must not deepen the
+ * recursion. */
 static void check_prefixes(int64_t rows) {
     uint8_t *offsets = malloc((size_t)(8 * (rows + 1)));
     int64_t at = 0;
@@ -132,7 +136,8 @@ static void check_prefixes(int64_t rows) {
     argsort(&key, 1, rows, rows, out, spare);
     for (int64_t i = 1; i < rows; i++) {
         int64_t a = (int64_t)out[i - 1], b = (int64_t)out[i];
-        CHECK(column_offset(&column, a + 1) - column_offset(&column, a) >= column_offset(&column, b + 1) - column_offset(&column, b));
+        CHECK(column_offset(&column, a + 1) - column_offset(&column, a) >=
+              column_offset(&column, b + 1) - column_offset(&column, b));
     }
     free(out);
     free(spare);
@@ -161,7 +166,8 @@ static void check_merge(int64_t run_count, int64_t step, uint64_t range) {
         CHECK(rows <= step * run_count && rows <= total);
         if (!rows) break;
         total -= rows;
-        for (int64_t r = 0; r < run_count; r++) { /* whatever is in this slice stands behind the last of the one before */
+        /* all in this slice comes after the last row of the slice before */
+        for (int64_t r = 0; r < run_count; r++) {
             if (ends[r] == starts[r]) continue;
             if (last_row >= 0) {
                 int order = order_compare(&keys[last_run], last_row, &keys[r], starts[r], 1, 0);
@@ -170,7 +176,8 @@ static void check_merge(int64_t run_count, int64_t step, uint64_t range) {
             starts[r] = ends[r];
         }
         for (int64_t r = 0; r < run_count; r++)
-            if (ends[r] && (last_row < 0 || order_compare(&keys[last_run], last_row, &keys[r], ends[r] - 1, 1, 0) <= 0)) {
+            if (ends[r] &&
+                (last_row < 0 || order_compare(&keys[last_run], last_row, &keys[r], ends[r] - 1, 1, 0) <= 0)) {
                 last_run = r;
                 last_row = ends[r] - 1;
             }
@@ -185,7 +192,9 @@ int main(void) {
     const uint64_t ranges[] = {2, 10, 1000};
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
-            for (size_t r = 0; r < 3; r++) check_sort(kinds[k], sizes[s], ranges[r] == 1000 && strchr(kinds[k], 't') ? 60 : ranges[r], (int)(any() % 2));
+            for (size_t r = 0; r < 3; r++)
+                check_sort(kinds[k], sizes[s], ranges[r] == 1000 && strchr(kinds[k], 't') ? 60 : ranges[r],
+                           (int)(any() % 2));
     for (int64_t rows = 2; rows < 70000; rows *= 31) {
         check_sort("i", rows, UINT64_MAX, 0);
         check_sort("ii", rows, UINT64_MAX, 1);

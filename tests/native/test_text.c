@@ -1,8 +1,8 @@
 /* Tests of the text kernels without Python: text_scan.h, text_split.h, text_case.h, text_prefix.h, word_table.h,
  * word_count.h, word_walk.h.
  *
- * Everything is held against a scalar splitter, on random bytes in buffers of exactly the right size, so that the address
- * sanitizer sees every byte read too much. Prints "ok". The argument is the number of random texts. */
+ * Everything is held against a scalar splitter, on random bytes in buffers of exactly the right size, so that the
+ * address sanitizer sees every byte read too much. Prints "ok". The argument is the number of random texts. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,9 +56,30 @@ static size_t split_slowly(const uint8_t *text, size_t size, size_t (*words)[2])
 /* ---- random text ---- */
 
 static size_t random_text(uint8_t *to, size_t size) {
-    static const char *const pieces[] = {" ", " ", "\n", "\xc2\x85", "\xe2\x80\x83", "\xe3\x80\x80", "\xe1\x9a\x80", "\xe2",
-                                         "\xe2\x80", "\xc2", "\xe3", "\x80", "\xa0", "a", "The", "cat", "X", "\xc3\x89",
-                                         "seventeen-letters", "exactly-16-bytes", "\x1c", "\x7f", "\xff", "word"};
+    static const char *const pieces[] = {" ",
+                                         " ",
+                                         "\n",
+                                         "\xc2\x85",
+                                         "\xe2\x80\x83",
+                                         "\xe3\x80\x80",
+                                         "\xe1\x9a\x80",
+                                         "\xe2",
+                                         "\xe2\x80",
+                                         "\xc2",
+                                         "\xe3",
+                                         "\x80",
+                                         "\xa0",
+                                         "a",
+                                         "The",
+                                         "cat",
+                                         "X",
+                                         "\xc3\x89",
+                                         "seventeen-letters",
+                                         "exactly-16-bytes",
+                                         "\x1c",
+                                         "\x7f",
+                                         "\xff",
+                                         "word"};
     size_t at = 0;
     uint32_t kind = random_below(4), long_word = random_below(8) == 0 ? random_below(10000) : 0;
     while (at < size) {

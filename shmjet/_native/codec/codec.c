@@ -119,7 +119,8 @@ static PyObject *codec_decode(Codec *self, PyObject *const *args, Py_ssize_t cou
     } else {
         int collecting = PyGC_Disable();
         values = scratch_alloc(self, (size_t)items * sizeof *values);
-        if (values && columns_decode(self, view.buf, (uint64_t)view.len, items, values) == 0) list = list_from(self, values, items);
+        if (values && columns_decode(self, view.buf, (uint64_t)view.len, items, values) == 0)
+            list = list_from(self, values, items);
         scratch_reset(self);
         if (collecting) PyGC_Enable();
     }

@@ -1,7 +1,8 @@
 /* The column codec: lists of plain Python values to bytes and back. See docs/formats/codec.md for the layout.
  *
- * Exact types only. A subclass, a numpy scalar, an int beyond 64 bits or a str with a lone surrogate is "not columns"; the
- * caller then pickles. Encoding runs no Python code; decoding switches the cyclic collector off, so that none runs either.
+ * Exact types only. A subclass, a numpy scalar, an int beyond 64 bits or a str with a lone surrogate is "not columns";
+ * the caller then pickles. Encoding runs no Python code; decoding switches the cyclic collector off, so that none runs
+ * either.
  */
 #ifndef SHMJET_CODEC_H
 #define SHMJET_CODEC_H
@@ -76,7 +77,8 @@ HIDDEN void *scratch_alloc(Codec *codec, size_t size);
 HIDDEN void scratch_reset(Codec *codec);
 
 /* Encodes items[start : start + count] to at most `room` bytes at `out`. Returns the bytes written or COLUMNS_*. */
-HIDDEN int64_t columns_encode(Codec *codec, PyObject *items, Py_ssize_t start, Py_ssize_t count, uint8_t *out, uint64_t room);
+HIDDEN int64_t columns_encode(Codec *codec, PyObject *items, Py_ssize_t start, Py_ssize_t count, uint8_t *out,
+                              uint64_t room);
 
 /* Decodes `count` values to out[], new references. 0, or -1 with an exception and nothing in out[]. */
 HIDDEN int columns_decode(Codec *codec, const uint8_t *data, uint64_t size, Py_ssize_t count, PyObject **out);

@@ -37,12 +37,12 @@ static int decode_ints(const Codec *codec, reader_t *in, uint8_t width, Py_ssize
     memcpy(&base, in->at, sizeof base);
     const uint8_t *from = in->at + sizeof base;
     in->at = from + (uint64_t)count * width;
-#define WIDEN(type)                                                                                                          \
-    for (Py_ssize_t i = 0; i < count; i++) {                                                                                 \
-        type narrow;                                                                                                         \
-        memcpy(&narrow, from + i * (Py_ssize_t)sizeof narrow, sizeof narrow);                                               \
-        if (UNLIKELY(!(out[i] = int_of(codec, (uint64_t)base + narrow)))) return drop(out, i), -1;                           \
-    }                                                                                                                        \
+#define WIDEN(type)                                                                                                    \
+    for (Py_ssize_t i = 0; i < count; i++) {                                                                           \
+        type narrow;                                                                                                   \
+        memcpy(&narrow, from + i * (Py_ssize_t)sizeof narrow, sizeof narrow);                                          \
+        if (UNLIKELY(!(out[i] = int_of(codec, (uint64_t)base + narrow)))) return drop(out, i), -1;                     \
+    }                                                                                                                  \
     return 0
     switch (width) {
     case 1: WIDEN(uint8_t);
@@ -112,15 +112,16 @@ static inline uint32_t hash_of_short(const char *bytes, uint32_t length) {
 }
 
 /* A str that was decoded before is handed out again: cheaper than a new one, and its hash is known already. */
-/* Where a string with this hash lies in its set, or STRING_WAYS. Without a branch: which way it is cannot be foreseen. */
+/* Where a string with this hash lies in its set, or STRING_WAYS. Without a branch: which way it is cannot be
+ * foreseen. */
 static inline uint32_t way_of(const string_set_t *set, uint32_t hash) {
     uint32_t found = 1u << STRING_WAYS;
     for (uint32_t way = 0; way < STRING_WAYS; way++) found |= (uint32_t)(set->hashes[way] == hash) << way;
     return (uint32_t)__builtin_ctz(found);
 }
 
-/* A str that was decoded before is handed out again: cheaper than a new one, and its hash is known already. `way` is where it
- * was a moment ago. */
+/* A str that was decoded before is handed out again: cheaper than a new one, and its hash is known already. `way` is
+ * where it was a moment ago. */
 static PyObject *string_from_cache(Codec *codec, const char *bytes, uint32_t length, uint32_t hash, uint32_t way) {
     string_set_t *set = &codec->strings[hash % STRING_SETS];
     codec->lookups++;
@@ -154,9 +155,10 @@ static void judge_cache(Codec *codec) {
     codec->lookups = codec->hits = 0;
 }
 
-/* Strings of which many may be known. The cache is larger than what is near the core, so a group of strings is looked up in
- * steps, each of which fetches what the next one needs: sets, then strings. */
-static int decode_known(Codec *codec, reader_t *in, const uint8_t *lengths, uint8_t width, Py_ssize_t count, PyObject **out) {
+/* Strings of which many may be known. The cache is larger than what is near the core, so a group of strings is looked
+ * up in steps, each of which fetches what the next one needs: sets, then strings. */
+static int decode_known(Codec *codec, reader_t *in, const uint8_t *lengths, uint8_t width, Py_ssize_t count,
+                        PyObject **out) {
     enum { GROUP = 16 };
     for (Py_ssize_t i = 0; i < count;) {
         const char *bytes[GROUP];
@@ -217,8 +219,8 @@ static inline int is_atomic(const reader_t *in) {
     return in->at < in->end && *in->at >= COLUMN_INT && *in->at <= COLUMN_FLAGS;
 }
 
-/* The columns of a tuple or dict, one behind the other in a new array; NULL with an exception. `atomic` says whether none
- * of them has containers. */
+/* The columns of a tuple or dict, one behind the other in a new array; NULL with an exception. `atomic` says whether
+ * none of them has containers. */
 static PyObject **decode_fields(Codec *codec, reader_t *in, uint32_t fields, Py_ssize_t count, int depth, int *atomic) {
     if (fields == 0 || !has(in, (uint64_t)fields * (uint64_t)count)) return damaged(), NULL;
     PyObject **values = scratch_alloc(codec, (size_t)fields * (size_t)count * sizeof *values);
@@ -241,7 +243,8 @@ static int decode_tuples(Codec *codec, reader_t *in, uint32_t arity, Py_ssize_t 
     for (; made < count; made++) {
         PyObject *tuple = PyTuple_New((Py_ssize_t)arity);
         if (UNLIKELY(!tuple)) break;
-        for (uint32_t k = 0; k < arity; k++) layout_set_tuple(&codec->layout, tuple, k, values[(size_t)k * (size_t)count + (size_t)made]);
+        for (uint32_t k = 0; k < arity; k++)
+            layout_set_tuple(&codec->layout, tuple, k, values[(size_t)k * (size_t)count + (size_t)made]);
         if (atomic) PyObject_GC_UnTrack(tuple); /* as the collector does when it meets one: it need not look at them */
         out[made] = tuple;
     }
@@ -276,12 +279,14 @@ static int decode_dicts(Codec *codec, reader_t *in, uint32_t size, Py_ssize_t co
     return status;
 }
 
-static int decode_ragged(Codec *codec, reader_t *in, uint8_t width, Py_ssize_t count, PyObject **out, int depth, int lists) {
+static int decode_ragged(Codec *codec, reader_t *in, uint8_t width, Py_ssize_t count, PyObject **out, int depth,
+                         int lists) {
     if ((width != 1 && width != 2 && width != 4) || !has(in, (uint64_t)count * width)) return damaged();
     const uint8_t *lengths = in->at;
     in->at += (uint64_t)count * width;
     uint64_t total = 0;
-    uint32_t *sizes = scratch_alloc(codec, (size_t)count * sizeof *sizes); /* read once: the frame lies in shared memory */
+    /* read once: the frame lies in shared memory */
+    uint32_t *sizes = scratch_alloc(codec, (size_t)count * sizeof *sizes);
     if (!sizes) return -1;
     for (Py_ssize_t i = 0; i < count; i++) total += sizes[i] = length_at(lengths, width, i);
     if (!has(in, total)) return damaged();

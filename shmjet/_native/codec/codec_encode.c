@@ -1,8 +1,8 @@
 /* Lists of plain values to columns.
  *
  * Each column looks at its values first (exact types, range, lengths) and then writes; so its size is known before the
- * first byte, and a frame that does not fit leaves nothing but garbage in memory that was free anyway. No Python code runs
- * in here, hence borrowed references are enough. */
+ * first byte, and a frame that does not fit leaves nothing but garbage in memory that was free anyway. No Python code
+ * runs in here, hence borrowed references are enough. */
 #include "codec/codec.h"
 
 typedef struct {
@@ -39,12 +39,12 @@ static inline void put_header(writer_t *out, uint8_t type, uint8_t width, uint32
     out->at += sizeof header;
 }
 
-#define NARROW(name, type)                                                                                                   \
-    static void name(uint8_t *restrict out, const int64_t *restrict values, Py_ssize_t count, int64_t base) {               \
-        for (Py_ssize_t i = 0; i < count; i++) {                                                                             \
-            type narrow = (type)((uint64_t)values[i] - (uint64_t)base);                                                     \
-            memcpy(out + i * (Py_ssize_t)sizeof narrow, &narrow, sizeof narrow);                                            \
-        }                                                                                                                    \
+#define NARROW(name, type)                                                                                             \
+    static void name(uint8_t *restrict out, const int64_t *restrict values, Py_ssize_t count, int64_t base) {          \
+        for (Py_ssize_t i = 0; i < count; i++) {                                                                       \
+            type narrow = (type)((uint64_t)values[i] - (uint64_t)base);                                                \
+            memcpy(out + i * (Py_ssize_t)sizeof narrow, &narrow, sizeof narrow);                                       \
+        }                                                                                                              \
     }
 
 NARROW(narrow_to_8, uint8_t)
@@ -158,7 +158,8 @@ static inline void put_length(writer_t *out, uint8_t width, size_t length) {
     out->at += width;
 }
 
-static int put_spans(writer_t *out, uint8_t type, const span_t *spans, Py_ssize_t count, size_t longest, uint64_t total) {
+static int put_spans(writer_t *out, uint8_t type, const span_t *spans, Py_ssize_t count, size_t longest,
+                     uint64_t total) {
     if (longest > UINT32_MAX) return COLUMNS_REFUSED;
     uint8_t width = length_width(longest);
     if (!room_for(out, COLUMN_HEADER_SIZE + (uint64_t)count * width + total)) return COLUMNS_NO_ROOM;
@@ -227,7 +228,8 @@ static int encode_ragged(Codec *codec, PyObject **values, Py_ssize_t count, writ
         Py_ssize_t length = of_lists ? PyList_Size(values[i]) : PyTuple_Size(values[i]);
         put_length(out, width, (size_t)length);
         for (Py_ssize_t k = 0; k < length; k++)
-            elements[filled++] = of_lists ? layout_get_list(&codec->layout, values[i], k) : layout_get_tuple(&codec->layout, values[i], k);
+            elements[filled++] = of_lists ? layout_get_list(&codec->layout, values[i], k)
+                                          : layout_get_tuple(&codec->layout, values[i], k);
     }
     return total ? encode_column(codec, elements, (Py_ssize_t)total, out, depth + 1) : 0;
 }

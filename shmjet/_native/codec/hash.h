@@ -1,6 +1,7 @@
 /* MurmurHash3_x86_32 (Austin Appleby, public domain). No Python in here.
  *
- * Partition ids hang on it, for edges, maps and column batches alike, so it must never change: tests hold it against mmh3.
+ * Partition ids hang on it, for edges, maps and column batches alike, so it must never change: tests hold it against
+ * mmh3.
  */
 #ifndef SHMJET_HASH_H
 #define SHMJET_HASH_H

@@ -1,8 +1,8 @@
 /* What a column is: plain memory, one of the kinds below. No Python in here.
  *
  * `kind` is numpy's dtype.kind for columns of fixed width, and 't' (UTF-8) or 'y' (bytes) for those of variable width,
- * whose value i is data[offsets[i] .. offsets[i + 1]); offsets[0] need not be 0. Nothing is aligned: values are read with
- * memcpy (load_* below), which costs nothing on x86-64 and ARM64. All is little-endian.
+ * whose value i is data[offsets[i] .. offsets[i + 1]); offsets[0] need not be 0. Nothing is aligned: values are read
+ * with memcpy (load_* below), which costs nothing on x86-64 and ARM64. All is little-endian.
  */
 #ifndef SHMJET_COLUMN_H
 #define SHMJET_COLUMN_H

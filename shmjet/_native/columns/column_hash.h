@@ -1,7 +1,7 @@
 /* The hash of each row's key: murmur3_32 of its canonical bytes, as on the path of objects. No Python in here.
  *
- * Rows are hashed in blocks. A block in which every part of the key has 8 bytes goes through SIMD lanes; any other (text,
- * nulls within a composite key, integers beyond 64 bits) row by row. All gives the same as mmh3.hash of
+ * Rows are hashed in blocks. A block in which every part of the key has 8 bytes goes through SIMD lanes; any other
+ * (text, nulls within a composite key, integers beyond 64 bits) row by row. All gives the same as mmh3.hash of
  * shmjet.core.keys.canonical_bytes; tests hold the two against each other for every kind of column.
  */
 #ifndef SHMJET_COLUMN_HASH_H
@@ -26,7 +26,7 @@ static inline row_key_t row_key(const key_node_t *nodes, int count) {
     return key;
 }
 
-/* --- row by row ---------------------------------------------------------------------------------------------------- */
+/* --- row by row --------------------------------------------------------------------------------------------------- */
 
 static inline void stream_part(key_stream_t *stream, const key_part_t *part, uint32_t skip) {
     stream_bytes(stream, part->head + skip, part->head_length - skip);
@@ -96,7 +96,7 @@ static inline uint32_t hash_of_row(const row_key_t *key, int64_t row) {
     return stream_end(&stream);
 }
 
-/* --- blocks -------------------------------------------------------------------------------------------------------- */
+/* --- blocks ------------------------------------------------------------------------------------------------------- */
 
 static inline void lanes_payloads(key_lanes_t *lanes, const uint64_t *payloads, uint32_t *words) {
     for (int i = 0; i < lanes->count; i++) words[i] = (uint32_t)payloads[i];

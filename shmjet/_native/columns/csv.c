@@ -40,8 +40,9 @@ static int text_bind(PyObject *const *args, Py_buffer *view, csv_text_t *text, i
     long delimiter = PyLong_AsLong(args[3]), quote = PyLong_AsLong(args[4]);
     if (PyErr_Occurred() || PyObject_GetBuffer(args[0], view, PyBUF_SIMPLE) < 0) return -1;
     if (at < 0 || size < at || size > view->len || delimiter < 0 || delimiter > 255 || quote < -1 || quote > 255) {
-        PyErr_Format(PyExc_ValueError, "position %lld and size %lld must ascend in %zd bytes, delimiter %ld and quote %ld be bytes",
-                     at, size, view->len, delimiter, quote);
+        PyErr_Format(PyExc_ValueError,
+                     "position %lld and size %lld must ascend in %zd bytes, delimiter %ld and quote %ld be bytes", at,
+                     size, view->len, delimiter, quote);
         PyBuffer_Release(view);
         return -1;
     }
@@ -97,7 +98,8 @@ static int bind_column(csv_call_t *call, PyObject *given, csv_column_t *column, 
         if (!(column->offsets = bind_output(call, offsets, 8 * (limit + 1), NULL))) return -1;
         memcpy(&used, column->offsets + 8 * rows, 8);
         if (used < 0 || used > column->room) {
-            PyErr_Format(PyExc_ValueError, "the text ends at %lld of %lld bytes", (long long)used, (long long)column->room);
+            PyErr_Format(PyExc_ValueError, "the text ends at %lld of %lld bytes", (long long)used,
+                         (long long)column->room);
             return -1;
         }
     }
@@ -120,12 +122,14 @@ static int bind_nulls(csv_call_t *call, PyObject *nulls) {
     return 0;
 }
 
-static int call_begin(csv_call_t *call, PyObject *columns, PyObject *nulls, PyObject *allowed, int64_t rows, int64_t limit) {
+static int call_begin(csv_call_t *call, PyObject *columns, PyObject *nulls, PyObject *allowed, int64_t rows,
+                      int64_t limit) {
     memset(call, 0, sizeof *call);
     Py_ssize_t count = PyTuple_Size(columns);
     if (count < 0) return -1;
     if (rows < 0 || limit < rows || limit > INT32_MAX) {
-        PyErr_Format(PyExc_ValueError, "rows %lld and the limit %lld must ascend from 0", (long long)rows, (long long)limit);
+        PyErr_Format(PyExc_ValueError, "rows %lld and the limit %lld must ascend from 0", (long long)rows,
+                     (long long)limit);
         return -1;
     }
     call->plan.slow = slow_float;
@@ -170,7 +174,8 @@ static PyObject *parse(PyObject *module, PyObject *const *args, Py_ssize_t count
     csv_result_t result = {0};
     if (count_arguments("csv_parse", count, 13) < 0) return NULL;
     int at_end = PyObject_IsTrue(args[5]), lenient = PyObject_IsTrue(args[10]);
-    long long stop = PyLong_AsLongLong(args[6]), rows = PyLong_AsLongLong(args[11]), limit = PyLong_AsLongLong(args[12]);
+    long long stop = PyLong_AsLongLong(args[6]), rows = PyLong_AsLongLong(args[11]),
+              limit = PyLong_AsLongLong(args[12]);
     if (PyErr_Occurred() || text_bind(args, &view, &text, &result.position) < 0) return NULL;
     text.at_end = at_end;
     PyObject *answer = NULL;
@@ -212,7 +217,8 @@ static PyObject *split(PyObject *module, PyObject *const *args, Py_ssize_t count
         PyObject *value = PyBytes_FromStringAndSize(NULL, span.end - span.begin), *pair = NULL;
         if (value) {
             char *bytes = PyBytes_AsString(value);
-            int64_t length = csv_copy((uint8_t *)bytes, text.data + span.begin, span.end - span.begin, span.doubled, text.quote);
+            int64_t length =
+                csv_copy((uint8_t *)bytes, text.data + span.begin, span.end - span.begin, span.doubled, text.quote);
             pair = Py_BuildValue("(y#O)", bytes, (Py_ssize_t)length, span.quoted ? Py_True : Py_False);
         }
         if (!pair || PyList_Append(values, pair) < 0) Py_CLEAR(values);
@@ -276,8 +282,8 @@ static PyObject *split_lines(PyObject *module, PyObject *const *args, Py_ssize_t
     if (rows >= 0 && rows <= limit && limit <= INT32_MAX && out[1].len >= 8 * (limit + 1))
         memcpy(&used, (uint8_t *)out[1].buf + 8 * rows, 8);
     if (used < 0 || used > out[0].len || out[0].len - used < text.size - state.position) {
-        PyErr_Format(PyExc_ValueError, "%lld rows of at most %lld do not fit into %zd bytes of text and %zd of offsets", rows,
-                     limit, out[0].len, out[1].len);
+        PyErr_Format(PyExc_ValueError, "%lld rows of at most %lld do not fit into %zd bytes of text and %zd of offsets",
+                     rows, limit, out[0].len, out[1].len);
         goto release;
     }
     state.rows = rows;

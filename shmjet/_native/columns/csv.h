@@ -1,8 +1,9 @@
 /* Parses records of CSV text into columns. No Python in here.
  *
- * Two steps a field: csv_marks.h finds its bounds, then its column's reader takes the value from between them straight into
- * the column's memory. A record counts only when it is complete and good: whatever a broken one has written lies behind the
- * last row and is written over. So a caller may stop anywhere, bring more text or more room, and go on at the record's start.
+ * Two steps a field: csv_marks.h finds its bounds, then its column's reader takes the value from between them straight
+ * into the column's memory. A record counts only when it is complete and good: whatever a broken one has written lies
+ * behind the last row and is written over. So a caller may stop anywhere, bring more text or more room, and go on at
+ * the record's start.
  */
 #ifndef SHMJET_CSV_H
 #define SHMJET_CSV_H
@@ -81,7 +82,12 @@ static inline int csv_is_utf8(const uint8_t *p, int64_t length) {
         if (first < 0x80) continue;
         int more = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : 1;
         if (first < 0xc2 || first > 0xf4 || end - p < more) return 0;
-        uint8_t low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80, high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+        uint8_t low = first == 0xe0   ? 0xa0
+                      : first == 0xf0 ? 0x90
+                                      : 0x80,
+                high = first == 0xed   ? 0x9f
+                       : first == 0xf4 ? 0x8f
+                                       : 0xbf;
         if (*p < low || *p > high) return 0;
         for (int i = 1; i < more; i++)
             if ((p[i] & 0xc0) != 0x80) return 0;
@@ -140,11 +146,12 @@ static inline int csv_put_text(const csv_plan_t *plan, const csv_column_t *colum
 
 static inline csv_value_t csv_bool(const uint8_t *p, const uint8_t *end, uint8_t *value) {
     *value = csv_word_is(p, end, "true") || (end - p == 1 && *p == '1');
-    return *value || csv_word_is(p, end, "false") || (end - p == 1 && *p == '0') ? CSV_VALUE_GOOD : CSV_VALUE_UNREADABLE;
+    return *value || csv_word_is(p, end, "false") || (end - p == 1 && *p == '0') ? CSV_VALUE_GOOD
+                                                                                 : CSV_VALUE_UNREADABLE;
 }
 
-static inline csv_value_t csv_put_integer(const csv_column_t *column, uint8_t *out, const uint8_t *p, const uint8_t *end,
-                                          const uint8_t *floor) {
+static inline csv_value_t csv_put_integer(const csv_column_t *column, uint8_t *out, const uint8_t *p,
+                                          const uint8_t *end, const uint8_t *floor) {
     int negative, bits = 8 * (int)column->itemsize;
     uint64_t magnitude, most;
     csv_value_t result = csv_integer(p, end, floor, &negative, &magnitude);
@@ -161,8 +168,8 @@ static inline csv_value_t csv_put_integer(const csv_column_t *column, uint8_t *o
 }
 
 /* Puts a value of fixed width. Spaces and tabs around it do not count. */
-static inline csv_value_t csv_put_fixed(const csv_plan_t *plan, const csv_column_t *column, uint8_t *out, const uint8_t *p,
-                                        const uint8_t *end, const uint8_t *floor) {
+static inline csv_value_t csv_put_fixed(const csv_plan_t *plan, const csv_column_t *column, uint8_t *out,
+                                        const uint8_t *p, const uint8_t *end, const uint8_t *floor) {
     csv_value_t result;
     int64_t whole;
     double value;
@@ -213,9 +220,10 @@ static inline int csv_put(const csv_plan_t *plan, const csv_column_t *column, in
     return (int)csv_put_fixed(plan, column, out, p, end, text->data);
 }
 
-/* Parses records from `result->position` on, as long as they begin before `stop`, behind row `result->rows`. An empty line
- * is not a record, except where a record has one field. */
-static inline csv_status_t csv_parse(const csv_plan_t *plan, const csv_text_t *text, int64_t stop, csv_result_t *result) {
+/* Parses records from `result->position` on, as long as they begin before `stop`, behind row `result->rows`. An empty
+ * line is not a record, except where a record has one field. */
+static inline csv_status_t csv_parse(const csv_plan_t *plan, const csv_text_t *text, int64_t stop,
+                                     csv_result_t *result) {
     int64_t position = result->position, row = result->rows;
     csv_cursor_t cursor = csv_cursor(text, position);
     csv_status_t status = CSV_STOPPED;

@@ -1,8 +1,8 @@
 /* From ISO 8601 text to numpy's datetime64, exactly: what the unit cannot hold is refused, never cut off. No Python.
  *
- * Read is YYYY-MM-DD, then perhaps T or a space and hh, hh:mm, hh:mm:ss or hh:mm:ss.fraction, then perhaps Z. A year may
- * have a sign and more digits, as numpy writes it; for the units of years and months YYYY and YYYY-MM will do. NaT is NaT.
- * Days are counted with Hinnant's days_from_civil (2014), which has no tables and is right for every year.
+ * Read is YYYY-MM-DD, then perhaps T or a space and hh, hh:mm, hh:mm:ss or hh:mm:ss.fraction, then perhaps Z. A year
+ * may have a sign and more digits, as numpy writes it; for the units of years and months YYYY and YYYY-MM will do. NaT
+ * is NaT. Days are counted with Hinnant's days_from_civil (2014), which has no tables and is right for every year.
  */
 #ifndef SHMJET_CSV_DATE_H
 #define SHMJET_CSV_DATE_H
@@ -99,8 +99,8 @@ static inline int csv_moment(const uint8_t *p, const uint8_t *end, csv_moment_t 
     return p == end;
 }
 
-/* days * scale + rest, where rest is from 0 to scale - 1; returns whether it fits. Goes by way of the day above for days
- * before 1970, so that the lowest value of a unit does not overflow half way. */
+/* days * scale + rest, where rest is from 0 to scale - 1; returns whether it fits. Goes by way of the day above for
+ * days before 1970, so that the lowest value of a unit does not overflow half way. */
 static inline int csv_scaled(int64_t days, int64_t scale, int64_t rest, int64_t *value) {
     if (days < 0) {
         days++;

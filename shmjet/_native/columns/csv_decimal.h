@@ -44,7 +44,8 @@ static inline uint64_t csv_eight_digits(uint64_t word) {
     return ((word & 0x0000ffff0000ffffu) * 42949672960001u) >> 32;
 }
 
-/* The last `count` (1 to 8) characters before `end`, after '0' characters. Eight bytes before `end` must be readable. */
+/* The last `count` (1 to 8) characters before `end`, after '0' characters. Eight bytes before `end` must be
+ * readable. */
 static inline uint64_t csv_last_word(const uint8_t *end, int64_t count) {
     uint64_t word = csv_load(end - 8);
     if (count == 8) return word;
@@ -116,7 +117,8 @@ static inline double csv_product(uint64_t w, int q) {
     uint64_t mantissa = high >> (upper + 9);
     int64_t exponent = (((152170 + 65536) * (int64_t)q) >> 16) + 63 + upper - zeros + 1023;
     /* exactly half way between two doubles, which only small powers can be: to even, not up */
-    if (low <= 1 && q >= -4 && q <= 23 && (mantissa & 3) == 1 && mantissa << (upper + 9) == high) mantissa &= ~(uint64_t)1;
+    if (low <= 1 && q >= -4 && q <= 23 && (mantissa & 3) == 1 && mantissa << (upper + 9) == high)
+        mantissa &= ~(uint64_t)1;
     mantissa = (mantissa + (mantissa & 1)) >> 1;
     if (mantissa >> 53) {
         mantissa = (uint64_t)1 << 52;
@@ -149,7 +151,8 @@ static inline csv_value_t csv_named_float(const uint8_t *p, const uint8_t *end, 
 }
 
 static inline const uint8_t *csv_run(const uint8_t *p, const uint8_t *end, uint64_t *sum) {
-    for (; end - p >= 8 && csv_all_digits(csv_load(p)); p += 8) *sum = *sum * 100000000u + csv_eight_digits(csv_load(p));
+    for (; end - p >= 8 && csv_all_digits(csv_load(p)); p += 8)
+        *sum = *sum * 100000000u + csv_eight_digits(csv_load(p));
     for (; p < end && (unsigned)(*p - '0') < 10; p++) *sum = *sum * 10 + (unsigned)(*p - '0');
     return p;
 }

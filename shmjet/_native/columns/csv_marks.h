@@ -1,10 +1,10 @@
 /* Where the bytes are that structure CSV text, and where its records end. No Python in here.
  *
- * Sixty-four bytes become a word of 64 bits, a 1 for each delimiter, quote, carriage return and newline; a cursor then goes
- * from 1 to 1 (the bitmaps of simdjson, Langdale and Lemire 2019). With SSE2, which every x86-64 has, that costs about
- * 12 cycles for 64 bytes, a tenth of what the values cost; elsewhere eight bytes at a time do. The grammar is RFC 4180's:
- * a quote is special where it begins a field, a doubled one inside quotes is one quote, delimiters and line ends inside
- * quotes are text; a record ends with LF, CR LF or CR.
+ * Sixty-four bytes become a word of 64 bits, a 1 for each delimiter, quote, carriage return and newline; a cursor then
+ * goes from 1 to 1 (the bitmaps of simdjson, Langdale and Lemire 2019). With SSE2, which every x86-64 has, that costs
+ * about 12 cycles for 64 bytes, a tenth of what the values cost; elsewhere eight bytes at a time do. The grammar is
+ * RFC 4180's: a quote is special where it begins a field, a doubled one inside quotes is one quote, delimiters and
+ * line ends inside quotes are text; a record ends with LF, CR LF or CR.
  */
 #ifndef SHMJET_CSV_MARKS_H
 #define SHMJET_CSV_MARKS_H
@@ -164,8 +164,8 @@ static inline csv_ending_t csv_field(csv_cursor_t *cursor, int64_t begin, int in
     return CSV_LAST;
 }
 
-/* What is known of the two ways in which a stretch of a file could be read: its first byte outside quotes, at the start of
- * a record, or inside quotes. Small enough to be one int for Python. */
+/* What is known of the two ways in which a stretch of a file could be read: its first byte outside quotes, at the
+ * start of a record, or inside quotes. Small enough to be one int for Python. */
 typedef struct {
     uint8_t inside[2]; /* whether the last byte lies inside quotes */
     uint8_t closing[2]; /* the last byte is a quote that closed them, unless another follows */
@@ -177,8 +177,8 @@ static inline csv_parity_t csv_parity_at_start(void) {
     return parity;
 }
 
-/* Follows both ways over more bytes. Only quotes matter, and what is before them, so stretches without cost one comparison
- * a byte. */
+/* Follows both ways over more bytes. Only quotes matter, and what is before them, so stretches without cost one
+ * comparison a byte. */
 static inline void csv_follow(csv_parity_t *parity, const csv_text_t *text, int64_t start) {
     uint8_t quote = text->quote;
     int64_t closed[2] = {parity->closing[0] ? start - 1 : -2, parity->closing[1] ? start - 1 : -2};

@@ -1,5 +1,6 @@
 /* Powers of five for csv_decimal.h: row q - CSV_POWER_LOW holds the first 128 bits of 5^q, high half first, rounded up
- * from 5^-27 to 5^-1, which they determine exactly, and cut off below (Lemire 2021). tests/native/test_csv.py computes them again with Python's integers.
+ * from 5^-27 to 5^-1, which they determine exactly, and cut off below (Lemire 2021). tests/native/test_csv.py computes
+ * them again with Python's integers.
  */
 #ifndef SHMJET_CSV_POWERS_H
 #define SHMJET_CSV_POWERS_H

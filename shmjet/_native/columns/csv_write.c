@@ -73,8 +73,8 @@ static PyObject *write_columns(PyObject *module, PyObject *const *args, Py_ssize
     PyObject *result = NULL;
     put_column_t *sources = NULL;
     if (!count || unit_count != count || delimiter < 0 || delimiter > 127 || quote < -1 || quote > 127) {
-        PyErr_Format(PyExc_ValueError, "%zd columns with %zd units, delimiter %ld and quote %ld: they must be ASCII", count,
-                     unit_count, delimiter, quote);
+        PyErr_Format(PyExc_ValueError, "%zd columns with %zd units, delimiter %ld and quote %ld: they must be ASCII",
+                     count, unit_count, delimiter, quote);
         goto done;
     }
     if (!(sources = PyMem_Calloc((size_t)count, sizeof *sources))) {

@@ -1,13 +1,13 @@
 /* Records of CSV from columns, byte for byte what Python's str() and repr() and numpy give. No Python in here.
  *
- * The text of a float is the shortest that reads back as the same bits. Most floats in files are decimals of few digits,
- * and for those it is cheap to find: if m / 10^k, with m below 10^15, is the float, then m is its only text of so few
- * digits, since two decimals of up to 15 digits are never the same double. m below 2^53 and 10^k up to 10^22 are exact, so
- * one division, which rounds once, decides. All others are the caller's `slow`.
+ * The text of a float is the shortest that reads back as the same bits. Most floats in files are decimals of few
+ * digits, and for those it is cheap to find: if m / 10^k, with m below 10^15, is the float, then m is its only text of
+ * so few digits, since two decimals of up to 15 digits are never the same double. m below 2^53 and 10^k up to 10^22
+ * are exact, so one division, which rounds once, decides. All others are the caller's `slow`.
  *
- * Text must be well-formed UTF-8 as a whole. What CSV cannot hold (text that needs quotes where there are none, a value that
- * looks like the null) and what is not worth its while (years beyond four digits) stops the kernel; the caller then
- * finds out slowly what it was.
+ * Text must be well-formed UTF-8 as a whole. What CSV cannot hold (text that needs quotes where there are none, a
+ * value that looks like the null) and what is not worth its while (years beyond four digits) stops the kernel; the
+ * caller then finds out slowly what it was.
  */
 #ifndef SHMJET_CSV_WRITE_H
 #define SHMJET_CSV_WRITE_H
@@ -41,7 +41,7 @@ typedef struct {
 
 enum { PUT_REFUSED = -1, PUT_FAILED = -2 };
 
-/* --- integers ------------------------------------------------------------------------------------------------------ */
+/* --- integers ----------------------------------------------------------------------------------------------------- */
 
 static inline uint8_t *put_digits(uint8_t *out, uint64_t value) {
     static const char pairs[] =
@@ -85,7 +85,7 @@ static inline int64_t put_load(const column_t *column, int64_t row) {
     }
 }
 
-/* --- floats -------------------------------------------------------------------------------------------------------- */
+/* --- floats ------------------------------------------------------------------------------------------------------- */
 
 static const double put_powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,
                                     1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18};
@@ -93,7 +93,8 @@ static const double put_powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e
 #define PUT_LEAST 1e-4 /* below it, and from 1e16 on, repr() writes an exponent */
 #define PUT_END 1e15
 
-/* Finds m and k, as small as possible, with value = m / 10^k and m of at most 15 digits; PUT_LEAST <= value < PUT_END. */
+/* Finds m and k, as small as possible, with value = m / 10^k and m of at most 15 digits; PUT_LEAST <= value <
+ * PUT_END. */
 static inline int put_decimal(double value, uint64_t *mantissa, int *scale) {
     uint64_t m = (uint64_t)(value * 100 + 0.5);
     int k = 2;
@@ -129,7 +130,7 @@ static inline uint8_t *put_float(uint8_t *out, double value, int (*slow)(double,
     return put_padded(out, m % power, k + !k);
 }
 
-/* --- dates, as numpy's datetime_as_string() -------------------------------------------------------------------------- */
+/* --- dates, as numpy's datetime_as_string() ----------------------------------------------------------------------- */
 
 static inline uint8_t *put_not_a_time(uint8_t *out) {
     memcpy(out, "NaT", 3);
@@ -189,7 +190,8 @@ static inline uint8_t *put_date(uint8_t *out, const put_column_t *source, int64_
     switch (source->form) {
     case PUT_YEAR:
     case PUT_MONTH:
-        if (source->form == PUT_YEAR && value >= -1970 && value < 8030) return put_padded(out, (uint64_t)(value + 1970), 4);
+        if (source->form == PUT_YEAR && value >= -1970 && value < 8030)
+            return put_padded(out, (uint64_t)(value + 1970), 4);
         if (source->form == PUT_YEAR || value < -1970 * 12 || value >= 8030 * 12) return NULL;
         value += 1970 * 12;
         return put_month(out, value / 12, value % 12 + 1);
@@ -204,7 +206,7 @@ static inline uint8_t *put_date(uint8_t *out, const put_column_t *source, int64_
     return source->form == PUT_DAY ? out : put_time(out, source, rest);
 }
 
-/* --- text ---------------------------------------------------------------------------------------------------------- */
+/* --- text --------------------------------------------------------------------------------------------------------- */
 
 /* The top bit of some byte, when one of the eight is `byte`, and not otherwise. */
 static inline uint64_t put_find(uint64_t word, uint8_t byte) {
@@ -216,8 +218,8 @@ static inline int put_is_special(const put_plan_t *plan, uint8_t byte) {
     return byte == plan->delimiter || byte == '\n' || byte == '\r' || (plan->has_quote && byte == plan->quote);
 }
 
-/* Whether text would be read as something else without quotes: it is empty or the null, begins with a byte order mark, or
- * has a delimiter, a quote or the end of a line in it. */
+/* Whether text would be read as something else without quotes: it is empty or the null, begins with a byte order mark,
+ * or has a delimiter, a quote or the end of a line in it. */
 static inline int put_needs_quotes(const put_plan_t *plan, const uint8_t *text, int64_t length) {
     uint8_t quote = plan->has_quote ? plan->quote : plan->delimiter;
     int64_t i = 0;
@@ -225,7 +227,8 @@ static inline int put_needs_quotes(const put_plan_t *plan, const uint8_t *text, 
     if (length == 0 || (length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)) return 1;
     for (; i + 8 <= length; i += 8) {
         uint64_t word = (uint64_t)load_i64(text + i);
-        if (put_find(word, plan->delimiter) | put_find(word, quote) | put_find(word, '\n') | put_find(word, '\r')) return 1;
+        if (put_find(word, plan->delimiter) | put_find(word, quote) | put_find(word, '\n') | put_find(word, '\r'))
+            return 1;
     }
     for (; i < length; i++)
         if (put_is_special(plan, text[i])) return 1;
@@ -248,7 +251,7 @@ static inline uint8_t *put_text(uint8_t *out, const put_plan_t *plan, const uint
     return out;
 }
 
-/* --- records ------------------------------------------------------------------------------------------------------- */
+/* --- records ------------------------------------------------------------------------------------------------------ */
 
 /* Bytes that the records take at most. */
 static inline int64_t put_most_bytes(const put_plan_t *plan, int64_t rows) {
@@ -262,7 +265,8 @@ static inline int64_t put_most_bytes(const put_plan_t *plan, int64_t rows) {
 }
 
 /* Returns the end; NULL when the value is refused, or, with `failed`, when `slow` has failed. */
-static inline uint8_t *put_value(uint8_t *out, const put_plan_t *plan, const put_column_t *source, int64_t row, int *failed) {
+static inline uint8_t *put_value(uint8_t *out, const put_plan_t *plan, const put_column_t *source, int64_t row,
+                                 int *failed) {
     const column_t *column = &source->column;
     uint8_t *start = out;
     switch (source->form) {
@@ -291,7 +295,8 @@ static inline uint8_t *put_value(uint8_t *out, const put_plan_t *plan, const put
     }
     default: out = put_date(out, source, put_load(column, row));
     }
-    if (out && out - start == plan->null_length && memcmp(start, plan->null, (size_t)plan->null_length) == 0) return NULL;
+    if (out && out - start == plan->null_length && memcmp(start, plan->null, (size_t)plan->null_length) == 0)
+        return NULL;
     return out;
 }
 

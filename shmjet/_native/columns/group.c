@@ -67,7 +67,8 @@ static PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     Py_ssize_t count = read_aggregates(given, functions, classes);
     if (count < 0) return NULL;
     if (key_count > GROUP_MAX_KEYS || strspn(keys, "ift") != (size_t)key_count)
-        return PyErr_Format(PyExc_ValueError, "keys are at most %d letters of i, f and t, got %s", GROUP_MAX_KEYS, keys);
+        return PyErr_Format(PyExc_ValueError, "keys are at most %d letters of i, f and t, got %s", GROUP_MAX_KEYS,
+                            keys);
     GroupTable *self = new_object(type);
     if (!self) return NULL;
     int status = group_open(&self->table, keys, (uint32_t)key_count, functions, classes, (uint32_t)count);
@@ -114,8 +115,9 @@ static char class_of_part(const group_field_t *field, int part) {
 
 static int check_column(char class, const column_t *column, int64_t rows, const char *what, long long place) {
     if (column->rows == rows && fits(class, column)) return 0;
-    PyErr_Format(PyExc_ValueError, "%s %lld is a column of kind '%c', itemsize %u and %lld rows; expected class '%c' and %lld rows",
-                 what, place, column->kind, column->itemsize, (long long)column->rows, class, (long long)rows);
+    PyErr_Format(PyExc_ValueError,
+                 "%s %lld is a column of kind '%c', itemsize %u and %lld rows; expected class '%c' and %lld rows", what,
+                 place, column->kind, column->itemsize, (long long)column->rows, class, (long long)rows);
     return -1;
 }
 
@@ -151,7 +153,8 @@ static int check_inputs(const group_header_t *header, const column_t *const *col
             if (!columns[c]) return PyErr_Format(PyExc_ValueError, "aggregate %u needs a column", a), -1;
             if (check_column(class, columns[c], rows, "aggregate", a) < 0) return -1;
             if (is_comparable(field, columns[c])) continue;
-            return PyErr_Format(PyExc_ValueError, "aggregate %u compares int64, not kind '%c'", a, columns[c]->kind), -1;
+            return PyErr_Format(PyExc_ValueError, "aggregate %u compares int64, not kind '%c'", a, columns[c]->kind),
+                   -1;
         }
     }
     return 0;
@@ -161,7 +164,8 @@ static PyObject *update(GroupTable *self, PyObject *const *args, Py_ssize_t coun
     if (count != 3) return PyErr_SetString(PyExc_TypeError, "expected keys, columns and the number of rows"), NULL;
     const group_header_t *header = self->table.memory.header;
     long long rows = PyLong_AsLongLong(args[2]);
-    if (rows < 0) return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "rows must be at least 0, got %lld", rows);
+    if (rows < 0)
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "rows must be at least 0, got %lld", rows);
     Py_ssize_t key_count = 0, wanted = 0;
     for (uint32_t a = 0; a < header->aggregates; a++) wanted += is_merge ? header->aggregate_fields[a].parts : 1;
     PyObject *inputs = PySequence_Tuple(args[1]), *result = NULL;
@@ -193,14 +197,19 @@ done:
     return result;
 }
 
-static PyObject *table_add(GroupTable *self, PyObject *const *args, Py_ssize_t count) { return update(self, args, count, 0); }
+static PyObject *table_add(GroupTable *self, PyObject *const *args, Py_ssize_t count) {
+    return update(self, args, count, 0);
+}
 
-static PyObject *table_merge(GroupTable *self, PyObject *const *args, Py_ssize_t count) { return update(self, args, count, 1); }
+static PyObject *table_merge(GroupTable *self, PyObject *const *args, Py_ssize_t count) {
+    return update(self, args, count, 1);
+}
 
 /* -- reading ------------------------------------------------------------------------------------------------------- */
 
 /* Parses field, position and count, and checks them. */
-static int parse_reading(GroupTable *self, PyObject *const *args, int is_text, group_reading_t *reading, uint64_t range[2]) {
+static int parse_reading(GroupTable *self, PyObject *const *args, int is_text, group_reading_t *reading,
+                         uint64_t range[2]) {
     long long numbers[3];
     for (int i = 0; i < 3; i++) {
         numbers[i] = PyLong_AsLongLong(args[i]);
@@ -212,7 +221,8 @@ static int parse_reading(GroupTable *self, PyObject *const *args, int is_text, g
         return -1;
     }
     if (numbers[1] < 0 || numbers[2] < 0 || numbers[1] > groups || numbers[2] > groups - numbers[1]) {
-        PyErr_Format(PyExc_ValueError, "there are no %lld groups from %lld on; there are %lld", numbers[2], numbers[1], groups);
+        PyErr_Format(PyExc_ValueError, "there are no %lld groups from %lld on; there are %lld", numbers[2], numbers[1],
+                     groups);
         return -1;
     }
     range[0] = (uint64_t)numbers[1];
@@ -223,7 +233,8 @@ static int parse_reading(GroupTable *self, PyObject *const *args, int is_text, g
 static int writable(PyObject *buffer, Py_buffer *view, uint64_t least) {
     if (PyObject_GetBuffer(buffer, view, PyBUF_WRITABLE) < 0) return -1;
     if ((uint64_t)view->len >= least) return 0;
-    PyErr_Format(PyExc_ValueError, "a buffer of %zd bytes is too short, %llu are needed", view->len, (unsigned long long)least);
+    PyErr_Format(PyExc_ValueError, "a buffer of %zd bytes is too short, %llu are needed", view->len,
+                 (unsigned long long)least);
     PyBuffer_Release(view);
     return -1;
 }
@@ -268,7 +279,8 @@ static PyObject *table_read_data(GroupTable *self, PyObject *const *args, Py_ssi
     if (itemsize < 0 || itemsize > INT32_MAX)
         return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "no itemsize: %lld", itemsize);
     if (writable(args[3], &data, 0) < 0) return NULL;
-    int status = group_read_data(&self->table, &reading, range[0], range[1], (uint32_t)itemsize, data.buf, (uint64_t)data.len);
+    int status =
+        group_read_data(&self->table, &reading, range[0], range[1], (uint32_t)itemsize, data.buf, (uint64_t)data.len);
     PyBuffer_Release(&data);
     if (status < 0) return PyErr_SetString(PyExc_ValueError, "the texts do not fit the buffer or the itemsize"), NULL;
     Py_RETURN_NONE;
@@ -366,7 +378,8 @@ static PyMethodDef table_methods[] = {
     FAST("add", table_add, "add(keys, inputs, rows) -> None: group rows and add their values"),
     FAST("merge", table_merge, "merge(keys, states, rows) -> None: merge groups of another table"),
     FAST("read_words", table_read_words, "read_words(field, position, count, out, valid) -> bool: whether any is null"),
-    FAST("read_offsets", table_read_offsets, "read_offsets(field, position, count, offsets, valid) -> bool: whether any is null"),
+    FAST("read_offsets", table_read_offsets,
+         "read_offsets(field, position, count, offsets, valid) -> bool: whether any is null"),
     FAST("read_data", table_read_data, "read_data(field, position, count, data, itemsize) -> None"),
     {"fileno", (PyCFunction)table_fileno, METH_NOARGS, "fileno() -> int: the memfd that holds the contents"},
     {"attach", table_attach, METH_O | METH_CLASS, "attach(fd) -> GroupTable: map a table that another process made"},
@@ -381,13 +394,17 @@ static PyGetSetDef table_properties[] = {
 };
 
 static PyType_Slot table_slots[] = {
-    {Py_tp_new, table_new},         {Py_tp_dealloc, table_dealloc},
-    {Py_tp_methods, table_methods}, {Py_tp_getset, table_properties},
-    {Py_mp_length, table_length},   {Py_tp_doc, "GroupTable(keys, aggregates): groups rows and keeps their aggregates."},
+    {Py_tp_new, table_new},
+    {Py_tp_dealloc, table_dealloc},
+    {Py_tp_methods, table_methods},
+    {Py_tp_getset, table_properties},
+    {Py_mp_length, table_length},
+    {Py_tp_doc, "GroupTable(keys, aggregates): groups rows and keeps their aggregates."},
     {0, NULL},
 };
 
-static PyType_Spec table_spec = {"shmjet._native._columns.GroupTable", sizeof(GroupTable), 0, Py_TPFLAGS_DEFAULT, table_slots};
+static PyType_Spec table_spec = {"shmjet._native._columns.GroupTable", sizeof(GroupTable), 0, Py_TPFLAGS_DEFAULT,
+                                 table_slots};
 
 PyMethodDef columns_group_methods[] = {
     {NULL, NULL, 0, NULL},

@@ -57,7 +57,8 @@ static inline int group_lay_out(group_header_t *header, const char *keys, uint32
     for (uint32_t a = 0; a < aggregates; a++) {
         int parts, words = aggregate_shape(functions[a], classes[a], &parts);
         if (!words) return -1;
-        header->aggregate_fields[a] = (group_field_t){(uint8_t)classes[a], functions[a], (uint8_t)parts, 0, (uint16_t)offset, 0};
+        header->aggregate_fields[a] =
+            (group_field_t){(uint8_t)classes[a], functions[a], (uint8_t)parts, 0, (uint16_t)offset, 0};
         if (has_seen_bit(functions[a])) header->aggregate_fields[a].seen = (uint16_t)seen++;
         offset += 8 * (uint32_t)words;
     }
@@ -159,9 +160,10 @@ static inline int group_update(group_table_t *table, const column_t *const *keys
         int status = group_locate(table, keys, start, count);
         if (status != GROUP_OK) return status;
         header = table->memory.header;
-        for (uint32_t a = 0, c = 0; a < header->aggregates; c += is_merge ? header->aggregate_fields[a].parts : 1, a++) {
-            status = aggregate_block(table, &header->aggregate_fields[a], header->may_be_unseen[a], columns + c, is_merge,
-                                     start, count);
+        for (uint32_t a = 0, c = 0; a < header->aggregates;
+             c += is_merge ? header->aggregate_fields[a].parts : 1, a++) {
+            status = aggregate_block(table, &header->aggregate_fields[a], header->may_be_unseen[a], columns + c,
+                                     is_merge, start, count);
             if (status != GROUP_OK) return status;
         }
     }
@@ -243,7 +245,8 @@ static inline bytes_t key_text(const group_table_t *table, const uint8_t *place)
     return (bytes_t){length <= TEXT_INLINE ? place + 4 : table->memory.base[REGION_HEAP] + load_u64(place + 8), length};
 }
 
-/* Writes the texts one after the other, or each into `itemsize` bytes. Returns -1 when `room` bytes do not hold them. */
+/* Writes the texts one after the other, or each into `itemsize` bytes. Returns -1 when `room` bytes do not hold
+ * them. */
 static inline int group_read_data(const group_table_t *table, const group_reading_t *reading, uint64_t position,
                                   uint64_t count, uint32_t itemsize, uint8_t *data, uint64_t room) {
     for (uint64_t i = 0; i < count; i++) {

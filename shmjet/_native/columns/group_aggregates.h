@@ -1,18 +1,19 @@
-/* The states of aggregates: adding a block of values to the rows of their groups, and merging states. No Python in here.
+/* The states of aggregates: adding a block of values to the rows of their groups, and merging states. No Python in
+ * here.
  *
  * Nulls are taken out of a block first, so that the loops know nothing of them. Whether a state has seen a value is a
- * bit next to the rows that is touched only where the column has ever had nulls: else every group has seen one, and the
- * bit is set when the group is made.
+ * bit next to the rows that is touched only where the column has ever had nulls: else every group has seen one, and
+ * the bit is set when the group is made.
  *
  * Minimum and maximum of all types are those of an int64: unsigned numbers, dates and floats are mapped to one with
  * the same order (order_words). NaN and NaT come last in it, as in Spark and in numpy's sort. A column that has had
  * integers and floats is mixed: its values are the nearest double and what is left of the integer, ordered as pairs.
  *
- * No result depends on the order in which values come, but for the last digits of floats. Sums of integers have 128 bits,
- * so that only the result can be too large and never the way to it. Float sums carry their rounding error along
+ * No result depends on the order in which values come, but for the last digits of floats. Sums of integers have 128
+ * bits, so that only the result can be too large and never the way to it. Float sums carry their rounding error along
  * (Neumaier, 1974, in Knuth's form without a branch, TAOCP 4.2.2) and go on in units of 2^SUM_UNIT when they leave the
- * range of a double. Variances follow Welford (1962) and are merged after Chan, Golub, LeVeque (1979), on differences from
- * the first value, and squares that leave the range go on in units of 2^(2 * SQUARE_UNIT).
+ * range of a double. Variances follow Welford (1962) and are merged after Chan, Golub, LeVeque (1979), on differences
+ * from the first value, and squares that leave the range go on in units of 2^(2 * SQUARE_UNIT).
  */
 #ifndef SHMJET_GROUP_AGGREGATES_H
 #define SHMJET_GROUP_AGGREGATES_H
@@ -52,8 +53,11 @@ static inline int64_t order_of_float(uint64_t bits) {
     return (int64_t)(bits >> 63 ? bits ^ INT64_MAX : bits);
 }
 
-/* What is added to an integer or a date to give an int64 of the same order: NaT, the least int64, becomes the greatest. */
-static inline uint64_t order_shift(char class) { return class == 'u' ? UINT64_C(1) << 63 : class == 'd' ? UINT64_MAX : 0; }
+/* What is added to an integer or a date to give an int64 of the same order: NaT, the least int64, becomes the
+ * greatest. */
+static inline uint64_t order_shift(char class) {
+    return class == 'u' ? UINT64_C(1) << 63 : class == 'd' ? UINT64_MAX : 0;
+}
 
 static inline uint64_t unordered(char class, uint64_t state) {
     if (class != 'f' && class != 'm') return state - order_shift(class);
@@ -136,7 +140,9 @@ static inline void store_i128(uint8_t *at, int128_t value) {
 
 static inline void store_f64(uint8_t *at, double value) { memcpy(at, &value, sizeof value); }
 
-static inline int128_t wide(uint64_t word, int is_unsigned) { return is_unsigned ? (int128_t)word : (int128_t)(int64_t)word; }
+static inline int128_t wide(uint64_t word, int is_unsigned) {
+    return is_unsigned ? (int128_t)word : (int128_t)(int64_t)word;
+}
 
 static inline int is_finite(double value) { return value - value == 0; }
 
@@ -191,9 +197,11 @@ static inline void loop_sum_int(const chosen_t *chosen, uint32_t offset, const u
     EACH(chosen, state) store_i128(state, load_i128(state) + wide(load_u64(words + 8 * i), is_unsigned));
 }
 
-static inline void loop_sum_int_merge(const chosen_t *chosen, uint32_t offset, const uint8_t *low, const uint8_t *high) {
+static inline void loop_sum_int_merge(const chosen_t *chosen, uint32_t offset, const uint8_t *low,
+                                      const uint8_t *high) {
     EACH(chosen, state) {
-        int128_t more = (int128_t)((unsigned __int128)load_u64(low + 8 * i) | (unsigned __int128)load_u64(high + 8 * i) << 64);
+        int128_t more =
+            (int128_t)((unsigned __int128)load_u64(low + 8 * i) | (unsigned __int128)load_u64(high + 8 * i) << 64);
         store_i128(state, load_i128(state) + more);
     }
 }
@@ -202,7 +210,8 @@ static inline void loop_sum_float(const chosen_t *chosen, uint32_t offset, const
     EACH(chosen, state) add_float(state, load_f64(words + 8 * i));
 }
 
-static inline void loop_sum_float_merge(const chosen_t *chosen, uint32_t offset, const uint8_t *words, const uint8_t *errors) {
+static inline void loop_sum_float_merge(const chosen_t *chosen, uint32_t offset, const uint8_t *words,
+                                        const uint8_t *errors) {
     EACH(chosen, state) {
         double value = load_f64(words + 8 * i), sum = load_f64(state);
         uint64_t word = load_u64(errors + 8 * i);
@@ -258,9 +267,11 @@ static inline void loop_mean_float(const chosen_t *chosen, uint32_t offset, cons
 }
 
 /* Pairs of a double and what is left of an integer, for MIN and MAX with the double as the word of its order. */
-static inline void loop_extreme_mixed(const chosen_t *chosen, uint32_t offset, const uint8_t *words, const uint8_t *rest, int is_max) {
+static inline void loop_extreme_mixed(const chosen_t *chosen, uint32_t offset, const uint8_t *words,
+                                      const uint8_t *rest, int is_max) {
     EACH(chosen, state) {
-        int64_t value = load_i64(words + 8 * i), left = load_i64(rest + 8 * i), have = load_i64(state), kept = load_i64(state + 8);
+        int64_t value = load_i64(words + 8 * i), left = load_i64(rest + 8 * i), have = load_i64(state),
+                kept = load_i64(state + 8);
         int is_less = value < have || (value == have && left < kept), is_same = value == have && left == kept;
         if (is_same || is_less == is_max) continue;
         store_u64(state, (uint64_t)value);
@@ -268,15 +279,17 @@ static inline void loop_extreme_mixed(const chosen_t *chosen, uint32_t offset, c
     }
 }
 
-/* -- variance: count, first value, mean of what the values differ from it, and squares ------------------------------ */
+/* -- variance: count, first value, mean of what the values differ from it, and squares ----------------------------- */
 
-/* Adds `more` values to a state at `state` (count) and `at` (mean, squares): their mean differs by `delta`, `squares` is
- * theirs. Nothing leaves the range of a double on the way unless the result does. */
-static inline void add_squares(uint8_t *state, uint8_t *at, uint64_t more, double delta, double squares, uint64_t in_units) {
+/* Adds `more` values to a state at `state` (count) and `at` (mean, squares): their mean differs by `delta`, `squares`
+ * is theirs. Nothing leaves the range of a double on the way unless the result does. */
+static inline void add_squares(uint8_t *state, uint8_t *at, uint64_t more, double delta, double squares,
+                               uint64_t in_units) {
     uint64_t word = load_u64(state), n = word & ~IN_UNITS, all = n + more, am_in_units = word & IN_UNITS;
     double share = (double)more / (double)all, mean = load_f64(at), mine = load_f64(at + 8);
     double between = delta * ((double)n * share) * delta, sum = mine + squares + between;
-    if (__builtin_expect(!is_finite(sum) || (am_in_units | in_units), 0) && is_finite(delta) && is_finite(mine) && is_finite(squares)) {
+    if (__builtin_expect(!is_finite(sum) || (am_in_units | in_units), 0) && is_finite(delta) && is_finite(mine) &&
+        is_finite(squares)) {
         double small = ldexp(delta, -SQUARE_UNIT);
         if (!am_in_units) mine = ldexp(mine, -2 * SQUARE_UNIT);
         if (!in_units) squares = ldexp(squares, -2 * SQUARE_UNIT);
@@ -289,7 +302,8 @@ static inline void add_squares(uint8_t *state, uint8_t *at, uint64_t more, doubl
 }
 
 /* Adds values whose mean is `first` + `mean` to a state of floats: count, first value, mean and squares. */
-static inline void add_variance(uint8_t *state, uint64_t more, double first, double mean, double squares, uint64_t in_units) {
+static inline void add_variance(uint8_t *state, uint64_t more, double first, double mean, double squares,
+                                uint64_t in_units) {
     uint64_t n = load_u64(state) & ~IN_UNITS;
     if (!n) {
         store_u64(state, more | in_units);
@@ -333,7 +347,8 @@ static inline void loop_variance_int_merge(const chosen_t *chosen, uint32_t offs
     EACH(chosen, state) {
         uint64_t more = load_u64(words[0] + 8 * i);
         if (!more) continue;
-        int128_t first = (int128_t)((unsigned __int128)load_u64(words[1] + 8 * i) | (unsigned __int128)load_u64(words[2] + 8 * i) << 64);
+        int128_t first = (int128_t)((unsigned __int128)load_u64(words[1] + 8 * i) |
+                                    (unsigned __int128)load_u64(words[2] + 8 * i) << 64);
         if (!load_u64(state)) store_i128(state + 8, first);
         double delta = (double)(first - load_i128(state + 8)) + (load_f64(words[3] + 8 * i) - load_f64(state + 24));
         add_squares(state, state + 24, more, delta, load_f64(words[4] + 8 * i), 0);
@@ -345,7 +360,8 @@ static inline void loop_variance_int_merge(const chosen_t *chosen, uint32_t offs
 /* The text of a state: its length and the room that it has in the heap, 4 bytes each, then up to 8 bytes of text while
  * there is no room, else where that is. */
 static inline bytes_t state_text(const group_table_t *table, const uint8_t *place) {
-    return (bytes_t){load_u32(place + 4) ? table->memory.base[REGION_HEAP] + load_u64(place + 8) : place + 8, load_u32(place)};
+    return (bytes_t){load_u32(place + 4) ? table->memory.base[REGION_HEAP] + load_u64(place + 8) : place + 8,
+                     load_u32(place)};
 }
 
 /* Replaces the text of a state. Room is used again, and new room is at least twice as large: what is lost by it is less
@@ -365,8 +381,8 @@ static inline int text_replace(group_table_t *table, uint64_t group, uint32_t of
     return GROUP_OK;
 }
 
-static inline int loop_text(group_table_t *table, const group_field_t *field, const chosen_t *chosen, const column_t *column,
-                            int64_t start) {
+static inline int loop_text(group_table_t *table, const group_field_t *field, const chosen_t *chosen,
+                            const column_t *column, int64_t start) {
     for (int i = 0; i < chosen->count; i++) {
         bytes_t text;
         uint64_t group = chosen->groups[i];
@@ -375,10 +391,12 @@ static inline int loop_text(group_table_t *table, const group_field_t *field, co
         if (field->function != LAST && was_seen(table, field, group)) {
             if (field->function == FIRST) continue;
             bytes_t old = state_text(table, place);
-            if (field->function == MIN ? !text_less(text, old, field->class == 'U') : !text_less(old, text, field->class == 'U'))
+            if (field->function == MIN ? !text_less(text, old, field->class == 'U')
+                                       : !text_less(old, text, field->class == 'U'))
                 continue;
         }
-        group_marks(table, group)[table->memory.header->null_bytes + field->seen / 8] |= (uint8_t)(1 << field->seen % 8);
+        group_marks(table, group)[table->memory.header->null_bytes + field->seen / 8] |=
+            (uint8_t)(1 << field->seen % 8);
         if (text_replace(table, group, field->offset, text) != GROUP_OK) return GROUP_ERRNO;
     }
     return GROUP_OK;
@@ -400,7 +418,8 @@ static inline int aggregate_block(group_table_t *table, const group_field_t *fie
     if (field->function == COUNT && !is_merge) return loop_count(&chosen, offset), GROUP_OK;
     const uint8_t *words[STATE_PARTS] = {0};
     for (int part = 0; part < (is_merge ? field->parts : 1); part++)
-        words[part] = choose_words(&chosen, number_words(columns[part], start, count, block->words[part]), block->words[part]);
+        words[part] =
+            choose_words(&chosen, number_words(columns[part], start, count, block->words[part]), block->words[part]);
     if (field->function == MIN || field->function == MAX)
         words[0] = order_words(class, words[0], chosen.count, block->words[STATE_PARTS]);
     switch (field->function) {
@@ -410,11 +429,13 @@ static inline int aggregate_block(group_table_t *table, const group_field_t *fie
             is_merge ? loop_sum_int_merge(&chosen, offset, words[0], words[1])
                      : loop_sum_int(&chosen, offset, words[0], is_uint64(column));
         else
-            is_merge ? loop_sum_float_merge(&chosen, offset, words[0], words[1]) : loop_sum_float(&chosen, offset, words[0]);
+            is_merge ? loop_sum_float_merge(&chosen, offset, words[0], words[1])
+                     : loop_sum_float(&chosen, offset, words[0]);
         break;
     case MEAN:
         if (!is_merge) {
-            class == 'i' ? loop_mean_int(&chosen, offset, words[0], is_uint64(column)) : loop_mean_float(&chosen, offset, words[0]);
+            class == 'i' ? loop_mean_int(&chosen, offset, words[0], is_uint64(column))
+                         : loop_mean_float(&chosen, offset, words[0]);
             break;
         }
         class == 'i' ? loop_sum_int_merge(&chosen, offset, words[0], words[1])
@@ -426,7 +447,8 @@ static inline int aggregate_block(group_table_t *table, const group_field_t *fie
             is_merge ? loop_variance_int_merge(&chosen, offset, words)
                      : loop_variance_int(&chosen, offset, words[0], is_uint64(column));
         else
-            is_merge ? loop_variance_float_merge(&chosen, offset, words) : loop_variance_float(&chosen, offset, words[0]);
+            is_merge ? loop_variance_float_merge(&chosen, offset, words)
+                     : loop_variance_float(&chosen, offset, words[0]);
         break;
     case MIN:
     case MAX:

@@ -58,12 +58,12 @@ static inline double half_to_double(uint16_t half) {
 static inline const uint8_t *number_words(const column_t *column, int64_t start, int count, uint64_t *room) {
     const uint8_t *data = column->data + start * column->itemsize;
     if (column->itemsize == 8) return data;
-#define WIDEN(type, to)                                                                                                      \
-    for (int i = 0; i < count; i++) {                                                                                        \
-        type value;                                                                                                          \
-        memcpy(&value, data + (size_t)i * sizeof value, sizeof value);                                                       \
-        to wide = (to)value;                                                                                                 \
-        memcpy(&room[i], &wide, sizeof wide);                                                                                \
+#define WIDEN(type, to)                                                                                                \
+    for (int i = 0; i < count; i++) {                                                                                  \
+        type value;                                                                                                    \
+        memcpy(&value, data + (size_t)i * sizeof value, sizeof value);                                                 \
+        to wide = (to)value;                                                                                           \
+        memcpy(&room[i], &wide, sizeof wide);                                                                          \
     }
     if (column->kind == 'f') {
         if (column->itemsize == 4) {
@@ -213,8 +213,8 @@ static inline int key_load(key_block_t *key, const column_t *column, char class,
 }
 
 /* Adds a key column to the hashes of a block; the first one begins them. */
-static inline void key_hash(const key_block_t *key, int place, const uint64_t seeds[2], int count, const uint64_t *nulls,
-                            uint64_t *restrict hashes) {
+static inline void key_hash(const key_block_t *key, int place, const uint64_t seeds[2], int count,
+                            const uint64_t *nulls, uint64_t *restrict hashes) {
     const uint64_t seed[2] = {seeds[0], seeds[1]};
     const uint8_t *words = key->words;
     if (key->is_text)

@@ -1,11 +1,11 @@
 /* The memory of a group table: a memfd that is handed from process to process. No Python in here.
  *
- * A table is a few arrays that grow: the directory, the slots, the rows, and so on. Each is a *region*: region r lies in
- * the file from r << 40 on, and is mapped by itself. The file is sparse, so the gaps cost nothing, and an array grows in
- * place: pages are allocated at its end (fallocate, so that lack of memory is an error here and no SIGBUS later) and
- * mapped at once (MADV_POPULATE_WRITE; page by page it would cost three times as much). The mapping is larger than what
- * is allocated and only now and then has to be extended, by mremap, which moves page tables and copies nothing. So no
- * step of growth takes longer than it takes to clear STEP_MOST bytes.
+ * A table is a few arrays that grow: the directory, the slots, the rows, and so on. Each is a *region*: region r lies
+ * in the file from r << 40 on, and is mapped by itself. The file is sparse, so the gaps cost nothing, and an array
+ * grows in place: pages are allocated at its end (fallocate, so that lack of memory is an error here and no SIGBUS
+ * later) and mapped at once (MADV_POPULATE_WRITE; page by page it would cost three times as much). The mapping is
+ * larger than what is allocated and only now and then has to be extended, by mremap, which moves page tables and
+ * copies nothing. So no step of growth takes longer than it takes to clear STEP_MOST bytes.
  *
  * All that the arrays and the header hold is numbers and offsets. The descriptor alone gives the table, for a fixed
  * price of six mmap() calls. Nothing here is synchronised: a table has one process that uses it at a time.
@@ -147,7 +147,8 @@ static inline int group_create(group_memory_t *memory) {
     memory->header = (void *)memory->base[REGION_DIRECTORY];
     memory->header->allocated[REGION_DIRECTORY] = STEP_LEAST;
     memory->header->magic = GROUP_MAGIC;
-    if (getrandom(memory->header->seed, sizeof memory->header->seed, GRND_NONBLOCK) < 0) memory->header->seed[0] = (uintptr_t)memory;
+    if (getrandom(memory->header->seed, sizeof memory->header->seed, GRND_NONBLOCK) < 0)
+        memory->header->seed[0] = (uintptr_t)memory;
     memory->header->seed[1] |= 1;
     return 0;
 fail:;

@@ -1,16 +1,16 @@
 /* The hash table of groups: which row of the table belongs to a key. No Python in here.
  *
- * Rows lie one after the other in the order of their first appearance and never move; row 0 stands for "none". The index
- * into them is extendible hashing (Fagin, Nievergelt, Pippenger, Strong, 1979): a directory, entered by the first bits
- * of a hash, names segments of 2^SEGMENT_BITS slots, each an open-addressing table of its own (linear probing). A full
- * segment is split in two by one more bit of the hash, and all the others stay as they are. So the table grows in steps
- * of some microseconds, at 10^3 keys as at 10^8, and never rehashes as a whole. A slot keeps 32 bits of the hash with
- * the row's number: these tell most unequal keys apart and are all that a split needs.
+ * Rows lie one after the other in the order of their first appearance and never move; row 0 stands for "none". The
+ * index into them is extendible hashing (Fagin, Nievergelt, Pippenger, Strong, 1979): a directory, entered by the
+ * first bits of a hash, names segments of 2^SEGMENT_BITS slots, each an open-addressing table of its own (linear
+ * probing). A full segment is split in two by one more bit of the hash, and all the others stay as they are. So the
+ * table grows in steps of some microseconds, at 10^3 keys as at 10^8, and never rehashes as a whole. A slot keeps 32
+ * bits of the hash with the row's number: these tell most unequal keys apart and are all that a split needs.
  *
  * A block of rows goes through in stages: hash; prefetch the slots; read them and prefetch the rows that they name;
  * compare the keys. So the memory of BLOCK rows is on its way at once (as in Chen et al., "Improving hash join
- * performance through prefetching", ICDE 2004). What is then unclear, new keys and collisions of the 32 bits, goes one by
- * one.
+ * performance through prefetching", ICDE 2004). What is then unclear, new keys and collisions of the 32 bits, goes one
+ * by one.
  */
 #ifndef SHMJET_GROUP_TABLE_H
 #define SHMJET_GROUP_TABLE_H
@@ -243,7 +243,8 @@ static inline __attribute__((always_inline)) void group_probe(group_table_t *tab
         /* The first two slots without a branch: it would be guessed wrong at every third row. */
         uint64_t found = slot >> 32 == tag ? slot : second;
         if (__builtin_expect(found >> 32 != tag, 0)) {
-            for (at = next_slot(at); found && found >> 32 != tag; found = load_u64(slots + 8 * (size_t)at)) at = next_slot(at);
+            for (at = next_slot(at); found && found >> 32 != tag; found = load_u64(slots + 8 * (size_t)at))
+                at = next_slot(at);
             if (!slot) found = 0;
         }
         block->groups[i] = (uint32_t)found;
@@ -334,11 +335,13 @@ static inline int group_locate(group_table_t *table, const column_t *const *keys
     memset(block->nulls, 0, (size_t)count * sizeof *block->nulls);
     for (uint32_t k = 0; k < header->keys; k++) {
         compare_nulls |= keys[k]->valid != NULL;
-        if (key_load(&block->keys[k], keys[k], (char)header->key_fields[k].class, (int)k, start, count, block->nulls) < 0)
+        if (key_load(&block->keys[k], keys[k], (char)header->key_fields[k].class, (int)k, start, count, block->nulls) <
+            0)
             return GROUP_LONG_TEXT;
     }
     const uint8_t *words = header->keys ? block->keys[0].words : NULL, *before = memory->base[REGION_ROWS];
-    int is_near = header->keys == 1 && header->key_fields[0].class == 'i' && !keys[0]->valid && near_fits(table->near, words, count);
+    int is_near = header->keys == 1 && header->key_fields[0].class == 'i' && !keys[0]->valid &&
+                  near_fits(table->near, words, count);
     int unclear = is_near ? group_recall(table, words, count) : count;
     if (is_near && !unclear) return GROUP_OK;
     group_hash(table, keys, count);

@@ -115,7 +115,8 @@ static PyObject *columns_hash(PyObject *module, PyObject *const *args, Py_ssize_
     PyObject *result = NULL;
     if (PyObject_GetBuffer(args[1], &out, PyBUF_WRITABLE) == 0) {
         if (out.len < 4 * bound.rows || (uintptr_t)out.buf % 4) {
-            PyErr_Format(PyExc_ValueError, "out must be an aligned uint32 array of %lld elements", (long long)bound.rows);
+            PyErr_Format(PyExc_ValueError, "out must be an aligned uint32 array of %lld elements",
+                         (long long)bound.rows);
         } else {
             hash_rows(&bound.key, 0, bound.rows, out.buf);
             result = Py_NewRef(Py_None);

@@ -29,13 +29,14 @@ static int keys_bind(JoinTable *self, PyObject *columns, bound_keys_t *bound) {
     if (!bound->keys) {
         PyErr_NoMemory();
     } else if (!bound->count || bound->count != wanted) {
-        PyErr_Format(PyExc_ValueError, "a JoinTable with keys of %lld columns got %zd", (long long)wanted, bound->count);
+        PyErr_Format(PyExc_ValueError, "a JoinTable with keys of %lld columns got %zd", (long long)wanted,
+                     bound->count);
     } else {
         Py_ssize_t i = 0;
         while (i < bound->count && key_column(&bound->keys[i], &bound->bound[i].column) == 0) i++;
         if (i == bound->count) return 0;
-        PyErr_Format(PyExc_ValueError, "column %zd of kind '%c' and itemsize %u cannot be a key", i, bound->bound[i].column.kind,
-                     (unsigned)bound->bound[i].column.itemsize);
+        PyErr_Format(PyExc_ValueError, "column %zd of kind '%c' and itemsize %u cannot be a key", i,
+                     bound->bound[i].column.kind, (unsigned)bound->bound[i].column.itemsize);
     }
     keys_unbind(bound);
     return -1;
@@ -73,8 +74,8 @@ static PyObject *join_table_probe(JoinTable *self, PyObject *args) {
     join_pairs_t pairs = {probe.buf, build.buf, 0, (probe.len < build.len ? probe.len : build.len) / 8};
     join_place_t place = {row, link};
     if (row < 0 || link >= self->table.rows || link < -1 || !pairs.room) {
-        PyErr_Format(PyExc_ValueError, "no probe goes on at row %lld with build row %lld and room for %lld pairs", row, link,
-                     (long long)pairs.room);
+        PyErr_Format(PyExc_ValueError, "no probe goes on at row %lld with build row %lld and room for %lld pairs", row,
+                     link, (long long)pairs.room);
     } else {
         join_probe(&self->table, bound.keys, bound.rows, outer, &pairs, &place);
         result = Py_BuildValue("(LLL)", (long long)pairs.count, (long long)place.row, (long long)place.link);
@@ -92,11 +93,13 @@ static PyObject *join_table_contains(JoinTable *self, PyObject *args) {
     PyObject *columns, *out_buffer;
     Py_buffer out;
     bound_keys_t bound;
-    if (!PyArg_ParseTuple(args, "OO:contains", &columns, &out_buffer) || keys_bind(self, columns, &bound) < 0) return NULL;
+    if (!PyArg_ParseTuple(args, "OO:contains", &columns, &out_buffer) || keys_bind(self, columns, &bound) < 0)
+        return NULL;
     PyObject *result = NULL;
     if (PyObject_GetBuffer(out_buffer, &out, PyBUF_WRITABLE) < 0) goto unbind;
     if (out.len != bound.rows) {
-        PyErr_Format(PyExc_ValueError, "out must have a byte for each of %lld rows, got %zd", (long long)bound.rows, out.len);
+        PyErr_Format(PyExc_ValueError, "out must have a byte for each of %lld rows, got %zd", (long long)bound.rows,
+                     out.len);
     } else {
         join_contains(&self->table, bound.keys, bound.rows, out.buf);
         result = Py_NewRef(Py_None);
@@ -139,8 +142,10 @@ static void join_table_dealloc(JoinTable *self) {
 static PyMethodDef join_table_methods[] = {
     {"add", (PyCFunction)join_table_add, METH_O, "add(columns) -> None: add rows; they get the next numbers"},
     {"probe", (PyCFunction)join_table_probe, METH_VARARGS,
-     "probe(columns, row, link, outer, probe_out, build_out) -> (pairs, row, link): a step of finding pairs of equal keys"},
-    {"contains", (PyCFunction)join_table_contains, METH_VARARGS, "contains(columns, out) -> None: whether each key is there"},
+     "probe(columns, row, link, outer, probe_out, build_out) -> (pairs, row, link): a step of finding pairs of equal "
+     "keys"},
+    {"contains", (PyCFunction)join_table_contains, METH_VARARGS,
+     "contains(columns, out) -> None: whether each key is there"},
     {NULL, NULL, 0, NULL},
 };
 

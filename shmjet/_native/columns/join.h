@@ -37,9 +37,9 @@ typedef enum { JOIN_ANY, JOIN_ONE, JOIN_TUPLE } join_mode_t;
 
 #define JOIN_NUMBERS 4
 
-/* Of one number: key = payload, state = last row, class, several, used. Else: key = hash, state = place in the arena, used;
- * a record there is the state with the last row, then for a tuple of numbers their classes, a byte each, and their
- * payloads, and for others of each column class and length in one word, and the bytes. */
+/* Of one number: key = payload, state = last row, class, several, used. Else: key = hash, state = place in the arena,
+ * used; a record there is the state with the last row, then for a tuple of numbers their classes, a byte each, and
+ * their payloads, and for others of each column class and length in one word, and the bytes. */
 typedef struct {
     uint64_t key, state;
 } join_slot_t;
@@ -92,10 +92,11 @@ static inline size_t join_memory(const join_table_t *table) {
            sizeof *table->links * (size_t)table->link_room;
 }
 
-/* -- growth ------------------------------------------------------------------------------------------------------------ */
+/* -- growth -------------------------------------------------------------------------------------------------------- */
 
 static inline uint64_t join_slot_hash(const join_table_t *table, const join_slot_t *slot) {
-    return table->mode == JOIN_ONE ? key_hash_word(slot->key, (key_class_t)((slot->state & JOIN_SAME) >> JOIN_CLASS)) : slot->key;
+    return table->mode == JOIN_ONE ? key_hash_word(slot->key, (key_class_t)((slot->state & JOIN_SAME) >> JOIN_CLASS))
+                                   : slot->key;
 }
 
 static inline void join_move(join_table_t *table, int64_t count) {
@@ -176,7 +177,7 @@ static inline int join_reserve_links(join_table_t *table, int64_t count) {
     return JOIN_OK;
 }
 
-/* -- keys in the arena -------------------------------------------------------------------------------------------------- */
+/* -- keys in the arena --------------------------------------------------------------------------------------------- */
 
 static inline size_t round_up_8(size_t bytes) { return (bytes + 7) & ~(size_t)7; }
 
@@ -226,7 +227,7 @@ static inline int join_is_any(const join_table_t *table, uint64_t place, const k
     return 1;
 }
 
-/* -- a block of rows -------------------------------------------------------------------------------------------------- */
+/* -- a block of rows ----------------------------------------------------------------------------------------------- */
 
 typedef struct {
     uint64_t hashes[JOIN_BLOCK], keys[JOIN_BLOCK]; /* keys: as in slots */
@@ -257,7 +258,8 @@ static inline int join_is_tuple(const join_table_t *table, uint64_t place, const
         break;
 
 /* Reads the numbers of a column. */
-static inline void join_read_numbers(const key_column_t *key, int64_t start, int64_t count, uint64_t *payloads, uint8_t *classes) {
+static inline void join_read_numbers(const key_column_t *key, int64_t start, int64_t count, uint64_t *payloads,
+                                     uint8_t *classes) {
     memset(payloads, 0, JOIN_BLOCK * sizeof *payloads);
     switch (key->form) {
         JOIN_READ(ORDER_BOOL)
@@ -286,7 +288,8 @@ static inline void join_read_numbers(const key_column_t *key, int64_t start, int
 
 static inline void join_read_one(const key_column_t *key, int64_t start, int64_t count, join_block_t *block) {
     join_read_numbers(key, start, count, block->keys, block->classes);
-    for (int64_t i = 0; i < count; i++) block->hashes[i] = key_hash_word(block->keys[i], (key_class_t)block->classes[i]);
+    for (int64_t i = 0; i < count; i++)
+        block->hashes[i] = key_hash_word(block->keys[i], (key_class_t)block->classes[i]);
 }
 
 static inline void join_read_tuple(const join_table_t *table, const key_column_t *keys, int64_t start, int64_t count,
@@ -322,7 +325,8 @@ static inline void join_read_any(const join_table_t *table, const key_column_t *
 }
 
 /* Reads the keys of up to JOIN_BLOCK rows and asks for the memory that they need. */
-static inline void join_read(const join_table_t *table, const key_column_t *keys, int64_t start, int64_t count, join_block_t *block) {
+static inline void join_read(const join_table_t *table, const key_column_t *keys, int64_t start, int64_t count,
+                             join_block_t *block) {
     if (table->mode == JOIN_ONE) join_read_one(keys, start, count, block);
     else if (table->mode == JOIN_TUPLE) join_read_tuple(table, keys, start, count, block);
     else join_read_any(table, keys, start, count, block);
@@ -337,8 +341,8 @@ static inline void join_read(const join_table_t *table, const key_column_t *keys
     }
 }
 
-ALWAYS join_slot_t *join_search(const join_table_t *table, join_slot_t *slots, unsigned bits, const join_block_t *block, int64_t i,
-                                const key_column_t *keys, int64_t row, join_mode_t mode) {
+ALWAYS join_slot_t *join_search(const join_table_t *table, join_slot_t *slots, unsigned bits, const join_block_t *block,
+                                int64_t i, const key_column_t *keys, int64_t row, join_mode_t mode) {
     const uint64_t mask = (UINT64_C(1) << bits) - 1;
     const uint64_t wanted = JOIN_USED | (uint64_t)block->classes[i] << JOIN_CLASS;
     for (uint64_t at = block->hashes[i] >> (64 - bits);; at = (at + 1) & mask) {
@@ -352,14 +356,15 @@ ALWAYS join_slot_t *join_search(const join_table_t *table, join_slot_t *slots, u
     }
 }
 
-ALWAYS join_slot_t *join_find_as(const join_table_t *table, const join_block_t *block, int64_t i, const key_column_t *keys,
-                                 int64_t row, join_mode_t mode) {
+ALWAYS join_slot_t *join_find_as(const join_table_t *table, const join_block_t *block, int64_t i,
+                                 const key_column_t *keys, int64_t row, join_mode_t mode) {
     join_slot_t *slot = join_search(table, table->slots, table->bits, block, i, keys, row, mode);
     return slot || !table->old ? slot : join_search(table, table->old, table->old_bits, block, i, keys, row, mode);
 }
 
 /* The slot with the key in row `row`, which is the i-th of the block; NULL if there is none. */
-ALWAYS join_slot_t *join_find(const join_table_t *table, const join_block_t *block, int64_t i, const key_column_t *keys, int64_t row) {
+ALWAYS join_slot_t *join_find(const join_table_t *table, const join_block_t *block, int64_t i, const key_column_t *keys,
+                              int64_t row) {
     if (block->classes[i] == KEY_NONE) return NULL;
     if (table->mode == JOIN_ONE) return join_find_as(table, block, i, keys, row, JOIN_ONE);
     if (table->mode == JOIN_TUPLE) return join_find_as(table, block, i, keys, row, JOIN_TUPLE);
@@ -375,9 +380,10 @@ static inline void join_set_state(join_table_t *table, join_slot_t *slot, uint64
     else memcpy(table->arena + (slot->state >> JOIN_ROW), &state, 8);
 }
 
-/* -- building -------------------------------------------------------------------------------------------------------------- */
+/* -- building ------------------------------------------------------------------------------------------------------ */
 
-static inline int join_add_row(join_table_t *table, const join_block_t *block, int64_t i, const key_column_t *keys, int64_t row) {
+static inline int join_add_row(join_table_t *table, const join_block_t *block, int64_t i, const key_column_t *keys,
+                               int64_t row) {
     const uint64_t number = (uint64_t)table->rows;
     uint32_t link = (uint32_t)number;
     if (block->classes[i] != KEY_NONE) {
@@ -391,7 +397,8 @@ static inline int join_add_row(join_table_t *table, const join_block_t *block, i
             uint64_t state = number << JOIN_ROW | (uint64_t)block->classes[i] << JOIN_CLASS | JOIN_USED;
             join_slot_t fresh = {block->keys[i], state};
             if (table->mode != JOIN_ONE) {
-                int64_t place = table->mode == JOIN_TUPLE ? join_store_tuple(table, block, i) : join_store_any(table, keys, row);
+                int64_t place =
+                    table->mode == JOIN_TUPLE ? join_store_tuple(table, block, i) : join_store_any(table, keys, row);
                 if (place < 0) return JOIN_NO_MEMORY;
                 fresh.state = (uint64_t)place << JOIN_ROW | JOIN_USED;
                 join_set_state(table, &fresh, state);
@@ -407,8 +414,8 @@ static inline int join_add_row(join_table_t *table, const join_block_t *block, i
     return JOIN_OK;
 }
 
-/* Adds rows; they get the next numbers, even if they equal nothing. The first call decides what keys are. Returns JOIN_OK,
- * or what is wrong; some of the rows may have been added then. */
+/* Adds rows; they get the next numbers, even if they equal nothing. The first call decides what keys are. Returns
+ * JOIN_OK, or what is wrong; some of the rows may have been added then. */
 static inline int join_add(join_table_t *table, const key_column_t *keys, int64_t key_count, int64_t rows) {
     join_block_t block;
     if (!table->columns) {

@@ -1,9 +1,9 @@
 /* Keys of a join: what makes two values of columns equal. No Python in here.
  *
- * As in Python: numbers are equal by value whatever their type (True, 1, 1.0 and 1+0j), text and bytes never, nulls and NaN
- * equal nothing. So a value becomes a class and bytes that are equal exactly when the values are: integers within int64
- * are class INTEGER wherever they come from, other numbers that a double holds FLOAT, the rest of uint64 LARGE. These are
- * the kinds of docs/formats/keys.md; the bytes stay within the table, so nothing else hangs on them.
+ * As in Python: numbers are equal by value whatever their type (True, 1, 1.0 and 1+0j), text and bytes never, nulls
+ * and NaN equal nothing. So a value becomes a class and bytes that are equal exactly when the values are: integers
+ * within int64 are class INTEGER wherever they come from, other numbers that a double holds FLOAT, the rest of uint64
+ * LARGE. These are the kinds of docs/formats/keys.md; the bytes stay within the table, so nothing else hangs on them.
  */
 #ifndef SHMJET_JOIN_KEYS_H
 #define SHMJET_JOIN_KEYS_H
@@ -45,7 +45,8 @@ static inline key_class_t key_of_large(uint64_t value, uint64_t *payload) {
     return KEY_LARGE;
 }
 
-/* The class and payload of a number, bool, date or span that is not null. `form` is column->form, apart to be constant. */
+/* The class and payload of a number, bool, date or span that is not null. `form` is column->form, apart to be
+ * constant. */
 ALWAYS key_class_t key_number(const key_column_t *key, order_form_t form, int64_t row, uint64_t *payload) {
     const uint8_t *data = key->column.data;
     switch (form) {
@@ -70,7 +71,8 @@ ALWAYS key_class_t key_number(const key_column_t *key, order_form_t form, int64_
     }
 }
 
-/* Returns 0, or -1 for a column that cannot be a key: float16, long double and UCS-4 text have to be converted before. */
+/* Returns 0, or -1 for a column that cannot be a key: float16, long double and UCS-4 text have to be converted
+ * before. */
 static inline int key_column(key_column_t *key, const column_t *column) {
     key->column = *column;
     key->form = order_form(column);
@@ -135,7 +137,7 @@ static inline const uint8_t *key_bytes(const key_value_t *value) {
     return value->bytes ? value->bytes : (const uint8_t *)value->words;
 }
 
-/* -- hashes: of 64 good bits, but of no format --------------------------------------------------------------------------- */
+/* -- hashes: of 64 good bits, but of no format --------------------------------------------------------------------- */
 
 #define KEY_MULTIPLIER UINT64_C(0x9E3779B97F4A7C15)
 
@@ -151,7 +153,8 @@ static inline uint64_t key_hash_word(uint64_t payload, key_class_t class) {
 /* After Wang Yi's wyhash: 8 bytes a multiplication; the last 8, 4 or fewer are read so that they overlap. */
 static inline uint64_t key_hash_value(const key_value_t *value, uint64_t seed) {
     const uint8_t *p = key_bytes(value);
-    uint64_t left = value->length, hash = key_mix(seed ^ left ^ UINT64_C(0xe7037ed1a0b428db), KEY_MULTIPLIER + 2 * (uint64_t)value->class);
+    uint64_t left = value->length,
+             hash = key_mix(seed ^ left ^ UINT64_C(0xe7037ed1a0b428db), KEY_MULTIPLIER + 2 * (uint64_t)value->class);
     for (; left > 8; left -= 8, p += 8) hash = key_mix(hash ^ order_load(p, 8), UINT64_C(0x8ebc6af09c88c6e3));
     uint64_t last = 0;
     if (left == 8)

@@ -25,7 +25,8 @@ static inline void join_emit(join_pairs_t *pairs, int64_t probe, int64_t build) 
 }
 
 /* Emits the matches of one row that has some. Returns 1 when it has emitted all of them. */
-static inline int join_emit_matches(const join_table_t *table, uint64_t state, join_pairs_t *pairs, join_place_t *place) {
+static inline int join_emit_matches(const join_table_t *table, uint64_t state, join_pairs_t *pairs,
+                                    join_place_t *place) {
     const int64_t last = (int64_t)(state >> JOIN_ROW);
     if (!(state & JOIN_SEVERAL)) {
         join_emit(pairs, place->row, last);
@@ -45,9 +46,10 @@ static inline int join_emit_matches(const join_table_t *table, uint64_t state, j
 }
 
 /* Writes pairs of a probe row and a build row with equal keys, in the order of probe rows and for each in the order of
- * adding. With `outer` a row without a match is paired with -1. Goes on from `place` and leaves there where to go on. */
-static inline void join_probe(join_table_t *table, const key_column_t *keys, int64_t rows, int outer, join_pairs_t *pairs,
-                              join_place_t *place) {
+ * adding. With `outer` a row without a match is paired with -1. Goes on from `place` and leaves there where to go
+ * on. */
+static inline void join_probe(join_table_t *table, const key_column_t *keys, int64_t rows, int outer,
+                              join_pairs_t *pairs, join_place_t *place) {
     join_block_t block;
     while (place->row < rows && pairs->count < pairs->room) {
         uint64_t states[JOIN_BLOCK];

@@ -1,9 +1,9 @@
 /* What a column contributes to the canonical bytes of a key (docs/formats/keys.md). No Python in here.
  *
- * A key is described by nodes in pre-order: a leaf is a column, a KEY_TUPLE stands for a structured column and is followed
- * by the nodes of its fields. Dates and durations carry what their unit means (key_time_t), since a column_t knows only
- * their 8 bytes. A row is read in one of two ways: key_part() gives the tagged form of any row, key_block() the 8-byte
- * payloads of a whole block of rows, if all of them have one.
+ * A key is described by nodes in pre-order: a leaf is a column, a KEY_TUPLE stands for a structured column and is
+ * followed by the nodes of its fields. Dates and durations carry what their unit means (key_time_t), since a column_t
+ * knows only their 8 bytes. A row is read in one of two ways: key_part() gives the tagged form of any row, key_block()
+ * the 8-byte payloads of a whole block of rows, if all of them have one.
  */
 #ifndef SHMJET_KEY_COLUMN_H
 #define SHMJET_KEY_COLUMN_H
@@ -13,9 +13,9 @@
 
 typedef enum { KEY_NUMBER, KEY_FLOAT, KEY_TEXT, KEY_PADDED, KEY_UCS4, KEY_RAW, KEY_TIME, KEY_TUPLE } key_form_t;
 
-/* How the integer in a date's or duration's 8 bytes becomes the value that numpy's tolist() gives: w = value * times (it
- * wraps, as in numpy). If least <= w <= most it is a `tag` of w * scale + add; where scale is 0, it is the ordinal of
- * the day on which the month begins that comes w * add months after January 1970. Otherwise the value is a plain
+/* How the integer in a date's or duration's 8 bytes becomes the value that numpy's tolist() gives: w = value * times
+ * (it wraps, as in numpy). If least <= w <= most it is a `tag` of w * scale + add; where scale is 0, it is the ordinal
+ * of the day on which the month begins that comes w * add months after January 1970. Otherwise the value is a plain
  * integer. INT64_MIN, numpy's NaT, is null. */
 typedef struct {
     uint8_t tag; /* d T p; N for a column in which all is null */
@@ -39,7 +39,7 @@ typedef struct {
     size_t points; /* of KEY_UCS4 */
 } key_part_t;
 
-/* --- numbers ------------------------------------------------------------------------------------------------------- */
+/* --- numbers ------------------------------------------------------------------------------------------------------ */
 
 /* The payload of a float's key: of the int that it equals, if there is one of 64 bits, else its own bits, and one NaN.
  * `whole` tells which. */
@@ -77,7 +77,7 @@ static inline uint32_t put_integer(uint8_t *out, __int128 value) {
     return 10;
 }
 
-/* --- dates and durations ------------------------------------------------------------------------------------------- */
+/* --- dates and durations ------------------------------------------------------------------------------------------ */
 
 /* The proleptic ordinal of the first day of a month; after Howard Hinnant's days_from_civil(). */
 static inline int64_t ordinal_of_month(int64_t months) {
@@ -95,7 +95,7 @@ static inline int time_payload(const key_time_t *time, int64_t value, __int128 *
     return 1;
 }
 
-/* --- any row ------------------------------------------------------------------------------------------------------- */
+/* --- any row ------------------------------------------------------------------------------------------------------ */
 
 /* Appends a code point in UTF-8, a lone surrogate as three bytes. */
 static inline uint32_t put_utf8(uint8_t *out, uint32_t point) {
@@ -188,7 +188,7 @@ static inline void key_part(const key_node_t *node, int64_t row, key_part_t *par
     }
 }
 
-/* --- a block of rows ----------------------------------------------------------------------------------------------- */
+/* --- a block of rows ---------------------------------------------------------------------------------------------- */
 
 SIMD_CLONES static uint64_t numbers_of_block(const uint8_t *data, char kind, uint32_t itemsize, int count,
                                              uint64_t *restrict payloads) {
@@ -237,7 +237,8 @@ SIMD_CLONES static uint64_t numbers_of_block(const uint8_t *data, char kind, uin
 }
 
 /* Adding FLOAT_ROUND rounds a float below 2^51 to an integer, which then is what the sum's bits have more than those of
- * FLOAT_ROUND: unlike a conversion, every SIMD unit can do it. Larger ones, infinities and NaN, all rare, come after. */
+ * FLOAT_ROUND: unlike a conversion, every SIMD unit can do it. Larger ones, infinities and NaN, all rare, come
+ * after. */
 #define FLOAT_ROUND 0x1.8p52
 
 SIMD_CLONES static int small_floats(const double *restrict values, int count, uint64_t *restrict payloads,
@@ -291,8 +292,8 @@ static inline int times_of_block(const key_node_t *node, const uint8_t *data, in
     return 1;
 }
 
-/* Whether all of `count` rows from `start` are 8-byte numbers, or all dates, or all durations: then their payloads and, in
- * a column of floats, the tags i and f. Nulls are not looked at. */
+/* Whether all of `count` rows from `start` are 8-byte numbers, or all dates, or all durations: then their payloads
+ * and, in a column of floats, the tags i and f. Nulls are not looked at. */
 static inline int key_block(const key_node_t *node, int64_t start, int count, uint64_t *payloads, uint32_t *tags) {
     const column_t *column = &node->column;
     const uint8_t *data = column->data + start * column->itemsize;

@@ -88,7 +88,7 @@ SIMD_CLONES static void lanes_end(key_lanes_t *restrict lanes, uint32_t *restric
     for (int i = 0; i < count; i++) hashes[i] = murmur_end(lanes->hash[i], length);
 }
 
-/* --- one row in pieces --------------------------------------------------------------------------------------------- */
+/* --- one row in pieces -------------------------------------------------------------------------------------------- */
 
 typedef struct {
     uint32_t hash, carry, fill, length;

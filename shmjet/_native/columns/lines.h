@@ -13,9 +13,10 @@ typedef struct {
     int64_t rows;
 } lines_t;
 
-/* Appends the lines of `text` (delimiter LF, quote CR) from `state->position` on behind row `state->rows`, at most up to
- * `row_limit` rows; the text ends with a terminator or with the file, `data` has room for all of it. */
-static inline void lines_split(const csv_text_t *text, uint8_t *data, uint8_t *offsets, int64_t row_limit, lines_t *state) {
+/* Appends the lines of `text` (delimiter LF, quote CR) from `state->position` on behind row `state->rows`, at most up
+ * to `row_limit` rows; the text ends with a terminator or with the file, `data` has room for all of it. */
+static inline void lines_split(const csv_text_t *text, uint8_t *data, uint8_t *offsets, int64_t row_limit,
+                               lines_t *state) {
     int64_t position = state->position, row = state->rows, used;
     csv_cursor_t cursor = csv_cursor(text, position);
     memcpy(&used, offsets + 8 * row, 8);

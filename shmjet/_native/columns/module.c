@@ -13,15 +13,16 @@ static const uint8_t *bind_buffer(bound_column_t *bound, PyObject *buffer, int64
     if (PyObject_GetBuffer(buffer, view, PyBUF_SIMPLE) < 0) return NULL;
     bound->view_count++;
     if (view->len < least) {
-        PyErr_Format(PyExc_ValueError, "a column's %s has %zd bytes, but needs %lld", what, view->len, (long long)least);
+        PyErr_Format(PyExc_ValueError, "a column's %s has %zd bytes, but needs %lld", what, view->len,
+                     (long long)least);
         return NULL;
     }
     return view->buf ? view->buf : (const uint8_t *)"";
 }
 
-/* Whether no offset and no difference of two neighbours has its sign bit set. Differences of numbers that are not negative
- * do not overflow, so that is the same as ascending from 0 or more; and the loop is vectorised, which counts: every call
- * of a kernel checks its columns of text. */
+/* Whether no offset and no difference of two neighbours has its sign bit set. Differences of numbers that are not
+ * negative do not overflow, so that is the same as ascending from 0 or more; and the loop is vectorised, which counts:
+ * every call of a kernel checks its columns of text. */
 SIMD_CLONES static int ascends(const uint8_t *offsets, int64_t rows) {
     uint64_t signs = (uint64_t)load_i64(offsets + 8 * rows);
     for (int64_t i = 0; i < rows; i++) {
@@ -33,7 +34,8 @@ SIMD_CLONES static int ascends(const uint8_t *offsets, int64_t rows) {
 
 static int check_offsets(const column_t *column, int64_t bytes) {
     if (ascends(column->offsets, column->rows) && column_offset(column, column->rows) <= bytes) return 0;
-    PyErr_Format(PyExc_ValueError, "offsets must ascend from 0 or more to at most the %lld bytes of data", (long long)bytes);
+    PyErr_Format(PyExc_ValueError, "offsets must ascend from 0 or more to at most the %lld bytes of data",
+                 (long long)bytes);
     return -1;
 }
 

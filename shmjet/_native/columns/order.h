@@ -1,10 +1,10 @@
 /* The order of the values of a column, as unsigned integers. No Python in here.
  *
- * A value becomes one or several pieces: 64-bit words whose order, first piece first, is the order of the values. So one
- * algorithm (sort.h) sorts columns of every kind, and several columns are no more than one with more pieces. Integers
- * have their sign bit turned, floats are turned as Herf's "radix tricks" has it (-0.0 equals 0.0), text gives 7 bytes a
- * piece and in the lowest byte how many of its bytes are left, up to 8, so that "a" stands before "a\0" and a shared
- * prefix is known to go on. A descending column has its pieces inverted.
+ * A value becomes one or several pieces: 64-bit words whose order, first piece first, is the order of the values. So
+ * one algorithm (sort.h) sorts columns of every kind, and several columns are no more than one with more pieces.
+ * Integers have their sign bit turned, floats are turned as Herf's "radix tricks" has it (-0.0 equals 0.0), text gives
+ * 7 bytes a piece and in the lowest byte how many of its bytes are left, up to 8, so that "a" stands before "a\0" and
+ * a shared prefix is known to go on. A descending column has its pieces inverted.
  *
  * Nulls stand last, or first if wanted, also in descending columns; NaN and NaT stand after all other values, also in
  * descending ones. Which of the three a row is, the flag piece 0 says, in columns that have nulls or may have NaT.
@@ -158,8 +158,18 @@ static inline order_form_t order_form(const column_t *column) {
     const uint32_t size = column->itemsize;
     switch (column->kind) {
     case 'b': return size == 1 ? ORDER_BOOL : ORDER_NONE;
-    case 'i': return size == 1 ? ORDER_I8 : size == 2 ? ORDER_I16 : size == 4 ? ORDER_I32 : size == 8 ? ORDER_I64 : ORDER_NONE;
-    case 'u': return size == 1 ? ORDER_U8 : size == 2 ? ORDER_U16 : size == 4 ? ORDER_U32 : size == 8 ? ORDER_U64 : ORDER_NONE;
+    case 'i':
+        return size == 1   ? ORDER_I8
+               : size == 2 ? ORDER_I16
+               : size == 4 ? ORDER_I32
+               : size == 8 ? ORDER_I64
+                           : ORDER_NONE;
+    case 'u':
+        return size == 1   ? ORDER_U8
+               : size == 2 ? ORDER_U16
+               : size == 4 ? ORDER_U32
+               : size == 8 ? ORDER_U64
+                           : ORDER_NONE;
     case 'f':
         if (size == 2) return ORDER_F16;
         if (size == 4) return ORDER_F32;
@@ -205,14 +215,16 @@ static inline int order_key(order_key_t *key, const column_t *column, int descen
 static inline int order_compare_text(const order_key_t *a, int64_t i, const order_key_t *b, int64_t j) {
     int64_t at_a = column_offset(&a->column, i), at_b = column_offset(&b->column, j);
     int64_t length_a = column_offset(&a->column, i + 1) - at_a, length_b = column_offset(&b->column, j + 1) - at_b;
-    int order = memcmp(a->column.data + at_a, b->column.data + at_b, (size_t)(length_a < length_b ? length_a : length_b));
+    int order =
+        memcmp(a->column.data + at_a, b->column.data + at_b, (size_t)(length_a < length_b ? length_a : length_b));
     if (!order) order = (length_a > length_b) - (length_a < length_b);
     return a->flip ? -order : order;
 }
 
-/* Compares row i of some columns with row j of others of the same kinds, from piece `piece` of the first on. Returns less
- * than, equal to or greater than 0. */
-static inline int order_compare(const order_key_t *a, int64_t i, const order_key_t *b, int64_t j, int64_t count, int64_t piece) {
+/* Compares row i of some columns with row j of others of the same kinds, from piece `piece` of the first on. Returns
+ * less than, equal to or greater than 0. */
+static inline int order_compare(const order_key_t *a, int64_t i, const order_key_t *b, int64_t j, int64_t count,
+                                int64_t piece) {
     for (int64_t k = 0; k < count; k++, a++, b++, piece = 0) {
         if (a->flagged || b->flagged) {
             uint64_t x = order_flag(a, i), y = order_flag(b, j);

@@ -127,7 +127,8 @@ static PyObject *fill(PyObject *rows, Py_ssize_t count, const place_t *place, ui
 static PyObject *row_values(PyObject *module, PyObject *const *args, Py_ssize_t given) {
     (void)module;
     if (given != 5 || !PyList_Check(args[0]) || !(PyUnicode_Check(args[1]) || PyLong_Check(args[1]))) {
-        PyErr_SetString(PyExc_TypeError, "row_values(rows: list, place: int or str, width: int, words, valid: buffers)");
+        PyErr_SetString(PyExc_TypeError,
+                        "row_values(rows: list, place: int or str, width: int, words, valid: buffers)");
         return NULL;
     }
     place_t place = {NULL, 0, 0};

@@ -13,7 +13,7 @@ static int borrow(PyObject *object, int flags, int64_t least, unsigned alignment
     return -1;
 }
 
-/* --- assign -------------------------------------------------------------------------------------------------------- */
+/* --- assign ------------------------------------------------------------------------------------------------------- */
 
 static int check_table(const int32_t *table, int64_t partitions, int64_t consumers) {
     for (int64_t i = 0; i < partitions; i++)
@@ -46,7 +46,8 @@ static PyObject *columns_assign(PyObject *module, PyObject *const *args, Py_ssiz
     }
     int64_t partitions = views[0].len / 4, consumers = held > 2 ? views[2].len / 8 : UINT16_MAX + 1;
     if (check_table(views[0].buf, partitions, consumers < UINT16_MAX + 1 ? consumers : UINT16_MAX + 1) < 0) goto done;
-    assign_rows(&bound.key, bound.rows, views[0].buf, (uint32_t)partitions, views[1].buf, held > 2 ? views[2].buf : NULL);
+    assign_rows(&bound.key, bound.rows, views[0].buf, (uint32_t)partitions, views[1].buf,
+                held > 2 ? views[2].buf : NULL);
     result = Py_NewRef(Py_None);
 done:
     while (held > 0) PyBuffer_Release(&views[--held]);
@@ -54,7 +55,7 @@ done:
     return result;
 }
 
-/* --- scatter ------------------------------------------------------------------------------------------------------- */
+/* --- scatter ------------------------------------------------------------------------------------------------------ */
 
 /* What scatter() holds while it runs. */
 typedef struct {
@@ -67,7 +68,8 @@ typedef struct {
     int view_count;
 } scatter_call_t;
 
-static uint8_t *borrow_memory(scatter_call_t *call, PyObject *memory, int64_t least, unsigned alignment, const char *what) {
+static uint8_t *borrow_memory(scatter_call_t *call, PyObject *memory, int64_t least, unsigned alignment,
+                              const char *what) {
     Py_buffer *view = &call->views[call->view_count];
     if (borrow(memory, PyBUF_WRITABLE, least, alignment, what, view) < 0) return NULL;
     call->view_count++;
@@ -102,7 +104,8 @@ static int read_filled(scatter_call_t *call, PyObject *filled) {
     call->has_filled = 1;
     scatter->filled = call->filled.buf;
     scatter->consumers = call->filled.len / 8;
-    if (scatter->capacity < 1 || scatter->stride <= scatter->capacity || scatter->stride > UINT32_MAX / scatter->consumers) {
+    if (scatter->capacity < 1 || scatter->stride <= scatter->capacity ||
+        scatter->stride > UINT32_MAX / scatter->consumers) {
         PyErr_Format(PyExc_ValueError, "no builders for %lld consumers have capacity %lld and stride %lld",
                      (long long)scatter->consumers, (long long)scatter->capacity, (long long)scatter->stride);
         return -1;
@@ -184,7 +187,7 @@ done:
     return result;
 }
 
-/* --- take ---------------------------------------------------------------------------------------------------------- */
+/* --- take --------------------------------------------------------------------------------------------------------- */
 
 /* take_text_ends(offsets, data, indices, ends) and take_text(offsets, data, indices, ends, out) */
 static PyObject *take(PyObject *const *args, int copies) {

@@ -1,21 +1,22 @@
-/* Rows of a batch to consumers by the hash of their key: which consumer, and the copy into its builder. No Python in here.
+/* Rows of a batch to consumers by the hash of their key: which consumer, and the copy into its builder. No Python in
+ * here.
  *
- * assign_rows() is one pass over blocks: hash (column_hash.h), partition = hash modulo the number of partitions, consumer
- * = table[partition]. scatter_rows() walks a block twice: first it gives each row its place, the consumer's next, which is
- * a chain of dependent loads, then it copies column by column, which is not. A block is small enough for its places to
- * stay in the first-level cache.
+ * assign_rows() is one pass over blocks: hash (column_hash.h), partition = hash modulo the number of partitions,
+ * consumer = table[partition]. scatter_rows() walks a block twice: first it gives each row its place, the consumer's
+ * next, which is a chain of dependent loads, then it copies column by column, which is not. A block is small enough
+ * for its places to stay in the first-level cache.
  *
- * Of many consumers, each has its own place where it is written next, more than the processor follows by itself, and every
- * eighth store of 8 bytes would wait for a cache line. So the line behind the one being written is asked for in advance:
- * measured for 64 consumers with 8 MiB of builders, 4.5 ns a row became 1.1. Write-combining buffers, the usual remedy,
- * took 2.4 to 4.3, more than plain stores for 2 to 32 consumers too.
+ * Of many consumers, each has its own place where it is written next, more than the processor follows by itself, and
+ * every eighth store of 8 bytes would wait for a cache line. So the line behind the one being written is asked for in
+ * advance: measured for 64 consumers with 8 MiB of builders, 4.5 ns a row became 1.1. Write-combining buffers, the
+ * usual remedy, took 2.4 to 4.3, more than plain stores for 2 to 32 consumers too.
  */
 #ifndef SHMJET_SCATTER_H
 #define SHMJET_SCATTER_H
 
 #include "columns/column_hash.h"
 
-/* --- which consumer ------------------------------------------------------------------------------------------------ */
+/* --- which consumer ----------------------------------------------------------------------------------------------- */
 
 /* Remainders by a divisor that is known only at run time, by multiply and shift, exact for every 32-bit number; after
  * T. D. Robison, N-bit unsigned division via N-bit multiply-add (2005). */
@@ -66,7 +67,7 @@ static inline void assign_rows(const row_key_t *key, int64_t rows, const int32_t
     }
 }
 
-/* --- into the builders --------------------------------------------------------------------------------------------- */
+/* --- into the builders -------------------------------------------------------------------------------------------- */
 
 enum { SCATTER_BLOCK = 1024 };
 
@@ -74,7 +75,7 @@ enum { SCATTER_BLOCK = 1024 };
 typedef struct {
     column_t column;
     uint8_t *values;   /* consumers * stride values; for text consumers * text_room bytes */
-    uint8_t *ends;     /* for text: consumers * stride int64, of which the first `capacity + 1` of a consumer are offsets */
+    uint8_t *ends; /* for text: consumers * stride int64, of which the first `capacity + 1` of a consumer are offsets */
     int64_t text_room; /* for text */
     uint8_t *valid;    /* consumers * stride bytes, or NULL when no null was ever seen */
 } builder_t;
@@ -135,8 +136,8 @@ ALWAYS_INLINE void place_all(const uint16_t *restrict assigned, int count, int64
     }
 }
 
-/* The same for at most FEW consumers. Of few consumers the next row's is often the same, and then place_all() waits for the
- * counter that it has just stored. Here eight counters of 8 bits share a register. */
+/* The same for at most FEW consumers. Of few consumers the next row's is often the same, and then place_all() waits
+ * for the counter that it has just stored. Here eight counters of 8 bits share a register. */
 ALWAYS_INLINE void place_few(const uint16_t *restrict assigned, int count, int64_t *restrict filled, int64_t consumers,
                              int64_t stride, uint32_t *restrict place, pair_of_columns_t pair, int paired, int placed) {
     uint32_t next[FEW] = {0};
@@ -166,8 +167,8 @@ static inline int place_some(const scatter_t *scatter, int64_t start, int count,
     return count;
 }
 
-/* Returns the number of rows that got a place. `pair`, if not NULL, is copied too if all did, which `*paired` then says,
- * and `place` is not needed afterwards unless `placed`. */
+/* Returns the number of rows that got a place. `pair`, if not NULL, is copied too if all did, which `*paired` then
+ * says, and `place` is not needed afterwards unless `placed`. */
 static inline int place_rows(const scatter_t *scatter, int64_t start, int count, uint32_t *place,
                              const pair_of_columns_t *pair, int placed, int *paired) {
     const uint16_t *assigned = scatter->assigned + start;
@@ -312,8 +313,8 @@ static inline int64_t scatter_rows(const scatter_t *scatter, int64_t start, int6
             if (to->ends)
                 scatter_text(scatter, to, start, count, place);
             else if (!paired || (k != first_two[0] && k != first_two[1]))
-                scatter_values(to->values, to->column.data + start * to->column.itemsize, to->column.itemsize, count, place,
-                               many);
+                scatter_values(to->values, to->column.data + start * to->column.itemsize, to->column.itemsize, count,
+                               place, many);
             if (to->valid) scatter_valid(to, start, count, place, many);
         }
         if (count < wanted) return start + count;
@@ -321,7 +322,7 @@ static inline int64_t scatter_rows(const scatter_t *scatter, int64_t start, int6
     return rows;
 }
 
-/* --- take ---------------------------------------------------------------------------------------------------------- */
+/* --- take --------------------------------------------------------------------------------------------------------- */
 
 /* Writes the offsets of the values at `indices`. Returns -1, or the first place in `indices` that is out of range, or
  * whose value does not lie in the column's `bytes` of data. */

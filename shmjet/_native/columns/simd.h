@@ -1,6 +1,7 @@
-/* SIMD_CLONES before a function makes the compiler build it for newer processors too, and the dynamic linker choose when
- * the module is loaded. It works for plain loops over arrays. Where the toolchain cannot do it (other compilers, musl,
- * sanitizers, whose runtime is not up when the choice is made) the function is built once, for the base processor.
+/* SIMD_CLONES before a function makes the compiler build it for newer processors too, and the dynamic linker choose
+ * when the module is loaded. It works for plain loops over arrays. Where the toolchain cannot do it (other compilers,
+ * musl, sanitizers, whose runtime is not up when the choice is made) the function is built once, for the base
+ * processor.
  *
  * ALWAYS_INLINE is for bodies of loops that are written once and compiled for several constant arguments. */
 #ifndef SHMJET_SIMD_H

@@ -8,7 +8,8 @@
 static int bind_int64(PyObject *buffer, Py_buffer *view, int64_t count, const char *what) {
     if (PyObject_GetBuffer(buffer, view, PyBUF_WRITABLE) < 0) return -1;
     if (view->len >= 8 * count && (uintptr_t)view->buf % 8 == 0) return 0;
-    PyErr_Format(PyExc_ValueError, "%s must be an aligned buffer of %lld int64, got %zd bytes", what, (long long)count, view->len);
+    PyErr_Format(PyExc_ValueError, "%s must be an aligned buffer of %lld int64, got %zd bytes", what, (long long)count,
+                 view->len);
     PyBuffer_Release(view);
     return -1;
 }
@@ -29,8 +30,8 @@ static order_key_t *order_keys(const bound_column_t *bound, Py_ssize_t count, Py
         int down = PyObject_IsTrue(PyTuple_GetItem(flags, i));
         if (down < 0) goto fail;
         if (order_key(&keys[i], &bound[i].column, down, nulls_first) == 0) continue;
-        PyErr_Format(PyExc_ValueError, "column %zd of kind '%c' and itemsize %u cannot be sorted by", i, bound[i].column.kind,
-                     (unsigned)bound[i].column.itemsize);
+        PyErr_Format(PyExc_ValueError, "column %zd of kind '%c' and itemsize %u cannot be sorted by", i,
+                     bound[i].column.kind, (unsigned)bound[i].column.itemsize);
         goto fail;
     }
     Py_DECREF(flags);
@@ -44,7 +45,8 @@ fail:
 /* argsort(columns, descending, nulls_first, out, limit) -> None */
 static PyObject *columns_argsort(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
     (void)module;
-    if (nargs != 5) return PyErr_SetString(PyExc_TypeError, "argsort(columns, descending, nulls_first, out, limit)"), NULL;
+    if (nargs != 5)
+        return PyErr_SetString(PyExc_TypeError, "argsort(columns, descending, nulls_first, out, limit)"), NULL;
     int nulls_first = PyObject_IsTrue(args[2]);
     long long limit = PyLong_AsLongLong(args[4]);
     if (nulls_first < 0 || (limit == -1 && PyErr_Occurred())) return NULL;
@@ -76,7 +78,7 @@ done:
     return result;
 }
 
-/* -- Merger ----------------------------------------------------------------------------------------------------------- */
+/* -- Merger -------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
     PyObject_HEAD
@@ -178,7 +180,8 @@ static PyType_Slot merger_slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec merger_spec = {"shmjet._native._columns.Merger", sizeof(Merger), 0, Py_TPFLAGS_DEFAULT, merger_slots};
+static PyType_Spec merger_spec = {"shmjet._native._columns.Merger", sizeof(Merger), 0, Py_TPFLAGS_DEFAULT,
+                                  merger_slots};
 
 PyMethodDef columns_sort_methods[] = {
     FAST("argsort", columns_argsort, "argsort(columns, descending, nulls_first, out, limit) -> None"),

@@ -2,12 +2,13 @@
  *
  * A row is one 64-bit word: the top bits of its key above its row number. Words differ, so that any sort of them is
  * stable, and 8 bytes a row are moved instead of 16. What the key holds is chosen by looking: of each piece of the
- * columns' values (order.h) the range is taken first, and only as many bits as the range needs go into the word; of text
- * so each byte by itself. So a date, a flag and a small number fit one word together and are sorted at once. Words are
- * sorted by radix: from the top into 256 parts until a part fits the cache, then from the bottom, 8 bits a pass, without
- * passes for bits that all share. Rows whose words are equal in the key form a run, which is packed and sorted again by
- * the bits that did not fit: the range within a run is smaller, so a second time is rare. Runs of a few rows are sorted
- * by comparing. So the work is O(rows) for keys that differ early, and never more than O(bytes of the keys looked at).
+ * columns' values (order.h) the range is taken first, and only as many bits as the range needs go into the word; of
+ * text so each byte by itself. So a date, a flag and a small number fit one word together and are sorted at once.
+ * Words are sorted by radix: from the top into 256 parts until a part fits the cache, then from the bottom, 8 bits a
+ * pass, without passes for bits that all share. Rows whose words are equal in the key form a run, which is packed and
+ * sorted again by the bits that did not fit: the range within a run is smaller, so a second time is rare. Runs of a
+ * few rows are sorted by comparing. So the work is O(rows) for keys that differ early, and never more than O(bytes of
+ * the keys looked at).
  *
  * Memory: two arrays of one word a row, both the caller's. The recursion is at most 2 * log2(rows) deep.
  */
@@ -35,7 +36,7 @@ typedef struct {
 
 static inline unsigned bits_of(uint64_t value) { return value ? 64 - (unsigned)__builtin_clzll(value) : 0; }
 
-/* -- words ------------------------------------------------------------------------------------------------------------ */
+/* -- words --------------------------------------------------------------------------------------------------------- */
 
 static inline void insertion_sort(uint64_t *words, int64_t count) {
     for (int64_t i = 1; i < count; i++) {
@@ -81,7 +82,8 @@ static inline void sort_from_below(uint64_t *from, uint64_t *to, int64_t count, 
 }
 
 /* Sorts by the `bits` bits from bit `low` on; what is above them is equal in all. */
-static inline void sort_from_above(uint64_t *from, uint64_t *to, int64_t count, unsigned low, unsigned bits, int into, int64_t limit) {
+static inline void sort_from_above(uint64_t *from, uint64_t *to, int64_t count, unsigned low, unsigned bits, int into,
+                                   int64_t limit) {
     for (;;) {
         if (count <= FEW_WORDS || !bits || limit <= 0) {
             if (bits && limit > 0) insertion_sort(from, count);
@@ -106,7 +108,7 @@ static inline void sort_from_above(uint64_t *from, uint64_t *to, int64_t count, 
     }
 }
 
-/* -- rows ------------------------------------------------------------------------------------------------------------- */
+/* -- rows ---------------------------------------------------------------------------------------------------------- */
 
 #define EXTRACT(FORM)                                                                                                  \
     case FORM:                                                                                                         \
@@ -114,8 +116,8 @@ static inline void sort_from_above(uint64_t *from, uint64_t *to, int64_t count, 
         break;
 
 /* Reads a piece of the column for the rows in `words`. */
-static inline void sort_extract(const order_key_t *key, int64_t piece, const uint64_t *words, uint64_t mask, int64_t count,
-                                uint64_t *values) {
+static inline void sort_extract(const order_key_t *key, int64_t piece, const uint64_t *words, uint64_t mask,
+                                int64_t count, uint64_t *values) {
     if (!piece) {
         for (int64_t i = 0; i < count; i++) values[i] = order_flag(key, (int64_t)(words[i] & mask));
         return;
@@ -161,8 +163,8 @@ static inline sort_range_t sort_range(const uint64_t *values, int64_t count) {
 }
 
 /* The range of the rows that have a value; the others get the least of them. */
-static inline sort_range_t sort_range_flagged(const order_key_t *key, const uint64_t *words, uint64_t mask, uint64_t *values,
-                                              int64_t count) {
+static inline sort_range_t sort_range_flagged(const order_key_t *key, const uint64_t *words, uint64_t mask,
+                                              uint64_t *values, int64_t count) {
     sort_range_t range = {UINT64_MAX, 0, 0};
     uint64_t first = 0;
     int any = 0;
@@ -221,8 +223,8 @@ static inline void sort_byte_ranges(const uint64_t *values, int64_t count, uint6
     }
 }
 
-/* Puts the 8 bytes of each value into the words, each in as few bits as its place needs; 0, which fills text up, is told
- * apart. Returns 1 when the words are full. */
+/* Puts the 8 bytes of each value into the words, each in as few bits as its place needs; 0, which fills text up, is
+ * told apart. Returns 1 when the words are full. */
 static inline int sort_pack_bytes(uint64_t *words, const uint64_t *values, int64_t count, unsigned room, uint64_t flip,
                                   unsigned *used) {
     sort_bytes_t ranges[8];
@@ -245,8 +247,10 @@ static inline int sort_pack_bytes(uint64_t *words, const uint64_t *values, int64
     return 0;
 }
 
-/* Puts as much of the rows' keys above their numbers as fits, from `place` on, which moves on. Returns the bits used. */
-static inline unsigned sort_pack(const sort_plan_t *plan, uint64_t *words, uint64_t *values, int64_t count, sort_place_t *place) {
+/* Puts as much of the rows' keys above their numbers as fits, from `place` on, which moves on. Returns the bits
+ * used. */
+static inline unsigned sort_pack(const sort_plan_t *plan, uint64_t *words, uint64_t *values, int64_t count,
+                                 sort_place_t *place) {
     const unsigned room = 64 - plan->index_bits;
     const uint64_t mask = (UINT64_C(1) << plan->index_bits) - 1;
     unsigned used = 0;
@@ -261,7 +265,8 @@ static inline unsigned sort_pack(const sort_plan_t *plan, uint64_t *words, uint6
             if (used && room - used < LEAST_CUT) return used;
             if (sort_pack_bytes(words, values, count, room, key->flip, &used)) return used;
         } else if (range.least != range.most) {
-            unsigned spare = (unsigned)__builtin_ctzll(range.differing), width = bits_of((range.most - range.least) >> spare);
+            unsigned spare = (unsigned)__builtin_ctzll(range.differing),
+                     width = bits_of((range.most - range.least) >> spare);
             unsigned cut = width > room - used ? width - (room - used) : 0;
             if (cut && used && width - cut < LEAST_CUT) return used;
             unsigned shift = 64 - used - (width - cut);
@@ -285,7 +290,8 @@ static inline void sort_few(const sort_plan_t *plan, uint64_t *words, int64_t co
         int64_t j = i;
         for (; j; j--) {
             uint64_t before = words[j - 1] & mask;
-            if (order_compare(keys, (int64_t)before, keys, (int64_t)row, plan->key_count - place.key, place.piece) <= 0) break;
+            if (order_compare(keys, (int64_t)before, keys, (int64_t)row, plan->key_count - place.key, place.piece) <= 0)
+                break;
             words[j] = before;
         }
         words[j] = row;
@@ -298,12 +304,13 @@ static inline int sort_all_equal(const uint64_t *values, int64_t count) {
     return !differing;
 }
 
-/* Numbers that are too wide for the word and often equal (prices in floats, say): fetching all of them here, side by side,
- * is a fraction of fetching them run by run. Returns 1 when `values` has them, and nothing but them decides. */
-static inline int sort_look_up(const sort_plan_t *plan, const uint64_t *words, uint64_t *values, int64_t count, unsigned used,
-                               sort_place_t place) {
+/* Numbers that are too wide for the word and often equal (prices in floats, say): fetching all of them here, side by
+ * side, is a fraction of fetching them run by run. Returns 1 when `values` has them, and nothing but them decides. */
+static inline int sort_look_up(const sort_plan_t *plan, const uint64_t *words, uint64_t *values, int64_t count,
+                               unsigned used, sort_place_t place) {
     const order_key_t *key = &plan->keys[place.key];
-    if (place.key + 1 < plan->key_count || key->flagged || key->form == ORDER_TEXT || place.piece + 1 < key->pieces) return 0;
+    if (place.key + 1 < plan->key_count || key->flagged || key->form == ORDER_TEXT || place.piece + 1 < key->pieces)
+        return 0;
     int64_t ties = 0;
     for (int64_t i = 1; i < count; i++) ties += (words[i] ^ words[i - 1]) >> (64 - used) == 0;
     if (ties < count / 16) return 0;
@@ -311,8 +318,8 @@ static inline int sort_look_up(const sort_plan_t *plan, const uint64_t *words, u
     return 1;
 }
 
-/* Sorts rows that are equal before `place`; their numbers ascend. `limit` counts from the first of them. With `used` they
- * are sorted already by so many bits, and `place` is behind these. */
+/* Sorts rows that are equal before `place`; their numbers ascend. `limit` counts from the first of them. With `used`
+ * they are sorted already by so many bits, and `place` is behind these. */
 static inline void sort_rows(const sort_plan_t *plan, uint64_t *words, uint64_t *spare, int64_t count, unsigned used,
                              sort_place_t place, int64_t limit) {
     for (;;) {
@@ -349,10 +356,10 @@ static inline void sort_rows(const sort_plan_t *plan, uint64_t *words, uint64_t 
     }
 }
 
-/* -- a single column of numbers ----------------------------------------------------------------------------------------- */
+/* -- a single column of numbers ------------------------------------------------------------------------------------ */
 
-/* Sorts by one number that is never missing where that is simple: in order already, in reverse, or of a narrow range, which
- * is counted. Reads the column itself and needs no other memory. Returns 0 where it is not simple. */
+/* Sorts by one number that is never missing where that is simple: in order already, in reverse, or of a narrow range,
+ * which is counted. Reads the column itself and needs no other memory. Returns 0 where it is not simple. */
 ALWAYS int sort_simply_by(const order_key_t *key, order_form_t form, int64_t count, uint64_t *rows_out) {
     int64_t up = 1, down = 1;
     while (up < count && order_piece(key, form, 1, up - 1) <= order_piece(key, form, 1, up)) up++;
@@ -395,7 +402,7 @@ static inline int sort_simply(const order_key_t *key, int64_t count, uint64_t *r
     }
 }
 
-/* -- all ---------------------------------------------------------------------------------------------------------------- */
+/* -- all ----------------------------------------------------------------------------------------------------------- */
 
 /* Writes to `rows_out` the numbers of `count` rows in the order of the keys, stably. `spare` has `count` words too; the
  * rows from `limit` on may stand in any order. */

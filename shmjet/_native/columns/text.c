@@ -53,7 +53,8 @@ static PyObject *split_into(PyObject *Py_UNUSED(module), PyObject *args) {
     int held = 0;
     text_split_column(&piece, &bound.column, &needed);
     for (; held < 3; held++)
-        if (get_room(objects[held], &views[held], 1, held ? 8 * needed.words : needed.bytes, names[held]) < 0) goto done;
+        if (get_room(objects[held], &views[held], 1, held ? 8 * needed.words : needed.bytes, names[held]) < 0)
+            goto done;
     if (needed.words) {
         uint8_t *data = views[0].buf;
         text_words_t words = {0, 0, data, data + needed.bytes, views[1].buf, views[2].buf};
@@ -116,7 +117,8 @@ static PyObject *resume(PyObject *Py_UNUSED(module), PyObject *args) {
     Py_buffer view;
     if (PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE) < 0) return NULL;
     if (begin < 0 || begin > position || position > stop || stop > view.len) {
-        PyErr_Format(PyExc_ValueError, "no place %zd between %zd and %zd of %zd bytes", position, begin, stop, view.len);
+        PyErr_Format(PyExc_ValueError, "no place %zd between %zd and %zd of %zd bytes", position, begin, stop,
+                     view.len);
     } else {
         text_piece_t piece;
         const uint8_t *data = view.buf ? view.buf : (const uint8_t *)"";
@@ -167,8 +169,8 @@ static PyObject *table_add_block(WordTable *self, PyObject *args) {
     if (PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE) < 0) return NULL;
     PyObject *result = NULL;
     if (start < 0 || start > stop || limit > stop || stop > view.len) {
-        PyErr_Format(PyExc_ValueError, "no text from %zd to %zd, limit %zd, in a buffer of %zd bytes", start, stop, limit,
-                     view.len);
+        PyErr_Format(PyExc_ValueError, "no text from %zd to %zd, limit %zd, in a buffer of %zd bytes", start, stop,
+                     limit, view.len);
     } else {
         text_piece_t piece;
         const uint8_t *data = view.buf ? view.buf : (const uint8_t *)"", *next = data + start;
@@ -216,12 +218,14 @@ static PyObject *table_export(WordTable *self, PyObject *args) {
     unsigned int share = 0, shares = 1;
     if (!PyArg_ParseTuple(args, "Lnn|II:export", &position, &rows, &most, &share, &shares)) return NULL;
     if (position < 0 || rows < 1 || share >= shares) {
-        PyErr_Format(PyExc_ValueError, "no share %u of %u from position %lld on, %zd rows at once", share, shares, position, rows);
+        PyErr_Format(PyExc_ValueError, "no share %u of %u from position %lld on, %zd rows at once", share, shares,
+                     position, rows);
         return NULL;
     }
     word_walk_t walk = word_walk(&self->counter.words, (uint64_t)position, share, shares);
     Py_ssize_t count = measure_words(walk, rows, most, &bytes);
-    PyObject *data = PyBytes_FromStringAndSize(NULL, bytes), *offsets = PyBytes_FromStringAndSize(NULL, 8 * (count + 1)),
+    PyObject *data = PyBytes_FromStringAndSize(NULL, bytes),
+             *offsets = PyBytes_FromStringAndSize(NULL, 8 * (count + 1)),
              *counts = PyBytes_FromStringAndSize(NULL, 8 * count);
     if (!data || !offsets || !counts) {
         Py_XDECREF(data);
@@ -264,7 +268,9 @@ static PyObject *table_raw(WordTable *self, void *Py_UNUSED(closure)) {
     return PyLong_FromLongLong(self->counter.raw.distinct);
 }
 
-static PyObject *table_total(WordTable *self, void *Py_UNUSED(closure)) { return PyLong_FromLongLong(self->counter.total); }
+static PyObject *table_total(WordTable *self, void *Py_UNUSED(closure)) {
+    return PyLong_FromLongLong(self->counter.total);
+}
 
 static Py_ssize_t table_length(WordTable *self) { return (Py_ssize_t)self->counter.words.distinct; }
 
@@ -290,7 +296,8 @@ static PyType_Slot table_slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec table_spec = {"shmjet._native._columns.WordTable", sizeof(WordTable), 0, Py_TPFLAGS_DEFAULT, table_slots};
+static PyType_Spec table_spec = {"shmjet._native._columns.WordTable", sizeof(WordTable), 0, Py_TPFLAGS_DEFAULT,
+                                 table_slots};
 
 PyMethodDef columns_text_methods[] = {
     {"text_split_size", split_size, METH_O, "text_split_size(text) -> (words, bytes of them)"},

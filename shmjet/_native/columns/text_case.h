@@ -34,7 +34,8 @@ TEXT_CLONES static uint8_t text_met(const uint8_t *from, size_t size) {
 }
 
 /* Lower-cases the data of a column into `to` (from offset 0 to the last, as many bytes as they are apart) and sets
- * `other[row]` to 1 for each value that is not all ASCII, whose bytes in `to` then mean nothing. Returns their number. */
+ * `other[row]` to 1 for each value that is not all ASCII, whose bytes in `to` then mean nothing. Returns their
+ * number. */
 static inline int64_t text_lower_column(const column_t *column, uint8_t *to, uint8_t *other) {
     int64_t first = column_offset(column, 0), found = 0;
     size_t size = (size_t)(column_offset(column, column->rows) - first);

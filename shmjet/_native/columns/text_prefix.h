@@ -1,5 +1,5 @@
-/* Values of a text column, each behind its length: the form that Parquet's PLAIN encoding has for byte arrays. No Python
- * in here. */
+/* Values of a text column, each behind its length: the form that Parquet's PLAIN encoding has for byte arrays. No
+ * Python in here. */
 #ifndef SHMJET_TEXT_PREFIX_H
 #define SHMJET_TEXT_PREFIX_H
 
@@ -10,11 +10,11 @@
 /* Bytes of a length, little-endian. */
 enum { TEXT_PREFIX = 4 };
 
-/* Writes each value behind its length into `to`, which has `room` bytes. Returns the bytes written; -1 when offsets fall
- * or leave the column's `bytes` of data, or `room` is too small; -2 when a value is longer than a length can say.
+/* Writes each value behind its length into `to`, which has `room` bytes. Returns the bytes written; -1 when offsets
+ * fall or leave the column's `bytes` of data, or `room` is too small; -2 when a value is longer than a length can say.
  *
- * Short values are copied 16 bytes at once where both sides have them: what is written behind the value is written over
- * by the next one, and the last ones are copied exactly. */
+ * Short values are copied 16 bytes at once where both sides have them: what is written behind the value is written
+ * over by the next one, and the last ones are copied exactly. */
 static inline int64_t text_prefix_column(const column_t *column, int64_t bytes, uint8_t *to, int64_t room) {
     int64_t used = 0;
     for (int64_t row = 0; row < column->rows; row++) {
@@ -22,7 +22,8 @@ static inline int64_t text_prefix_column(const column_t *column, int64_t bytes, 
         if (begin < 0 || length < 0 || length > bytes - begin || length > room - used - TEXT_PREFIX) return -1;
         if (length > INT32_MAX) return -2;
         const uint32_t value = (uint32_t)length;
-        const uint8_t prefix[TEXT_PREFIX] = {(uint8_t)value, (uint8_t)(value >> 8), (uint8_t)(value >> 16), (uint8_t)(value >> 24)};
+        const uint8_t prefix[TEXT_PREFIX] = {(uint8_t)value, (uint8_t)(value >> 8), (uint8_t)(value >> 16),
+                                             (uint8_t)(value >> 24)};
         memcpy(to + used, prefix, TEXT_PREFIX);
         used += TEXT_PREFIX;
         if (length <= 16 && bytes - begin >= 16 && room - used >= 16)

@@ -196,9 +196,9 @@ static inline const uint8_t *text_word_end(text_piece_t *piece, const uint8_t *f
     return from;
 }
 
-/* The first place at or behind `from` that no word which begins before it reaches, and where no character of white space
- * is cut; `stop` when such a word goes on up to there. `begin` is where the readable bytes begin: 3 before `from` at
- * least, or the beginning of the text. */
+/* The first place at or behind `from` that no word which begins before it reaches, and where no character of white
+ * space is cut; `stop` when such a word goes on up to there. `begin` is where the readable bytes begin: 3 before
+ * `from` at least, or the beginning of the text. */
 static inline const uint8_t *text_resume(text_piece_t *piece, const uint8_t *begin, const uint8_t *from,
                                          const uint8_t *stop) {
     if (from == begin) return from;

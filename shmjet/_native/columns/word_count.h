@@ -147,10 +147,10 @@ WORD_MODERN static const uint8_t *word_count_modern(word_counter_t *counter, tex
 }
 #endif
 
-/* Counts the words that begin in [from, limit) and end at or before `stop`, where the readable bytes end. `from` must not
- * cut a word or a character of white space. `last`: the text ends at `stop`, so a word there is complete. Returns where
- * to go on: at the beginning of a word without an end, once more bytes can be read; else at `limit` or behind it, with
- * no word cut. NULL: no memory.
+/* Counts the words that begin in [from, limit) and end at or before `stop`, where the readable bytes end. `from` must
+ * not cut a word or a character of white space. `last`: the text ends at `stop`, so a word there is complete. Returns
+ * where to go on: at the beginning of a word without an end, once more bytes can be read; else at `limit` or behind
+ * it, with no word cut. NULL: no memory.
  */
 static inline const uint8_t *word_count_text(word_counter_t *counter, text_piece_t *piece, const uint8_t *from,
                                              const uint8_t *limit, const uint8_t *stop, int last) {

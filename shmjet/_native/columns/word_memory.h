@@ -1,8 +1,9 @@
 /* Where a word table keeps its segments and its long words. No Python in here.
  *
- * Segments all have one size and come out of slabs: a few at first, then 2 MiB at once, for which the kernel is asked for a
- * huge page. A table that is larger than the cache is looked up at random, and with pages of 4 KiB every second look
- * would also miss the TLB; new memory costs one page fault and not hundreds. What a split frees, the next one takes.
+ * Segments all have one size and come out of slabs: a few at first, then 2 MiB at once, for which the kernel is asked
+ * for a huge page. A table that is larger than the cache is looked up at random, and with pages of 4 KiB every second
+ * look would also miss the TLB; new memory costs one page fault and not hundreds. What a split frees, the next one
+ * takes.
  *
  * Long words lie one behind the other in blocks. Nothing is given back before the table ends.
  */

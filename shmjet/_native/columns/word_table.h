@@ -31,8 +31,8 @@
 #define WORD_SEGMENT_BITS 11  /* slots of a fresh segment */
 #define WORD_CACHED 16        /* the marks of so many segments are in the L1 cache anyhow */
 
-/* A word as it is looked up, and what is the same in a slot. `tag` is the hash with its last 8 bits replaced by the kind:
- * 1 + size for a short word, WORD_IS_LONG for others; so it is 0 only where there is no word. */
+/* A word as it is looked up, and what is the same in a slot. `tag` is the hash with its last 8 bits replaced by the
+ * kind: 1 + size for a short word, WORD_IS_LONG for others; so it is 0 only where there is no word. */
 typedef struct {
     uint64_t first, second; /* the bytes of a short word; address and size of a long one */
     uint64_t tag;
@@ -352,8 +352,8 @@ static inline int word_add_count(word_slot_t *slot, int64_t count) {
     return 0;
 }
 
-/* Adds `counts[i]` (1 where `counts` is NULL) for each of `size` words, at most WORD_BATCH. Returns 0, -1 without memory,
- * -2 when a count does not fit 64 bits; the words before have then been counted. */
+/* Adds `counts[i]` (1 where `counts` is NULL) for each of `size` words, at most WORD_BATCH. Returns 0, -1 without
+ * memory, -2 when a count does not fit 64 bits; the words before have then been counted. */
 static inline int word_table_add(word_table_t *table, const word_t *words, const int64_t *counts, uint32_t size) {
     word_slot_t *guesses[WORD_BATCH], none = {{0, 0, 0}, 0};
     if (!table->places && size && word_begin(table) < 0) return -1;

@@ -23,7 +23,8 @@ static inline word_walk_t word_walk(const word_table_t *table, uint64_t position
     return walk;
 }
 
-/* The next word with its count, NULL behind the last. Slots of one segment come in no order, segments in that of hashes. */
+/* The next word with its count, NULL behind the last. Slots of one segment come in no order, segments in that of
+ * hashes. */
 static inline const word_slot_t *word_next(word_walk_t *walk) {
     const word_table_t *table = walk->table;
     uint64_t entries = table->places ? UINT64_C(1) << table->depth : 0, entry = walk->position >> 32;

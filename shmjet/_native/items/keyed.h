@@ -1,15 +1,17 @@
 /* A hash table from Python keys to entries of machine words: what tally.c and totals.c are made of.
  *
- * collections.Counter and a loop over a dict look a key up twice and make an object for every number. Here a key is looked
- * up once, what belongs to it lies in its entry, and a list goes by blocks: first all hashes, then a look at where they
- * point, so that index, entries and keys are on their way from memory when they are compared. On a table that is larger
- * than the cache, waiting for memory is most of the work.
+ * collections.Counter and a loop over a dict look a key up twice and make an object for every number. Here a key is
+ * looked up once, what belongs to it lies in its entry, and a list goes by blocks: first all hashes, then a look at
+ * where they point, so that index, entries and keys are on their way from memory when they are compared. On a table
+ * that is larger than the cache, waiting for memory is most of the work.
  *
- * Like CPython's dict a small index (open addressing, linear probing, at most 5/8 full) points into entries in the order of
- * insertion. Keys are equal as in a dict. An int of 64 bits is kept as a number, not as an object: no reference into far
- * memory, none to count. It still meets True, 1.0 and any other object that has its hash and equals it.
+ * Like CPython's dict a small index (open addressing, linear probing, at most 5/8 full) points into entries in the
+ * order of insertion. Keys are equal as in a dict. An int of 64 bits is kept as a number, not as an object: no
+ * reference into far memory, none to count. It still meets True, 1.0 and any other object that has its hash and equals
+ * it.
  *
- * User code (__hash__, __eq__) may run in here; `busy` keeps it from the table, and the callers own the keys of a block. */
+ * User code (__hash__, __eq__) may run in here; `busy` keeps it from the table, and the callers own the keys of a
+ * block. */
 #ifndef SHMJET_KEYED_H
 #define SHMJET_KEYED_H
 
@@ -207,10 +209,11 @@ static inline PyObject *keyed_next(keyed_source_t *source) {
     return key;
 }
 
-/* Gathers up to a block of keys, owned by the probes, and has the memory that their lookups need fetched. It ends before
- * a key whose hash may run user code, which comes alone, as the last: returns the number of probes, 0 at the end, and -1
- * with an exception set, after which the probes gathered so far (`*count`) are still to be used. */
-static inline int keyed_gather(keyed_t *self, size_t stride, keyed_source_t *source, keyed_probe_t *probes, int *count) {
+/* Gathers up to a block of keys, owned by the probes, and has the memory that their lookups need fetched. It ends
+ * before a key whose hash may run user code, which comes alone, as the last: returns the number of probes, 0 at the
+ * end, and -1 with an exception set, after which the probes gathered so far (`*count`) are still to be used. */
+static inline int keyed_gather(keyed_t *self, size_t stride, keyed_source_t *source, keyed_probe_t *probes,
+                               int *count) {
     PyObject *key;
     int n = 0, status = 0;
     while (n < KEYED_BLOCK && (key = keyed_next(source))) {
@@ -280,7 +283,8 @@ static inline PyObject *keyed_chunk(const keyed_t *self, size_t stride, const ob
     return Py_BuildValue("(Nn)", list, at < self->used ? at : (Py_ssize_t)-1);
 }
 
-/* The method get(key, default): the value of a key, or `absent` when it has none. `name` is that of the table's class. */
+/* The method get(key, default): the value of a key, or `absent` when it has none. `name` is that of the table's
+ * class. */
 static inline PyObject *keyed_get(keyed_t *self, size_t stride, const char *name, PyObject *key, PyObject *absent,
                                   keyed_value_t value_of, const void *owner) {
     keyed_probe_t probe;

@@ -1,5 +1,5 @@
-/* NaN in keys: every NaN becomes one object, which a dict finds by its identity. No NaN equals another, so without that a
- * key would be found again or not depending on whether its object was copied on the way. */
+/* NaN in keys: every NaN becomes one object, which a dict finds by its identity. No NaN equals another, so without
+ * that a key would be found again or not depending on whether its object was copied on the way. */
 #include "items/nan.h"
 #include "items/items.h"
 

@@ -1,7 +1,7 @@
 /* A Python value that is an int of 64 bits or a float most of the time, and then needs no object.
  *
- * Arithmetic and comparison give what Python's give: an int that leaves 64 bits becomes an object (and a number again when
- * it comes back), an int meets a float by rounding to the nearest even, and all else is asked of the objects. */
+ * Arithmetic and comparison give what Python's give: an int that leaves 64 bits becomes an object (and a number again
+ * when it comes back), an int meets a float by rounding to the nearest even, and all else is asked of the objects. */
 #ifndef SHMJET_NUMBER_H
 #define SHMJET_NUMBER_H
 
@@ -100,7 +100,8 @@ static inline int number_is_nan(const number_t *number) {
     return number->kind == NUMBER_OBJECT && object_is_nan(number->value.o);
 }
 
-/* Whether a is less than b (or greater, with Py_GT), as Python compares, and NaN is the greatest; -1 with an exception set. */
+/* Whether a is less than b (or greater, with Py_GT), as Python compares, and NaN is the greatest; -1 with an exception
+ * set. */
 static inline int number_beats(const number_t *a, const number_t *b, int operation) {
     int less = operation == Py_LT;
     if (LIKELY(a->kind == NUMBER_INT && b->kind == NUMBER_INT))

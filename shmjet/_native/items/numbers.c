@@ -16,7 +16,8 @@ static int keys_of(NumberSorter *self, PyObject *items, Py_ssize_t count, PyType
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *item = layout_get_list(self->layout, items, i);
         if (!word_of(item, kind, &keys[i])) return 0;
-        if (keys[i] == zero && __builtin_signbit(PyFloat_AsDouble(item))) return 0; /* -0.0 equals 0.0, but is another */
+        /* -0.0 equals 0.0, but is another */
+        if (keys[i] == zero && __builtin_signbit(PyFloat_AsDouble(item))) return 0;
         keys[i] ^= self->flip;
     }
     return 1;
@@ -42,7 +43,8 @@ static PyObject *sorter_add(NumberSorter *self, PyObject *items) {
 
 static PyObject *number_of(const NumberSorter *self, uint64_t key) {
     key ^= self->flip;
-    return self->kind == &PyLong_Type ? PyLong_FromLongLong(int_of_radix(key)) : PyFloat_FromDouble(float_of_radix(key));
+    return self->kind == &PyLong_Type ? PyLong_FromLongLong(int_of_radix(key))
+                                      : PyFloat_FromDouble(float_of_radix(key));
 }
 
 static PyObject *sorter_take(NumberSorter *self, PyObject *argument) {
@@ -88,7 +90,8 @@ static void sorter_dealloc(NumberSorter *self) {
 }
 
 static PyMethodDef sorter_methods[] = {
-    {"add", (PyCFunction)sorter_add, METH_O, "add(items) -> bool: False when they are not all numbers of one kind; then none is taken"},
+    {"add", (PyCFunction)sorter_add, METH_O,
+     "add(items) -> bool: False when they are not all numbers of one kind; then none is taken"},
     {"take", (PyCFunction)sorter_take, METH_O, "take(limit) -> list: the next numbers in order, none at the end"},
     {NULL, NULL, 0, NULL},
 };

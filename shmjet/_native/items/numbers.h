@@ -1,10 +1,10 @@
 /* Numbers of 64 bits, gathered and given back in order, in bounded steps. No Python in here.
  *
- * Keys (radix.h) are gathered in blocks that fit the second-level cache and are sorted when they are full. In the end the
- * blocks are merged slice by slice: of the keys that lie `step` further on in each block the least is the pivot; every block
- * gives up what is not above it, and the slice is sorted by digits, in the cache again. So nothing takes longer than a
- * block, however many there are, and each number is touched three times. Equal keys are equal numbers: there is no order
- * among them to be kept.
+ * Keys (radix.h) are gathered in blocks that fit the second-level cache and are sorted when they are full. In the end
+ * the blocks are merged slice by slice: of the keys that lie `step` further on in each block the least is the pivot;
+ * every block gives up what is not above it, and the slice is sorted by digits, in the cache again. So nothing takes
+ * longer than a block, however many there are, and each number is touched three times. Equal keys are equal numbers:
+ * there is no order among them to be kept.
  */
 #ifndef SHMJET_NUMBERS_H
 #define SHMJET_NUMBERS_H

@@ -15,7 +15,8 @@ static int keys_of(const object_layout_t *layout, PyObject *items, PyObject *key
     return 1;
 }
 
-/* sort_numbers(items, keys, reverse) -> bool. No Python code runs between reading the references and writing them back. */
+/* sort_numbers(items, keys, reverse) -> bool. No Python code runs between reading the references and writing them
+ * back. */
 PyObject *ordering_sort_numbers(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     const object_layout_t *layout = &((native_state_t *)PyModule_GetState(module))->layout;
     if (count != 3 || !PyList_CheckExact(args[0]) || !PyList_CheckExact(args[1]) || !PyBool_Check(args[2])) {

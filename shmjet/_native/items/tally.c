@@ -131,7 +131,8 @@ static void tally_dealloc(Tally *self) {
 
 static PyMethodDef tally_methods[] = {
     {"add", (PyCFunction)tally_add, METH_O, "add(keys) -> None: count each key once more"},
-    {"add_pairs", (PyCFunction)tally_add_pairs, METH_O, "add_pairs(pairs) -> int: pairs taken before the first bad one"},
+    {"add_pairs", (PyCFunction)tally_add_pairs, METH_O,
+     "add_pairs(pairs) -> int: pairs taken before the first bad one"},
     {"chunk", (PyCFunction)tally_chunk, METH_VARARGS, "chunk(position, limit) -> (pairs, next position or -1)"},
     {"get", (PyCFunction)tally_get, METH_VARARGS, "get(key, default=0): its count, or the default when it has none"},
     {NULL, NULL, 0, NULL},

@@ -1,9 +1,10 @@
 /* Sorting a list of Python objects by keys that are text.
  *
- * A text is looked at in pieces of 7 bytes, each a word whose order is theirs (as order.h has it for columns): its lowest
- * byte says how many bytes there were, 8 when more follow. Words are sorted by digits (radix.h); what has equal words, and
- * goes on, is sorted by the next piece, and a few texts by comparing them whole. Texts that differ early are so sorted without
- * a comparison, and without a look at more than their first bytes. UTF-8 has the order of code points. */
+ * A text is looked at in pieces of 7 bytes, each a word whose order is theirs (as order.h has it for columns): its
+ * lowest byte says how many bytes there were, 8 when more follow. Words are sorted by digits (radix.h); what has equal
+ * words, and goes on, is sorted by the next piece, and a few texts by comparing them whole. Texts that differ early
+ * are so sorted without a comparison, and without a look at more than their first bytes. UTF-8 has the order of code
+ * points. */
 #include "items/items.h"
 #include "items/radix.h"
 
@@ -115,11 +116,13 @@ int ordering_texts_ascend(const object_layout_t *layout, PyObject *keys) {
     Py_ssize_t count = PyList_Size(keys);
     if (!are_texts(layout, keys, count)) return -1;
     for (Py_ssize_t i = 1; i < count; i++)
-        if (compare(text_of(layout_get_list(layout, keys, i - 1)), text_of(layout_get_list(layout, keys, i)), 0) > 0) return 0;
+        if (compare(text_of(layout_get_list(layout, keys, i - 1)), text_of(layout_get_list(layout, keys, i)), 0) > 0)
+            return 0;
     return 1;
 }
 
-/* sort_texts(items, keys, reverse) -> bool. No Python code runs between reading the references and writing them back. */
+/* sort_texts(items, keys, reverse) -> bool. No Python code runs between reading the references and writing them
+ * back. */
 PyObject *ordering_sort_texts(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     const object_layout_t *layout = &((native_state_t *)PyModule_GetState(module))->layout;
     if (count != 3 || !PyList_CheckExact(args[0]) || !PyList_CheckExact(args[1]) || !PyBool_Check(args[2])) {

@@ -115,7 +115,8 @@ static int put_pair(Totals *self, PyObject *pair) {
 }
 
 static PyObject *totals_add_pairs(Totals *self, PyObject *pairs) {
-    if (!PyList_Check(pairs)) return PyErr_SetString(PyExc_TypeError, "add_pairs(pairs: list[tuple[key, value]])"), NULL;
+    if (!PyList_Check(pairs))
+        return PyErr_SetString(PyExc_TypeError, "add_pairs(pairs: list[tuple[key, value]])"), NULL;
     if (keyed_start(&self->table, "Totals") < 0) return NULL;
     Py_ssize_t i = 0;
     for (int status = 1; i < PyList_Size(pairs); i++) {

@@ -7,7 +7,8 @@ static PyObject *flow_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
     static char *names[] = {"bounded", "words", "due", NULL};
     int bounded = 0;
     PyObject *words = Py_None, *due = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|pOO!:EdgeFlow", names, &bounded, &words, &PyList_Type, &due)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|pOO!:EdgeFlow", names, &bounded, &words, &PyList_Type, &due))
+        return NULL;
     EdgeFlow *self = PyObject_New(EdgeFlow, type);
     if (!self) return NULL;
     self->bytes = self->acked = self->items = 0;

@@ -1,11 +1,11 @@
-/* LinkLoop: the inner loop of a link. It moves packets between rings and sockets, and sleeps, without Python, until there is
- * something that only Python can do: an event on a descriptor that it does not know, a packet for Python, room for what
- * waits there, a broken connection, or a timer.
+/* LinkLoop: the inner loop of a link. It moves packets between rings and sockets, and sleeps, without Python, until
+ * there is something that only Python can do: an event on a descriptor that it does not know, a packet for Python,
+ * room for what waits there, a broken connection, or a timer.
  *
- * It sleeps in poll, on its connections and on an epoll descriptor that stands for all else. A connection in epoll would run
- * epoll's callback for each segment that comes, asleep or not; poll leaves nothing behind once it has returned. Workers that
- * fill a ring write an eventfd while the link says that it sleeps (doorbell.h); that is in epoll, watched edge by edge, so it
- * need not be read. */
+ * It sleeps in poll, on its connections and on an epoll descriptor that stands for all else. A connection in epoll
+ * would run epoll's callback for each segment that comes, asleep or not; poll leaves nothing behind once it has
+ * returned. Workers that fill a ring write an eventfd while the link says that it sleeps (doorbell.h); that is in
+ * epoll, watched edge by edge, so it need not be read. */
 #define _GNU_SOURCE /* ppoll */
 #include "link/packet_reader.h"
 #include "link/packet_writer.h"
@@ -195,7 +195,8 @@ static PyObject *link_loop_add(LinkLoop *self, PyObject *args) {
     int fd;
     if (!PyArg_ParseTuple(args, "iOO:add", &fd, &writer, &reader)) return NULL;
     native_state_t *state = native_state(Py_TYPE((PyObject *)self));
-    if (Py_TYPE(writer) != state->packet_writer || Py_TYPE(reader) != state->packet_reader || self->busy || find(self, fd)) {
+    if (Py_TYPE(writer) != state->packet_writer || Py_TYPE(reader) != state->packet_reader || self->busy ||
+        find(self, fd)) {
         PyErr_SetString(PyExc_TypeError, "add(fd, PacketWriter, PacketReader): a descriptor that is not known yet");
         return NULL;
     }
@@ -298,4 +299,5 @@ static PyType_Slot link_loop_slots[] = {
     {0, NULL},
 };
 
-PyType_Spec link_loop_spec = {"shmjet._native._core.LinkLoop", sizeof(LinkLoop), 0, Py_TPFLAGS_DEFAULT, link_loop_slots};
+PyType_Spec link_loop_spec = {"shmjet._native._core.LinkLoop", sizeof(LinkLoop), 0, Py_TPFLAGS_DEFAULT,
+                              link_loop_slots};

@@ -1,8 +1,8 @@
 /* Packets of the link and the arithmetic on them. No Python, no allocation, no system call.
  *
- * A packet is a header of 32 bytes and a payload; docs/formats/packet.md has the page. What is sent is a vector of pieces
- * of memory, headers and payloads in turn; the system takes as much of it as it likes, so `vector_advance` keeps what is
- * left. A window says how far an edge may go (shmjet/net/window.py, after Jet). */
+ * A packet is a header of 32 bytes and a payload; docs/formats/packet.md has the page. What is sent is a vector of
+ * pieces of memory, headers and payloads in turn; the system takes as much of it as it likes, so `vector_advance`
+ * keeps what is left. A window says how far an edge may go (shmjet/net/window.py, after Jet). */
 #ifndef SHMJET_PACKET_H
 #define SHMJET_PACKET_H
 
@@ -45,7 +45,8 @@ static inline int packet_is_plain_batch(const packet_header_t *h) {
            h->length <= PACKET_LONGEST_BATCH;
 }
 
-/* Whether a sender may send another packet: its position, in blocks and in 32 bits with sign, is not above the limit. */
+/* Whether a sender may send another packet: its position, in blocks and in 32 bits with sign, is not above the
+ * limit. */
 static inline int packet_window_is_open(uint64_t sent, int32_t limit) {
     return (int32_t)((uint32_t)(sent >> PACKET_BLOCK_BITS) - (uint32_t)limit) <= 0;
 }

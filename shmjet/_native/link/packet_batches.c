@@ -1,33 +1,34 @@
 /* Batches of columns on their way from a socket into a slab.
  *
- * A batch is read to where it will stay: into a slot of the link's own slab, whose place then goes into the ring of its
- * lane. That is done here as long as there is a slot and room in the ring; else Python is asked for another place, or has
- * the batch wait. */
+ * A batch is read to where it will stay: into a slot of the link's own slab, whose place then goes into the ring of
+ * its lane. That is done here as long as there is a slot and room in the ring; else Python is asked for another place,
+ * or has the batch wait. */
 #include "link/packet_reader.h"
 #include "ring/producer.h"
 
 /* Takes a slot for a batch, if its lane keeps nothing back and what waits on its edge leaves others some. */
-static const berth_t *claim(const PacketReader *self, const packet_header_t *header, uint32_t *unit) {
+static const slab_target_t *claim(const PacketReader *self, const packet_header_t *header, uint32_t *unit) {
     const inlet_t *lane = packet_is_plain_batch(header) ? inlets_find(&self->lanes, header) : NULL;
-    const berth_t *berth = lane && !lane->ring->reserved ? berths_find(&self->berths, header->execution) : NULL;
-    if (!berth) return NULL;
-    uint64_t size = (uint64_t)berth->slab->slab.units * SLAB_UNIT, waiting = lane->flow->bytes - lane->flow->acked;
+    const slab_target_t *target = lane && !lane->ring->reserved
+                                      ? slab_targets_find(&self->targets, header->execution) : NULL;
+    if (!target) return NULL;
+    uint64_t size = (uint64_t)target->slab->slab.units * SLAB_UNIT, waiting = lane->flow->bytes - lane->flow->acked;
     if (header->length > size / 4 || waiting + header->length > size / 2) return NULL;
-    *unit = slab_writer_claim(berth->slab, header->length, 1);
-    return *unit == UINT32_MAX ? NULL : berth;
+    *unit = slab_writer_claim(target->slab, header->length, 1);
+    return *unit == UINT32_MAX ? NULL : target;
 }
 
 /* The memory of a slot that is free, or NULL: with an exception when something has failed. */
 static PyObject *open_slot(PacketReader *self, const packet_header_t *header) {
     uint32_t unit;
-    const berth_t *berth = claim(self, header, &unit);
-    if (!berth) return NULL;
-    const slab_t *slab = &berth->slab->slab;
+    const slab_target_t *target = claim(self, header, &unit);
+    if (!target) return NULL;
+    const slab_t *slab = &target->slab->slab;
     uint64_t offset = (uint64_t)unit * SLAB_UNIT;
-    Py_ssize_t at = slab->data + offset - (const uint8_t *)berth->slab->view.buf;
-    PyObject *memory = PySequence_GetSlice(berth->arena, at, at + (Py_ssize_t)header->length);
+    Py_ssize_t at = slab->data + offset - (const uint8_t *)target->slab->view.buf;
+    PyObject *memory = PySequence_GetSlice(target->arena, at, at + (Py_ssize_t)header->length);
     if (memory) {
-        self->slot = (slab_place_t){berth->number, 0, offset, header->length};
+        self->slot = (slab_place_t){target->number, 0, offset, header->length};
         self->has_slot = 1;
     } else {
         slab_drop(slab, unit);
@@ -69,14 +70,15 @@ void packet_batch_clear(PacketReader *self) {
     self->has_slot = 0;
 }
 
-/* Puts the place of the batch that is complete into the ring of its lane. GO_ON, WAIT when there is no room, or FAILED. */
+/* Puts the place of the batch that is complete into the ring of its lane. GO_ON, WAIT when there is no room, or
+ * FAILED. */
 static int put_slot(PacketReader *self) {
     const packet_header_t *header = &self->placed_raw;
     const inlet_t *lane = inlets_find(&self->lanes, header);
-    const berth_t *berth = berths_find(&self->berths, header->execution);
-    if (!lane || !berth || lane->ring->reserved) return READER_WAIT;
+    const slab_target_t *target = slab_targets_find(&self->targets, header->execution);
+    if (!lane || !target || lane->ring->reserved) return READER_WAIT;
     edge_flow_note(lane->flow, header->items, header->length);
-    int put = producer_put_place(lane->ring, &self->slot, header->items, berth->lane_bytes);
+    int put = producer_put_place(lane->ring, &self->slot, header->items, target->lane_bytes);
     if (put < 0) return READER_FAILED;
     if (put == 0) { /* Python notes it */
         edge_flow_note(lane->flow, -(uint64_t)header->items, -(uint64_t)header->length);

@@ -1,9 +1,9 @@
 /* PacketReader: cuts what comes from one peer into packets.
  *
- * Plain runs of records go straight into the ring of their lane, looked at one by one (record_is_wrong). Everything else,
- * and whatever finds no room there, is Python's: `head` makes a checked header of 32 bytes or raises, `place` says where
- * the payload of a batch is to be read, `deliver` gets header and payload. Python holds a lane (`RingProducer.reserved`) while
- * something waits that has to go first.
+ * Plain runs of records go straight into the ring of their lane, looked at one by one (record_is_wrong). Everything
+ * else, and whatever finds no room there, is Python's: `head` makes a checked header of 32 bytes or raises, `place`
+ * says where the payload of a batch is to be read, `deliver` gets header and payload. Python holds a lane
+ * (`RingProducer.reserved`) while something waits that has to go first.
  *
  * The buffer grows with what has come, and not with what a header promises. */
 #include "link/packet_reader.h"
@@ -69,8 +69,8 @@ static int make_room(PacketReader *self) {
     return 0;
 }
 
-/* How many bytes to ask for behind what has come. Behind a batch another one is likely: its header alone, so that the rest
- * goes where it belongs. */
+/* How many bytes to ask for behind what has come. Behind a batch another one is likely: its header alone, so that the
+ * rest goes where it belongs. */
 static size_t wanted_now(const PacketReader *self) {
     return self->after_batch && self->end == 0 ? PACKET_HEADER_SIZE : (size_t)self->bytes.len - self->end;
 }
@@ -95,7 +95,8 @@ int packet_reader_deliver(PacketReader *self, PyObject *header, PyObject *body) 
     return result ? GO_ON : FAILED;
 }
 
-/* Puts a run of records into the ring of its lane. What finds no room is left: returns the bytes that did, or FAILED. */
+/* Puts a run of records into the ring of its lane. What finds no room is left: returns the bytes that did, or
+ * FAILED. */
 static int64_t put_run(PacketReader *self, const packet_header_t *header, const uint8_t *body) {
     const inlet_t *lane = inlets_find(&self->lanes, header);
     if (!lane) return 0;
@@ -200,8 +201,9 @@ static int enter(PacketReader *self) {
 /* While a large batch is under way no one needs to be woken for a part of it. The system cuts the number to what it can
  * hold, and wakes at the end of the stream in any case.
  *
- * Each wake costs both ends more than the copy of 128 KiB. So after a wake that brought much we ask for some batches at
- * once, and look ourselves after a while, in case that the sender has stopped: what network cards do with their interrupts. */
+ * Each wake costs both ends more than the copy of 128 KiB. So after a wake that brought much we ask for some batches
+ * at once, and look ourselves after a while, in case that the sender has stopped: what network cards do with their
+ * interrupts. */
 static void ask_for(PacketReader *self, int fd, uint64_t took) {
     size_t rest = self->placed_object ? (size_t)self->placed.len - self->filled : 1;
     int is_large = rest >= LEAST_ROOM;
@@ -265,7 +267,8 @@ static PyObject *reader_room(PacketReader *self, PyObject *none) {
 static PyObject *reader_received(PacketReader *self, PyObject *number) {
     Py_ssize_t count = PyLong_AsSsize_t(number);
     if ((count == -1 && PyErr_Occurred()) || enter(self) < 0) return NULL;
-    Py_ssize_t room = self->placed_object ? self->placed.len - (Py_ssize_t)self->filled : self->bytes.len - (Py_ssize_t)self->end;
+    Py_ssize_t room =
+        self->placed_object ? self->placed.len - (Py_ssize_t)self->filled : self->bytes.len - (Py_ssize_t)self->end;
     int status = FAILED;
     if (count < 0 || count > room)
         PyErr_SetString(PyExc_ValueError, "more bytes than there was room for");
@@ -298,22 +301,22 @@ static PyObject *reader_drop(PacketReader *self, PyObject *which) {
     if (PyErr_Occurred()) return NULL;
     if (packet_batch_detach(self, execution) < 0) return NULL;
     inlets_remove(&self->lanes, 0, execution);
-    berths_remove(&self->berths, 0, execution);
+    slab_targets_remove(&self->targets, 0, execution);
     Py_RETURN_NONE;
 }
 
-/* berth(execution, slab, arena, number, lane_bytes): where batches of an execution are put. */
-static PyObject *reader_berth(PacketReader *self, PyObject *args) {
+/* add_slab_target(execution, slab, arena, number, lane_bytes): where batches of an execution are put. */
+static PyObject *reader_add_slab_target(PacketReader *self, PyObject *args) {
     unsigned long long execution, lane_bytes;
     unsigned int number;
     PyObject *slab, *arena;
-    if (!PyArg_ParseTuple(args, "KOOIK:berth", &execution, &slab, &arena, &number, &lane_bytes)) return NULL;
+    if (!PyArg_ParseTuple(args, "KOOIK:add_slab_target", &execution, &slab, &arena, &number, &lane_bytes)) return NULL;
     if (Py_TYPE(slab) != native_state(Py_TYPE((PyObject *)self))->slab_writer || !PyMemoryView_Check(arena)) {
-        PyErr_SetString(PyExc_TypeError, "berth(execution, SlabWriter, memoryview, number, lane_bytes)");
+        PyErr_SetString(PyExc_TypeError, "add_slab_target(execution, SlabWriter, memoryview, number, lane_bytes)");
         return NULL;
     }
-    berth_t berth = {execution, (SlabWriter *)slab, arena, lane_bytes, number};
-    if (berths_add(&self->berths, &berth) < 0) return NULL;
+    slab_target_t target = {execution, (SlabWriter *)slab, arena, lane_bytes, number};
+    if (slab_targets_add(&self->targets, &target) < 0) return NULL;
     Py_RETURN_NONE;
 }
 
@@ -355,7 +358,7 @@ static int reader_traverse(PacketReader *self, visitproc visit, void *arg) {
 static int reader_clear(PacketReader *self) {
     packet_batch_clear(self);
     inlets_remove(&self->lanes, 1, 0);
-    berths_remove(&self->berths, 1, 0);
+    slab_targets_remove(&self->targets, 1, 0);
     Py_CLEAR(self->head);
     Py_CLEAR(self->deliver);
     Py_CLEAR(self->place);
@@ -371,7 +374,7 @@ static void reader_dealloc(PacketReader *self) {
         Py_DECREF(self->view);
     }
     PyMem_Free(self->lanes.all);
-    PyMem_Free(self->berths.all);
+    PyMem_Free(self->targets.all);
     PyObject_GC_Del(self);
     Py_DECREF((PyObject *)type);
 }
@@ -405,7 +408,8 @@ static PyMethodDef reader_methods[] = {
     {"received", (PyCFunction)reader_received, METH_O, "received(count) -> None: so many bytes were put into room()"},
     {"add", (PyCFunction)reader_add, METH_VARARGS, "add(execution, edge, producer, consumer, ring, flow) -> None"},
     {"drop", (PyCFunction)reader_drop, METH_O, "drop(execution) -> None: forget its lanes"},
-    {"berth", (PyCFunction)reader_berth, METH_VARARGS, "berth(execution, slab, arena, number, lane_bytes) -> None"},
+    {"add_slab_target", (PyCFunction)reader_add_slab_target, METH_VARARGS,
+     "add_slab_target(execution, slab, arena, number, lane_bytes) -> None"},
     {"close", (PyCFunction)reader_close, METH_NOARGS, "close() -> None: forget everything"},
     {NULL, NULL, 0, NULL},
 };
@@ -414,7 +418,8 @@ static PyGetSetDef reader_getset[] = {
     {"pending", (getter)reader_get, NULL, "bytes that have come of packets that are not complete", "p"},
     {"capacity", (getter)reader_get, NULL, "bytes of the buffer", "c"},
     {"needed", (getter)reader_get, NULL, "bytes that the next packet needs in it", "n"},
-    {"slot", (getter)reader_get, NULL, "offset of the slot that a batch given to deliver() lies in, None when Python placed it", "s"},
+    {"slot", (getter)reader_get, NULL,
+     "offset of the slot that a batch given to deliver() lies in, None when Python placed it", "s"},
     {"bytes_in", (getter)reader_get, NULL, "bytes that have come", "b"},
     {NULL, NULL, NULL, NULL, NULL},
 };

@@ -27,7 +27,7 @@ typedef struct {
     int is_fast; /* much has come at once */
     int64_t patience_ns; /* after which we look ourselves what has come; 0 when the system wakes us for it */
     inlets_t lanes;
-    berths_t berths;
+    slab_targets_t targets;
 } PacketReader;
 
 /* The header in 32 bytes as Python has it, and checked; NULL with an exception. */

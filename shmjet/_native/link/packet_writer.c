@@ -1,12 +1,13 @@
 /* PacketWriter: what goes to one peer, from rings and slabs straight to the socket.
  *
- * Whole packets that the link has made itself (messages, limits, heartbeats) go first, at the end of the packet that is
- * under way. Then runs of records are taken from the lanes that have some and may send, in turn; headers are written into
- * an array here, payloads stay where they are (but for lanes that make them smaller), and one sendmsg() gets all of it. Only when the socket has taken everything
- * are rings and slots given back and more is taken. Nothing is decoded, and nothing is copied but by the kernel.
+ * Whole packets that the link has made itself (messages, limits, heartbeats) go first, at the end of the packet that
+ * is under way. Then runs of records are taken from the lanes that have some and may send, in turn; headers are
+ * written into an array here, payloads stay where they are (but for lanes that make them smaller), and one sendmsg()
+ * gets all of it. Only when the socket has taken everything are rings and slots given back and more is taken. Nothing
+ * is decoded, and nothing is copied but by the kernel.
  *
- * While anything of a ring is under way its consumer is exported, so that closing it raises BufferError and never leaves
- * the vector pointing nowhere. */
+ * While anything of a ring is under way its consumer is exported, so that closing it raises BufferError and never
+ * leaves the vector pointing nowhere. */
 #include "link/packet_writer.h"
 
 #include <errno.h>
@@ -65,12 +66,14 @@ static int take_urgent(PacketWriter *self) {
         self->urgent_bytes = 0;
         if (PyList_SetSlice(self->urgent, 0, taken, NULL) < 0) return -1;
     }
-    for (Py_ssize_t i = taken; i < count; i++) self->urgent_bytes += (uint64_t)PyBytes_Size(PyList_GetItem(self->urgent, i - taken));
+    for (Py_ssize_t i = taken; i < count; i++)
+        self->urgent_bytes += (uint64_t)PyBytes_Size(PyList_GetItem(self->urgent, i - taken));
     return 0;
 }
 
 static int may_take(const outlet_t *lane) {
-    return lane->ring->enabled && lane->ring->ring.shared && edge_flow_is_open(lane->flow) && ring_has_data(&lane->ring->ring);
+    return lane->ring->enabled && lane->ring->ring.shared && edge_flow_is_open(lane->flow) &&
+           ring_has_data(&lane->ring->ring);
 }
 
 /* A window that has closed: its lanes are not work until the peer's next word. */
@@ -94,8 +97,9 @@ static int append_place(PacketWriter *self, const outlet_t *lane, const slab_pla
 /* Asks for a smaller payload. The bytes to send and their length, Py_None when it is to travel as it is, NULL with an
  * exception; a new reference. */
 static PyObject *packed_payload(const outlet_t *lane, int is_place, const ring_run_t *run, uint64_t *length) {
-    PyObject *payload = is_place ? open_place(lane, &run->place)
-                                 : PyMemoryView_FromMemory((char *)(uintptr_t)run->start, (Py_ssize_t)*length, PyBUF_READ);
+    PyObject *payload = is_place
+                            ? open_place(lane, &run->place)
+                            : PyMemoryView_FromMemory((char *)(uintptr_t)run->start, (Py_ssize_t)*length, PyBUF_READ);
     PyObject *packed = payload ? PyObject_CallFunctionObjArgs(lane->pack, payload, NULL) : NULL;
     Py_XDECREF(payload);
     if (packed && packed != Py_None) {
@@ -128,8 +132,15 @@ static int64_t take_from(PacketWriter *self, const outlet_t *lane, uint64_t most
         }
         uint64_t length = status == RUN_PLACE ? run.place.length : run.length;
         packet_header_t *header = &self->headers[self->headers_used++];
-        *header = (packet_header_t){(uint32_t)length, status == RUN_PLACE ? PACKET_BATCH : PACKET_DATA, 0, lane->key.edge,
-                                    lane->key.execution, lane->key.producer, lane->key.consumer, (uint32_t)run.items, 0};
+        *header = (packet_header_t){(uint32_t)length,
+                                    status == RUN_PLACE ? PACKET_BATCH : PACKET_DATA,
+                                    0,
+                                    lane->key.edge,
+                                    lane->key.execution,
+                                    lane->key.producer,
+                                    lane->key.consumer,
+                                    (uint32_t)run.items,
+                                    0};
         append(self, header, sizeof *header);
         PyObject *packed = NULL;
         if (lane->pack) {
@@ -214,7 +225,8 @@ static int send_some(PacketWriter *self, int fd) {
         if (is_empty(self) && collect(self) < 0) return -1;
         if (is_empty(self)) return WRITER_DONE;
         size_t count = self->end - self->at;
-        struct msghdr message = {.msg_iov = self->vector + self->at, .msg_iovlen = count < MOST_BUFFERS ? count : MOST_BUFFERS};
+        struct msghdr message = {.msg_iov = self->vector + self->at,
+                                 .msg_iovlen = count < MOST_BUFFERS ? count : MOST_BUFFERS};
         size_t wanted = 0;
         for (size_t i = 0; i < message.msg_iovlen; i++) wanted += message.msg_iov[i].iov_len;
         ssize_t sent = sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -277,12 +289,13 @@ static PyObject *writer_add(PacketWriter *self, PyObject *args) {
     unsigned int edge, producer, consumer;
     PyObject *ring, *flow, *open_slot, *pack = Py_None;
     unsigned long limit;
-    if (!PyArg_ParseTuple(args, "KIIIOOkO|O:add", &execution, &edge, &producer, &consumer, &ring, &flow, &limit, &open_slot,
-                          &pack))
+    if (!PyArg_ParseTuple(args, "KIIIOOkO|O:add", &execution, &edge, &producer, &consumer, &ring, &flow, &limit,
+                          &open_slot, &pack))
         return NULL;
     native_state_t *state = native_state(Py_TYPE((PyObject *)self));
     if (Py_TYPE(ring) != state->consumer || Py_TYPE(flow) != state->edge_flow || edge > UINT16_MAX || self->busy) {
-        PyErr_SetString(PyExc_TypeError, "add(execution, edge, producer, consumer, RingConsumer, EdgeFlow, limit, open_slot)");
+        PyErr_SetString(PyExc_TypeError,
+                        "add(execution, edge, producer, consumer, RingConsumer, EdgeFlow, limit, open_slot)");
         return NULL;
     }
     if (self->lane_count == self->lane_room) {
@@ -297,8 +310,12 @@ static PyObject *writer_add(PacketWriter *self, PyObject *args) {
     Py_INCREF(open_slot);
     if (pack == Py_None) pack = NULL;
     Py_XINCREF(pack);
-    self->lanes[self->lane_count++] = (outlet_t){
-        {execution, producer, consumer, (uint16_t)edge}, (RingConsumer *)ring, (EdgeFlow *)flow, open_slot, pack, limit};
+    self->lanes[self->lane_count++] = (outlet_t){{execution, producer, consumer, (uint16_t)edge},
+                                                 (RingConsumer *)ring,
+                                                 (EdgeFlow *)flow,
+                                                 open_slot,
+                                                 pack,
+                                                 limit};
     Py_RETURN_NONE;
 }
 
@@ -396,9 +413,11 @@ static PyObject *writer_get(PacketWriter *self, void *closure) {
 
 static PyMethodDef writer_methods[] = {
     {"queue", (PyCFunction)writer_queue, METH_O, "queue(packet: bytes) -> None"},
-    {"add", (PyCFunction)writer_add, METH_VARARGS, "add(execution, edge, producer, consumer, ring, flow, limit, open_slot, pack=None)"},
+    {"add", (PyCFunction)writer_add, METH_VARARGS,
+     "add(execution, edge, producer, consumer, ring, flow, limit, open_slot, pack=None)"},
     {"drop", (PyCFunction)writer_drop, METH_O, "drop(execution) -> None"},
-    {"flush", (PyCFunction)writer_flush, METH_O, "flush(fd) -> int: 0 nothing is left, 1 call again, 2 the socket is full"},
+    {"flush", (PyCFunction)writer_flush, METH_O,
+     "flush(fd) -> int: 0 nothing is left, 1 call again, 2 the socket is full"},
     {"copy", (PyCFunction)writer_copy, METH_O, "copy(view) -> int: bytes that were put there"},
     {"clear", (PyCFunction)writer_clear, METH_NOARGS, "clear() -> None: forget everything"},
     {NULL, NULL, 0, NULL},
@@ -418,4 +437,5 @@ static PyType_Slot writer_slots[] = {
     {0, NULL},
 };
 
-PyType_Spec packet_writer_spec = {"shmjet._native._core.PacketWriter", sizeof(PacketWriter), 0, Py_TPFLAGS_DEFAULT, writer_slots};
+PyType_Spec packet_writer_spec = {"shmjet._native._core.PacketWriter", sizeof(PacketWriter), 0, Py_TPFLAGS_DEFAULT,
+                                  writer_slots};

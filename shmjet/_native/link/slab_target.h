@@ -1,6 +1,6 @@
 /* Where batches from one peer are put: the slab of each execution that has one. */
-#ifndef SHMJET_BERTHS_H
-#define SHMJET_BERTHS_H
+#ifndef SHMJET_SLAB_TARGET_H
+#define SHMJET_SLAB_TARGET_H
 
 #include "ring/slab_writer.h"
 
@@ -10,51 +10,51 @@ typedef struct {
     PyObject *arena;     /* a memoryview of the execution's memory, in which the slab lies */
     uint64_t lane_bytes; /* of batches, if they are more than two, that lie in slots before one consumer at most */
     uint32_t number;     /* the slab's */
-} berth_t;
+} slab_target_t;
 
 typedef struct {
-    berth_t *all;
+    slab_target_t *all;
     uint32_t count, room;
-} berths_t;
+} slab_targets_t;
 
-static inline const berth_t *berths_find(const berths_t *berths, uint64_t execution) {
-    for (uint32_t i = 0; i < berths->count; i++)
-        if (berths->all[i].execution == execution) return &berths->all[i];
+static inline const slab_target_t *slab_targets_find(const slab_targets_t *targets, uint64_t execution) {
+    for (uint32_t i = 0; i < targets->count; i++)
+        if (targets->all[i].execution == execution) return &targets->all[i];
     return NULL;
 }
 
 /* Adds one with new references. 0, or -1 with an exception. */
-static inline int berths_add(berths_t *berths, const berth_t *berth) {
-    if (berths_find(berths, berth->execution)) {
+static inline int slab_targets_add(slab_targets_t *targets, const slab_target_t *target) {
+    if (slab_targets_find(targets, target->execution)) {
         PyErr_SetString(PyExc_ValueError, "this execution has a slab already");
         return -1;
     }
-    if (berths->count == berths->room) {
-        uint32_t room = berths->room ? 2 * berths->room : 4;
-        berth_t *larger = PyMem_Realloc(berths->all, room * sizeof *larger);
+    if (targets->count == targets->room) {
+        uint32_t room = targets->room ? 2 * targets->room : 4;
+        slab_target_t *larger = PyMem_Realloc(targets->all, room * sizeof *larger);
         if (!larger) return PyErr_NoMemory(), -1;
-        berths->all = larger;
-        berths->room = room;
+        targets->all = larger;
+        targets->room = room;
     }
-    Py_INCREF((PyObject *)berth->slab);
-    Py_INCREF(berth->arena);
-    berths->all[berths->count++] = *berth;
+    Py_INCREF((PyObject *)target->slab);
+    Py_INCREF(target->arena);
+    targets->all[targets->count++] = *target;
     return 0;
 }
 
 /* Removes that of an execution, or all. */
-static inline void berths_remove(berths_t *berths, int all, uint64_t execution) {
-    uint32_t kept = 0, count = berths->count;
+static inline void slab_targets_remove(slab_targets_t *targets, int all, uint64_t execution) {
+    uint32_t kept = 0, count = targets->count;
     for (uint32_t i = 0; i < count; i++) {
-        berth_t berth = berths->all[i];
-        if (all || berth.execution == execution) {
-            Py_DECREF((PyObject *)berth.slab);
-            Py_DECREF(berth.arena);
+        slab_target_t target = targets->all[i];
+        if (all || target.execution == execution) {
+            Py_DECREF((PyObject *)target.slab);
+            Py_DECREF(target.arena);
         } else {
-            berths->all[kept++] = berth;
+            targets->all[kept++] = target;
         }
     }
-    berths->count = kept;
+    targets->count = kept;
 }
 
 #endif

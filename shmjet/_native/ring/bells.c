@@ -69,7 +69,8 @@ static PyObject *doorbell_of_owner(PyObject *type, PyObject *args) {
     if (PyObject_GetBuffer(buffer, &self->view, PyBUF_WRITABLE) < 0) goto failed;
     self->is_open = 1;
     if (offset < 0 || offset % 4 || offset > self->view.len - 4) {
-        PyErr_Format(PyExc_ValueError, "there is no 32-bit word at %zd in a buffer of %zd bytes", offset, self->view.len);
+        PyErr_Format(PyExc_ValueError, "there is no 32-bit word at %zd in a buffer of %zd bytes", offset,
+                     self->view.len);
         goto failed;
     }
     self->owner = (_Atomic uint32_t *)(void *)((uint8_t *)self->view.buf + offset);
@@ -144,7 +145,8 @@ static PyObject *doorbell_sleeping(Doorbell *self, void *closure) {
 
 /* Whether anything is there to be done. Only sequentially consistent loads: the check before sleeping. */
 static int anything_ready(const doorbell_t *bell, PyObject *pollers, Py_ssize_t count, uint64_t seen_commands) {
-    return atomic_load_explicit(&bell->commands, memory_order_seq_cst) != seen_commands || pollers_any_ready(pollers, count);
+    return atomic_load_explicit(&bell->commands, memory_order_seq_cst) != seen_commands ||
+           pollers_any_ready(pollers, count);
 }
 
 /* Looks repeatedly for spin_ns. The pauses double up to a fraction of a microsecond, so that the lines which the

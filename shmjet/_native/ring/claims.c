@@ -69,7 +69,8 @@ static PyObject *claims_put_several(Claims *self, PyObject *const *args, Py_ssiz
     unsigned long long tasks = PyLong_AsUnsignedLongLong(args[1]);
     if (tasks == (unsigned long long)-1 && PyErr_Occurred()) return NULL;
     if (tasks > self->cells)
-        return PyErr_Format(PyExc_ValueError, "%llu tasks do not fit into %llu cells", tasks, (unsigned long long)self->cells);
+        return PyErr_Format(PyExc_ValueError, "%llu tasks do not fit into %llu cells", tasks,
+                            (unsigned long long)self->cells);
     for (uint64_t i = 0; i < tasks; i++) claims_put(self->claims, self->cells, first + i);
     Py_RETURN_NONE;
 }
@@ -109,7 +110,8 @@ static PyMethodDef claims_methods[] = {
     {"put_several", (PyCFunction)(void (*)(void))claims_put_several, METH_FASTCALL,
      "put_several(first, count) -> None: so many tasks are queued now"},
     {"take", (PyCFunction)claims_take_py, METH_O, "take(number) -> bool: begin the task, if it may still be begun"},
-    {"revoke", (PyCFunction)claims_revoke_py, METH_O, "revoke(number) -> bool: take the task back, if it has not begun"},
+    {"revoke", (PyCFunction)claims_revoke_py, METH_O,
+     "revoke(number) -> bool: take the task back, if it has not begun"},
     {"done", (PyCFunction)claims_done_py, METH_NOARGS, "done() -> int: the task is over; the ns it took"},
     {"running", (PyCFunction)claims_running, METH_NOARGS, "running() -> (number or 0, ns at which it began)"},
     {"close", (PyCFunction)claims_close, METH_NOARGS, "close() -> None: let go of the memory"},

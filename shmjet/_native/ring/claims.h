@@ -1,14 +1,16 @@
-/* Who may run a task that has been handed over but not begun: one word for each, settled by compare-and-swap. No Python.
+/* Who may run a task that has been handed over but not begun: one word for each, settled by compare-and-swap. No
+ * Python.
  *
- * A client puts tasks into the ring of one worker before that worker can run them, and may want one back: to give it to
- * a worker with nothing to do, to cancel it, or because the worker has died. The worker asks for each task just before
- * it begins (claims_take), the client asks when it wants it back (claims_revoke), and exactly one of the two is told yes.
+ * A client puts tasks into the ring of one worker before that worker can run them, and may want one back: to give it
+ * to a worker with nothing to do, to cancel it, or because the worker has died. The worker asks for each task just
+ * before it begins (claims_take), the client asks when it wants it back (claims_revoke), and exactly one of the two is
+ * told yes.
  *
- * Task n lives in cell n mod cells. The client stores 2n (queued) before it publishes the task; taking it makes 2n + 1,
- * revoking it 0. As a cell is used again only after its task is over, an old number never meets a new one.
+ * Task n lives in cell n mod cells. The client stores 2n (queued) before it publishes the task; taking it makes 2n +
+ * 1, revoking it 0. As a cell is used again only after its task is over, an old number never meets a new one.
  *
- * `current` and `started` say what the worker runs and since when; the worker alone writes them. They are a picture for
- * processes that look from outside (time limits), so release and acquire are enough.
+ * `current` and `started` say what the worker runs and since when; the worker alone writes them. They are a picture
+ * for processes that look from outside (time limits), so release and acquire are enough.
  */
 #ifndef SHMJET_CLAIMS_H
 #define SHMJET_CLAIMS_H
@@ -34,8 +36,8 @@ static inline void claims_put(claims_t *claims, uint64_t cells, uint64_t number)
 /* True for at most one of claims_take and claims_revoke, and only the first time. */
 static inline int claims_settle(claims_t *claims, uint64_t cells, uint64_t number, uint64_t outcome) {
     uint64_t queued = 2 * number;
-    return atomic_compare_exchange_strong_explicit(&claims->cells[number % cells], &queued, outcome, memory_order_acq_rel,
-                                                   memory_order_relaxed);
+    return atomic_compare_exchange_strong_explicit(&claims->cells[number % cells], &queued, outcome,
+                                                   memory_order_acq_rel, memory_order_relaxed);
 }
 
 static inline int claims_take(claims_t *claims, uint64_t cells, uint64_t number, int64_t now) {

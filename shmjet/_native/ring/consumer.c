@@ -1,7 +1,7 @@
 /* RingConsumer: the reading end of a ring as a Python object.
  *
- * Frames of columns are decoded here and freed at once. Any other record is handed out as a view of the consumer itself,
- * so that the view keeps consumer and mapping alive, and release() refuses while a view lives. */
+ * Frames of columns are decoded here and freed at once. Any other record is handed out as a view of the consumer
+ * itself, so that the view keeps consumer and mapping alive, and release() refuses while a view lives. */
 #include "ring/native.h"
 
 #include "codec/codec.h"
@@ -44,8 +44,9 @@ static PyObject *consumer_new(PyTypeObject *type, PyObject *args, PyObject *kwar
         if (status == RING_CORRUPT)
             PyErr_SetString(self->corrupt_error, "the positions in the ring are damaged");
         else
-            PyErr_SetString(PyExc_ValueError, status == RING_TOO_SHORT ? "the ring does not lie in the buffer"
-                                                                       : "there is no ring of this version at the offset");
+            PyErr_SetString(PyExc_ValueError, status == RING_TOO_SHORT
+                                                  ? "the ring does not lie in the buffer"
+                                                  : "there is no ring of this version at the offset");
         goto failed;
     }
     if (bell != Py_None) {
@@ -160,7 +161,8 @@ static PyObject *decode_frames(RingConsumer *self, Codec *codec, ring_record_t *
         if (found < 0) PyErr_Clear(); /* reported by the next pull, which meets the same record */
         if (found <= 0 || record->header.kind != KIND_ITEMS || record->header.codec != CODEC_COLUMNS ||
             total + record->header.count > room ||
-            columns_decode(codec, record->payload, record->header.length, (Py_ssize_t)record->header.count, values + total)) {
+            columns_decode(codec, record->payload, record->header.length, (Py_ssize_t)record->header.count,
+                           values + total)) {
             PyErr_Clear();
             ring_unread(&self->ring, position);
             self->ring.items_seen = seen;
@@ -201,9 +203,9 @@ static PyObject *consumer_pull(RingConsumer *self, PyObject *const *args, Py_ssi
     return held_tuple(self, &record);
 }
 
-/* take_run(limit): records as they lie in the ring, undecoded, to be freed by release() once they have been copied. A run
- * is contiguous and has at most `limit` bytes, or one record: (offset in the buffer, bytes, items). A batch in a slab ends a
- * run and is then handed out alone: (slab, offset, bytes, count). None when nothing is there. */
+/* take_run(limit): records as they lie in the ring, undecoded, to be freed by release() once they have been copied. A
+ * run is contiguous and has at most `limit` bytes, or one record: (offset in the buffer, bytes, items). A batch in a
+ * slab ends a run and is then handed out alone: (slab, offset, bytes, count). None when nothing is there. */
 static PyObject *consumer_take_run(RingConsumer *self, PyObject *most) {
     if (consumer_check(self) < 0) return NULL;
     unsigned long long limit = PyLong_AsUnsignedLongLong(most);
@@ -220,8 +222,8 @@ static PyObject *consumer_take_run(RingConsumer *self, PyObject *most) {
     if (status == RUN_PLACE)
         return Py_BuildValue("(IKKI)", (unsigned int)run.place.slab, (unsigned long long)run.place.offset,
                              (unsigned long long)run.place.length, (unsigned int)run.items);
-    return Py_BuildValue("(nKK)", (Py_ssize_t)(run.start - (const uint8_t *)self->view.buf), (unsigned long long)run.length,
-                         (unsigned long long)run.items);
+    return Py_BuildValue("(nKK)", (Py_ssize_t)(run.start - (const uint8_t *)self->view.buf),
+                         (unsigned long long)run.length, (unsigned long long)run.items);
 }
 
 static int consumer_getbuffer(PyObject *object, Py_buffer *view, int flags) {

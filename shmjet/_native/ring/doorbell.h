@@ -5,17 +5,19 @@
  *   waker:    publish (sequentially consistent store), then load `sleeping`; if set: clear it, word += 1, FUTEX_WAKE
  *   sleeper:  read word, store sleeping = 1, look at everything again, FUTEX_WAIT while word is unchanged
  *
- * Store-then-load on both sides, all sequentially consistent: in the single total order either the sleeper's second look
- * comes after the publication and finds it, or the waker's load comes after `sleeping = 1` and it wakes. A wake between
- * the look and the wait changes the word, so that the kernel refuses to sleep. The waker clears `sleeping`, so that a
- * burst of publications costs one system call; the sleeper sets it again, and looks again, before it sleeps again.
+ * Store-then-load on both sides, all sequentially consistent: in the single total order either the sleeper's second
+ * look comes after the publication and finds it, or the waker's load comes after `sleeping = 1` and it wakes. A wake
+ * between the look and the wait changes the word, so that the kernel refuses to sleep. The waker clears `sleeping`, so
+ * that a burst of publications costs one system call; the sleeper sets it again, and looks again, before it sleeps
+ * again.
  *
- * bell_ring() is for news that the sleeper cannot see in a ring: it changes the word whether or not the owner sleeps. An
- * owner that has read the word already then does not sleep on it. After that it does what bell_signal() does.
+ * bell_ring() is for news that the sleeper cannot see in a ring: it changes the word whether or not the owner sleeps.
+ * An owner that has read the word already then does not sleep on it. After that it does what bell_signal() does.
  * `sleeping` is never cleared for another process without a change of the word after it.
  *
- * A sleeper that waits for sockets, too, sleeps in epoll instead (link/link_loop.c): it has an eventfd, and wakers that know it
- * write that in place of FUTEX_WAKE. A wake between its second look and its epoll_wait is an edge that epoll keeps.
+ * A sleeper that waits for sockets, too, sleeps in epoll instead (link/link_loop.c): it has an eventfd, and wakers
+ * that know it write that in place of FUTEX_WAKE. A wake between its second look and its epoll_wait is an edge that
+ * epoll keeps.
  *
  * A waker that is killed between clearing and waking costs the sleeper its timeout, which is therefore never infinite.
  */
@@ -61,8 +63,8 @@ static inline void bell_wake(doorbell_t *bell, int eventfd) {
     }
 }
 
-/* After a sequentially consistent publication, or a fence-free one (fence_free.h): wakes the owner if it sleeps. Returns
- * whether it did, or was about to. */
+/* After a sequentially consistent publication, or a fence-free one (fence_free.h): wakes the owner if it sleeps.
+ * Returns whether it did, or was about to. */
 static inline int bell_signal_by(doorbell_t *bell, int eventfd) {
     if (!atomic_load_explicit(&bell->sleeping, memory_order_seq_cst)) return 0;
     if (atomic_exchange_explicit(&bell->sleeping, 0, memory_order_seq_cst)) bell_wake(bell, eventfd);
@@ -71,9 +73,9 @@ static inline int bell_signal_by(doorbell_t *bell, int eventfd) {
 
 static inline int bell_signal(doorbell_t *bell) { return bell_signal_by(bell, BELL_NO_EVENTFD); }
 
-/* After any change that the owner should look at. It is changed again by the process that clears `sleeping`, as always: a
- * sleeper that read the word after the first change and set `sleeping` would else sleep with `sleeping` cleared, and the
- * next publication would not wake it. */
+/* After any change that the owner should look at. It is changed again by the process that clears `sleeping`, as
+ * always: a sleeper that read the word after the first change and set `sleeping` would else sleep with `sleeping`
+ * cleared, and the next publication would not wake it. */
 static inline void bell_ring_by(doorbell_t *bell, int eventfd) {
     atomic_fetch_add_explicit(&bell->word, 1, memory_order_seq_cst);
     bell_signal_by(bell, eventfd);

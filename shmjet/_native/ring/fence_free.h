@@ -1,19 +1,20 @@
 /* Publishing small records without a fence, while their reader is awake. No Python in here.
  *
  * A publication that has to find a sleeper stores `tail` and then loads `sleeping`, and neither may pass the other. On
- * x86-64 that takes a locked instruction, which waits until the store buffer is empty: a fifth of the time of sending 64
- * bytes. The price is paid for every record, the need for it arises only when the reader goes to sleep. So it is the
- * sleeper's to pay (an asymmetric Dekker pair: Dice, Huang, Yang 2001; `sys_membarrier` is Linux' form of it):
+ * x86-64 that takes a locked instruction, which waits until the store buffer is empty: a fifth of the time of sending
+ * 64 bytes. The price is paid for every record, the need for it arises only when the reader goes to sleep. So it is
+ * the sleeper's to pay (an asymmetric Dekker pair: Dice, Huang, Yang 2001; `sys_membarrier` is Linux' form of it):
  *
  *   producer   store `tail` (release), then load `sleeping`; nothing but the compiler is kept from reordering
- *   sleeper    store `sleeping`, membarrier() - every process that has registered passes a full barrier on whatever core
+ *   sleeper    store `sleeping`, membarrier() - every process that has registered passes a full barrier on whatever
+ *   core
  *              it runs - then look at everything again
  *
  * A barrier that falls between the producer's two accesses makes `tail` visible to the sleeper's second look;
  * a barrier before them lets the load see `sleeping`, a barrier after them finds `tail` published.
  *
- * membarrier() interrupts every core on which a registered process runs, some microseconds each, so only a process that
- * needs it should call it. A ring says in `fence_free` whether its producer does without fences:
+ * membarrier() interrupts every core on which a registered process runs, some microseconds each, so only a process
+ * that needs it should call it. A ring says in `fence_free` whether its producer does without fences:
  *   - It begins after FENCE_FREE_AFTER small records in a row that found their reader awake, registers its process,
  *     stores `fence_free` and passes a full fence: a sleeper that has read `fence_free` before that is met by the next
  *     load of `sleeping`.
@@ -21,8 +22,8 @@
  *     `tail`.
  *   - A sleeper calls membarrier() only if one of its rings is fence-free. It is called at most once for
  *     FENCE_FREE_AFTER records then, and never in a job whose frames are large.
- * Where membarrier() is missing (seccomp, kernels before 4.16) no producer begins. A sleeper that must call it and cannot
- * sleeps for UNFENCED_NS at most, which is longer than any store stays in a buffer.
+ * Where membarrier() is missing (seccomp, kernels before 4.16) no producer begins. A sleeper that must call it and
+ * cannot sleeps for UNFENCED_NS at most, which is longer than any store stays in a buffer.
  *
  * On ARM64 a sequentially consistent store followed by such a load costs no more than release and acquire: never
  * fence-free. */
@@ -77,8 +78,8 @@ static inline void fence_free_learn(ring_producer_t *p, uint64_t length, int asl
         fence_free_begin(p);
 }
 
-/* Between saying that one sleeps and looking again, when one of the rings to look at is fence-free. Returns how long the
- * caller may sleep at most. */
+/* Between saying that one sleeps and looking again, when one of the rings to look at is fence-free. Returns how long
+ * the caller may sleep at most. */
 static inline int64_t sleeper_fence(int64_t timeout_ns) {
     if (membarrier_call(MEMBARRIER_GLOBAL) == 0) return timeout_ns;
     return timeout_ns < UNFENCED_NS ? timeout_ns : UNFENCED_NS;

@@ -12,8 +12,8 @@
 enum { KIND_ITEMS = 1, KIND_WATERMARK = 2, KIND_BARRIER = 3, KIND_DONE = 4 };
 enum { CODEC_COLUMNS = 1, CODEC_SLOT = 5 };
 
-/* Either one process' doorbell, or, with `owner`, that of whichever process the word in shared memory names. `eventfd` is
- * what that process sleeps on, BELL_NO_EVENTFD for the futex; it belongs to the code that made the object. */
+/* Either one process' doorbell, or, with `owner`, that of whichever process the word in shared memory names. `eventfd`
+ * is what that process sleeps on, BELL_NO_EVENTFD for the futex; it belongs to the code that made the object. */
 typedef struct Doorbell {
     PyObject_HEAD
     Py_buffer view;
@@ -25,8 +25,8 @@ typedef struct Doorbell {
     int eventfd;
 } Doorbell;
 
-/* The doorbell to ring now, or NULL when it is closed. Who publishes and then reads the owner meets who writes the owner and then looks
- * for what was published: both are sequentially consistent, so one of them sees the other. */
+/* The doorbell to ring now, or NULL when it is closed. Who publishes and then reads the owner meets who writes the
+ * owner and then looks for what was published: both are sequentially consistent, so one of them sees the other. */
 static inline const Doorbell *bell_now(const Doorbell *self) {
     if (!self) return NULL;
     if (UNLIKELY(self->owner != NULL)) {

@@ -4,7 +4,8 @@
 
 #include "ring/native.h"
 
-/* A tuple of the pollers in a list, which other threads may change; NULL with an exception when there is anything else. */
+/* A tuple of the pollers in a list, which other threads may change; NULL with an exception when there is anything
+ * else. */
 HIDDEN PyObject *pollers_of(const native_state_t *state, PyObject *list);
 /* Whether one of them has something for its owner. Only sequentially consistent loads. */
 HIDDEN int pollers_any_ready(PyObject *pollers, Py_ssize_t count);

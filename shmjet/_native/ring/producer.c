@@ -1,5 +1,5 @@
-/* RingProducer: the writing end of a ring as a Python object. The protocol is in ring.h; here are only policies: how many
- * items go into one frame, and when a push is refused rather than cut small. */
+/* RingProducer: the writing end of a ring as a Python object. The protocol is in ring.h; here are only policies: how
+ * many items go into one frame, and when a push is refused rather than cut small. */
 #include "ring/native.h"
 
 #include "codec/codec.h"
@@ -49,8 +49,9 @@ static PyObject *producer_new(PyTypeObject *type, PyObject *args, PyObject *kwar
         if (status == RING_CORRUPT)
             raise_corrupt(self->corrupt_error, "other side");
         else
-            PyErr_SetString(PyExc_ValueError, status == RING_TOO_SHORT ? "the ring does not lie in the buffer"
-                                                                       : "there is no ring of this version at the offset");
+            PyErr_SetString(PyExc_ValueError, status == RING_TOO_SHORT
+                                                  ? "the ring does not lie in the buffer"
+                                                  : "there is no ring of this version at the offset");
         goto failed;
     }
     if (bell != Py_None) {
@@ -118,8 +119,8 @@ static uint64_t admitted_items(RingProducer *self, uint64_t wanted, uint64_t *le
     return free_items >= *least ? free_items : 0;
 }
 
-/* Encodes into the larger free stretch, fewer items if they do not fit. Returns the number of items, 0 for "no room now"
- * (with *missing set), NOT_COLUMNS, NO_ITEM_FITS, or PUSH_ERROR with an exception. */
+/* Encodes into the larger free stretch, fewer items if they do not fit. Returns the number of items, 0 for "no room
+ * now" (with *missing set), NOT_COLUMNS, NO_ITEM_FITS, or PUSH_ERROR with an exception. */
 static int64_t encode_frame(RingProducer *self, Codec *codec, PyObject *items, Py_ssize_t start, uint64_t count,
                             uint64_t least, uint64_t *missing) {
     ring_producer_t *ring = &self->ring;
@@ -301,8 +302,8 @@ static PyObject *producer_push_mark(RingProducer *self, PyObject *const *args, P
     return PyBool_FromLong(written);
 }
 
-/* put_run(data, start, stop): whole records as take_run() gives them. Returns (position of the first record that found no
- * room, items written). */
+/* put_run(data, start, stop): whole records as take_run() gives them. Returns (position of the first record that found
+ * no room, items written). */
 static PyObject *producer_put_run(RingProducer *self, PyObject *args) {
     Py_buffer data;
     Py_ssize_t start, stop;
@@ -411,7 +412,8 @@ static PyGetSetDef producer_getset[] = {
     {"free_bytes", (getter)producer_number, NULL, "bytes not in use now", "b"},
     {"items_in", (getter)producer_number, NULL, "items ever published", "o"},
     {"reader_idle", (getter)producer_reader_idle, NULL, "whether the ring is empty and its reader sleeps", NULL},
-    {"reserved", (getter)producer_get_reserved, (setter)producer_set_reserved, "whether a PacketReader leaves it to its owner", NULL},
+    {"reserved", (getter)producer_get_reserved, (setter)producer_set_reserved,
+     "whether a PacketReader leaves it to its owner", NULL},
     {"blocked", (getter)producer_blocked, NULL, "whether the last push was refused", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

@@ -19,7 +19,8 @@ int64_t producer_put_records(RingProducer *self, const uint8_t *data, uint64_t s
         if (!wrong && record_size(header.length) > self->ring.max_record) wrong = "more bytes than the ring takes";
         if (!wrong && header.count > self->ring.queue_size) wrong = "more items than the queue takes";
         if (wrong) {
-            PyErr_Format(self->corrupt_error, "a peer has sent a record with %s (kind %d, codec %d, %u items, %u bytes)", wrong,
+            PyErr_Format(self->corrupt_error,
+                         "a peer has sent a record with %s (kind %d, codec %d, %u items, %u bytes)", wrong,
                          (int)header.kind, (int)header.codec, header.count, header.length);
             return -1;
         }

@@ -1,8 +1,8 @@
 /* A single-producer, single-consumer byte ring in shared memory. No Python, no allocation, no system call.
  *
- * One process writes records, one reads them. Nothing is locked and nothing is compared-and-swapped: each side owns one
- * 64-bit position that only grows (`tail` for the producer, `head` for the consumer) and keeps a private copy of the
- * other's, which it reloads only when the copy says that it cannot go on.
+ * One process writes records, one reads them. Nothing is locked and nothing is compared-and-swapped: each side owns
+ * one 64-bit position that only grows (`tail` for the producer, `head` for the consumer) and keeps a private copy of
+ * the other's, which it reloads only when the copy says that it cannot go on.
  *
  * Memory order
  *   - The producer writes a record and then stores `tail` (release or stronger). The consumer loads `tail` (acquire)
@@ -10,13 +10,13 @@
  *     killed at any instruction before that store leaves nothing behind.
  *   - The consumer reads a record and then stores `head` (release or stronger); the producer loads `head` (acquire)
  *     before it overwrites those bytes.
- *   - `wake_at` and `head` form a Dekker pair: the producer stores wake_at and then loads head, the consumer stores head
- *     and then loads wake_at. All four are sequentially consistent, so at least one side sees the other and no wake-up
- *     is lost. `tail` and a doorbell's `sleeping` form the same pair, see doorbell.h; for small records it is made without
- *     a fence of the producer's, see fence_free.h.
+ *   - `wake_at` and `head` form a Dekker pair: the producer stores wake_at and then loads head, the consumer stores
+ *     head and then loads wake_at. All four are sequentially consistent, so at least one side sees the other and no
+ *     wake-up is lost. `tail` and a doorbell's `sleeping` form the same pair, see doorbell.h; for small records it is
+ *     made without a fence of the producer's, see fence_free.h.
  *
- * Records are aligned to 16 bytes, never wrap, and are at most half the ring; so one always fits into an empty ring. What
- * is left at the end is filled with a skip record that is published together with the record behind it.
+ * Records are aligned to 16 bytes, never wrap, and are at most half the ring; so one always fits into an empty ring.
+ * What is left at the end is filled with a skip record that is published together with the record behind it.
  *
  * Everything read from shared memory is bounded before it is used: a torn or damaged word gives RING_CORRUPT, never an
  * access outside the ring. The layout has its page in docs/formats/ring.md.
@@ -127,7 +127,8 @@ static inline void ring_format(void *memory, uint64_t capacity, uint64_t queue_s
     shared->magic = RING_MAGIC;
 }
 
-static inline int ring_validate(const ring_shared_t *shared, uint64_t available, uint64_t *capacity, uint64_t *queue_size) {
+static inline int ring_validate(const ring_shared_t *shared, uint64_t available, uint64_t *capacity,
+                                uint64_t *queue_size) {
     if (available < RING_HEADER_SIZE) return RING_TOO_SHORT;
     if (shared->magic != RING_MAGIC || shared->version != RING_VERSION) return RING_NOT_FORMATTED;
     *capacity = shared->capacity;
@@ -153,7 +154,8 @@ static inline int ring_open_producer(ring_producer_t *p, void *memory, uint64_t 
     p->items_out = atomic_load_explicit(&shared->items_out, memory_order_acquire);
     p->wake_at = atomic_load_explicit(&shared->wake_at, memory_order_acquire);
     if (p->tail - p->head > capacity || (p->tail & 15u)) return RING_CORRUPT;
-    if (atomic_load_explicit(&shared->fence_free, memory_order_relaxed)) /* the last holder's; its successor begins anew */
+    /* the mark of the last holder; its successor begins anew */
+    if (atomic_load_explicit(&shared->fence_free, memory_order_relaxed))
         atomic_store_explicit(&shared->fence_free, 0, memory_order_release);
     p->shared = shared;
     return RING_OK;
@@ -226,8 +228,8 @@ static inline int ring_claim(ring_producer_t *p, uint64_t size, ring_claim_t *cl
 /* Publishes the record whose payload has been written at claim->record + RECORD_HEADER_SIZE. The store of `tail` is the
  * moment at which it exists. Sequentially consistent when a doorbell is looked at afterwards, unless that is done
  * without a fence; else release. */
-static inline void ring_commit(ring_producer_t *p, const ring_claim_t *claim, const record_header_t *header, uint64_t items,
-                               int with_bell) {
+static inline void ring_commit(ring_producer_t *p, const ring_claim_t *claim, const record_header_t *header,
+                               uint64_t items, int with_bell) {
     if (claim->skip) {
         record_header_t skip = {(uint32_t)(claim->skip - RECORD_HEADER_SIZE), RECORD_SKIP, 0, 0, 0, 0};
         memcpy(p->data + (p->tail & (p->capacity - 1)), &skip, sizeof skip);
@@ -240,17 +242,18 @@ static inline void ring_commit(ring_producer_t *p, const ring_claim_t *claim, co
         atomic_store_explicit(&p->shared->tail, p->tail, memory_order_seq_cst);
     else
         atomic_store_explicit(&p->shared->tail, p->tail, memory_order_release);
-    atomic_signal_fence(memory_order_seq_cst); /* fence-free: the compiler must not pass the load of `sleeping` in front */
+    /* fence-free: the compiler must not move the load of `sleeping` in front */
+    atomic_signal_fence(memory_order_seq_cst);
     if (p->wake_at) {
         p->wake_at = 0;
         atomic_store_explicit(&p->shared->wake_at, 0, memory_order_relaxed);
     }
 }
 
-/* Leaves the position at which the producer wants to be woken: half of what is queued consumed, and room for a record of
- * `size` bytes; beyond the current head and never beyond the tail, so that it is always reached. Returns RING_OK when the
- * mark stands, RING_EMPTY when the consumer has passed it already (try again), RING_CORRUPT for a damaged head. In an empty
- * ring there is nothing left that the consumer could pass, so no mark is left there. */
+/* Leaves the position at which the producer wants to be woken: half of what is queued consumed, and room for a record
+ * of `size` bytes; beyond the current head and never beyond the tail, so that it is always reached. Returns RING_OK
+ * when the mark stands, RING_EMPTY when the consumer has passed it already (try again), RING_CORRUPT for a damaged
+ * head. In an empty ring there is nothing left that the consumer could pass, so no mark is left there. */
 static inline int ring_leave_wake_mark(ring_producer_t *p, uint64_t size) {
     if (p->tail == p->head) return RING_EMPTY;
     uint64_t queued = p->tail - p->head, wanted = p->head + ((queued + 1) / 2);

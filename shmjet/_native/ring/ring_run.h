@@ -1,7 +1,8 @@
 /* Runs of records: what lies in a ring one behind the other, taken undecoded, to be sent to another host. No Python.
  *
- * A run is contiguous and ends before the record with which it would grow beyond a limit; a larger record is a run of its
- * own. The place of a batch in a slab ends a run and is then handed out alone. What was taken is freed by ring_release(). */
+ * A run is contiguous and ends before the record with which it would grow beyond a limit; a larger record is a run of
+ * its own. The place of a batch in a slab ends a run and is then handed out alone. What was taken is freed by
+ * ring_release(). */
 #ifndef SHMJET_RING_RUN_H
 #define SHMJET_RING_RUN_H
 
@@ -25,7 +26,8 @@ typedef struct {
     slab_place_t place; /* RUN_PLACE */
 } ring_run_t;
 
-/* Reads the next record and counts its items. Like ring_next(), and RUN_BAD_COUNT for more items than the queue takes. */
+/* Reads the next record and counts its items. Like ring_next(), and RUN_BAD_COUNT for more items than the queue
+ * takes. */
 static inline int ring_next_counted(ring_consumer_t *c, ring_record_t *record) {
     int status = ring_next(c, record);
     if (status == RING_EMPTY) return RUN_NONE;

@@ -1,4 +1,5 @@
-/* Finding special items in a list, hashing keys, dealing a list over consumers by key. Key bytes: docs/formats/codec.md. */
+/* Finding special items in a list, hashing keys, dealing a list over consumers by key. Key bytes:
+ * docs/formats/codec.md. */
 #include "ring/native.h"
 
 #include "codec/codec.h"
@@ -141,9 +142,11 @@ static int list_changed(void) {
     return -1;
 }
 
-/* Which consumer each key goes to, and how many each gets. The fallback may run any code, also such as changes the list. */
-static int assign(const object_layout_t *layout, PyObject *keys, Py_ssize_t size, uint32_t partitions, const uint8_t *table, Py_ssize_t consumers,
-                  PyObject *fallback, uint16_t *target, Py_ssize_t *counts) {
+/* Which consumer each key goes to, and how many each gets. The fallback may run any code, also such as changes the
+ * list. */
+static int assign(const object_layout_t *layout, PyObject *keys, Py_ssize_t size, uint32_t partitions,
+                  const uint8_t *table, Py_ssize_t consumers, PyObject *fallback, uint16_t *target,
+                  Py_ssize_t *counts) {
     for (Py_ssize_t i = 0; i < size; i++) {
         uint32_t hash;
         PyObject *key = layout_get_list(layout, keys, i);
@@ -155,8 +158,8 @@ static int assign(const object_layout_t *layout, PyObject *keys, Py_ssize_t size
         uint16_t consumer;
         memcpy(&consumer, table + 2 * (hash % partitions), sizeof consumer);
         if (UNLIKELY(consumer >= consumers)) {
-            PyErr_Format(PyExc_ValueError, "the table sends partition %u to consumer %u of %zd", hash % partitions, consumer,
-                         consumers);
+            PyErr_Format(PyExc_ValueError, "the table sends partition %u to consumer %u of %zd", hash % partitions,
+                         consumer, consumers);
             return -1;
         }
         target[i] = consumer;
@@ -165,9 +168,10 @@ static int assign(const object_layout_t *layout, PyObject *keys, Py_ssize_t size
     return 0;
 }
 
-/* The lists themselves. New lists are collector-tracked objects, so that a collection, hence Python code, may run between
- * them: all are made before the first item is looked at. */
-static PyObject *deal(const object_layout_t *layout, PyObject *items, Py_ssize_t size, Py_ssize_t consumers, const uint16_t *target, Py_ssize_t *counts) {
+/* The lists themselves. New lists are collector-tracked objects, so that a collection, hence Python code, may run
+ * between them: all are made before the first item is looked at. */
+static PyObject *deal(const object_layout_t *layout, PyObject *items, Py_ssize_t size, Py_ssize_t consumers,
+                      const uint16_t *target, Py_ssize_t *counts) {
     PyObject *result = PyList_New(consumers);
     if (!result) return NULL;
     for (Py_ssize_t i = 0; i < consumers; i++) {
@@ -216,7 +220,8 @@ PyObject *routing_split(PyObject *module, PyObject *const *args, Py_ssize_t coun
     uint16_t *target = NULL;
     Py_ssize_t *counts = NULL;
     if (table.len < (Py_ssize_t)(2 * partitions)) {
-        PyErr_Format(PyExc_ValueError, "the table has %zd bytes, %u partitions need %u", table.len, partitions, 2 * partitions);
+        PyErr_Format(PyExc_ValueError, "the table has %zd bytes, %u partitions need %u", table.len, partitions,
+                     2 * partitions);
     } else if (!(target = PyMem_Malloc(size ? (size_t)size * sizeof *target : 1)) ||
                !(counts = PyMem_Calloc((size_t)consumers, sizeof *counts))) {
         PyErr_NoMemory();

@@ -1,5 +1,5 @@
-/* SlabWriter, SlabReader and Slot: both ends of a slab, and one slot of it as read-only memory that lives as long as its
- * last view. */
+/* SlabWriter, SlabReader and Slot: both ends of a slab, and one slot of it as read-only memory that lives as long as
+ * its last view. */
 #include "ring/native.h"
 
 #include <unistd.h>
@@ -30,7 +30,8 @@ static void view_release(Py_buffer *view, int *is_open) {
     *is_open = 0;
 }
 
-static int map_slab(PyObject *args, PyObject *kwargs, const char *format, Py_buffer *view, uint8_t **memory, Py_ssize_t *size) {
+static int map_slab(PyObject *args, PyObject *kwargs, const char *format, Py_buffer *view, uint8_t **memory,
+                    Py_ssize_t *size) {
     static char *names[] = {"buffer", "offset", "size", NULL};
     PyObject *buffer;
     Py_ssize_t offset;
@@ -42,7 +43,7 @@ static int map_slab(PyObject *args, PyObject *kwargs, const char *format, Py_buf
     return native_map(buffer, offset, *size, view, memory);
 }
 
-/* -- writer ---------------------------------------------------------------------------------------------------------- */
+/* -- writer -------------------------------------------------------------------------------------------------------- */
 
 static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     SlabWriter *self = PyObject_New(SlabWriter, type);
@@ -137,8 +138,8 @@ uint32_t slab_writer_claim(SlabWriter *self, uint64_t size, uint32_t readers) {
     return unit;
 }
 
-/* claim(size, count): a slot whose content will be written by the caller. Returns (offset of the slot, of its bytes in the
- * buffer), or None when no run is free. */
+/* claim(size, count): a slot whose content will be written by the caller. Returns (offset of the slot, of its bytes in
+ * the buffer), or None when no run is free. */
 static PyObject *writer_claim(SlabWriter *self, PyObject *args) {
     unsigned long long size;
     unsigned int readers;
@@ -150,7 +151,8 @@ static PyObject *writer_claim(SlabWriter *self, PyObject *args) {
     uint32_t unit = slab_writer_claim(self, size, readers);
     if (unit == UINT32_MAX) Py_RETURN_NONE;
     const uint8_t *target = self->slab.data + (uint64_t)unit * SLAB_UNIT;
-    return Py_BuildValue("(Kn)", (unsigned long long)unit * SLAB_UNIT, (Py_ssize_t)(target - (const uint8_t *)self->view.buf));
+    return Py_BuildValue("(Kn)", (unsigned long long)unit * SLAB_UNIT,
+                         (Py_ssize_t)(target - (const uint8_t *)self->view.buf));
 }
 
 static int writer_unit(SlabWriter *self, PyObject *offset, uint32_t *unit) {
@@ -197,7 +199,8 @@ static int writer_set_usable(SlabWriter *self, PyObject *value, void *closure) {
     unsigned long units = value ? PyLong_AsUnsignedLong(value) : 0;
     if (PyErr_Occurred()) return -1;
     if (units < self->usable || units > self->slab.units) {
-        PyErr_Format(PyExc_ValueError, "usable units grow from %u to at most %u, got %lu", self->usable, self->slab.units, units);
+        PyErr_Format(PyExc_ValueError, "usable units grow from %u to at most %u, got %lu", self->usable,
+                     self->slab.units, units);
         return -1;
     }
     self->usable = (uint32_t)units;
@@ -231,9 +234,10 @@ static PyType_Slot writer_slots[] = {
     {0, NULL},
 };
 
-PyType_Spec slab_writer_spec = {"shmjet._native._core.SlabWriter", sizeof(SlabWriter), 0, Py_TPFLAGS_DEFAULT, writer_slots};
+PyType_Spec slab_writer_spec = {"shmjet._native._core.SlabWriter", sizeof(SlabWriter), 0, Py_TPFLAGS_DEFAULT,
+                                writer_slots};
 
-/* -- reader ---------------------------------------------------------------------------------------------------------- */
+/* -- reader -------------------------------------------------------------------------------------------------------- */
 
 static PyObject *reader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     native_state_t *state = native_state(type);
@@ -281,8 +285,8 @@ static PyObject *reader_take(SlabReader *self, PyObject *const *args, Py_ssize_t
     if (PyErr_Occurred()) return NULL;
     uint64_t size = (uint64_t)self->slab.units * SLAB_UNIT;
     if (offset % SLAB_UNIT || offset >= size || length == 0 || length > size - offset) {
-        PyErr_Format(self->corrupt_error, "no slot lies at [%llu, %llu) of a slab of %llu bytes", offset, offset + length,
-                     (unsigned long long)size);
+        PyErr_Format(self->corrupt_error, "no slot lies at [%llu, %llu) of a slab of %llu bytes", offset,
+                     offset + length, (unsigned long long)size);
         return NULL;
     }
     const uint8_t *data = self->slab.data + offset;
@@ -331,9 +335,10 @@ static PyType_Slot reader_slots[] = {
     {0, NULL},
 };
 
-PyType_Spec slab_reader_spec = {"shmjet._native._core.SlabReader", sizeof(SlabReader), 0, Py_TPFLAGS_DEFAULT, reader_slots};
+PyType_Spec slab_reader_spec = {"shmjet._native._core.SlabReader", sizeof(SlabReader), 0, Py_TPFLAGS_DEFAULT,
+                                reader_slots};
 
-/* -- slot ------------------------------------------------------------------------------------------------------------ */
+/* -- slot ---------------------------------------------------------------------------------------------------------- */
 
 static int slot_getbuffer(PyObject *object, Py_buffer *view, int flags) {
     Slot *self = (Slot *)object;

@@ -49,7 +49,9 @@ typedef struct {
 } slab_t;
 
 /* Bytes before the data: header and counts, up to a page's end. */
-static inline uint64_t slab_data_offset(uint64_t units) { return (SLAB_HEADER_SIZE + 4 * units + 4095u) & ~(uint64_t)4095u; }
+static inline uint64_t slab_data_offset(uint64_t units) {
+    return (SLAB_HEADER_SIZE + 4 * units + 4095u) & ~(uint64_t)4095u;
+}
 
 /* The units that fit into `size` bytes. */
 static inline uint64_t slab_units(uint64_t size) {
@@ -85,8 +87,8 @@ static inline int slab_open(slab_t *slab, void *memory, uint64_t size) {
 static inline uint32_t slab_units_of(uint64_t bytes) { return (uint32_t)((bytes + SLAB_UNIT - 1) / SLAB_UNIT); }
 
 /* Finds a slot of `wanted` units within the first `usable` ones, first fit; returns its first unit or UINT32_MAX.
- * `lengths` is the writer's own: at the first unit of every slot its length, else 0. Slots that no reader looks at any more
- * are freed on the way. */
+ * `lengths` is the writer's own: at the first unit of every slot its length, else 0. Slots that no reader looks at any
+ * more are freed on the way. */
 static inline uint32_t slab_allocate(const slab_t *slab, uint32_t *lengths, uint32_t usable, uint32_t wanted) {
     uint32_t run = 0;
     for (uint32_t unit = 0; unit < usable;) {
@@ -117,7 +119,8 @@ static inline void slab_drop(const slab_t *slab, uint32_t unit) {
     atomic_fetch_sub_explicit(&slab->counts[unit], 1, memory_order_release);
 }
 
-/* Says whether a reader may keep `bytes` as a view; counts them if so. Two readers at once may go over the half by one slot. */
+/* Says whether a reader may keep `bytes` as a view; counts them if so. Two readers at once may go over the half by one
+ * slot. */
 static inline int slab_may_hold(const slab_t *slab, uint64_t bytes) {
     uint64_t half = (uint64_t)slab->units * SLAB_UNIT / 2;
     if (atomic_load_explicit(&slab->shared->held, memory_order_relaxed) + bytes > half) return 0;

@@ -14,7 +14,8 @@ typedef struct {
     uint32_t usable;
 } SlabWriter;
 
-/* Takes a slot for so many readers, whose content the caller writes. Its first unit, or UINT32_MAX when no run is free. */
+/* Takes a slot for so many readers, whose content the caller writes. Its first unit, or UINT32_MAX when no run is
+ * free. */
 HIDDEN uint32_t slab_writer_claim(SlabWriter *self, uint64_t size, uint32_t readers);
 
 #endif
