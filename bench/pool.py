@@ -101,10 +101,10 @@ def submit(options: Options, report: Report) -> None:
             pool = warmed(bench, make, options)
             add(bench, name, lambda pool=pool: rate(count, lambda: all_of(pool)))  # type: ignore[misc]
         if options.wants_peer("multiprocessing.Pool"):
-            crew = bench.resources.enter_context(multiprocessing.Pool(options.workers))
+            processes = bench.resources.enter_context(multiprocessing.Pool(options.workers))
 
             def apply_all() -> None:
-                for found in [crew.apply_async(same, (i,)) for i in range(count)]:
+                for found in [processes.apply_async(same, (i,)) for i in range(count)]:
                     found.get()
 
             bench.peer("multiprocessing.Pool", lambda: rate(count, apply_all))
@@ -123,8 +123,8 @@ def roundtrip(options: Options, report: Report) -> None:
             pool = warmed(bench, make, options)
             add(bench, name, lambda pool=pool: median(lambda: pool.submit(same, 1).result()))  # type: ignore[misc]
         if options.wants_peer("multiprocessing.Pool"):
-            crew = bench.resources.enter_context(multiprocessing.Pool(options.workers))
-            bench.peer("multiprocessing.Pool", lambda: median(lambda: crew.apply(same, (1,))))
+            processes = bench.resources.enter_context(multiprocessing.Pool(options.workers))
+            bench.peer("multiprocessing.Pool", lambda: median(lambda: processes.apply(same, (1,))))
         report.add(bench.measure(rounds=options.rounds))
 
 
@@ -142,8 +142,8 @@ def mapping(options: Options, report: Report) -> None:
             chunk = {} if name == "shmjet" else {"chunksize": 100}
             add(bench, name, partial(rate, count, partial(consume, pool, chunk)))
         if options.wants_peer("multiprocessing.Pool"):
-            crew = bench.resources.enter_context(multiprocessing.Pool(options.workers))
-            bench.peer("multiprocessing.Pool", lambda: rate(count, lambda: crew.map(same, range(count))))
+            processes = bench.resources.enter_context(multiprocessing.Pool(options.workers))
+            bench.peer("multiprocessing.Pool", lambda: rate(count, lambda: processes.map(same, range(count))))
         joblib_peer(
             bench,
             options,
@@ -175,8 +175,8 @@ def arrays(options: Options, report: Report, name: str, count: int, size: int) -
             pool = warmed(bench, make, options)
             add(bench, peer, lambda pool=pool: elapsed(lambda: consume(pool)))  # type: ignore[misc]
         if options.wants_peer("multiprocessing.Pool"):
-            crew = bench.resources.enter_context(multiprocessing.Pool(options.workers))
-            bench.peer("multiprocessing.Pool", lambda: elapsed(lambda: list(crew.imap(same, given))))
+            processes = bench.resources.enter_context(multiprocessing.Pool(options.workers))
+            bench.peer("multiprocessing.Pool", lambda: elapsed(lambda: list(processes.imap(same, given))))
         joblib_peer(
             bench, options, lambda parallel, delayed: elapsed(lambda: parallel(delayed(same)(a) for a in given))
         )

@@ -45,7 +45,7 @@ def console(
     except ModuleNotFoundError as error:
         raise CommandError(f"the console needs {error.name}: pip install prometheus-client starlette uvicorn") from None
     from shmjet.console.access import make_access, read_token
-    from shmjet.console.member_finder import Found, afar, here
+    from shmjet.console.member_finder import Found, local_members, remote_members
     from shmjet.console.server import ConsoleServer
 
     try:
@@ -60,7 +60,7 @@ def console(
     cluster = None if address is None and config is None else far_cluster(address, config)
 
     def find() -> Found:
-        return here(running_folders()) if cluster is None else afar(cluster)
+        return local_members(running_folders()) if cluster is None else remote_members(cluster)
 
     try:
         server = ConsoleServer(find, access, host, port, pid=pid, on_up=announce)

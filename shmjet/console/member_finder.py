@@ -15,12 +15,12 @@ Found = dict[str, Callable[[], MonitoredMember]]
 """By a key that names a member for good: what connects to it. It may raise MemberLostError."""
 
 
-def here(folders: Iterable[Path]) -> Found:
+def local_members(folders: Iterable[Path]) -> Found:
     """Return the members of this host that have these folders."""
     return {str(folder): partial(AttachedMember, folder) for folder in folders}
 
 
-def afar(cluster: RemoteMonitor) -> Found:
+def remote_members(cluster: RemoteMonitor) -> Found:
     """Return the members of a cluster.
 
     Raises:

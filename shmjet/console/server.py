@@ -13,7 +13,7 @@ import uvicorn
 from shmjet.cluster.client.instance import JetInstance
 from shmjet.console.access import Access, make_access
 from shmjet.console.connections import connections
-from shmjet.console.member_finder import Found, here
+from shmjet.console.member_finder import Found, local_members
 from shmjet.console.watcher import Watch
 from shmjet.console.web import make_app
 from shmjet.core import ShmjetError
@@ -167,7 +167,7 @@ def serve(
     access = make_access(host, token=token, private=private, allow=allow_hosts)
     folder = jet.folder
     up = threading.Event()
-    server = ConsoleServer(lambda: here([folder]), access, host, port, on_up=up.set)
+    server = ConsoleServer(lambda: local_members([folder]), access, host, port, on_up=up.set)
     thread = threading.Thread(target=_run, args=(server, up), name="shmjet-console", daemon=True)
     thread.start()
     console = Console(server, thread)

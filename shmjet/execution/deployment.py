@@ -414,7 +414,7 @@ class Deployment:
         return self._slab_bytes - before
 
     def release(self) -> bool:
-        """Let go of the arena; True when a batch in it is still looked at in this process."""
+        """Let go of the arena; True if views of its batches are still alive in this process."""
         has_views = False
         if hasattr(self, "_wiring"):
             slabs = self._wiring.release()

@@ -165,7 +165,7 @@ class PartitionedRouter:
     def _split(self, items: list[Any]) -> None:
         if self._key_fn is None and isinstance(items[0], Columnar):
             raise PartitionError(
-                f"edge {self._edge}: a Batch cannot be its own key; say partitioned(column('name')) to send each row "
+                f"edge {self._edge}: a Batch cannot be a key; use partitioned(column('name')) to send each row "
                 "to the owner of its key, or give a key_fn that takes the whole batch"
             )
         keys = items if self._key_fn is None else mapped(self._key_fn, items)

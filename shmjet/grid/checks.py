@@ -1,4 +1,4 @@
-"""Checks an operation that came from afar before it touches the store: could `RemoteGrid` have sent it?
+"""Checks an operation of another host before it touches the store: could `RemoteGrid` have sent it?
 
 A stored value is read by the kind of its record: a map's as a msgpack entry, a list's as a block. So what writes must
 match the record that it names, and a key must stay inside the map or list: a key with a prefix of its own would reach
@@ -59,7 +59,7 @@ def check_operation(operation: Any, layout: Layout) -> None:
         case Write():
             for key, _ in operation.entries:
                 if not key.startswith(NO_PREFIX):
-                    raise GridError("a key from afar has a prefix of its own")
+                    raise GridError("a remote key has a prefix of its own")
                 _check_key(key[len(NO_PREFIX) :], operation.environment, layout)
         case Replace() | Add() | Pop():
             _check_key(operation.key, operation.environment, layout)

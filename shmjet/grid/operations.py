@@ -1,4 +1,4 @@
-"""What one may ask of a store from afar, as msgspec structs: the methods of `Table`, of the blobs and of the classes.
+"""What one may ask of a store remotely, as msgspec structs: the methods of `Table`, of the blobs and of the classes.
 
 Everything in them is bytes as they are stored. Objects are encoded and decoded where they are used; who performs an
 operation unpickles nothing.

@@ -107,7 +107,7 @@ class RemoteGrid:
 
 
 class RemoteBlobs:
-    """`BlobStore` from afar.
+    """A remote `BlobStore`.
 
     Args:
         call: carries operations.
@@ -135,7 +135,7 @@ class RemoteBlobs:
 
 
 class RemoteTable:
-    """`Table` from afar: the same methods, with the same meaning.
+    """A remote `Table`: the same methods, with the same meaning.
 
     Args:
         call: carries operations.

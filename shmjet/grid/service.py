@@ -1,4 +1,4 @@
-"""Performs operations that come from afar on the store of this host."""
+"""Performs operations of other hosts on the store of this host."""
 
 from __future__ import annotations
 

@@ -245,7 +245,7 @@ def test_each_member_has_its_own_part_in_the_metrics_for_prometheus(
     from prometheus_client.parser import text_string_to_metric_families
 
     from shmjet.console.exposition import exposition
-    from shmjet.console.member_finder import afar, here
+    from shmjet.console.member_finder import local_members, remote_members
     from shmjet.console.membership import WatchedMember
 
     members = pair[0].cluster.members
@@ -284,10 +284,10 @@ def test_each_member_has_its_own_part_in_the_metrics_for_prometheus(
         )
 
     if way == "on this host":
-        eventually(lambda: all_is_there(here([jet.folder for jet in pair])))
+        eventually(lambda: all_is_there(local_members([jet.folder for jet in pair])))
         return
     cluster = RemoteMonitor(endpoint_of([members[1].address], ClientConfig(secret=SECRET)))
     try:
-        eventually(lambda: all_is_there(afar(cluster)))
+        eventually(lambda: all_is_there(remote_members(cluster)))
     finally:
         cluster.close()

@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families  # noqa: E40
 import shmjet  # noqa: E402
 from shmjet import JetConfig, JetInstance, JobConfig, JobStatus  # noqa: E402
 from shmjet.console.access import make_access  # noqa: E402
-from shmjet.console.member_finder import here  # noqa: E402
+from shmjet.console.member_finder import local_members  # noqa: E402
 from shmjet.console.watcher import Watch  # noqa: E402
 from shmjet.console.web import STATIC, make_app  # noqa: E402
 from tests.console.conftest import TOKEN, endless_dag, failing_dag  # noqa: E402
@@ -35,7 +35,7 @@ Wait = Callable[..., None]
 @pytest.fixture
 def client(jet: JetInstance) -> Iterator[Any]:
     """A console with a token, that looks ten times a second."""
-    watch = Watch(lambda: here([jet.folder]), changes=True, period=0.1)
+    watch = Watch(lambda: local_members([jet.folder]), changes=True, period=0.1)
     with testclient.TestClient(make_app(watch, make_access("127.0.0.1", token=TOKEN)), base_url=BASE) as client:
         yield client
 
@@ -113,7 +113,7 @@ def own(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[JetInstance, Any]]:
     """An instance that a test may harm, and a console that loses patience with it soon."""
     monkeypatch.setattr("shmjet.cluster.monitor.local._PATIENCE_S", 0.5)
     with shmjet.new_instance(JetConfig(cores=1)) as jet:
-        watch = Watch(lambda: here([jet.folder]), changes=True, period=0.1)
+        watch = Watch(lambda: local_members([jet.folder]), changes=True, period=0.1)
         with testclient.TestClient(make_app(watch, make_access("127.0.0.1", token=TOKEN)), base_url=BASE) as client:
             yield jet, client
 

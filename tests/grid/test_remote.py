@@ -1,4 +1,4 @@
-"""Maps and lists from afar: the same as at hand, and nothing is unpickled on the way."""
+"""Remote maps and lists: the same as local ones, and nothing is unpickled on the way."""
 
 from __future__ import annotations
 

@@ -210,4 +210,4 @@ class RemoteMember:
         """Nothing is kept for one member."""
 
     def __repr__(self) -> str:
-        return f"<FarMember {self._first.address} {self.name!r}>"
+        return f"<RemoteMember {self._first.address} {self.name!r}>"

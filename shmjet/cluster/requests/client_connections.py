@@ -60,7 +60,7 @@ class LocalClient:
         closed: called once with the client when it is gone.
         leftover: what has been read from the socket already.
         is_here: whether it is a process of this host and user. The socket does not tell: with TLS that of a client from
-            afar leads to the link.
+            outside the host leads to the link.
         longest: bytes of a request at most.
         turns: in which it is served.
         most: says how many of its requests may be unanswered before no more are taken.
