@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from shmjet.cluster.client.launch import new_instance
     from shmjet.cluster.client.members import Cluster, Member
     from shmjet.cluster.client.remote import ClientConfig, new_client
+    from shmjet.cluster.client.snapshot import Snapshot
     from shmjet.core import (
         DAG,
         AbstractProcessor,
@@ -87,6 +88,7 @@ _PLACES = {
     "new_instance": "shmjet.cluster.client.launch",
     "Execution": "shmjet.cluster.client.execution",
     "Job": "shmjet.cluster.client.job",
+    "Snapshot": "shmjet.cluster.client.snapshot",
     "Metrics": "shmjet.execution.metrics",
     "IList": "shmjet.grid",
     "IMap": "shmjet.grid",
@@ -160,6 +162,7 @@ __all__ = [
     "Routing",
     "ServiceFactory",
     "ShmjetError",
+    "Snapshot",
     "Table",
     "Text",
     "Traverser",

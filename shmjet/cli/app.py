@@ -6,16 +6,16 @@ returns what is to be done, so that it is done outside of typer, which has its o
 
 from __future__ import annotations
 
-import importlib
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from shmjet import __version__
-from shmjet.cli.completion import VARIABLE, running_jobs, shells
+from shmjet.cli import lifecycle_commands
+from shmjet.cli.arguments import RUN_JOBS, SEE, SET_UP, Address, ConfigFile, RunningJob, Task, later
+from shmjet.cli.completion import VARIABLE, shells
 from shmjet.cli.outcome import CommandError, Outcome, complain
 
 _HELP = ["-h", "--help"]
@@ -29,12 +29,6 @@ app = typer.Typer(
     context_settings={"help_option_names": _HELP},
     epilog="Exit status: 0 fine, 1 the job failed, 2 wrong usage, 130 interrupted.",
 )
-
-_RUN, _SEE, _SET_UP = "Run jobs", "See and steer what runs", "Set up and look into"
-"""The groups of commands in the help."""
-
-Task = Callable[[], int]
-"""What a command line asks for; it returns the exit status."""
 
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 
@@ -54,7 +48,7 @@ def _common(
     pass
 
 
-@app.command(rich_help_panel=_RUN)
+@app.command(rich_help_panel=RUN_JOBS)
 def wordcount(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, folders (with all in them) and globs.")],
     top: Annotated[int, typer.Option(min=0, metavar="N", help="How many of the most frequent words to print.")] = 20,
@@ -74,10 +68,10 @@ def wordcount(
 ) -> Task:
     """Count the words of text files. A word is what line.lower().split() gives; binary files are skipped."""
     options = {"top": top, "cores": cores, "as_json": as_json, "output": output, "columns": columns}
-    return _later("wordcount", "wordcount", paths, **options, progress=progress)
+    return later("wordcount", "wordcount", paths, **options, progress=progress)
 
 
-@app.command(context_settings=_PASS_ON, rich_help_panel=_RUN)
+@app.command(context_settings=_PASS_ON, rich_help_panel=RUN_JOBS)
 def run(
     context: typer.Context,
     script: Annotated[Path, typer.Argument(metavar="SCRIPT [ARGS]...", help="A Python script and its arguments.")],
@@ -89,21 +83,10 @@ def run(
 
     Options for shmjet come before the script, everything behind it is the script's.
     """
-    return _later("script", "run_script", script, context.args, progress=progress)
+    return later("script", "run_script", script, context.args, progress=progress)
 
 
-Address = Annotated[
-    str | None,
-    typer.Option(
-        "--address", metavar="HOST:PORT[,...]", envvar="SHMJET_ADDRESS", help="Members of the cluster to ask."
-    ),
-]
-ConfigFile = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="A TOML file with settings (cluster_name, secret ...).")
-]
-
-
-@app.command(context_settings=_PASS_ON, rich_help_panel=_RUN)
+@app.command(context_settings=_PASS_ON, rich_help_panel=RUN_JOBS)
 def submit(
     context: typer.Context,
     script: Annotated[
@@ -125,11 +108,11 @@ def submit(
     if (script is None) == (named is None):
         raise CommandError("submit takes either a SCRIPT or --named NAME")
     if named is not None:
-        return _later("remote", "submit_named", named, address, config, progress=progress)
-    return _later("remote", "submit_script", script, context.args, address, config, progress=progress)
+        return later("remote", "submit_named", named, address, config, progress=progress)
+    return later("remote", "submit_script", script, context.args, address, config, progress=progress)
 
 
-@app.command(context_settings=_PASS_ON, rich_help_panel=_RUN)
+@app.command(context_settings=_PASS_ON, rich_help_panel=RUN_JOBS)
 def dag(
     context: typer.Context,
     script: Annotated[Path, typer.Argument(metavar="SCRIPT [ARGS]...", help="A Python script and its arguments.")],
@@ -139,7 +122,7 @@ def dag(
 ) -> Task:
     """Draw the DAG of the first job that a script submits, without running the job."""
     arguments, destination = _split_output(context.args, output)
-    return _later("dag", "draw", script, arguments, destination)
+    return later("dag", "draw", script, arguments, destination)
 
 
 _PID = Annotated[
@@ -150,7 +133,7 @@ _PID = Annotated[
 ]
 
 
-@app.command(rich_help_panel=_SEE)
+@app.command(rich_help_panel=SEE)
 def top(
     pid: _PID = None,
     once: Annotated[bool, typer.Option("--once", help="Print one snapshot; the default without a terminal.")] = False,
@@ -164,10 +147,10 @@ def top(
     On this host it reads shared memory only and takes no time from the jobs. Ctrl-C ends it.
     """
     options = {"pid": pid, "once": once, "as_json": as_json, "interval": interval}
-    return _later("top", "top", **options, address=address, config=config)
+    return later("top", "top", **options, address=address, config=config)
 
 
-@app.command(rich_help_panel=_SEE)
+@app.command(rich_help_panel=SEE)
 def jobs(
     everything: Annotated[bool, typer.Option("-a", "--all", help="List ended jobs, too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
@@ -176,26 +159,27 @@ def jobs(
 ) -> Task:
     """List the jobs of your running members on this host, or with an address those of a cluster."""
     if address is None and config is None:
-        return _later("members", "show_jobs", everything=everything, as_json=as_json)
-    return _later("remote", "list_jobs", address, config, everything=everything, as_json=as_json)
+        return later("members", "show_jobs", everything=everything, as_json=as_json)
+    return later("remote", "list_jobs", address, config, everything=everything, as_json=as_json)
 
 
-@app.command(rich_help_panel=_SEE)
+@app.command(rich_help_panel=SEE)
 def cancel(
-    job: Annotated[
-        str, typer.Argument(metavar="JOB", help="Name or id; the first digits will do.", autocompletion=running_jobs)
-    ],
+    job: RunningJob,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
     address: Address = None,
     config: ConfigFile = None,
 ) -> Task:
     """Cancel a running job of one of your members on this host, or with an address of a cluster."""
     if address is None and config is None:
-        return _later("members", "cancel_job", job, as_json=as_json)
-    return _later("remote", "cancel_job", job, address, config, as_json=as_json)
+        return later("members", "cancel_job", job, as_json=as_json)
+    return later("remote", "cancel_job", job, address, config, as_json=as_json)
 
 
-@app.command(rich_help_panel=_SEE)
+lifecycle_commands.add_to(app)
+
+
+@app.command(rich_help_panel=SEE)
 def cluster(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
     address: Address = None,
@@ -203,11 +187,11 @@ def cluster(
 ) -> Task:
     """List your running members on this host, or with an address those of a cluster, the coordinator first."""
     if address is None and config is None:
-        return _later("members", "show_cluster", as_json=as_json)
-    return _later("remote", "show_cluster", address, config, as_json=as_json)
+        return later("members", "show_cluster", as_json=as_json)
+    return later("remote", "show_cluster", address, config, as_json=as_json)
 
 
-@app.command(rich_help_panel=_SEE)
+@app.command(rich_help_panel=SEE)
 def dump(
     pid: _PID = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to FILE.")] = None,
@@ -221,10 +205,10 @@ def dump(
 
     No data of yours is in it and no secret; names of vertices and of files of code are.
     """
-    return _later("dump", "dump", pid=pid, output=output, as_json=as_json, address=address, config=config)
+    return later("dump", "dump", pid=pid, output=output, as_json=as_json, address=address, config=config)
 
 
-@app.command(rich_help_panel=_SEE)
+@app.command(rich_help_panel=SEE)
 def console(
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="Listen here; others than this host need the token.")] = (
         "127.0.0.1"
@@ -245,7 +229,7 @@ def console(
 
     Those of this user on this host, or with an address all members of a cluster.
     """
-    return _later(
+    return later(
         "console",
         "console",
         host=host,
@@ -259,7 +243,7 @@ def console(
     )
 
 
-@app.command(rich_help_panel=_SET_UP)
+@app.command(rich_help_panel=SET_UP)
 def member(
     config: ConfigFile = None,
     bind: Annotated[
@@ -269,16 +253,16 @@ def member(
     cores: Annotated[int | None, typer.Option(min=1, metavar="N", help="Workers to use.")] = None,
 ) -> Task:
     """Be a member of a cluster until SIGTERM or Ctrl-C. Secrets come from the file or SHMJET_[MEMBER_]SECRET[_FILE]."""
-    return _later("member", "run_member", config, bind, join, cores)
+    return later("member", "run_member", config, bind, join, cores)
 
 
-@app.command(rich_help_panel=_SET_UP)
+@app.command(rich_help_panel=SET_UP)
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False) -> Task:
     """Check this machine: cores, NUMA, limits, /dev/shm, Java, Spark; report each problem and how to fix it."""
-    return _later("doctor", "examine", as_json=as_json)
+    return later("doctor", "examine", as_json=as_json)
 
 
-@app.command(rich_help_panel=_SET_UP)
+@app.command(rich_help_panel=SET_UP)
 def completion(
     shell: Annotated[
         str,
@@ -290,10 +274,10 @@ def completion(
     Put `eval "$(shmjet completion bash)"` into ~/.bashrc (zsh: ~/.zshrc), or for fish
     `shmjet completion fish > ~/.config/fish/completions/shmjet.fish`.
     """
-    return _later("completion", "show", shell)
+    return later("completion", "show", shell)
 
 
-@app.command(rich_help_panel=_SET_UP)
+@app.command(rich_help_panel=SET_UP)
 def secret(
     output: Annotated[
         Path | None,
@@ -301,10 +285,10 @@ def secret(
     ] = None,
 ) -> Task:
     """Make a secret of 256 bits, for SHMJET_SECRET[_FILE] of members and clients, or SHMJET_MEMBER_SECRET[_FILE]."""
-    return _later("wire", "make_secret", output)
+    return later("wire", "make_secret", output)
 
 
-@app.command("wire-dump", rich_help_panel=_SET_UP)
+@app.command("wire-dump", rich_help_panel=SET_UP)
 def wire_dump(
     capture: Annotated[
         str, typer.Argument(metavar="FILE", help="What tcpdump or wireshark has captured; - for standard input.")
@@ -315,17 +299,7 @@ def wire_dump(
     FILE is what `tcpdump -i any -w FILE port 5701` writes, in pcap or pcapng, or the bytes of one direction of a
     connection, as wireshark's "follow stream" saves them as raw.
     """
-    return _later("wire", "dump_wire", capture)
-
-
-def _later(module: str, function: str, *arguments: Any, **options: Any) -> Task:
-    """Return the call of a function of `shmjet.cli`; its module is imported when the call is made."""
-
-    def task() -> int:
-        command: Callable[..., int] = getattr(importlib.import_module(f"shmjet.cli.{module}"), function)
-        return command(*arguments, **options)
-
-    return task
+    return later("wire", "dump_wire", capture)
 
 
 def _split_output(arguments: list[str], output: Path | None) -> tuple[list[str], Path | None]:

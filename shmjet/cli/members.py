@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from shmjet.cli.outcome import CommandError, Outcome
+from shmjet.cluster.lifecycle_messages import LastSnapshot
 from shmjet.cluster.monitor.base import MonitoredMember
 from shmjet.cluster.monitor.local import AttachedMember, attach_all
 from shmjet.cluster.protocol import ExecutionRow
@@ -136,10 +137,17 @@ def print_jobs(rows: Iterable[dict[str, Any]]) -> None:
     print_table(
         ("id", "name", "status", "time", "member", "error"),
         [
-            (r["id"], r["name"] or "", r["status"], time_text(r["seconds"]), str(r["member"]), r["error"] or "")
+            (r["id"], r["name"] or "", r["status"], time_text(r["seconds"]), str(r["member"]), _trouble_text(r))
             for r in rows
         ],
     )
+
+
+def _trouble_text(facts: dict[str, Any]) -> str:
+    """Say what has ended a job, or why it is suspended."""
+    if facts["suspended_by"] is None:
+        return facts["error"] or ""
+    return "suspended by a user" if facts["suspended_by"] == "user" else facts["suspended_by"]
 
 
 def job_facts(member: MonitoredMember, row: ExecutionRow) -> dict[str, Any]:
@@ -149,10 +157,33 @@ def job_facts(member: MonitoredMember, row: ExecutionRow) -> dict[str, Any]:
         "name": row.job_name,
         "status": "cancelled" if row.cancelled and JobStatus(row.status).is_terminal else row.status,
         "execution": row.id,
+        "attempts": row.attempts,
+        "guarantee": row.guarantee,
         "started_at": row.started_at,
         "seconds": round((row.completed_at or time.time()) - row.started_at, 3),
         "member_pid": member.pid,
         "error": row.error,
+        "suspended_by": _suspended_by(row),
+        "snapshot": None if row.snapshot is None else snapshot_facts(row.snapshot),
+    }
+
+
+def _suspended_by(row: ExecutionRow) -> str | None:
+    """Say why an execution is suspended: "user", or the first line of the error; None while it is not."""
+    if row.cause is None:
+        return None
+    return "user" if row.cause.requested_by_user else (row.cause.error or "an error").split("\n", 1)[0]
+
+
+def snapshot_facts(snapshot: LastSnapshot) -> dict[str, Any]:
+    """Return what is told of the last snapshot of an execution, fit for JSON."""
+    return {
+        "id": snapshot.id,
+        "started_at": snapshot.started_at,
+        "seconds": round(snapshot.seconds, 6),
+        "size": snapshot.size,
+        "keys": snapshot.keys,
+        "vertices": {name: {"keys": each.keys, "size": each.size} for name, each in snapshot.vertices.items()},
     }
 
 
@@ -226,22 +257,31 @@ def cancel_job(job: str, *, as_json: bool = False) -> int:
         CommandError: no running job is meant, or several are.
     """
     with members() as found:
-        running = leading((m, row) for m, row in executions_of(found) if not JobStatus(row.status).is_terminal)
-        meant = [pair for pair in running if job == pair[1].job_name] or [
-            pair for pair in running if job and pair[1].job_id.startswith(job)
-        ]
-        if not meant:
-            raise CommandError(f"no running job is called {job!r} or has that id; see `shmjet jobs`", Outcome.FAILED)
-        if len(meant) > 1:
-            ids = ", ".join(row.job_id for _, row in meant)
-            raise CommandError(f"several running jobs are meant by {job!r}: {ids}; give the id", Outcome.FAILED)
-        member, row = meant[0]
+        member, row = running_job(found, job)
         member.cancel(row)
     if as_json:
         print(json.dumps({"id": row.job_id, "name": row.job_name, "status": "cancelling"}))
     else:
         print(f"job {clean_line(row.job_name or row.job_id)} is being cancelled")
     return Outcome.OK
+
+
+def running_job(found: Iterable[S], job: str) -> tuple[S, ExecutionRow]:
+    """Return the execution that has not ended of the job with a name, an id, or an id that begins so, with its member.
+
+    Raises:
+        CommandError: no such job is meant, or several are.
+    """
+    running = leading((m, row) for m, row in executions_of(found) if not JobStatus(row.status).is_terminal)
+    meant = [pair for pair in running if job == pair[1].job_name] or [
+        pair for pair in running if job and pair[1].job_id.startswith(job)
+    ]
+    if not meant:
+        raise CommandError(f"no running job is called {job!r} or has that id; see `shmjet jobs`", Outcome.FAILED)
+    if len(meant) > 1:
+        ids = ", ".join(row.job_id for _, row in meant)
+        raise CommandError(f"several running jobs are meant by {job!r}: {ids}; give the id", Outcome.FAILED)
+    return meant[0]
 
 
 def print_table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:

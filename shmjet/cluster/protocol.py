@@ -13,8 +13,11 @@ from typing import Annotated, Any
 import msgspec
 
 from shmjet.cluster.lifecycle_messages import (
+    LastSnapshot,
     LifecycleRequest,
     RunSettings,
+    SnapshotReply,
+    SnapshotsReply,
     SuspensionCause,
 )
 from shmjet.execution.messages import Failure, JobPlan, JobShape, LogSubscription
@@ -316,7 +319,9 @@ class Attached(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class ExecutionRow(msgspec.Struct, frozen=True, array_like=True):
     """One execution, as one member sees it.
 
-    `plan` and `arena_id`: while it has an arena here. `error` is the first line of a failure. `leads`: here it is led.
+    `plan` and `arena_id`: while it has an arena here. `error` is the first line of a failure. `leads`: here it is led;
+    then `attempts` counts those begun so far, `guarantee` is the value of a `ProcessingGuarantee`, `cause` says why it
+    is suspended, `snapshot` is its last one.
     """
 
     id: int
@@ -330,6 +335,10 @@ class ExecutionRow(msgspec.Struct, frozen=True, array_like=True):
     plan: JobPlan | None
     arena_id: int | None
     leads: bool = True
+    attempts: int = 1
+    guarantee: str = "none"
+    cause: SuspensionCause | None = None
+    snapshot: LastSnapshot | None = None
 
 
 class Looked(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -473,5 +482,7 @@ Reply = (
     | Looked
     | ArenaTaken
     | EndpointConnected
+    | SnapshotReply
+    | SnapshotsReply
     | News
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from shmjet.cluster.lifecycle_messages import ResumeExecution, SuspendExecution
+from shmjet.cluster.lifecycle_messages import DestroySnapshot, ListSnapshots, ResumeExecution, SuspendExecution
 from shmjet.cluster.protocol import (
     CancelExecution,
     Describe,
@@ -29,6 +29,8 @@ _ALWAYS = (
     CancelExecution,
     SuspendExecution,
     ResumeExecution,
+    ListSnapshots,
+    DestroySnapshot,
     GetMetrics,
     ListJobs,
     GetJob,

@@ -14,6 +14,7 @@ def handlers(**given: Any) -> typing.Mapping[type, RequestHandler]:
     names = (
         "jobs",
         "lifecycle",
+        "snapshots",
         "participants",
         "attachments",
         "grid",

@@ -1,11 +1,15 @@
-"""What a client asks of an execution that a member runs: its end, a stop, another attempt, its metrics."""
+"""What a client asks of an execution that a member runs: its end, a stop, another attempt, a snapshot, its metrics."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from shmjet.cluster.client.snapshot import Snapshot
 from shmjet.cluster.lifecycle_messages import (
+    DestroySnapshot,
+    ExportSnapshot,
+    ListSnapshots,
     RestartExecution,
     ResumeExecution,
     SuspendExecution,
@@ -47,6 +51,29 @@ class ExecutionControl:
     def restart(self, execution_id: int, *, graceful: bool) -> None:
         """Ask for another attempt, after a terminal snapshot if `graceful`."""
         self._ask(lambda number: RestartExecution(number, execution_id, graceful))
+
+    def export_snapshot(self, execution_id: int, name: str, timeout: float | None, *, cancel: bool) -> Snapshot:
+        """Have its state saved under a name, and wait for that.
+
+        Args:
+            execution_id: of the execution.
+            name: of the snapshot; an older one of that name is replaced.
+            timeout: seconds; when they are over the export goes on.
+            cancel: let it end with that snapshot.
+
+        Raises:
+            TimeoutError: `timeout` is over.
+        """
+        reply = self._ask(lambda number: ExportSnapshot(number, execution_id, name, cancel), timeout)
+        return Snapshot(reply.snapshot, self.destroy_snapshot)
+
+    def snapshots(self) -> list[Snapshot]:
+        """Return the exported snapshots, the oldest first."""
+        return [Snapshot(row, self.destroy_snapshot) for row in self._ask(ListSnapshots).snapshots]
+
+    def destroy_snapshot(self, name: str) -> None:
+        """Remove an exported snapshot."""
+        self._ask(lambda number: DestroySnapshot(number, name))
 
     def metrics(self, execution_id: int) -> Metrics:
         """Return its metrics."""

@@ -26,6 +26,7 @@ from shmjet.cluster.client.known_executions import KnownExecutions
 from shmjet.cluster.client.log_levels import levels
 from shmjet.cluster.client.logs import LogSink
 from shmjet.cluster.client.members import Cluster
+from shmjet.cluster.client.snapshot import Snapshot
 from shmjet.cluster.client.status_poller import ExecutionStatusPoller
 from shmjet.cluster.client.submission import attachments_of, graph_of, listeners_of, submission_of
 from shmjet.cluster.client.unsupported_settings import check_job
@@ -46,7 +47,6 @@ from shmjet.core import (
     DAG,
     DagError,
     JetConfig,
-    JobAlreadyExistsError,
     JobConfig,
     JobStatus,
     MemberLostError,
@@ -270,8 +270,8 @@ class JetInstance:
             submission = job.take_submission()
             try:
                 reply = self._starter.start(job, submission, patient, timeout, self._started_late)
-            except JobAlreadyExistsError:
-                job.give_back(submission)  # no member has kept it
+            except ShmjetError:
+                job.give_back(submission)  # no member has kept it, or none is there
                 raise
         except BaseException as error:
             if job.listeners:
@@ -360,6 +360,14 @@ class JetInstance:
             if self._closed:
                 text = f"this client is closed; job {name} is still running"
             execution.changed(JobStatus.FAILED, False, partial(MemberLostError, text))
+
+    def snapshots(self) -> list[Snapshot]:
+        """Return the exported snapshots of all jobs, the oldest first (`Job.export_snapshot`).
+
+        Raises:
+            MemberLostError: the member is gone.
+        """
+        return self.control.snapshots()
 
     # -- maps and lists -----------------------------------------------------------------------------------------
 

@@ -11,9 +11,11 @@ from concurrent.futures import CancelledError
 from typing import Any, Protocol
 
 from shmjet.cluster.client.execution import Execution, ExecutionRunner
+from shmjet.cluster.client.snapshot import Snapshot
 from shmjet.cluster.client.status_listeners import StatusListeners
 from shmjet.cluster.lifecycle_messages import SuspensionCause
 from shmjet.core import Edge, JobConfig, JobStateError, JobStatus, ShmjetError, Vertex
+from shmjet.core.checks import check_snapshot_name
 from shmjet.execution.metrics import NO_METRICS, Metrics
 
 PROGRESS_VARIABLE = "SHMJET_PROGRESS"
@@ -211,6 +213,43 @@ class Job:
             MemberLostError: the member is gone.
         """
         self._runner.control.restart(self._active("restart it"), graceful=graceful)
+
+    def export_snapshot(self, name: str, timeout: float | None = None) -> Snapshot:
+        """Save the state of the job under a name, and wait for that; the job goes on, or stays suspended.
+
+        Args:
+            name: of the snapshot; an older one of that name is replaced. It has at most 200 bytes, no slash, and does
+                not begin with a dot.
+            timeout: seconds; when they are over the export goes on.
+
+        Raises:
+            JobStateError: the job has ended, has not started, or has no guarantee.
+            ConfigError: it cannot be a name.
+            ShmjetError: the state cannot be saved.
+            MemberLostError: the member is gone.
+            TimeoutError: `timeout` is over.
+        """
+        return self._export(name, timeout, cancel=False)
+
+    def cancel_and_export_snapshot(self, name: str, timeout: float | None = None) -> Snapshot:
+        """Save the state of the job under a name and end the job with that: for the next version of it.
+
+        Sinks make visible what belongs to the snapshot, and nothing after it. The execution is cancelled.
+
+        Args:
+            name: as for `export_snapshot`.
+            timeout: seconds; when they are over the export goes on.
+
+        Raises:
+            JobStateError, ConfigError, ShmjetError, MemberLostError, TimeoutError: as `export_snapshot`; if the state
+                cannot be saved the job goes on.
+        """
+        return self._export(name, timeout, cancel=True)
+
+    def _export(self, name: str, timeout: float | None, *, cancel: bool) -> Snapshot:
+        check_snapshot_name("the name of a snapshot", name)
+        verb = "export a snapshot of it"
+        return self._runner.control.export_snapshot(self._active(verb), name, timeout, cancel=cancel)
 
     def _active(self, verb: str) -> int:
         """Return the number of the latest execution, which has not ended.

@@ -166,8 +166,7 @@ class SnapshotProgress:
 
     def _resolve(self) -> None:
         self.phase = SnapshotPhase.RESOLVING
-        counts = self.error is None and self.request.prepares  # else an older one is what attempts go on from
-        order = ResolvePart(self._attempt, self.id, counts)
+        order = ResolvePart(self._attempt, self.id, self.error is None)
         self._orders += [(member, order) for member in self._members]
         self._check_over()
 

@@ -14,7 +14,8 @@ from typing import Any, Protocol
 import msgspec
 
 from shmjet.cluster.jobs.run import RunRequest, RunSuspension
-from shmjet.cluster.lifecycle_messages import SuspensionCause
+from shmjet.cluster.jobs.suspension import cause_of
+from shmjet.cluster.lifecycle_messages import LastSnapshot, SnapshotRow
 from shmjet.cluster.protocol import (
     CancelExecution,
     Done,
@@ -36,15 +37,16 @@ from shmjet.cluster.protocol import (
 from shmjet.cluster.requests.code_policy import NO_CODE
 from shmjet.cluster.requests.named_jobs import NamedJobs
 from shmjet.cluster.settings import KEPT_CODES, KEPT_EXCEPTIONS, KEPT_RESULTS, LARGE_CODE
-from shmjet.core import JobStatus
+from shmjet.core import JobStatus, ProcessingGuarantee
 from shmjet.data.errors import ShmjetError
-from shmjet.execution.failure import failure_text, member_lost
+from shmjet.execution.failure import member_lost
 from shmjet.execution.messages import Failure
 from shmjet.execution.metrics import NO_METRICS, Metrics
 from shmjet.ipc.background_tasks import BackgroundTasks
 from shmjet.ipc.inline_or_memfd import InlineOrMemfd
 
 _JOB_ID = re.compile("[0-9a-f]{16}")
+_NO_GUARANTEE = ProcessingGuarantee.NONE.value
 SKEW_S = 1.0
 """How far apart two members may be in when they learn who coordinates."""
 
@@ -82,7 +84,11 @@ class Running(Protocol):
     @property
     def cancelled(self) -> bool: ...
     @property
+    def attempt_count(self) -> int: ...
+    @property
     def suspension(self) -> RunSuspension | None: ...
+    @property
+    def last_snapshot(self) -> LastSnapshot | None: ...
     @property
     def is_over(self) -> bool: ...
     @property
@@ -94,6 +100,7 @@ class Running(Protocol):
     def suspend(self) -> None: ...
     def resume(self) -> None: ...
     def restart(self, *, graceful: bool = True) -> None: ...
+    def export_snapshot(self, name: str, *, cancel: bool = False) -> Awaitable[SnapshotRow]: ...
     def metrics(self) -> Awaitable[Metrics]: ...
     def own_metrics(self) -> Awaitable[Metrics]: ...
     def forget_exception(self) -> None: ...
@@ -252,7 +259,7 @@ class JobTable:
             if record is not None and not record.executions:
                 self._drop(request.job_id)
             return
-        if record is not None and record.submission.settings.has_guarantee and not record.has_ended:
+        if record is not None and record.submission.settings.guarantee != _NO_GUARANTEE and not record.has_ended:
             text = f"{_called(submission)} runs already, and a job with a processing_guarantee runs once at a time"
             client.send(Refused(request.request, "JobAlreadyExistsError", text))
             return
@@ -471,13 +478,3 @@ def _news_of(execution: Running) -> ExecutionChanged:
     status = execution.status.value
     cause = cause_of(execution)
     return ExecutionChanged(execution.id, status, cancelled=execution.cancelled, failure=execution.failure, cause=cause)
-
-
-def cause_of(execution: Running) -> SuspensionCause | None:
-    """Return why an execution is suspended, for clients; None while it is not."""
-    suspension = execution.suspension
-    if suspension is None:
-        return None
-    name = repr(execution.job.name) if execution.job.name else execution.job.job_id
-    text = None if suspension.failure is None else failure_text(suspension.failure, name)
-    return SuspensionCause(suspension.requested_by_user, text)

@@ -27,6 +27,7 @@ from shmjet.cluster.jobs.lifecycle_requests import LifecycleRequests
 from shmjet.cluster.jobs.member_loss import MemberLossHandler
 from shmjet.cluster.jobs.registry import ParticipantRegistry
 from shmjet.cluster.jobs.service import JobService
+from shmjet.cluster.jobs.snapshot_requests import SnapshotRequests
 from shmjet.cluster.member.cluster_status import ClusterStatus
 from shmjet.cluster.member.grid_requests import GridRequests
 from shmjet.cluster.member.monitor_requests import MonitorRequests
@@ -170,6 +171,7 @@ class Member:
         self._handlers = request_handlers(
             self._jobs.table,
             LifecycleRequests(self._jobs.table.run),
+            SnapshotRequests(self._jobs.table.run, self._services.snapshots),
             participants,
             self._attachments,
             self._grid,

@@ -16,6 +16,9 @@ import msgspec
 from shmjet._version import version
 from shmjet.cluster.jobs.participant import Participant
 from shmjet.cluster.jobs.registry import ParticipantRegistry
+from shmjet.cluster.jobs.run import RunSuspension
+from shmjet.cluster.jobs.suspension import cause_of
+from shmjet.cluster.lifecycle_messages import LastSnapshot
 from shmjet.cluster.protocol import (
     ArenaTaken,
     Attached,
@@ -58,6 +61,12 @@ class WatchedRun(Watched, Protocol):
 
     @property
     def id(self) -> int: ...
+    @property
+    def attempt_count(self) -> int: ...
+    @property
+    def suspension(self) -> RunSuspension | None: ...
+    @property
+    def last_snapshot(self) -> LastSnapshot | None: ...
 
 
 class MonitorRequests:
@@ -129,7 +138,7 @@ class MonitorRequests:
 
     def _rows(self) -> list[ExecutionRow]:
         participants = self._participants
-        led = [_row(run.id, run, participants.part_of(run.id), leads=True) for run in self._led()]
+        led = [_led_row(run, participants.part_of(run.id)) for run in self._led()]
         return [*led, *(_row(part.run, part, part, leads=False) for part in participants.led_elsewhere)]
 
     def send_arena(self, client: LocalClient, request: TakeArena) -> None:
@@ -144,6 +153,16 @@ class MonitorRequests:
     def close(self) -> None:
         """Let go of the control segment."""
         self._words.release()
+
+
+def _led_row(run: WatchedRun, part: Participant | None) -> ExecutionRow:
+    return msgspec.structs.replace(
+        _row(run.id, run, part, leads=True),
+        attempts=run.attempt_count,
+        guarantee=run.job.settings.guarantee,
+        cause=cause_of(run),
+        snapshot=run.last_snapshot,
+    )
 
 
 def _row(number: int, seen: Watched, part: Participant | None, *, leads: bool) -> ExecutionRow:

@@ -12,8 +12,16 @@ from typing import Any
 
 from shmjet.cluster.jobs.lifecycle_requests import LifecycleRequests
 from shmjet.cluster.jobs.registry import ParticipantRegistry
+from shmjet.cluster.jobs.snapshot_requests import SnapshotRequests
 from shmjet.cluster.jobs.table import Client, JobTable
-from shmjet.cluster.lifecycle_messages import RestartExecution, ResumeExecution, SuspendExecution
+from shmjet.cluster.lifecycle_messages import (
+    DestroySnapshot,
+    ExportSnapshot,
+    ListSnapshots,
+    RestartExecution,
+    ResumeExecution,
+    SuspendExecution,
+)
 from shmjet.cluster.member.cluster_status import ClusterStatus
 from shmjet.cluster.member.grid_requests import GridRequests
 from shmjet.cluster.member.monitor_requests import MonitorRequests
@@ -78,6 +86,7 @@ class RequestHandler:
 def request_handlers(
     jobs: JobTable,
     lifecycle: LifecycleRequests,
+    snapshots: SnapshotRequests,
     participants: ParticipantRegistry,
     attachments: Attachments,
     grid: GridRequests,
@@ -92,6 +101,7 @@ def request_handlers(
     Args:
         jobs: the jobs that this member knows as coordinator.
         lifecycle: stops their runs and lets them go on.
+        snapshots: the exported ones.
         participants: this member's parts in attempts.
         attachments: the files attached to jobs.
         grid: the maps and lists.
@@ -111,6 +121,9 @@ def request_handlers(
         SuspendExecution: RequestHandler(coordinator, lifecycle.suspend),
         ResumeExecution: RequestHandler(coordinator, lifecycle.resume),
         RestartExecution: RequestHandler(coordinator, lifecycle.restart),
+        ExportSnapshot: RequestHandler(coordinator, snapshots.export),
+        ListSnapshots: RequestHandler(coordinator, snapshots.list_snapshots),
+        DestroySnapshot: RequestHandler(coordinator, snapshots.destroy_snapshot),
         Upload: RequestHandler(coordinator, attachments.upload),
         GridCall: RequestHandler(coordinator, grid.perform),
         Describe: RequestHandler(member, cluster_status.describe_members),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from shmjet.cluster.protocol import Attached, ExecutionRow, JobReply
 from shmjet.execution.metrics import Metrics, WorkerMetrics
+
+ANSWER_S = 10.0
+"""How long a member may take to answer."""
 
 
 class MonitoredMember(Protocol):
@@ -33,6 +37,17 @@ class MonitoredMember(Protocol):
     @property
     def cores(self) -> list[int | None]:
         """The core of each worker, None for a worker that is not pinned."""
+
+    def ask(self, make: Callable[[int], Any], timeout: float = ANSWER_S) -> Any:
+        """Send a request that any client may send, and return its reply.
+
+        Args:
+            make: makes the request from its number.
+            timeout: seconds.
+
+        Raises:
+            ShmjetError: it is refused.
+        """
 
     def executions(self) -> list[ExecutionRow]:
         """Return all executions that it remembers, the oldest first."""

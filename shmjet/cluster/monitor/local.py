@@ -20,6 +20,7 @@ from typing import Any
 
 from shmjet._native import RING_HEADER
 from shmjet.cluster.folder import running_folders
+from shmjet.cluster.monitor.base import ANSWER_S
 from shmjet.cluster.protocol import (
     ArenaTaken,
     Attach,
@@ -125,6 +126,7 @@ class AttachedMember:
         except OSError as error:
             sock.close()
             raise MemberLostError(f"there is no member in {folder}: {error.strerror or error}") from error
+        self._sock = sock
         self._channel = Channel(sock, Reply)
         self._control: _Copy | None = None
         self._arenas: dict[int, _Copy] = {}
@@ -261,6 +263,19 @@ class AttachedMember:
         assert isinstance(reply, JobReply)
         return reply
 
+    def ask(self, make: Callable[[int], Any], timeout: float = ANSWER_S) -> Any:
+        """Send a request that any client may send, and return its reply.
+
+        Raises:
+            ShmjetError: it is refused.
+            MemberLostError: the member is gone, or has not answered within `timeout` seconds.
+        """
+        self._sock.settimeout(timeout)
+        try:
+            return self._ask(make)[0]
+        finally:
+            self._sock.settimeout(_PATIENCE_S)
+
     def cancel(self, execution: ExecutionRow) -> None:
         """Ask the member to end an execution."""
         self._ask(lambda number: CancelExecution(number, execution.id))
@@ -269,10 +284,10 @@ class AttachedMember:
         return next((row for row in self._look().executions if row.id == execution_id), None)
 
     def _look(self) -> Looked:
-        """Return what there is, asked for again when executions have come or gone, or one has not started."""
+        """Return what there is, asked for again when executions have come or gone, or one changes without that."""
         known = self._looked
-        starting = known is not None and any(row.status == JobStatus.STARTING.value for row in known.executions)
-        if known is not None and not starting and self._changes == known.changes:
+        changing = known is not None and any(map(_may_change, known.executions))
+        if known is not None and not changing and self._changes == known.changes:
             if not self.is_alive():
                 raise MemberLostError(f"the member (pid {self.pid}) has ended")
             return known
@@ -362,6 +377,13 @@ class AttachedMember:
 
     def __repr__(self) -> str:
         return f"<AttachedMember pid {self.pid} {self.name!r}>"
+
+
+def _may_change(row: ExecutionRow) -> bool:
+    """Say whether what is told of an execution may change while arenas do not: it starts, or takes snapshots."""
+    if JobStatus(row.status).is_terminal:
+        return False
+    return row.status == JobStatus.STARTING.value or (row.leads and (row.plan is None or row.guarantee != "none"))
 
 
 def attach_all() -> list[AttachedMember]:

@@ -16,6 +16,7 @@ from typing import Any
 from shmjet.cluster.client.connection import Connection
 from shmjet.cluster.client.endpoint import RemoteEndpoint
 from shmjet.cluster.merged_metrics import part_of
+from shmjet.cluster.monitor.base import ANSWER_S
 from shmjet.cluster.protocol import (
     Attached,
     CancelExecution,
@@ -33,7 +34,6 @@ from shmjet.execution.metrics import Metrics, WorkerMetrics
 
 FRESH_S = 0.25
 """A status is good for so long, in seconds: all that is asked within that time is of the same moment."""
-_ANSWER_S = 10.0
 _DUMP_S = 60.0
 
 
@@ -86,7 +86,7 @@ class RemoteMonitor:
             found[dump.address] = {"address": dump.address, **known}
         return found
 
-    def ask(self, make: Callable[[int], Any], timeout: float = _ANSWER_S) -> Any:
+    def ask(self, make: Callable[[int], Any], timeout: float = ANSWER_S) -> Any:
         """Send a request and return the reply.
 
         Raises:
@@ -183,6 +183,10 @@ class RemoteMember:
         """Return a job's DAG, and why its newest execution failed if it did."""
         reply: JobReply = self._cluster.ask(lambda number: GetJob(number, job_id))
         return reply
+
+    def ask(self, make: Callable[[int], Any], timeout: float = ANSWER_S) -> Any:
+        """Send a request that any client may send, and return its reply."""
+        return self._cluster.ask(make, timeout)
 
     def cancel(self, execution: ExecutionRow) -> None:
         """Ask for the end of an execution."""

@@ -1,0 +1,78 @@
+"""The answers to requests about exported snapshots: make one, list them, remove one.
+
+Knows not how a run is saved.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from shmjet.cluster.jobs.lifecycle_requests import known
+from shmjet.cluster.jobs.lineage import snapshot_row
+from shmjet.cluster.jobs.table import Client, Running
+from shmjet.cluster.lifecycle_messages import (
+    DestroySnapshot,
+    ExportSnapshot,
+    ListSnapshots,
+    SnapshotReply,
+    SnapshotsReply,
+)
+from shmjet.cluster.protocol import Done, Refused
+from shmjet.core.checks import check_snapshot_name
+from shmjet.data.errors import ShmjetError
+from shmjet.ipc.background_tasks import BackgroundTasks
+from shmjet.snapshots.store import SnapshotStore
+
+logger = logging.getLogger("shmjet.member")
+
+
+class SnapshotRequests:
+    """See the module.
+
+    Args:
+        run: gives the run of a number, None if there is none.
+        store: of snapshots.
+    """
+
+    def __init__(self, run: Callable[[int], Running | None], store: SnapshotStore) -> None:
+        self._run = run
+        self._store = store
+        self._tasks = BackgroundTasks()
+
+    def export(self, client: Client, request: ExportSnapshot) -> None:
+        """Have the state of a run saved under a name, and answer when that is done."""
+        self._tasks.start(self._export(client, request))
+
+    async def _export(self, client: Client, request: ExportSnapshot) -> None:
+        try:
+            name = check_snapshot_name("the name of a snapshot", request.name)
+            run = known(self._run, request.execution_id)
+            row = await run.export_snapshot(name, cancel=request.cancel)
+        except ShmjetError as error:
+            client.send(Refused(request.request, type(error).__name__, str(error)))
+        except Exception as error:
+            logger.exception("snapshot %r cannot be exported", request.name)
+            text = f"snapshot {request.name!r} cannot be exported: {type(error).__name__}: {error}"
+            client.send(Refused(request.request, "ShmjetError", text))
+        else:
+            client.send(SnapshotReply(request.request, row))
+
+    def list_snapshots(self, client: Client, request: ListSnapshots) -> None:
+        """Answer with the exported snapshots, the oldest first."""
+        try:
+            rows = [snapshot_row(snapshot) for snapshot in self._store.exported()]
+        except OSError as error:
+            client.send(Refused(request.request, "ShmjetError", f"the snapshots cannot be read: {error}"))
+        else:
+            client.send(SnapshotsReply(request.request, rows))
+
+    def destroy_snapshot(self, client: Client, request: DestroySnapshot) -> None:
+        """Remove an exported snapshot."""
+        try:
+            self._store.destroy(check_snapshot_name("the name of a snapshot", request.name))
+        except (ShmjetError, OSError) as error:
+            text = f"snapshot {request.name!r} cannot be removed: {error}"
+            client.send(Refused(request.request, "ShmjetError", text))
+        else:
+            client.send(Done(request.request))
