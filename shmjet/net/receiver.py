@@ -325,7 +325,7 @@ class Incoming:
         """Let the reader take slots itself from now on; what it finds none for is still ours."""
         slab, reader = lane.slab, self._reader
         if slab is not None and slab.writer is not None and reader is not None:
-            reader.add_slab_target(self._execution, slab.writer, self._arena, slab.number, lane.share)
+            reader.berth(self._execution, slab.writer, self._arena, slab.number, lane.share)
             self._has_berth = True
 
     def put_batch(self, header: Header, body: memoryview) -> None:
