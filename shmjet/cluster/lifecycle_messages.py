@@ -34,6 +34,11 @@ class RunSettings(msgspec.Struct, frozen=True, array_like=True):
     allow_dropped_state: bool = False
     max_state_bytes: int | None = None
 
+    @property
+    def has_guarantee(self) -> bool:
+        """Whether the job takes snapshots."""
+        return self.guarantee != "none"
+
 
 class SuspendExecution(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Suspend an execution; answered at once, `ExecutionChanged` tells when it is suspended.

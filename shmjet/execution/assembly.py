@@ -60,6 +60,7 @@ class Wiring:
         here: this process' endpoint.
         shared: what this process has mapped.
         arena: of the execution, mapped.
+        aligns: whether lanes that have brought a barrier wait for others.
     """
 
     def __init__(
@@ -70,7 +71,9 @@ class Wiring:
         here: int,
         shared: SharedMemory,
         arena: memoryview,
+        aligns: bool = True,
     ) -> None:
+        self._aligns = aligns
         plan = self._plan = deploy.plan
         self._layout = layout
         self._edges = edges
@@ -111,7 +114,7 @@ class Wiring:
                 outbound.append(Outbound(writers, self._router(edge, self._edges[e], writers, consumers)))
             if edge.destination == v:
                 readers = [self._reader((e, q, number), moved) for q in lane_producers(plan, edge, number)]
-                inbound.append(_inbound_edge(edge, self._edges[e], readers))
+                inbound.append(_inbound_edge(edge, self._edges[e], readers, self._aligns))
         counters = ProcessorCounters(self._arena, self._layout.counters[place], vertex.inbound, vertex.outbound)
         self._counters.append(counters)
         tasklet = ProcessorTasklet(processor, context, outbox, inbound, outbound, counters, plan.latency)
@@ -251,12 +254,12 @@ class Wiring:
         return table
 
 
-def _inbound_edge(plan: EdgePlan, edge: EdgeCode, lanes: Iterable[LaneReader]) -> InboundEdge:
-    ordinal, readers = plan.destination_ordinal, list(lanes)
+def _inbound_edge(plan: EdgePlan, edge: EdgeCode, lanes: Iterable[LaneReader], aligns: bool) -> InboundEdge:
+    ordinal, readers, priority = plan.destination_ordinal, list(lanes), plan.priority
     if plan.ordered:
-        key, priority = edge.order_key, plan.priority
+        key = edge.order_key
         return OrderedInboundEdge(ordinal, readers, key, priority=priority, buffered=plan.buffered, text=edge.text)
-    return InboundEdge(ordinal, readers, priority=plan.priority, buffered=plan.buffered, text=edge.text)
+    return InboundEdge(ordinal, readers, priority=priority, buffered=plan.buffered, text=edge.text, aligns=aligns)
 
 
 class Bells:

@@ -17,6 +17,7 @@ from typing import Any
 
 from shmjet.core import (
     Outbox,
+    ProcessingGuarantee,
     Processor,
     ProcessorContext,
     ProcessorError,
@@ -29,10 +30,11 @@ from shmjet.core.ownership import hand_in
 from shmjet.core.processor import CommittingSupplier, StandIn
 from shmjet.execution.assembly import Place, Wiring
 from shmjet.execution.code import JobCode, load_code
+from shmjet.execution.deployment_snapshots import DeploymentSnapshots
 from shmjet.execution.interrupts import Interrupts
 from shmjet.execution.layout import CANCELLED_OFFSET, lay_out
 from shmjet.execution.logs import about, speaker
-from shmjet.execution.messages import Adopt, Deploy, HandOver
+from shmjet.execution.messages import Adopt, Deploy, HandOver, Resolve, Save
 from shmjet.execution.ownership import owners_of, receives
 from shmjet.execution.processor_endpoints import OpenEndpoints
 from shmjet.execution.readiness import READY, STARTED, Readiness
@@ -93,6 +95,7 @@ class Deployment:
         self._places: dict[int, Place] = {}
         self._arrived: set[Place] = set()
         self._blamed: tuple[str, int] | None = None
+        self.snapshots: DeploymentSnapshots | None = None
         self._wiring: Wiring
         self._readiness: Readiness | None = None
         self._memory: memoryview | None = None
@@ -115,8 +118,8 @@ class Deployment:
 
     @property
     def is_needed(self) -> bool:
-        """True when there may be something to do here after the last tasklet: one to adopt, suppliers to close."""
-        return self.steals or bool(self._suppliers)
+        """True when there may be something to do here after the last tasklet: adopt one, save, close suppliers."""
+        return self.steals or bool(self._suppliers) or self.snapshots is not None
 
     # -- making -------------------------------------------------------------------------------------------------
 
@@ -153,7 +156,10 @@ class Deployment:
                 self._make_processors(v, code.suppliers[v], prepared)
         layout = lay_out(plan)
         self._readiness = Readiness(arena, layout)
-        self._wiring = Wiring(deploy, layout, code.edges, self._endpoint, shared, arena)
+        if DeploymentSnapshots.are_needed(deploy, config):
+            self.snapshots = DeploymentSnapshots(deploy, self._endpoint, code.edges, config, shared.codec)
+        aligns = config.processing_guarantee is not ProcessingGuarantee.AT_LEAST_ONCE
+        self._wiring = Wiring(deploy, layout, code.edges, self._endpoint, shared, arena, aligns)
         for place, processor in self._processors.items():
             self._add(place, processor, self._context(place), self._outbox(place[0]), moved=False)
         self._wiring.connect()
@@ -223,6 +229,8 @@ class Deployment:
 
     def _add(self, place: Place, processor: Processor, context: ProcessorContext, outbox: Outbox, moved: bool) -> None:
         tasklet = self._wiring.add(place, outbox, processor, context, moved=moved)
+        if self.snapshots is not None:
+            self.snapshots.attach(place, tasklet, moved=moved)
         self._places[id(tasklet)] = place
         self.tasklets.append(tasklet)
 
@@ -265,6 +273,17 @@ class Deployment:
         """Post the doorbells of the others that are ready and wait."""
         assert self._readiness is not None
         self._wiring.post(endpoint for endpoint in self._readiness.waiting() if endpoint != self._endpoint)
+
+    # -- snapshots ----------------------------------------------------------------------------------------------
+
+    def order(self, command: Save | Resolve) -> None:
+        """Begin phase one or phase two of a snapshot; nothing when this part has been stopped, or takes none."""
+        if self.snapshots is None or self.dropped:
+            return
+        if isinstance(command, Save):
+            self.snapshots.begin(command, self.tasklets)
+        else:
+            self.snapshots.finish(command, self.tasklets)
 
     # -- tasklets that come and go ------------------------------------------------------------------------------
 
@@ -372,6 +391,8 @@ class Deployment:
                     processor.close()
         self._processors.clear()
         self.endpoints.close()
+        if self.snapshots is not None and self.dropped:
+            self.snapshots.close()
 
     def commits(self) -> Iterator[tuple[str, int, Callable[[], None]]]:
         """Yield `commit` of the suppliers that have one, each with the vertex and the processor to blame."""
@@ -405,6 +426,8 @@ class Deployment:
         if self._readiness is not None:
             self._readiness.release()
             self._readiness = None
+        if self.snapshots is not None:
+            self.snapshots.close()
         self._processors.clear()
         self.tasklets.clear()
         self._memory = None

@@ -2,7 +2,8 @@
 
 After Jet's ConcurrentInboundEdgeStream. Lanes are visited round robin and whole frames are taken; a watermark that
 advances the edge's coalesced one, or a barrier that has come on every live lane, ends the drain and is handed over
-behind the items before it. A lane that has brought its barrier waits for the others (alignment).
+behind the items before it. A lane that has brought its barrier waits for the others (alignment), unless the job is
+content with AT_LEAST_ONCE.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class InboundEdge:
         priority: the group in which the edge is consumed.
         buffered: soak the lanes even while the group is closed.
         text: what errors call the edge.
+        aligns: let a lane that has brought its barrier wait for the others; if it is False, only a terminal one does.
     """
 
     def __init__(
@@ -44,8 +46,10 @@ class InboundEdge:
         priority: int = 0,
         buffered: bool = False,
         text: str | None = None,
+        aligns: bool = True,
     ) -> None:
         self.ordinal = ordinal
+        self._aligns = aligns
         self._text = f"edge {text}" if text else f"the edge of ordinal {ordinal}"
         self.priority = priority
         self.received = 0
@@ -56,6 +60,7 @@ class InboundEdge:
         self._live = [True] * len(lanes)
         self._live_count = len(lanes)
         self._at_barrier = [False] * len(lanes)
+        self._has_brought = [False] * len(lanes)
         self._barrier: Barrier | None = None
         self._behind_barrier: Watermark | None = None
         self._cursor = 0
@@ -107,6 +112,7 @@ class InboundEdge:
             "early": early,
             "live": self._live,
             "at_barrier": self._at_barrier,
+            "has_brought": self._has_brought,
             "barrier": self._barrier,
             "behind_barrier": self._behind_barrier,
             "coalescer": self._coalescer,
@@ -123,6 +129,7 @@ class InboundEdge:
         self._live = state["live"]
         self._live_count = sum(self._live)
         self._at_barrier = state["at_barrier"]
+        self._has_brought = state["has_brought"]
         self._barrier = state["barrier"]
         self._behind_barrier = state["behind_barrier"]
         self._coalescer = state["coalescer"]
@@ -210,9 +217,7 @@ class InboundEdge:
                 self.top_watermark = mark
             return self._coalescer.observe_watermark(lane, mark)
         if isinstance(mark, Barrier):
-            self._barrier = mark
-            self._at_barrier[lane] = True
-            self._enable(lane)
+            self._take_barrier(lane, mark)
             return self._complete_barrier()
         assert mark is DONE
         self._end_lane(lane)
@@ -223,6 +228,30 @@ class InboundEdge:
             return watermark
         self._behind_barrier = watermark
         return barrier
+
+    def holds(self, barrier: Barrier) -> bool:
+        """Say whether what has brought a barrier waits until it has come from everywhere."""
+        return self._aligns or barrier.terminal
+
+    def heads(self) -> list[list[Any]]:
+        """Return the items that have been taken from lanes but not handed over; only ordered edges have some."""
+        return []
+
+    def restore_heads(self, items: list[Any]) -> None:
+        """Take back what `heads` gave before a restore."""
+        raise ShmjetError(f"{self._text} is not ordered, but the snapshot has items that an ordered edge held")
+
+    def _take_barrier(self, lane: int, barrier: Barrier) -> None:
+        other = self._barrier
+        if other is not None and other.snapshot_id != barrier.snapshot_id:
+            raise ShmjetError(
+                f"{self._text}: producer {lane} sent the barrier of snapshot {barrier.snapshot_id}, while that of "
+                f"snapshot {other.snapshot_id} has not come from all"
+            )
+        self._barrier = barrier
+        self._has_brought[lane] = True
+        self._at_barrier[lane] = self.holds(barrier)
+        self._enable(lane)
 
     def _end_lane(self, lane: int) -> None:
         """Take nothing more from a lane that has brought its DONE."""
@@ -262,11 +291,11 @@ class InboundEdge:
     def _complete_barrier(self) -> Barrier | None:
         """Return the barrier when every live lane has brought it, and open the lanes again."""
         barrier = self._barrier
-        if barrier is None or not all(at for at, live in zip(self._at_barrier, self._live, strict=True) if live):
+        if barrier is None or not all(has for has, live in zip(self._has_brought, self._live, strict=True) if live):
             return None
         self._barrier = None
         for i in range(len(self._at_barrier)):
-            self._at_barrier[i] = False
+            self._at_barrier[i] = self._has_brought[i] = False
             self._enable(i)
         return barrier
 
@@ -295,22 +324,37 @@ class OrderedInboundEdge(InboundEdge):
         self._key = key
         self._numeric = True
         self._last: list[list[Any]] = [[] for _ in lanes]
+        self._restored: list[Any] = []
 
     def export_state(self) -> dict[str, Any]:
-        return {**super().export_state(), "heads": self._heads, "last": self._last}
+        return {**super().export_state(), "heads": self._heads, "last": self._last, "restored": self._restored}
 
     def import_state(self, state: dict[str, Any]) -> None:
         super().import_state(state)
-        self._heads, self._last = state["heads"], state["last"]
+        self._heads, self._last, self._restored = state["heads"], state["last"], state["restored"]
+
+    def heads(self) -> list[list[Any]]:
+        return [head for head in (*self._heads, self._restored) if head]
+
+    def restore_heads(self, items: list[Any]) -> None:
+        """Take back what `heads` gave before a restore: like the rest of a lane that has ended."""
+        merged = self._restored + items
+        ranks = self._keys(merged)
+        self._check_order(None, items)
+        merged.sort(key=one_by_one(ranks))
+        self._restored = merged
 
     def _wants(self, lane: int) -> bool:
-        has_room = len(self._heads[lane]) < _HEAD_ITEMS  # what a lane brings ahead of the others need wake no worker
+        has_room = (
+            self._barrier is not None or len(self._heads[lane]) < _HEAD_ITEMS
+        )  # what a lane brings ahead of the others need wake no worker
         return super()._wants(lane) and (has_room or self.is_buffered)
 
     def drain(self, limit: int) -> tuple[list[Any] | None, Mark | None, bool]:
         moved = False
+        barrier: Barrier | None = None
         for i in range(len(self._lanes)):
-            while self._live[i] and len(self._heads[i]) < _HEAD_ITEMS:
+            while self._live[i] and not self._at_barrier[i] and (self._barrier or len(self._heads[i]) < _HEAD_ITEMS):
                 frame = self._pull(i)
                 if frame is None:
                     break
@@ -323,26 +367,34 @@ class OrderedInboundEdge(InboundEdge):
                         self._heads[i] = frame
                 elif frame is DONE:
                     self._end_lane(i)
+                    if self._live_count:
+                        barrier = self._complete_barrier()
+                elif isinstance(frame, Barrier):
+                    self._take_barrier(i, frame)
+                    barrier = self._complete_barrier()
                 else:
                     raise ShmjetError(
                         f"an ordered edge (ordinal {self.ordinal}) carries items only, but {frame!r} came on it"
                     )
             self._enable(i)
+            if barrier is not None:
+                return None, barrier, True
         waiting = any(self._live[i] and not head for i, head in enumerate(self._heads))
-        if waiting or not any(self._heads):
+        if waiting or not (self._restored or any(self._heads)):
             return None, None, moved
         return self._merge(limit), None, True
 
     @property
     def done(self) -> bool:
-        return self._live_count == 0 and not any(self._heads)
+        return self._live_count == 0 and not any(self._heads) and not self._restored
 
     def _keys(self, items: list[Any]) -> list[Any]:
         return ranks_of(self._key, items)
 
-    def _check_order(self, lane: int, items: list[Any]) -> None:
+    def _check_order(self, lane: int | None, items: list[Any]) -> None:
+        """Check that the items of a lane ascend (None: those of several, restored, of which only the kind matters)."""
         keys = self._keys(items)
-        previous = self._last[lane]
+        previous = [] if lane is None else self._last[lane]
         in_order = ascends(keys)
         self._numeric = self._numeric and in_order is not None and type(keys[0]) is not str
         if in_order is None:
@@ -353,7 +405,8 @@ class OrderedInboundEdge(InboundEdge):
                 f"an ordered edge (ordinal {self.ordinal}) got items out of order from producer {lane}; "
                 "every producer has to emit in ascending order of the edge's key"
             )
-        self._last[lane] = keys[-1:]
+        if lane is not None:
+            self._last[lane] = keys[-1:]
 
     def _merge(self, limit: int) -> list[Any]:
         """Hand over everything up to the smallest last item of a live lane: a later item cannot be smaller."""
@@ -366,6 +419,12 @@ class OrderedInboundEdge(InboundEdge):
             merged += head[:cut]
             ranks += keys[i][:cut]
             self._heads[i] = head[cut:]
+        if self._restored:
+            ranked = self._keys(self._restored)
+            cut = bisect_right(ranked, min(live_ends)) if live_ends else len(ranked)
+            merged += self._restored[:cut]
+            ranks += ranked[:cut]
+            self._restored = self._restored[cut:]
         if not (self._numeric and sort_numbers(merged, ranks, False)):
             merged.sort(key=one_by_one(ranks))
         self.received += len(merged)

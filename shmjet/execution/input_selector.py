@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from shmjet.core import Watermark, WatermarkCoalescer
+from shmjet.core import ShmjetError, Watermark, WatermarkCoalescer
 from shmjet.data.marks import DONE, Barrier
 from shmjet.execution.inbound_edge import InboundEdge
 
@@ -77,7 +77,7 @@ class InputSelector:
         for step in range(count):
             at = (self._cursor + step) % count
             edge = self.group[at]
-            if edge.ordinal in self.aligned:
+            if edge.ordinal in self.aligned and edge.holds(self.aligned[edge.ordinal]):
                 continue
             items, mark, moved = edge.drain(limit)
             moved_any = moved_any or moved
@@ -115,8 +115,15 @@ class InputSelector:
             assert self.coalescer is not None
             return self.coalescer.observe_watermark(self._mark_edge, mark)
         if isinstance(mark, Barrier):
+            edge = self.edges[self._mark_edge]
+            other = next(iter(self.aligned.values()), mark)
+            if other.snapshot_id != mark.snapshot_id:
+                raise ShmjetError(
+                    f"barriers of snapshots {other.snapshot_id} and {mark.snapshot_id} met on the inputs of a processor"
+                )
             self.aligned[self._mark_edge] = mark
-            self.edges[self._mark_edge].open(False)
+            if edge.holds(mark):
+                edge.open(False)
             self._align()
         return None
 
@@ -148,6 +155,10 @@ class InputSelector:
         self.aligned.clear()
         for edge in self.group:
             edge.open(True)
+
+    def heads(self) -> list[tuple[tuple[str, int], list[Any]]]:
+        """Return what ordered edges hold at a barrier, as entries: items that have come and are not merged yet."""
+        return [(("head", edge.ordinal), items) for edge in self.edges for items in edge.heads()]
 
     def _align(self) -> None:
         """Take the barrier once it has come on every edge that is being consumed; such an edge waits for it."""
@@ -193,7 +204,8 @@ class InputSelector:
         self.group = [self.edges[ordinal] for ordinal in state["group"]]
         self._groups = [[self.edges[ordinal] for ordinal in group] for group in state["groups"]]
         for edge in self.edges:
-            edge.open(edge in self.group and edge.ordinal not in self.aligned)
+            barrier = self.aligned.get(edge.ordinal)
+            edge.open(edge in self.group and (barrier is None or not edge.holds(barrier)))
 
 
 def _by_priority(edges: Sequence[InboundEdge]) -> list[list[InboundEdge]]:

@@ -20,7 +20,7 @@ from shmjet._native import Poller
 from shmjet.core import Inbox, Outbox, Processor, ProcessorContext, ProcessorError, Watermark
 from shmjet.core.latency_policy import LatencyPolicy
 from shmjet.core.processor import forgot_answer
-from shmjet.data.marks import DONE, IDLE, Mark
+from shmjet.data.marks import DONE, IDLE, Barrier, Mark
 from shmjet.execution import counters as words
 from shmjet.execution.adaptive_limit import AdaptiveLimit, call_time
 from shmjet.execution.counters import COUNTS, ProcessorCounters
@@ -29,6 +29,7 @@ from shmjet.execution.input_selector import InputSelector
 from shmjet.execution.interrupts import ExecutionInterrupted
 from shmjet.execution.logs import about, speaker
 from shmjet.execution.outbound_edge import Outbound
+from shmjet.execution.snapshot_steps import SnapshotSteps
 from shmjet.execution.tasklet_metrics import Meter
 from shmjet.execution.tasklet_state import State
 from shmjet.ring.lane import LaneReader, LaneWriter
@@ -81,13 +82,13 @@ class ProcessorTasklet:
         self._overlooks = False
         """Whether the callback has left what came before its timer was set."""
         self.stays_until_ns = 0
-        self._clock = clock
-        self._inbox = Inbox()
+        self.clock = clock
+        self.inbox = Inbox()
         self._outbox = outbox
         self._outbox.overdue = self._overdue if processor.is_cooperative else _never
         self._outbound = list(outbound)
-        self._intake = InputSelector(inbound)
-        self._edges = self._intake.edges
+        self.intake = InputSelector(inbound)
+        self._edges = self.intake.edges
         self._meter = Meter(counters, len(outbound))
         self._watermark: Watermark | None = None
         self.last_barrier = -1
@@ -106,22 +107,29 @@ class ProcessorTasklet:
         self._process_limit = AdaptiveLimit(most, policy)
         self._begun_ns = 0
         self._has_nullary = type(processor).try_process is not Processor.try_process
-        self._steps = {
+        self.steps = {
             State.PROCESS_WATERMARK: self._process_watermark,
             State.NULLARY_PROCESS: self._nullary_process,
             State.PROCESS_INBOX: self._process_inbox,
             State.COMPLETE_EDGE: self._complete_edge,
-            State.COMPLETE: self._complete,
+            State.COMPLETE: self.complete,
             State.EMIT_BARRIER: self._emit_barrier,
-            State.EMIT_DONE_ITEM: self._emit_done_item,
+            State.EMIT_DONE_ITEM: self.emit_done_item,
         }
         self.state = State.NULLARY_PROCESS
+        self.snapshots: SnapshotSteps | None = None
+        self._at_end = self.emit_done
         self._make_pollers()
+
+    def take_snapshots(self, snapshots: SnapshotSteps) -> None:
+        """Take part in snapshots, by these steps."""
+        self.snapshots = snapshots
+        self._at_end = snapshots.end
 
     def _make_pollers(self) -> None:
         consumers = [consumer for edge in self._edges for consumer in edge.consumers]
         producers = [producer for out in self._outbound for producer in out.producers]
-        soaked = [consumer for edge in self._intake.buffered for consumer in edge.consumers]
+        soaked = [consumer for edge in self.intake.buffered for consumer in edge.consumers]
         self.poller = self._all_inputs = Poller(consumers, producers)
         self._soaked_inputs = Poller(soaked, producers) if soaked else None
 
@@ -166,10 +174,14 @@ class ProcessorTasklet:
 
     def release(self) -> None:
         """Let go of everything after the end, so that no cycle keeps the processor's tables alive."""
-        self._steps.clear()
+        self.steps.clear()
         self._outbox.overdue = None
         self._edges.clear()
         self._outbound.clear()
+        if self.snapshots is not None:
+            self.snapshots.release()
+            self.snapshots = None
+        self._at_end = _nothing
         del self.processor
 
     def call(self) -> bool:
@@ -184,9 +196,9 @@ class ProcessorTasklet:
         if self.due_ns and self.is_due():
             self.due_ns = 0
         speaker.about = self._about
-        self._progress = bool(self._intake.buffered) and self._intake.soak()
+        self._progress = bool(self.intake.buffered) and self.intake.soak()
         if not self._unflushed or self._flush():
-            self._steps[self.state]()
+            self.steps[self.state]()
             if self._unflushed and not self._flush():
                 self._meter.blocked += 1
         if not self._progress:
@@ -207,7 +219,15 @@ class ProcessorTasklet:
 
     def is_due(self) -> bool:
         """Say whether the processor's timer has run out."""
-        return 0 < self.due_ns <= self._clock()
+        return 0 < self.due_ns <= self.clock()
+
+    def note_progress(self) -> None:
+        """Note that this call has changed something, so that the next one may do something too."""
+        self._progress = True
+
+    def poll(self) -> None:
+        """Have the tasklet called again after a while, or at once if this call has changed something."""
+        self.polling = not self._progress
 
     def _look_again(self) -> None:
         """Have the processor called again although nothing has moved: when it wants that, or at once, or after a while.
@@ -228,9 +248,9 @@ class ProcessorTasklet:
         wait = self.processor.next_call
         if wait is None or self._outbox.has_unfinished_item:
             return False
-        self.due_ns = call_time(self._clock(), wait, self.processor)
+        self.due_ns = call_time(self.clock(), wait, self.processor)
         self._held_up = state
-        self._overlooks = self.state is State.NULLARY_PROCESS and self._intake.has_input
+        self._overlooks = self.state is State.NULLARY_PROCESS and self.intake.has_input
         return True
 
     @property
@@ -245,8 +265,8 @@ class ProcessorTasklet:
         return (
             self.state in (State.NULLARY_PROCESS, State.PROCESS_INBOX)
             and not self._unflushed
-            and not self._inbox
-            and not self._intake.has_items
+            and not self.inbox
+            and not self.intake.has_items
         )
 
     # -- moving to another worker -------------------------------------------------------------------------------
@@ -260,7 +280,8 @@ class ProcessorTasklet:
             and not self._outbox.has_unfinished_item
             and not self._closed
             and self.state is not State.END
-            and not self._intake.in_fragments
+            and not self.intake.in_fragments
+            and (self.snapshots is None or self.snapshots.is_at_rest)
         )
 
     @property
@@ -276,23 +297,27 @@ class ProcessorTasklet:
     def export_state(self) -> dict[str, Any]:
         """Return all that a twin on another worker needs to go on; only while it `is_at_rest`."""
         plain = {name: getattr(self, name) for name in _MOVING}
-        plain["_inbox"] = list(self._inbox)
-        plain["intake"] = self._intake.export_state()
+        plain["inbox"] = list(self.inbox)
+        plain["intake"] = self.intake.export_state()
         plain["meter"] = self._meter.export_state()
         plain["outbound"] = [out.export_state() for out in self._outbound]
+        plain["snapshots"] = None if self.snapshots is None else self.snapshots.export_state()
         return plain
 
     def import_state(self, state: dict[str, Any]) -> None:
         """Go on where a twin on another worker stopped; instead of `init`."""
         self._initialised = True
         state = dict(state)
-        self._intake.import_state(state.pop("intake"))
+        self.intake.import_state(state.pop("intake"))
         self._meter.import_state(state.pop("meter"))
         for out, out_state in zip(self._outbound, state.pop("outbound"), strict=True):
             out.import_state(out_state)
-        self._inbox.fill(state.pop("_inbox"))
+        self.inbox.fill(state.pop("inbox"))
+        snapshots = state.pop("snapshots")
         for name, value in state.items():
             setattr(self, name, value)
+        if self.snapshots is not None:
+            self.snapshots.import_state(snapshots)
         self.runnable = True
 
     def relink_output(self, ordinal: int, old: LaneWriter, new: LaneWriter) -> None:
@@ -323,10 +348,10 @@ class ProcessorTasklet:
                 complete = False
                 if not out.is_waiting:
                     out.is_waiting = True
-                    self.counters.note_waiting(ordinal, self._clock())
+                    self.counters.note_waiting(ordinal, self.clock())
             elif out.is_waiting:
                 out.is_waiting = False
-                self.counters.note_room(ordinal, self._clock())
+                self.counters.note_room(ordinal, self.clock())
             if out.moved != before:
                 self._progress = True
         self._unflushed = not complete
@@ -342,7 +367,7 @@ class ProcessorTasklet:
                 out.flush_buffered()
                 self._progress = self._progress or out.moved != before
 
-    def _emit_mark(self, mark: Mark) -> None:
+    def emit_mark(self, mark: Mark) -> None:
         """Queue a mark on every ordinal, behind all that the processor has emitted."""
         buckets = self._outbox.buckets
         for ordinal, out in enumerate(self._outbound):
@@ -358,18 +383,18 @@ class ProcessorTasklet:
     def _process_watermark(self) -> None:
         watermark = self._watermark
         if watermark is None:
-            self._enter(State.NULLARY_PROCESS)
+            self.enter(State.NULLARY_PROCESS)
             return
         if self._is_early:
             return
-        if self._timed("try_process_watermark()", lambda: self.processor.try_process_watermark(watermark)):
+        if self.timed("try_process_watermark()", lambda: self.processor.try_process_watermark(watermark)):
             self._outbox.require_finished("try_process_watermark()")
             self._watermark = None
             self.counters.words[words.LAST_FORWARDED_WATERMARK] = watermark.timestamp
             self._progress = True
             self.state = State.NULLARY_PROCESS
-            assert self._intake.coalescer is not None
-            self._observe(self._intake.coalescer.pending())
+            assert self.intake.coalescer is not None
+            self._observe(self.intake.coalescer.pending())
         else:
             self._look_again()
 
@@ -378,42 +403,42 @@ class ProcessorTasklet:
             if self._is_early and (self._overlooks or not self._find_input()):
                 return
             self.due_ns = 0
-            if not self._timed("try_process()", self.processor.try_process):
+            if not self.timed("try_process()", self.processor.try_process):
                 self._look_again()
                 return
-        self._enter(State.PROCESS_INBOX)
+        self.enter(State.PROCESS_INBOX)
 
     def _process_inbox(self) -> None:
-        intake = self._intake
-        if self._inbox:
+        intake = self.intake
+        if self.inbox:
             if self._is_early:
                 return
         elif intake.barrier is None and self._watermark is None:
             self._fill_inbox()
-        if self._inbox:
+        if self.inbox:
             self._process()
         elif intake.barrier is not None:
-            self._enter(State.EMIT_BARRIER)
+            self.enter(State.EMIT_BARRIER)
         elif self._watermark is not None:
-            self._enter(State.PROCESS_WATERMARK)
+            self.enter(State.PROCESS_WATERMARK)
         elif intake.edge is not None and intake.edge.done:
-            self._enter(State.COMPLETE_EDGE)
+            self.enter(State.COMPLETE_EDGE)
         elif not intake.group:
-            self._enter(State.COMPLETE)
+            self.enter(State.COMPLETE)
         elif self._has_nullary:
             self.state = State.NULLARY_PROCESS
             if not self._set_timer(self.state):
                 self.polling = not self._progress
 
     def _process(self) -> None:
-        inbox, intake = self._inbox, self._intake
+        inbox, intake = self.inbox, self.intake
         assert intake.edge is not None
         before = len(inbox)
         self._outbox.limit = self._process_limit.value
-        start = self._begun_ns = self._clock()
+        start = self._begun_ns = self.clock()
         self._outbox.begin_callback()
         self.processor.process(intake.edge.ordinal, inbox)
-        elapsed = self._clock() - start
+        elapsed = self.clock() - start
         self._spent(elapsed)
         taken = before - len(inbox)
         self._process_limit.update(max(taken, self._outbox.accepted), elapsed)
@@ -433,29 +458,29 @@ class ProcessorTasklet:
             self._worked = self.polling and self._elapsed_ns >= self._worked_ns
 
     def _complete_edge(self) -> None:
-        edge = self._intake.edge
+        edge = self.intake.edge
         assert edge is not None
         if self._is_early:
             return
-        if not self._timed("complete_edge()", lambda: self.processor.complete_edge(edge.ordinal)):
+        if not self.timed("complete_edge()", lambda: self.processor.complete_edge(edge.ordinal)):
             self._look_again()
             return
         self._outbox.require_finished("complete_edge()")
         self._progress = True
-        self._observe(self._intake.end_edge())
+        self._observe(self.intake.end_edge())
         self.state = State.PROCESS_WATERMARK
 
-    def _complete(self) -> None:
+    def complete(self) -> None:
         if self._is_early:
             return
         outbox = self._outbox
         outbox.limit = self._emit_limit.value
-        start = self._begun_ns = self._clock()
+        start = self._begun_ns = self.clock()
         outbox.begin_callback()
         complete = self.processor.complete()
         if complete is None:
             forgot_answer(self.processor, "complete()")
-        elapsed = self._clock() - start
+        elapsed = self.clock() - start
         self._spent(elapsed)
         if outbox.accepted:
             self._emit_limit.update(outbox.accepted, elapsed)
@@ -463,8 +488,7 @@ class ProcessorTasklet:
             self._emit_limit.update_without_items(elapsed)
         if complete:
             outbox.require_finished("complete()")
-            self._emit_mark(DONE)
-            self.state = State.EMIT_DONE_ITEM
+            self._at_end()
         elif any(outbox.buckets):
             self._set_timer(self.state)
         else:
@@ -473,20 +497,29 @@ class ProcessorTasklet:
 
     def _overdue(self) -> bool:
         """Say whether this callback has taken so long that more items have to wait for the next one."""
-        return self._clock() - self._begun_ns > self._emission_ns
+        return self.clock() - self._begun_ns > self._emission_ns
 
     def _emit_barrier(self) -> None:
-        """Pass an aligned barrier on; saving state goes here, before it."""
-        barrier = self._intake.barrier
+        """Pass an aligned barrier on; in a job without a guarantee nothing is saved before."""
+        barrier = self.intake.barrier
         assert barrier is not None
-        self.last_barrier = barrier.snapshot_id
-        self._emit_mark(barrier)
-        self._intake.resume()
+        self.pass_barrier(barrier)
         self.state = State.PROCESS_WATERMARK
 
-    def _emit_done_item(self) -> None:
+    def pass_barrier(self, barrier: Barrier) -> None:
+        """Queue a barrier for all lanes, and take in again what comes after it."""
+        self.last_barrier = barrier.snapshot_id
+        self.emit_mark(barrier)
+        self.intake.resume()
+
+    def emit_done(self) -> None:
+        """Queue DONE for all lanes: the processor is not called any more."""
+        self.emit_mark(DONE)
+        self.state = State.EMIT_DONE_ITEM
+
+    def emit_done_item(self) -> None:
         """Reached only when the outbox, DONE included, has been flushed."""
-        self._intake.refuse_late()
+        self.intake.refuse_late()
         self._progress = True
         self.state = State.END
 
@@ -494,22 +527,22 @@ class ProcessorTasklet:
 
     def _fill_inbox(self) -> None:
         """Give the inbox the next slice; at most one edge is drained, round robin within the open group."""
-        intake, limit = self._intake, self._inbox_limit.value
+        intake, limit = self.intake, self._inbox_limit.value
         if not intake.has_items and intake.mark is None:
             self._drain()
         if intake.has_items:
-            self._inbox.fill(intake.next_slice(limit))
+            self.inbox.fill(intake.next_slice(limit))
         else:
             self._observe(intake.take_mark())
 
     def _find_input(self) -> bool:
         """Say whether there is anything to take in, which the next step then finds drained."""
-        if not self._intake.has_input:
+        if not self.intake.has_input:
             self._drain()
-        return self._intake.has_input
+        return self.intake.has_input
 
     def _drain(self) -> None:
-        if self._intake.drain(max(self._inbox_limit.value, _LEAST_DRAINED)):
+        if self.intake.drain(max(self._inbox_limit.value, _LEAST_DRAINED)):
             self._progress = True
 
     def _observe(self, watermark: Watermark | None) -> None:
@@ -518,24 +551,24 @@ class ProcessorTasklet:
             return
         self._progress = True
         if watermark == IDLE:
-            self._emit_mark(watermark)
+            self.emit_mark(watermark)
         else:
             self.counters.words[words.COALESCED_WATERMARK] = watermark.timestamp
             self._watermark = watermark
 
     # -- bookkeeping --------------------------------------------------------------------------------------------
 
-    def _enter(self, state: State) -> None:
+    def enter(self, state: State) -> None:
         """Change the state and take its step at once: nothing has been asked of the processor yet."""
         self.state = state
-        self._steps[state]()
+        self.steps[state]()
 
-    def _timed(self, name: str, callback: Callable[[], bool | None]) -> bool:
+    def timed(self, name: str, callback: Callable[[], bool | None]) -> bool:
         self._outbox.limit = None
         self._outbox.begin_callback()
-        start = self._begun_ns = self._clock()
+        start = self._begun_ns = self.clock()
         result = callback()
-        self._spent(self._clock() - start)
+        self._spent(self.clock() - start)
         if result is None:
             forgot_answer(self.processor, name)
         return bool(result)
@@ -553,8 +586,12 @@ class ProcessorTasklet:
 
     def _count(self) -> None:
         """Publish the numbers: after the first calls, when nothing goes on, and now and then between."""
-        self._meter.publish(self._begun_ns, self.state, self.processor, self._intake, self._outbound)
+        self._meter.publish(self._begun_ns, self.state, self.processor, self.intake, self._outbound)
 
 
 def _never() -> bool:
     return False
+
+
+def _nothing() -> None:
+    """Stands for a step of a tasklet that has been released."""

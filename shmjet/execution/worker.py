@@ -41,6 +41,8 @@ from shmjet.execution.messages import (
     Hello,
     Probe,
     Ready,
+    Resolve,
+    Save,
     Start,
     Stop,
     WorkerSettings,
@@ -99,6 +101,7 @@ class Worker:
         self._tasklets: list[Hosted] = []
         self._waiting: list[Deployment] = []
         self._unannounced: list[Deployment] = []
+        self._saving: list[Deployment] = []
         self._announce_at_ns = 0
         self._stopping = False
         self._backoff_ns = 0
@@ -177,6 +180,8 @@ class Worker:
         words[control.BUSY_NS] += now - start
         if self._unannounced and now >= self._announce_at_ns:
             self._announce()
+        for deployment in self._saving:
+            self._report_snapshots(deployment)
         if progress:
             self._backoff_ns = 0
             self._collector.collect(now)
@@ -236,6 +241,8 @@ class Worker:
                     self._finish(command)
                 case Adopt():
                     self._adopt(command, fds)
+                case Save() | Resolve():
+                    self._order(command)
                 case Probe():
                     self._probe(command, fds)
                 case Forget():
@@ -339,6 +346,8 @@ class Worker:
             return
         deployment.say_started()
         deployment.running = len(deployment.tasklets)
+        if deployment.snapshots is not None:
+            self._saving.append(deployment)
         self._collector.policy = strictest((deployment.policy, self._collector.policy))
         self._tasklets += [(tasklet, deployment) for tasklet in deployment.tasklets]
         self._block.words[control.TASKLETS] = len(self._tasklets)
@@ -366,6 +375,22 @@ class Worker:
         self._stealing.received()
         self._tasklets = [*self._tasklets, (tasklet, deployment)]
         self._block.words[control.TASKLETS] = len(self._tasklets)
+
+    def _order(self, command: Save | Resolve) -> None:
+        deployment = self._deployments.get(command.execution_id)
+        if deployment is None or deployment.dropped:
+            return
+        try:
+            deployment.order(command)
+        except BaseException as error:
+            self._fail(deployment, error, None)
+        else:
+            self._report_snapshots(deployment)
+
+    def _report_snapshots(self, deployment: Deployment) -> None:
+        assert deployment.snapshots is not None
+        for report in deployment.snapshots.take_reports():
+            self._channel.send(report)
 
     def _connect_endpoint(self, command: EndpointConnection, fds: list[int]) -> None:
         deployment = self._deployments.get(command.execution_id)
@@ -408,11 +433,15 @@ class Worker:
     def _drop(self, deployment: Deployment) -> None:
         """Take the execution's tasklets off the list and close its processors."""
         deployment.dropped = True
+        if deployment in self._saving:
+            self._saving.remove(deployment)
         self._tasklets = [pair for pair in self._tasklets if pair[1] is not deployment]
         self._block.words[control.TASKLETS] = len(self._tasklets)
         deployment.close_processors(self._interrupts)
 
     def _report_end(self, deployment: Deployment) -> None:
+        if deployment.snapshots is not None and not deployment.dropped:
+            self._report_snapshots(deployment)
         deployment.ended = True
         self._collector.policy = strictest(d.policy for d in self._deployments.values() if not d.ended)
         flush_output()
@@ -430,6 +459,8 @@ class Worker:
         deployment = self._deployments.pop(command.execution_id, None)
         has_views = False
         if deployment is not None:
+            if deployment in self._saving:
+                self._saving.remove(deployment)
             deployment.close_suppliers(command.error, self._interrupts)
             has_views = deployment.release()
         probing = self._probings.pop(command.execution_id, None)

@@ -1,6 +1,6 @@
 """A folder of snapshots: those of each lineage, of which the last two valid ones are kept, and exported ones by name.
 
-`<root>/<lineage>/<n>.manifest` lies beside its chunk files, whose names begin with the number of the snapshot for which
+`<root>/<lineage>/<n>.manifest` lies with its chunk files, whose names begin with the number of the snapshot for which
 they were made. An exported snapshot lies in a folder of its own, `<root>/exported/<name>/<version>/`, and shares chunk
 files with its lineage by hard links. Nothing here is ever changed: files are made, linked and removed. Must not know
 jobs, nor who writes chunk files.
@@ -189,7 +189,7 @@ class SnapshotStore:
         """Give a snapshot a name; it then stays until it is destroyed, and replaces an older one of that name.
 
         Args:
-            manifest_path: of the snapshot; its chunk files are beside it.
+            manifest_path: of the snapshot; its chunk files lie in the same folder.
             name: a checked name (`shmjet.core.checks.check_snapshot_name`).
 
         Raises:

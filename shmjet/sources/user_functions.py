@@ -45,11 +45,19 @@ class SourceBuilder(Generic[C]):
         return replace(self, _destroy=_function("destroy_fn", fn))
 
     def create_snapshot_fn(self, fn: Callable[[C], Any]) -> SourceBuilder[C]:
-        """Set what gives the object's state for a snapshot: `fn(object)`. Jobs without snapshots do not call it."""
+        """Set what gives the object's state for a snapshot: `fn(object)`, picklable; its position, say.
+
+        It is called between two calls of `fill_buffer_fn`, when everything in the buffer has been emitted, and once
+        more at the end of the data. Jobs without snapshots do not call it.
+        """
         return replace(self, _create_snapshot=_function("create_snapshot_fn", fn))
 
     def restore_snapshot_fn(self, fn: Callable[[C, list[Any]], Any]) -> SourceBuilder[C]:
-        """Set what puts the states of a snapshot back: `fn(object, states)`, with those of all processors."""
+        """Set what puts the states of a snapshot back: `fn(object, states)`, with those of all processors.
+
+        They come in the order of the processors that saved them; their number is another one than now when the
+        parallelism has changed. It is called once, before `fill_buffer_fn`, on an object that is new.
+        """
         return replace(self, _restore_snapshot=_function("restore_snapshot_fn", fn))
 
     def distributed(self, preferred_local_parallelism: int) -> SourceBuilder[C]:
@@ -70,10 +78,12 @@ class SourceBuilder(Generic[C]):
         """Return the source.
 
         Raises:
-            ShmjetError: `fill_buffer_fn` was not set.
+            ShmjetError: `fill_buffer_fn` was not set, or only one of the two snapshot functions.
         """
         if self._fill is None:
             raise ShmjetError(f"source {self.name!r}: set fill_buffer_fn before build()")
+        if (self._create_snapshot is None) != (self._restore_snapshot is None):
+            raise ShmjetError(f"source {self.name!r}: set both create_snapshot_fn and restore_snapshot_fn, or neither")
         functions = SourceFunctions(
             self.create_fn, self._fill, self._destroy, self._create_snapshot, self._restore_snapshot
         )

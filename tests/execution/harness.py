@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import cloudpickle
+import msgspec
 
 from shmjet._native import Doorbell
 from shmjet.core import DAG, JobConfig
@@ -86,6 +87,8 @@ class LocalRun:
         stealing: how often, per round, a random tasklet is handed over to another worker, 0 to 1; needs a seed.
         barriers: how often, per round, all sources emit a barrier, 0 to 1; needs a seed.
         call_all: call every tasklet in every round, whether there is a reason or not.
+        config: of the job.
+        manifest: path of the snapshot to restore.
     """
 
     def __init__(
@@ -98,6 +101,8 @@ class LocalRun:
         stealing: float = 0,
         barriers: float = 0,
         call_all: bool = False,
+        config: JobConfig | None = None,
+        manifest: str = "",
     ) -> None:
         shape = describe(dag)
         self.plan: JobPlan = make_plan(
@@ -118,12 +123,13 @@ class LocalRun:
         self._fd = fd
         self.control = memoryview(mmap.mmap(-1, control_size(workers)))
         format_arena(self.plan, self.layout, self.arena)
-        data, config = cloudpickle.dumps(code_of(dag, shape)), cloudpickle.dumps(JobConfig())
+        data, packed = cloudpickle.dumps(code_of(dag, shape)), cloudpickle.dumps(config or JobConfig())
         self.grid = MemoryGrid()
         self.deployments = []
         try:
             for worker in range(self.plan.process_count):
-                message = Deploy(1, "job", None, data, self.plan, 1, size, reserved, True, config, {}, {}, [])
+                message = Deploy(1, "job", None, data, self.plan, 1, size, reserved, True, packed, {}, {}, [])
+                message = msgspec.structs.replace(message, manifest=manifest)
                 deployment = Deployment(message, worker, lambda: self.grid)
                 shared = SharedMemory(self.control)
                 shared._mapped[1] = self.arena
@@ -170,14 +176,24 @@ class LocalRun:
                     self._emit_barrier(left)
                 if self._random.random() < self._stealing:
                     self._steal(self._random)
+                    self.between_rounds()
                     continue
             progress = self._round_of_all(left) if self._call_all else self._round()
-            idle = 0 if progress or self._wait_for_timer(left) else idle + 1
-            stuck = idle >= _MOST_IDLE or not (self._call_all or self._anyone_awake())
+            told = self.between_rounds()
+            idle = 0 if progress or told or self._wait_for_timer(left) else idle + 1
+            stuck = idle >= _MOST_IDLE or not (told or self._call_all or self._anyone_awake())
             assert not stuck, f"deadlock: {[(t.context.vertex_name, t.state.name) for t in self._left()]}"
         for deployment in self.deployments:
             deployment.close_processors(Interrupts(memoryview(bytearray(WORDS * 8)).cast("q")))
         return self
+
+    def between_rounds(self) -> bool:
+        """Called after each round; True when it has given some process something to do."""
+        return False
+
+    def wake(self, deployment: Deployment) -> None:
+        """Have a process go on, as a command does."""
+        self._sleepers[self.deployments.index(deployment)].wake()
 
     def _wait_for_timer(self, tasklets: list[ProcessorTasklet]) -> bool:
         """Wait until the first timer of a tasklet runs out; False when none is set."""
@@ -240,7 +256,7 @@ class LocalRun:
         self._barrier_id += 1
         for tasklet in tasklets:
             if not tasklet._edges and tasklet.state is not State.EMIT_DONE_ITEM:
-                tasklet._emit_mark(Barrier(self._barrier_id))
+                tasklet.emit_mark(Barrier(self._barrier_id))
                 tasklet.runnable = True
         for sleeper in self._sleepers:
             sleeper.wake()

@@ -92,7 +92,7 @@ class Calls:
         run = LocalRun(dag, 1)
         (tasklet,) = [t for t in run.deployments[0].tasklets if t.context.vertex_name == "tested"]
         process = tasklet.processor.process
-        tasklet._clock = lambda: self.now
+        tasklet.clock = lambda: self.now
 
         def timed(ordinal: int, inbox: Inbox) -> None:
             before = len(inbox)
@@ -205,7 +205,7 @@ class Stopwatch:
         run = LocalRun(dag, 1)
         (tasklet,) = [t for t in run.deployments[0].tasklets if t.context.vertex_name == "tested"]
         process, call = tasklet.processor.process, tasklet.call
-        tasklet._clock = lambda: self.now
+        tasklet.clock = lambda: self.now
         self.lag: list[int] = []
 
         def short(ordinal: int, inbox: Inbox) -> None:
@@ -271,7 +271,7 @@ def test_a_worker_sleeps_between_looks_and_not_between_calls_that_work(kind: typ
     dag.edge(between(tested, dag.new_vertex("sink", Collect, 1)))
     run = LocalRun(dag, 1)
     (tasklet,) = [t for t in run.deployments[0].tasklets if t.context.vertex_name == "tested"]
-    tasklet._clock = lambda: tasklet.processor.clock if not tasklet.done else 0
+    tasklet.clock = lambda: tasklet.processor.clock if not tasklet.done else 0
     call, answers = tasklet.call, []
 
     def seen() -> bool:
@@ -305,7 +305,7 @@ def test_rows_of_batches_go_on_while_the_processor_works_in_silence() -> None:
     dag.edge(between(tested, dag.new_vertex("sink", Collect, 2)).partitioned(column("n")))
     run = LocalRun(dag, 1)
     (tasklet,) = [t for t in run.deployments[0].tasklets if t.context.vertex_name == "tested"]
-    tasklet._clock = lambda: tasklet.processor.clock if not tasklet.done else 0
+    tasklet.clock = lambda: tasklet.processor.clock if not tasklet.done else 0
     assert run.run().grid.get_list("arrived") == [10]
 
 

@@ -96,7 +96,7 @@ def test_a_call_takes_as_long_as_the_policy_says(is_endless: bool) -> None:
         sizes.append(len(inbox))
         now += len(inbox.take()) * cost
 
-    sink._clock = lambda: now
+    sink.clock = lambda: now
     sink.processor.process = spend  # type: ignore[method-assign]
     run.run()
     assert sum(sizes) == 5000

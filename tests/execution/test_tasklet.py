@@ -62,7 +62,7 @@ def test_a_slow_consumer_gets_one_item_at_a_time_and_a_fast_one_many() -> None:
         clock = Clock()
         run = LocalRun(two_vertices(lambda: Emit(lambda i, n: range(2000)), Collect), 1)
         sink = run.deployments[0].tasklets[1]
-        sink._clock = clock
+        sink.clock = clock
 
         def spy(ordinal: int, inbox: Any, sink: Any = sink, clock: Any = clock, cost: int = cost) -> None:
             sizes[cost].append(len(inbox))
@@ -89,7 +89,7 @@ def test_a_source_that_is_slow_is_refused_after_the_first_item_and_a_fast_one_is
 
         run = LocalRun(two_vertices(Source, Collect), 1)
         tasklet = run.deployments[0].tasklets[0]
-        tasklet._clock = clock
+        tasklet.clock = clock
 
         def complete(
             source: Any = tasklet.processor, clock: Any = clock, cost: int = cost, calls: list[int] = calls
@@ -243,7 +243,7 @@ def test_a_processor_with_hundreds_of_edges_publishes_its_numbers_rarely() -> No
         clock.now += 100_000
         return clock.now
 
-    tasklet._clock, tasklet._meter.publish = ticks, spy
+    tasklet.clock, tasklet._meter.publish = ticks, spy
     run.run()
     assert len(run.grid.get_list("out")) == edges
     calls = tasklet._meter.calls

@@ -70,7 +70,7 @@ def driven(make: Callable[[], Processor], items: list[Any]) -> tuple[LocalRun, A
     run = LocalRun(dag, 1)
     tasklets = {tasklet.context.vertex_name: tasklet for tasklet in run.deployments[0].tasklets}
     clock = Clock()
-    tasklets["tested"]._clock = clock
+    tasklets["tested"].clock = clock
     return run, tasklets["source"], tasklets["tested"], clock
 
 
@@ -162,7 +162,7 @@ def test_items_that_a_processor_has_left_wait_for_its_timer() -> None:
         clock.now += 100 * MS
         run_until_idle(tested)
         assert tested.processor.calls == before + 1
-    tested._clock = time.perf_counter_ns
+    tested.clock = time.perf_counter_ns
     tested.processor.next_call = None
     tested.due_ns = 0
     assert [item for _, _, item in run.run().grid.get_list("out")] == list(range(20))

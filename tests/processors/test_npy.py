@@ -18,8 +18,9 @@ from shmjet import processors
 from shmjet.core.context import MetaSupplierContext
 from shmjet.data.batch import Batch
 from shmjet.data.errors import BatchError
+from shmjet.processors.files.file_work import FileWork
 from shmjet.processors.files.npy_format import make_header, read_header
-from shmjet.processors.files.npy_source import cut_rows
+from shmjet.processors.files.npy_source import rows_at_once
 
 from .driving import Driver
 from .test_files import read
@@ -76,7 +77,8 @@ def test_processors_share_files_by_rows(tmp_path: Path, count: int, members: int
 
 
 def test_ranges_are_of_whole_batches_and_bounded() -> None:
-    units = cut_rows([("a", 100_000), ("b", 0), ("c", 7)], 10, 2)
+    files = (("a", 100_000), ("b", 0), ("c", 7))
+    units = FileWork((), (), files, "rows", rows_at_once(files, 10, 2)).units()
     assert {unit[0].start % 10 for unit in units} == {0}
     assert max(unit[0].end - unit[0].start for unit in units) == 160
     assert sum(unit[0].end - unit[0].start for unit in units) == 100_007

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from shmjet.cluster.jobs.lineage import Lineage
@@ -80,13 +80,13 @@ class AttemptSnapshots:
         self._interval = lineage.settings.snapshot_interval
         self._parallelism: dict[str, list[int]] = {}
         self._finished: dict[Place, SavedProcessor] = {}
+        """The processors that had ended before the last valid snapshot: they belong to every later one."""
         self._at_end: set[Place] = set()
         """Sinks that wait for the last snapshot."""
         self._released: set[Place] = set()
         """Sinks that need not wait any more."""
-        inner = {edge.source for edge in source.shape.edges}
-        self._last = frozenset(range(len(source.shape.vertices))) - inner
-        """The vertices without outbound edges."""
+        edges = source.shape.edges
+        self._sinks = {edge.destination for edge in edges} - {edge.source for edge in edges}
         self._early = early_vertices(source.shape)
         self._open: dict[str, list[int]] | None = None
         """What members have answered about sources of edges of higher priority; None when they are not asked."""
@@ -133,7 +133,7 @@ class AttemptSnapshots:
             self._consider()
 
     def _stop(self, why: str) -> None:
-        """Take no more; tell those that wait for a snapshot why it will not come."""
+        """Take no more; tell all clients that wait for a snapshot why it will not come."""
         self._is_running, self._has_stopped = False, True
         self._end_timer()
         taking, self._taking = self._taking, None
@@ -162,16 +162,8 @@ class AttemptSnapshots:
                 self._heard_open(member, message.vertices)
 
     def _saved(self, member: str, message: PartSaved) -> None:
-        ended = [record for record in message.processors if record.finished]
-        for record in ended:
-            self._finished.setdefault((member, record.vertex, record.processor), record)
-        taking = self._taking
-        if taking is None:
-            self._consider()
-        elif taking.id == message.snapshot_id:
-            taking.saved(member, message.processors, message.error)
-        else:  # a processor that has ended belongs to every snapshot
-            taking.saved(member, ended)
+        if self._taking is not None and self._taking.id == message.snapshot_id:
+            self._taking.saved(member, message.processors, message.error)
 
     # -- when the next one begins -------------------------------------------------------------------------------
 
@@ -205,7 +197,7 @@ class AttemptSnapshots:
         """Whether all tasklets have ended but sinks that wait for the last snapshot."""
         ended = self._at_end | self._released | self._finished.keys()
         return bool(self._at_end) and all(
-            place in ended for place in all_places(self._source.members, self._parallelism) if place[1] in self._last
+            place in ended for place in all_places(self._source.members, self._parallelism) if place[1] in self._sinks
         )
 
     def _ask_open(self) -> None:
@@ -234,7 +226,7 @@ class AttemptSnapshots:
         waiting = self._at_end - self._finished.keys()
         user = SnapshotUser(
             send=self._send,
-            on_valid=self._on_terminal if request.terminal else _nothing,
+            on_valid=lambda ended: self._valid(request, ended),
             on_over=lambda error: self._over(request, waiting, error),
             on_late=self._fail,
         )
@@ -242,6 +234,12 @@ class AttemptSnapshots:
             self._source, self._lineage, request, self._parallelism, self._finished, user, self._clock
         )
         self._taking.begin()
+
+    def _valid(self, request: SnapshotRequest, ended: Mapping[Place, SavedProcessor]) -> None:
+        if request.prepares:
+            self._finished.update(ended)
+        if request.terminal:
+            self._on_terminal()
 
     def _over(self, request: SnapshotRequest, waiting: set[Place], error: str | None) -> None:
         """Go on after a snapshot.
@@ -304,7 +302,3 @@ def early_vertices(shape: JobShape) -> list[int]:
 
 def _unheard(error: str | None) -> None:
     """Stand for what is called at the end of a snapshot for which no client waits."""
-
-
-def _nothing() -> None:
-    """Stand for what is called when a snapshot has become valid."""

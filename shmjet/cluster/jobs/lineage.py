@@ -6,7 +6,7 @@ import logging
 import time
 
 from shmjet.cluster.lifecycle_messages import LastSnapshot, RunSettings, SnapshotRow, VertexState
-from shmjet.core import PlanError, ProcessingGuarantee
+from shmjet.core import PlanError
 from shmjet.execution.messages import JobShape
 from shmjet.snapshots.manifest import DamagedSnapshotError, Manifest, read_manifest
 from shmjet.snapshots.store import ExportedSnapshot, LineageStore, SnapshotStore
@@ -43,7 +43,7 @@ class Lineage:
     @property
     def takes_snapshots(self) -> bool:
         """Whether the job has a guarantee; else attempts begin from its initial snapshot only."""
-        return self.settings.guarantee != ProcessingGuarantee.NONE.value
+        return self.settings.has_guarantee
 
     @property
     def writes_to_disk(self) -> bool:
@@ -94,7 +94,7 @@ class Lineage:
         )
 
     def failed(self, number: int) -> None:
-        """Remove what a failed snapshot, or one that was only exported, has left."""
+        """Remove what a failed snapshot, or an exported one, has left."""
         self._store.prune(number)
 
     def restored_from(self) -> str:

@@ -333,7 +333,8 @@ class Participant:
         context, failure = self._context, None
         if context is not None:
             context.detach(child)
-        if self._part.needs(at):
+        takes_snapshots = self.job.settings.has_guarantee  # then it may have to report what has ended there, too
+        if self._part.needs(at) or (takes_snapshots and self._part.phase is Phase.RUNNING):
             failure = loss_of(child, context.vertices_at(at) if context is not None else [])
         self._part.lost(at, failure)
         self._carry_out()

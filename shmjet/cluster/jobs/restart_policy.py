@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from shmjet.cluster.jobs.run import Next
 from shmjet.cluster.lifecycle_messages import RunSettings
-from shmjet.core import ProcessingGuarantee
 from shmjet.execution.messages import Failure
 
 MOST_ATTEMPTS = 10
 """Attempts without a new snapshot after which a run is not restarted any more."""
-_NO_GUARANTEE = ProcessingGuarantee.NONE.value
 _LOSSES = ("worker_lost", "member_lost")
 DAMAGED = "DamagedSnapshotError"
 """The type of an error that says that a snapshot cannot be restored."""
-
-
-def has_guarantee(settings: RunSettings) -> bool:
-    """Say whether a job takes snapshots."""
-    return settings.guarantee != _NO_GUARANTEE
 
 
 def next_after(failure: Failure, settings: RunSettings, failed_attempts: int) -> Next:
@@ -29,6 +22,6 @@ def next_after(failure: Failure, settings: RunSettings, failed_attempts: int) ->
         failed_attempts: how many have failed since the last new snapshot, this one included.
     """
     loss = failure.kind in _LOSSES or failure.type_name == DAMAGED
-    if (failure.restartable or (loss and has_guarantee(settings))) and failed_attempts < MOST_ATTEMPTS:
+    if (failure.restartable or (loss and settings.has_guarantee)) and failed_attempts < MOST_ATTEMPTS:
         return Next.AGAIN
     return Next.SUSPEND if settings.suspend_on_failure else Next.END

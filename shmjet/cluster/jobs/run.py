@@ -402,7 +402,7 @@ class JobRun:
             )
 
     def _left_off(self, attempt: Coordinator, error: str | None) -> None:
-        """Take what became of the terminal snapshot; without it the next attempt goes on from the one before."""
+        """Take how the terminal snapshot has ended; without it the next attempt goes on from the one before."""
         wish = self._wish
         if attempt is not self._attempt or wish is None or not self._stopping_for_wish:
             return

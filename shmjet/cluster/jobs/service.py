@@ -11,7 +11,7 @@ from shmjet.cluster.jobs.context import MemberServices
 from shmjet.cluster.jobs.coordinator import AttemptPlan, JobCoordinator
 from shmjet.cluster.jobs.lineage import Lineage, check_restorable
 from shmjet.cluster.jobs.registry import ParticipantRegistry
-from shmjet.cluster.jobs.restart_policy import DAMAGED, has_guarantee, next_after
+from shmjet.cluster.jobs.restart_policy import DAMAGED, next_after
 from shmjet.cluster.jobs.run import JobRun, Next, RunRequest, Told
 from shmjet.cluster.jobs.table import JobTable
 from shmjet.cluster.membership.peer_messages import (
@@ -128,7 +128,7 @@ class JobService:
                 text = f"JobConfig.initial_snapshot_name: there is no snapshot {settings.initial_snapshot!r}"
                 raise ConfigError(f"{text}; exported ones: {known}")
             check_restorable(initial, job.shape, allow_dropped_state=settings.allow_dropped_state)
-        if initial is None and not has_guarantee(settings):
+        if initial is None and not settings.has_guarantee:
             return None
         try:
             lineage = Lineage(uuid4().hex, snapshots, settings)

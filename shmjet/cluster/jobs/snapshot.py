@@ -166,7 +166,8 @@ class SnapshotProgress:
 
     def _resolve(self) -> None:
         self.phase = SnapshotPhase.RESOLVING
-        order = ResolvePart(self._attempt, self.id, self.error is None)
+        counts = self.error is None and self.request.prepares  # else an older one is what attempts go on from
+        order = ResolvePart(self._attempt, self.id, counts)
         self._orders += [(member, order) for member in self._members]
         self._check_over()
 

@@ -63,13 +63,13 @@ class SnapshotUser:
 
     Args:
         send: tells a member something.
-        on_valid: called when it has become valid, before any member hears of it.
+        on_valid: called when it has become valid, before any member hears of it, with the processors that have ended.
         on_over: called when it is over, with what went wrong.
         on_late: called with an error when a phase takes too long.
     """
 
     send: Callable[[str, object], None]
-    on_valid: Callable[[], None]
+    on_valid: Callable[[Mapping[Place, SavedProcessor]], None]
     on_over: Callable[[str | None], None]
     on_late: Callable[[Failure], None]
 
@@ -187,7 +187,7 @@ class SnapshotTaking:
         if error is None:
             if self.request.prepares:
                 self._lineage.succeeded(manifest, self._started_at)
-            self._user.on_valid()
+            self._user.on_valid({place: saved for place, saved in self._progress.records.items() if saved.finished})
         self._progress.written(error)
 
     def _manifest(self) -> Manifest:

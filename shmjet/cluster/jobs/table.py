@@ -37,7 +37,7 @@ from shmjet.cluster.protocol import (
 from shmjet.cluster.requests.code_policy import NO_CODE
 from shmjet.cluster.requests.named_jobs import NamedJobs
 from shmjet.cluster.settings import KEPT_CODES, KEPT_EXCEPTIONS, KEPT_RESULTS, LARGE_CODE
-from shmjet.core import JobStatus, ProcessingGuarantee
+from shmjet.core import JobStatus
 from shmjet.data.errors import ShmjetError
 from shmjet.execution.failure import member_lost
 from shmjet.execution.messages import Failure
@@ -46,7 +46,6 @@ from shmjet.ipc.background_tasks import BackgroundTasks
 from shmjet.ipc.inline_or_memfd import InlineOrMemfd
 
 _JOB_ID = re.compile("[0-9a-f]{16}")
-_NO_GUARANTEE = ProcessingGuarantee.NONE.value
 SKEW_S = 1.0
 """How far apart two members may be in when they learn who coordinates."""
 
@@ -259,7 +258,7 @@ class JobTable:
             if record is not None and not record.executions:
                 self._drop(request.job_id)
             return
-        if record is not None and record.submission.settings.guarantee != _NO_GUARANTEE and not record.has_ended:
+        if record is not None and record.submission.settings.has_guarantee and not record.has_ended:
             text = f"{_called(submission)} runs already, and a job with a processing_guarantee runs once at a time"
             client.send(Refused(request.request, "JobAlreadyExistsError", text))
             return

@@ -89,7 +89,7 @@ class SavePart(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class ResolvePart(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Coordinator to member: begin phase two of a snapshot; `success` says whether it is valid."""
+    """Coordinator to member: begin phase two of a snapshot; `success` says whether attempts go on from it."""
 
     execution: int
     snapshot_id: int

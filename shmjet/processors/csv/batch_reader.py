@@ -93,6 +93,23 @@ class CsvReader:
         """Return the last batch, once all segments are read."""
         return [self._take()] if self._memory.rows else []
 
+    take_rows = rest
+
+    @property
+    def waiting(self) -> int:
+        """How many rows wait for a full batch."""
+        return int(self._memory.rows)
+
+    def look_at(self, segment: Segment) -> Iterator[list[Batch]]:
+        """Tell the readers of later blocks of its file how a block ends, without reading it; yields nothing."""
+        if self._seams is None or segment.end - segment.start == segment.size:
+            return
+        self._window.open(segment.path, segment.size)
+        layout = read_layout(self._window, segment.path, self._csv, tuple(self._types))
+        begin, stop = self._bounds(segment)
+        self._publish(segment, max(begin, layout.start), stop, begin <= layout.start < stop)
+        yield []
+
     def report(self) -> dict[str, int]:
         """Return the counts, by name."""
         return {"files": self.files, "bytes": self.bytes, "skipped": self.skipped, "bad_lines": self.bad_lines}

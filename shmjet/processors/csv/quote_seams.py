@@ -81,10 +81,10 @@ class Seams:
         if at > wanted:
             at, inside = 0, False
         while at < wanted:
-            known = os.pread(self._fd, 1, blocks[at])[0]
-            if not known:
+            known = os.pread(self._fd, 1, blocks[at])  # nothing behind the table's end, if blocks are cut as before
+            if not known or not known[0]:
                 break
-            inside = bool(known >> inside & 1)
+            inside = bool(known[0] >> inside & 1)
             at += 1
         self._reached[segment.path] = at, inside
         return inside if at == wanted else None

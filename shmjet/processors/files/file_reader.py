@@ -12,8 +12,13 @@ from itertools import count, repeat
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
+from shmjet.core.broadcast_key import BroadcastKey
+from shmjet.core.inbox import Inbox
 from shmjet.core.processor import ProcessorContext
+from shmjet.data.columnar import Columnar
+from shmjet.data.errors import ProcessorError
 from shmjet.processors.files.file_blocks import Segment, Unit
+from shmjet.processors.files.file_work import FilePositions, FileWork, Partial, check_unchanged
 from shmjet.processors.files.line_blocks import LineReader
 from shmjet.processors.general.base import BulkProcessor
 from shmjet.processors.general.claims import Claims
@@ -23,6 +28,9 @@ if TYPE_CHECKING:
 
 STATS_PERIOD = 0.1
 """Seconds between two updates of a processor's entry in the map of `read_files(stats=...)`."""
+
+_FILES = "files"
+_FILES_PER_ENTRY = 1000
 
 CALL_SECONDS = 0.0005
 """A call begins no new piece after this long."""
@@ -56,6 +64,13 @@ class Reader(Protocol):
 
     def rest(self) -> list[Any]:
         """Return what is to be emitted last, once all segments are read."""
+
+    def take_rows(self) -> list[Any]:
+        """Return what has been read and is kept back for larger batches; called between two segments or items."""
+
+    @property
+    def waiting(self) -> int:
+        """How many items `take_rows` would return, in rows."""
 
     def report(self) -> dict[str, int]:
         """Return counts, by name."""
@@ -91,34 +106,49 @@ class LineItems:
         """Nothing is left."""
         return []
 
+    take_rows = rest
+    waiting = 0
+
     def warning(self) -> str | None:
         """Nothing is worth one."""
         return None
 
 
 class FileProcessor(BulkProcessor):
-    """Reads the units that `numbers` hands out.
+    """Reads the units that it claims.
+
+    Under a guarantee it saves which units are through and how far it is in the one that it reads; see `file_work`. The
+    processor with index 0 saves the files, too.
 
     Args:
         reading: how to read.
-        units: all units.
+        work: the files, and how they are cut.
         claims: where to claim numbers of units; None: take a fixed share by the processor's global index.
         seams: where the table of `csv_seams` is, if there is one.
     """
 
-    def __init__(self, reading: FileReadOptions, units: Sequence[Unit], claims: str | None, seams: str | None) -> None:
+    _saves_at_end = True
+
+    def __init__(self, reading: FileReadOptions, work: FileWork, claims: str | None, seams: str | None) -> None:
         self._reading = reading
-        self._units = units
+        self._work = work
         self._address = claims
         self._seams = seams
         self._claims: Claims | None = None
         self._next_report = 0.0
         self._done = self._total = 0
+        self._positions = FilePositions()
+        self._order: Sequence[int] = ()
+        self._restored: dict[Any, Any] = {}
+        self._unit: int | None = None
+        self._segment = 0
+        self._emitted = self._base = 0
+        self._unsaved: list[tuple[Any, Any]] | None = None
         self.work_unit = reading.unit
 
     def start(self, context: ProcessorContext) -> None:
         """Open the counter of claims."""
-        self._reader = self._make_reader()
+        self._begin(self._work)
         if self._address is not None:
             self._claims = Claims(self._address)
         mine: Sequence[Unit] = self._units if context.global_index == 0 else ()
@@ -133,7 +163,7 @@ class FileProcessor(BulkProcessor):
             return False
         deadline = monotonic() + CALL_SECONDS
         for lines in self._pieces:
-            if not self.emission.put(lines):
+            if not self._put(lines):
                 return False
             now = monotonic()
             if now >= self._next_report:
@@ -142,6 +172,54 @@ class FileProcessor(BulkProcessor):
             if now >= deadline:
                 return False
         self._report()
+        return True
+
+    def save_to_snapshot(self) -> bool:
+        """Emit what has been read, then save the positions."""
+        if not self.emission.flush():
+            return False
+        if self._unsaved is None:
+            if not self._put(self._reader.take_rows()):
+                return False
+            if self._unit is not None:
+                self._positions.reach(self._unit, Partial(self._segment, self._emitted - self._base))
+            self._unsaved = [*self._entries()][::-1]
+        while self._unsaved:
+            if not self.outbox.offer_to_snapshot(*self._unsaved[-1]):
+                return False
+            self._unsaved.pop()
+        self._unsaved = None
+        return True
+
+    def restore_from_snapshot(self, inbox: Inbox) -> None:
+        """Take the files, and the positions of all processors."""
+        for key, value in inbox.take():
+            self._restored[key.key] = value
+
+    def finish_snapshot_restore(self) -> bool:
+        """Go on with the files of the snapshot.
+
+        Raises:
+            ProcessorError: the snapshot is of other files, or they cannot be read as they were.
+        """
+        restored, self._restored = self._restored, {}
+        if not restored:
+            return True
+        patterns, cut, size, parts = restored[_FILES]
+        if tuple(patterns) != self._work.patterns:
+            raise ProcessorError(
+                f"vertex {self.context.vertex_name!r}: the snapshot is of files {list(patterns)}, this source reads "
+                f"{list(self._work.patterns)}"
+            )
+        files = [file for part in range(parts) for file in restored[_FILES, part]]
+        streams, plain = (
+            tuple((path, length) for path, length, _, stream in files if stream is wanted) for wanted in (True, False)
+        )
+        changed = (*(file[2] for file in files if file[3]), *(file[2] for file in files if not file[3]))
+        self._begin(FileWork(tuple(patterns), streams, plain, cut, size, changed))
+        self._positions = FilePositions.of([value for key, value in restored.items() if isinstance(key, int)])
+        self._order = self._positions.order(self._units, with_seams=self._seams is not None)
+        self._pieces = self._read()
         return True
 
     def close(self) -> None:
@@ -157,6 +235,31 @@ class FileProcessor(BulkProcessor):
         """Return the size of the segments that are read, and of all; the first processor has that of shared ones."""
         return self._done, max(self._total, 0)
 
+    def _begin(self, work: FileWork) -> None:
+        """Get ready to read all of the work."""
+        before: Reader | None = getattr(self, "_reader", None)
+        if before is not None:
+            before.close()
+        self._work = work
+        self._units = work.units()
+        self._order = range(len(self._units))
+        self._changes = work.changes()
+        self._reader = self._make_reader()
+
+    def _entries(self) -> Iterator[tuple[Any, Any]]:
+        """Return what belongs to a snapshot now."""
+        index, work = self.context.global_index, self._work
+        yield BroadcastKey(index), self._positions.saved()
+        if index == 0:
+            changed = iter(work.changed)
+            files = [(*file, next(changed, 0), True) for file in work.streams]
+            files += [(*file, next(changed, 0), False) for file in work.plain]
+            parts = -(-len(files) // _FILES_PER_ENTRY)
+            yield BroadcastKey(_FILES), (work.patterns, work.cut, work.size, parts)
+            for part in range(parts):
+                entry = files[part * _FILES_PER_ENTRY : (part + 1) * _FILES_PER_ENTRY]
+                yield BroadcastKey((_FILES, part)), entry
+
     def _numbers(self) -> Iterator[int]:
         if self._claims is not None:
             while True:
@@ -170,27 +273,102 @@ class FileProcessor(BulkProcessor):
 
         return reader_of(self._reading.batches, self._reading.skip_binary, self._seams, self._units)
 
+    def _put(self, items: list[Any]) -> bool:
+        self._emitted += row_count(items)
+        return self.emission.put(items)
+
     def _read(self) -> Iterator[list[Any]]:
         """Yield lists of items; an empty one behind each segment, so that skipping files takes no long call."""
-        reader = self._reader
-        for number in self._numbers():
-            if number >= len(self._units):
+        reader, positions = self._reader, self._positions
+        for claimed in self._numbers():
+            if claimed >= len(self._order):
                 break
-            for segment in self._units[number]:
+            number = self._order[claimed]
+            if positions.is_done(number):
+                yield from self._passed(number)
+                continue
+            begun = positions.partial.get(number, Partial(0, 0))
+            for place, segment in enumerate(self._units[number][begun.segment :], begun.segment):
                 try:
-                    reader.open(segment)
-                    while (items := reader.next_items()) is not None:
-                        yield items
+                    yield from self._segment_of(number, place, begun.items if place == begun.segment else 0)
                 except (OSError, UnicodeError) as error:
                     error.add_note(f"while reading {segment.path}, bytes {segment.start} to {segment.end}")
                     raise
                 self._done += max(segment.end - segment.start, 0)
                 yield []
+            self._unit = None
+            positions.finish(number)
         yield reader.rest()
         if (warning := reader.warning()) is not None:
             self.context.logger.warning("read_files: %s", warning)
+
+    def _segment_of(self, number: int, place: int, emitted: int) -> Iterator[list[Any]]:
+        """Yield the items of one segment but for those that were emitted before the restore."""
+        reader, segment = self._reader, self._units[number][place]
+        check_unchanged(segment.path, self._changes.get(segment.path, 0))
+        if emitted:
+            yield reader.take_rows()
+        self._unit, self._segment = number, place
+        self._base = self._emitted + reader.waiting - emitted
+        reader.open(segment)
+        left = emitted
+        while (items := reader.next_items()) is not None:
+            if left:
+                items, left = without_first(items, left)
+            yield items
+        if left:
+            items, left = without_first(reader.take_rows(), left)
+            yield items
+        if left:
+            raise ProcessorError(f"{segment.path}: {left} items fewer than when the snapshot was taken; it was changed")
+
+    def _passed(self, number: int) -> Iterator[list[Any]]:
+        """Look at a block that is through, for the sake of those behind it."""
+        from shmjet.processors.csv.batch_reader import CsvReader
+
+        reader = self._batch_reader()
+        if isinstance(reader, CsvReader):
+            for segment in self._units[number]:
+                yield from reader.look_at(segment)
+        yield []
+
+    def _batch_reader(self) -> Any:
+        """Return what reads plain files into batches."""
+        return self._reader
 
     def _report(self) -> None:
         name = self._reading.stats
         if name is not None and self.context.grid is not None:
             self.context.grid.get_map(name)[self.context.global_index] = self._reader.report()
+
+
+def row_count(items: list[Any]) -> int:
+    """Return the number of items, of batches that of their rows.
+
+    Example:
+        >>> row_count(["a", "b"])
+        2
+    """
+    if items and isinstance(items[0], Columnar):
+        return sum(map(len, items))
+    return len(items)
+
+
+def without_first(items: list[Any], left: int) -> tuple[list[Any], int]:
+    """Return items, or batches, without the first `left` of them (rows of batches), and how many are still left.
+
+    Example:
+        >>> without_first(["a", "b", "c"], 2), without_first(["a"], 2)
+        ((['c'], 0), ([], 1))
+    """
+    count = row_count(items)
+    if left >= count:
+        return [], left - count
+    if not isinstance(items[0], Columnar):
+        return items[left:], 0
+    rest: list[Any] = []
+    for batch in items:
+        if left < len(batch):
+            rest.append(batch[left:] if left else batch)
+        left = max(0, left - len(batch))
+    return rest, 0

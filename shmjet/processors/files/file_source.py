@@ -21,14 +21,12 @@ from shmjet.core.processor import (
 )
 from shmjet.processors.files.file_blocks import (
     LARGEST_UNIT,
-    Unit,
     absolute_patterns,
-    cut_units,
     find_files,
     unit_size,
-    whole_files,
 )
 from shmjet.processors.files.file_reader import FileProcessor, FileReadOptions
+from shmjet.processors.files.file_work import Cut, FileWork, last_changes
 from shmjet.processors.files.line_blocks import check_encoding
 from shmjet.processors.general.claims import ClaimCounter
 
@@ -50,15 +48,15 @@ class FileSupplier(ProcessorSupplier):
 
     is_cooperative = True
 
-    def __init__(self, reading: FileReadOptions, units: Sequence[Unit], claims: str | None, seams: str | None) -> None:
+    def __init__(self, reading: FileReadOptions, work: FileWork, claims: str | None, seams: str | None) -> None:
         self._reading = reading
-        self._units = units
+        self._work = work
         self._claims = claims
         self._seams = seams
 
     def get(self, count: int) -> Sequence[Processor]:
         """Return processors that share the units."""
-        return [FileProcessor(self._reading, self._units, self._claims, self._seams) for _ in range(count)]
+        return [FileProcessor(self._reading, self._work, self._claims, self._seams) for _ in range(count)]
 
 
 class FileMetaSupplier(ProcessorMetaSupplier):
@@ -69,6 +67,7 @@ class FileMetaSupplier(ProcessorMetaSupplier):
     def __init__(self, reading: FileReadOptions) -> None:
         self._reading = reading
         self._files: list[tuple[str, int]] = []
+        self._changed: tuple[int, ...] = ()
         self._unit_size = LARGEST_UNIT
         self._counter: ClaimCounter | None = None
         self._table: SeamTable | None = None
@@ -84,6 +83,8 @@ class FileMetaSupplier(ProcessorMetaSupplier):
         total = sum(size for _, size in files) + _OPEN_COST * len(files)
         self._files = files
         self._unit_size = unit_size(total, context.total_parallelism, reading.largest_unit)
+        if context.snapshotting_enabled:
+            self._changed = last_changes(path for path, _ in files)
         if reading.batches is not None:
             from shmjet.processors.files.file_batches import prepared
 
@@ -92,19 +93,18 @@ class FileMetaSupplier(ProcessorMetaSupplier):
     def get(self, addresses: Sequence[str]) -> Mapping[str, ProcessorSupplier]:
         """Return the suppliers: with claims on the only member, with fixed shares on several."""
         claims = seams = None
-        has_seams = self._has_seams()
-        units = cut_units(self._files, self._unit_size)
+        has_seams, files = self._has_seams(), tuple(self._files)
+        cut: Cut = "whole" if has_seams and len(addresses) > 1 else "bytes"  # the table is in the memory of one host
+        work = FileWork(self._reading.patterns, (), files, cut, self._unit_size, self._changed)
         if len(addresses) == 1:
             self._counter = ClaimCounter()
             claims = self._counter.address
-            if has_seams and any(unit[0].end - unit[0].start < unit[0].size for unit in units):
+            if has_seams and (self._changed or any(size > self._unit_size for _, size in files)):
                 from shmjet.processors.csv.quote_seams import SeamTable
 
-                self._table = SeamTable(len(units))
+                self._table = SeamTable(len(work.units()))
                 seams = self._table.address
-        elif has_seams:  # the table is in the memory of one host
-            units = whole_files(self._files)
-        return dict.fromkeys(addresses, FileSupplier(self._reading, units, claims, seams))
+        return dict.fromkeys(addresses, FileSupplier(self._reading, work, claims, seams))
 
     def close(self, error: BaseException | None) -> None:
         """Free the counter and the table."""
@@ -144,6 +144,9 @@ def read_files(
 
     Lines end as in Python's text mode: with `\\n`, `\\r\\n` or `\\r`, and come without their ends. The order of lines
     is kept only within a piece of a file. Each line is read once, whatever the parallelism.
+
+    In a job with a processing guarantee the files have to stay as they are: a restarted job goes on in the middle of
+    them, and fails where one was changed. It reads the files that were there when it began.
 
     With `as_=Batch` the lines come as batches of one text column, or, with `format="csv"`, the files' columns come as
     the schema types them. `docs/columns-files.md` says what is read as what.

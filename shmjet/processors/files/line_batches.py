@@ -84,6 +84,16 @@ class LineBatchReader:
         """Return the last batch, once all segments are read."""
         return [self._take()] if self._rows else []
 
+    def take_rows(self) -> list[Batch]:
+        """Return the rows that wait for a full batch."""
+        due, self._due = self._due, []
+        return due + self.rest()
+
+    @property
+    def waiting(self) -> int:
+        """How many rows wait for a full batch."""
+        return self._rows + sum(map(len, self._due))
+
     def report(self) -> dict[str, int]:
         """Return the counts, by name."""
         return self._reader.report()

@@ -75,6 +75,9 @@ class _Reader:
         """Nothing is left."""
         return []
 
+    take_rows = rest
+    waiting = 0
+
     def report(self) -> dict[str, int]:
         """Return the counts, by name."""
         return {"files": self._files, "bytes": self._bytes}

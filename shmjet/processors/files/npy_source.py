@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from shmjet.core.processor import MetaSupplierContext, ProcessorMetaSupplier, ProcessorSupplier
 from shmjet.data.errors import BatchError
-from shmjet.processors.files.file_blocks import Segment, Unit, absolute_patterns, find_files, whole_files
+from shmjet.processors.files.file_blocks import absolute_patterns, find_files
 from shmjet.processors.files.file_reader import FileReadOptions
 from shmjet.processors.files.file_source import FileSupplier, PathLike
+from shmjet.processors.files.file_work import FileWork, last_changes
 from shmjet.processors.general.base import check_batch_rows
 from shmjet.processors.general.claims import ClaimCounter
 
@@ -35,7 +36,7 @@ class ArrayMetaSupplier(ProcessorMetaSupplier):
         self._reading = FileReadOptions(patterns, "utf-8", "strict", False, False, 0, None, batches, "items")
         self._suffix = suffix
         self._batch_rows = batches.batch_rows
-        self._units: list[Unit] = []
+        self._work = FileWork(patterns, (), (), "whole", 0)
         self._counter: ClaimCounter | None = None
 
     def init(self, context: MetaSupplierContext) -> None:
@@ -47,13 +48,15 @@ class ArrayMetaSupplier(ProcessorMetaSupplier):
         """
         patterns = self._reading.patterns
         files = [file for file in find_files(patterns) if file[0].endswith(self._suffix) or file[0] in patterns]
+        changed = last_changes(path for path, _ in files) if context.snapshotting_enabled else ()
         if self._suffix == ".npz":
-            self._units = whole_files(files)
+            self._work = FileWork(patterns, (), tuple(files), "whole", 0, changed)
             return
         from shmjet.processors.files.npy_reader import npy_header
 
         rows = [(path, npy_header(path).rows) for path, _ in files]
-        self._units = cut_rows(rows, self._batch_rows, context.total_parallelism)
+        step = rows_at_once(rows, self._batch_rows, context.total_parallelism)
+        self._work = FileWork(patterns, (), tuple(rows), "rows", step, changed)
 
     def get(self, addresses: Sequence[str]) -> Mapping[str, ProcessorSupplier]:
         """Return the suppliers: with claims on the only member, with fixed shares on several."""
@@ -61,7 +64,7 @@ class ArrayMetaSupplier(ProcessorMetaSupplier):
         if len(addresses) == 1:
             self._counter = ClaimCounter()
             address = self._counter.address
-        return dict.fromkeys(addresses, FileSupplier(self._reading, self._units, address, None))
+        return dict.fromkeys(addresses, FileSupplier(self._reading, self._work, address, None))
 
     def close(self, error: BaseException | None) -> None:
         """Free the counter."""
@@ -69,8 +72,8 @@ class ArrayMetaSupplier(ProcessorMetaSupplier):
             self._counter.close()
 
 
-def cut_rows(files: Sequence[tuple[str, int]], batch_rows: int, processors: int) -> list[Unit]:
-    """Cut files into ranges of whole batches, few enough that the processors end about together.
+def rows_at_once(files: Iterable[tuple[str, int]], batch_rows: int, processors: int) -> int:
+    """Return how many rows, in whole batches, a processor reads between two claims: so few that all end together.
 
     Args:
         files: (path, rows).
@@ -78,14 +81,11 @@ def cut_rows(files: Sequence[tuple[str, int]], batch_rows: int, processors: int)
         processors: how many share them.
 
     Example:
-        >>> [tuple(unit[0][1:3]) for unit in cut_rows([("a", 25)], 10, 1)]
-        [(0, 10), (10, 20), (20, 25)]
+        >>> rows_at_once([("a", 25)], 10, 1), rows_at_once([("a", 9_000), ("b", 1_000)], 10, 4)
+        (10, 150)
     """
     batches = sum(-(-rows // batch_rows) for _, rows in files)
-    step = batch_rows * max(1, min(BATCHES_PER_UNIT, batches // (BATCHES_PER_UNIT * processors)))
-    return [
-        (Segment(path, start, min(start + step, rows), rows),) for path, rows in files for start in range(0, rows, step)
-    ]
+    return batch_rows * max(1, min(BATCHES_PER_UNIT, batches // (BATCHES_PER_UNIT * processors)))
 
 
 def read_npy(

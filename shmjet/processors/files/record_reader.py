@@ -74,6 +74,7 @@ class RecordReader:
         self._lines = LineReader(reading.encoding, reading.errors, skip_binary=False)
         self._stream: UnpackedStream | None = None
         self._spooled: Reader | None = None
+        self._spooled_path = ""
         self._spool = -1
         self._flow: Iterator[list[Any]] = iter(())
         self._warnings: list[str] = []
@@ -99,6 +100,26 @@ class RecordReader:
         if warning is not None:
             self._warnings.append(warning)
         return self._items_of(self._batches.rest(), None)
+
+    def take_rows(self) -> list[Any]:
+        """Return the rows that wait for larger batches."""
+        items: list[Any] = []
+        if self._spooled is not None:
+            items += self._items_of(self._spooled.take_rows(), self._spooled_path)
+        if self._batches is not None:
+            items += self._items_of(self._batches.take_rows(), None)
+        return items
+
+    @property
+    def waiting(self) -> int:
+        """How many rows wait for larger batches."""
+        return 0 if self._batches is None else self._batches.waiting
+
+    def batch_reader(self) -> Reader | None:
+        """Return what reads plain files into batches; None when these become items otherwise."""
+        if self._batches is None and self._reading.batches is not None:
+            self._batches = self._make_batches(True)
+        return self._batches
 
     def report(self) -> dict[str, int]:
         """Return the counts, by name."""
@@ -196,10 +217,10 @@ class RecordReader:
     # -- batches -------------------------------------------------------------------------------------------------------
 
     def _plain_batches(self, segment: Segment) -> Iterator[list[Any]]:
-        if self._batches is None:
-            self._batches = self._make_batches(True)
-        self._batches.open(segment)
-        while (batches := self._batches.next_items()) is not None:
+        reader = self.batch_reader()
+        assert reader is not None
+        reader.open(segment)
+        while (batches := reader.next_items()) is not None:
             yield self._items_of(batches, None)
 
     def _spooled_batches(self, segment: Segment) -> Iterator[list[Any]]:
@@ -219,6 +240,7 @@ class RecordReader:
         self._counts["bytes"] += size
         place = f"/proc/self/fd/{self._spool}"
         reader = self._spooled = self._make_batches(False)
+        self._spooled_path = segment.path
         try:
             reader.open(Segment(place, 0, size, size))
             while (batches := reader.next_items()) is not None:

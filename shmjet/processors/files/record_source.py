@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shmjet.core.processor import MetaSupplierContext, Processor, ProcessorMetaSupplier, ProcessorSupplier
-from shmjet.processors.files.file_blocks import LARGEST_UNIT, Segment, Unit, cut_units, unit_size, whole_files
+from shmjet.processors.files.file_blocks import LARGEST_UNIT, unit_size
 from shmjet.processors.files.file_reader import FileProcessor, FileReadOptions, Reader
+from shmjet.processors.files.file_work import Cut, FileWork, last_changes
 from shmjet.processors.files.paths import find, is_url
 from shmjet.processors.files.record_reader import RecordReader, RecordReadOptions, is_stream
 from shmjet.processors.general.claims import ClaimCounter
@@ -31,18 +32,21 @@ class RecordProcessor(FileProcessor):
     def __init__(
         self,
         reading: RecordReadOptions,
-        units: Sequence[Unit],
+        work: FileWork,
         claims: str | None,
         seams: str | None,
-        plain: Sequence[Unit],
     ) -> None:
         common = FileReadOptions((), reading.encoding, reading.errors, False, False, LARGEST_UNIT, None, None)
-        super().__init__(common, units, claims, seams)
+        super().__init__(common, work, claims, seams)
         self._records = reading
-        self._plain = plain
 
     def _make_reader(self) -> Reader:
+        self._plain = self._work.plain_units()
         return RecordReader(self._records, self._make_batches)
+
+    def _batch_reader(self) -> Any:
+        assert isinstance(self._reader, RecordReader)
+        return self._reader.batch_reader()
 
     def _make_batches(self, is_plain: bool) -> Reader:
         from shmjet.processors.files.file_batches import reader_of
@@ -63,13 +67,12 @@ class RecordSupplier(ProcessorSupplier):
     def __init__(
         self,
         reading: RecordReadOptions,
-        units: Sequence[Unit],
-        plain: Sequence[Unit],
+        work: FileWork,
         claims: str | None,
         seams: str | None,
         is_remote: bool,
     ) -> None:
-        self._arguments = reading, units, claims, seams, plain
+        self._arguments = reading, work, claims, seams
         self._make = RemoteRecordProcessor if is_remote else RecordProcessor
         self.is_cooperative = not is_remote
 
@@ -91,6 +94,7 @@ class RecordMetaSupplier(ProcessorMetaSupplier):
         self._reading = reading
         self._files: list[tuple[str, int]] = []
         self._parallelism = 1
+        self._saves = False
         self._counter: ClaimCounter | None = None
         self._table: SeamTable | None = None
         self._is_remote = any(map(is_url, paths))
@@ -105,6 +109,7 @@ class RecordMetaSupplier(ProcessorMetaSupplier):
         """
         self._files = find(self._paths, self._reading.options)
         self._parallelism = context.total_parallelism
+        self._saves = context.snapshotting_enabled
         if self._reading.batches is not None:
             from shmjet.processors.files.record_schemas import prepared
 
@@ -117,22 +122,22 @@ class RecordMetaSupplier(ProcessorMetaSupplier):
         claims = seams = None
         has_seams = self._has_seams()
         is_raw = self._reading.format == "raw"
-        whole = [entry for entry in self._files if is_raw or is_stream(entry[0])]
+        whole = _largest_first([entry for entry in self._files if is_raw or is_stream(entry[0])])
         plain = [entry for entry in self._files if not (is_raw or is_stream(entry[0]))]
         total = sum(size for _, size in plain) + _OPEN_COST * len(plain)
-        units = cut_units(plain, unit_size(total, self._parallelism, LARGEST_UNIT))
+        size = unit_size(total, self._parallelism, LARGEST_UNIT)
+        changed = last_changes(path for path, _ in (*whole, *plain)) if self._saves else ()
+        cut: Cut = "whole" if has_seams and len(addresses) > 1 else "bytes"  # the table is in the memory of one host
+        work = FileWork(self._paths, tuple(whole), tuple(plain), cut, size, changed)
         if len(addresses) == 1:
             self._counter = ClaimCounter()
             claims = self._counter.address
-            if has_seams and any(unit[0].end - unit[0].start < unit[0].size for unit in units):
+            if has_seams and (self._saves or any(length > size for _, length in plain)):
                 from shmjet.processors.csv.quote_seams import SeamTable
 
-                self._table = SeamTable(len(units))
+                self._table = SeamTable(len(work.plain_units()))
                 seams = self._table.address
-        elif has_seams:  # the table is in the memory of one host
-            units = whole_files(plain)
-        every = [*_largest_first(whole), *units]
-        return dict.fromkeys(addresses, RecordSupplier(self._reading, every, units, claims, seams, self._is_remote))
+        return dict.fromkeys(addresses, RecordSupplier(self._reading, work, claims, seams, self._is_remote))
 
     def close(self, error: BaseException | None) -> None:
         """Free the counter and the table."""
@@ -148,7 +153,6 @@ class RecordMetaSupplier(ProcessorMetaSupplier):
         return has_seams(self._reading.batches)
 
 
-def _largest_first(files: Sequence[tuple[str, int]]) -> list[Unit]:
-    """Return a unit for each file; files of unknown size count as the largest."""
-    ordered = sorted(files, key=lambda entry: -entry[1] if entry[1] >= 0 else float("-inf"))
-    return [(Segment(path, 0, size, size),) for path, size in ordered]
+def _largest_first(files: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Return files in the order in which they are claimed; those of unknown size count as the largest."""
+    return sorted(files, key=lambda entry: -entry[1] if entry[1] >= 0 else float("-inf"))

@@ -103,9 +103,13 @@ class Emission:
         """
         if self.idle:
             return True
-        return self._flush_rest() and self._flush_flow()
+        return self.flush_rest() and self._flush_flow()
 
-    def _flush_rest(self) -> bool:
+    def flush_rest(self) -> bool:
+        """Emit what was refused before, and draw nothing new. Returns True when all that was drawn is emitted.
+
+        Then the number of items emitted of a sequence is the number drawn of it: a position to save.
+        """
         rest = self._rest
         if rest:
             if not self._room(self._ordinal):

@@ -5,45 +5,61 @@ Must not know: files, sockets, maps. After Jet's `TestSources.items` and `Source
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from shmjet.core.processor import Processor, ProcessorMetaSupplier
-from shmjet.processors.general.base import BulkProcessor, Supply
+from shmjet.data.errors import ProcessorError
+from shmjet.processors.general.base import Supply
+from shmjet.processors.general.unit_source import ShareSource
 
 
-class ItemsProcessor(BulkProcessor):
+class ItemsProcessor(ShareSource):
     """Emits its share of given items."""
 
-    def __init__(self, items: tuple[Any, ...]) -> None:
+    def __init__(self, items: Sequence[Any]) -> None:
         self._items = items
 
-    def results(self) -> Iterable[Any]:
-        """Return the share: a contiguous run of the items."""
-        index, count = self.context.global_index, self.context.total_parallelism
+    def open(self, unit: tuple[int, int], position: int) -> tuple[Sequence[Any], int]:
+        """Return the share, a contiguous run of the items, from a position on."""
+        index, count = unit
         size = len(self._items)
-        return self._items[size * index // count : size * (index + 1) // count]
+        return self._items[size * index // count + position : size * (index + 1) // count], 0
+
+    def describe(self) -> int:
+        """Return the number of items."""
+        return len(self._items)
+
+    def check(self, described: int) -> None:
+        """Raise ProcessorError when there were others."""
+        if described != len(self._items):
+            raise ProcessorError(
+                f"vertex {self.context.vertex_name!r}: the snapshot is of a source of {described} items, this one has "
+                f"{len(self._items)}; go on with the items that the job began with"
+            )
 
     def progress(self) -> tuple[int, int]:
         """Return the items emitted, and their number; the first processor has that of all."""
         return self.emission.drawn, len(self._items) if self.context.global_index == 0 else 0
 
 
-class GenerateProcessor(BulkProcessor):
+class GenerateProcessor(ShareSource):
     """Emits what a function of (index, count) yields."""
 
     def __init__(self, fn: Callable[[int, int], Iterable[Any]]) -> None:
         self._fn = fn
 
-    def results(self) -> Iterable[Any]:
+    def open(self, unit: tuple[int, int], position: int) -> tuple[Iterable[Any], int]:
         """Return the function's iterable."""
-        return self._fn(self.context.global_index, self.context.total_parallelism)
+        flow = self._fn(*unit)
+        return (flow[position:], 0) if isinstance(flow, range | list | tuple) else (flow, position)
 
 
 def read_items(items: Iterable[Any]) -> ProcessorMetaSupplier:
     """Emit items that travel with the job, each once; in order with one processor, which is the default.
 
-    With a higher local parallelism every processor emits a run of its own.
+    With a higher local parallelism every processor emits a run of its own. A restarted job goes on behind the last item
+    that its snapshot knows, also with another number of processors.
 
     Args:
         items: any finite iterable; it is read here.
@@ -66,6 +82,10 @@ def generate(fn: Callable[[int, int], Iterable[Any]]) -> Callable[[], Processor]
 
     The iterable is drawn only as far as there is room, so it may be an endless generator; the job then runs until it
     is cancelled.
+
+    In a job with a processing guarantee the position is the number of items drawn. After a restart `fn` is called again
+    with the arguments it had when the job began, and what was emitted before is left out; so `fn` has to yield the same
+    items in the same order each time. A `range`, list or tuple goes on at once, anything else is drawn anew.
 
     Args:
         fn: function of the processor's index among all (from 0) and their count; it returns an iterable.

@@ -11,8 +11,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from shmjet.core.broadcast_key import BroadcastKey
 from shmjet.core.inbox import Inbox
+from shmjet.core.outbox import Outbox
 from shmjet.core.processor import CommittingSupplier, ProcessorContext
+from shmjet.data.errors import ProcessorError
 from shmjet.processors.general.base import BulkProcessor
 
 T = TypeVar("T")
@@ -68,6 +71,57 @@ class SourceFunctions:
     restore_snapshot: Callable[[Any, list[Any]], Any] | None = None
 
 
+class StateFunctions:
+    """The snapshot functions of a built end, and the states that wait for their call.
+
+    The states of all processors are saved under a `BroadcastKey` of the processor's index.
+
+    Args:
+        create: gives the state of the user's object; None: nothing is saved.
+        restore: takes the states of all processors; None: they cannot be restored.
+    """
+
+    def __init__(self, create: Callable[[Any], Any] | None, restore: Callable[[Any, list[Any]], Any] | None) -> None:
+        self._create = create
+        self._restore = restore
+        self._state: tuple[Any] | None = None
+        self._restored: dict[int, Any] = {}
+
+    def create(self, target: Any) -> None:
+        """Have the state created, unless that is done and it has not been saved yet."""
+        if self._create is not None and self._state is None:
+            self._state = (self._create(target),)
+
+    def save(self, outbox: Outbox, index: int, *, keep: bool = False) -> bool:
+        """Offer the state that was created, if there is one; `keep` it for the next save too."""
+        if self._state is not None:
+            if not outbox.offer_to_snapshot(BroadcastKey(index), self._state[0]):
+                return False
+            self._state = self._state if keep else None
+        return True
+
+    def take(self, inbox: Inbox) -> None:
+        """Keep the states of all processors until `restore`."""
+        for key, state in inbox.take():
+            self._restored[key.key] = state
+
+    def restore(self, target: Any, context: ProcessorContext) -> None:
+        """Give the states back, in the order of the processors.
+
+        Raises:
+            ProcessorError: there are states, but no function for them.
+        """
+        states = [state for _, state in sorted(self._restored.items())]
+        self._restored = {}
+        if not states:
+            return
+        if self._restore is None:
+            raise ProcessorError(
+                f"vertex {context.vertex_name!r}: the snapshot has a state of it, but there is no restore_snapshot_fn"
+            )
+        self._restore(target, states)
+
+
 class BuiltSourceProcessor(BulkProcessor):
     """Emits what `fill_buffer` puts into the buffer, until that closes it."""
 
@@ -76,6 +130,9 @@ class BuiltSourceProcessor(BulkProcessor):
     def __init__(self, functions: SourceFunctions) -> None:
         self._functions = functions
         self._created = False
+        self._ended = False
+        self._states = StateFunctions(functions.create_snapshot, functions.restore_snapshot)
+        self._saves_at_end = functions.create_snapshot is not None
 
     def start(self, context: ProcessorContext) -> None:
         """Create the user's context object."""
@@ -91,7 +148,27 @@ class BuiltSourceProcessor(BulkProcessor):
             self._functions.fill_buffer(self._object, self._buffer)
             if not (self.emission.put(self._buffer.take()) and self._buffer.is_closed):
                 return False
+        if self.context.snapshotting_enabled and not self._ended:
+            self._states.create(self._object)
+        self._ended = True
         self.close()  # here what it raises fails the job
+        return True
+
+    def save_to_snapshot(self) -> bool:
+        """Emit what the buffer had, then save the object's state; at the end that which it had before it went."""
+        if not self.emission.flush():
+            return False
+        if not self._ended:
+            self._states.create(self._object)
+        return self._states.save(self.outbox, self.context.global_index, keep=self._ended)
+
+    def restore_from_snapshot(self, inbox: Inbox) -> None:
+        """Take the states of all processors."""
+        self._states.take(inbox)
+
+    def finish_snapshot_restore(self) -> bool:
+        """Give the object the states."""
+        self._states.restore(self._object, self.context)
         return True
 
     def close(self) -> None:
@@ -112,6 +189,8 @@ class SinkFunctions:
     destroy: Callable[[Any], Any] | None = None
     commit: Callable[[Any], Any] | None = None
     abort: Callable[[Any], Any] | None = None
+    create_snapshot: Callable[[Any], Any] | None = None
+    restore_snapshot: Callable[[Any, list[Any]], Any] | None = None
 
     @property
     def awaits_the_end(self) -> bool:
@@ -122,7 +201,8 @@ class SinkFunctions:
 class BuiltSinkProcessor(BulkProcessor):
     """Gives each item to `receive`, and calls `flush` behind each list of them.
 
-    Where the functions await the end of the job, `BuiltSinkSupplier` decides what happens to the object.
+    `commit` is called when a snapshot has become valid and something was received since the last call. Where the
+    functions await the end of the job, `BuiltSinkSupplier` decides what happens to the object then.
     """
 
     is_cooperative = False
@@ -131,6 +211,12 @@ class BuiltSinkProcessor(BulkProcessor):
         self._functions = functions
         self._created = False
         self._committed = False
+        self._states = StateFunctions(functions.create_snapshot, functions.restore_snapshot)
+        self._has_new = True
+        """Whether there is something to commit; True before the first call, so that a job without items commits."""
+        self._new_at_save = False
+        self._is_saved = False
+        """Whether what was received belongs to a snapshot of which it is not known yet how it ends."""
 
     def start(self, context: ProcessorContext) -> None:
         """Create the user's object."""
@@ -140,10 +226,38 @@ class BuiltSinkProcessor(BulkProcessor):
     def process(self, ordinal: int, inbox: Inbox) -> None:
         """Receive everything, then flush."""
         receive, target = self._functions.receive, self._object
+        self._has_new = True
         for item in inbox.take():
             receive(target, item)
         if self._functions.flush is not None:
             self._functions.flush(target)
+
+    def save_to_snapshot(self) -> bool:
+        """Save the object's state; what it has received has been flushed."""
+        self._states.create(self._object)
+        if not self._states.save(self.outbox, self.context.global_index):
+            return False
+        self._new_at_save, self._has_new = self._has_new or self._new_at_save, False
+        self._is_saved = True
+        return True
+
+    def snapshot_commit_finish(self, success: bool) -> bool:
+        """Publish what was received before a snapshot that is valid now."""
+        if success and self._new_at_save:
+            self._new_at_save = False
+            if self._functions.commit is not None:
+                self._functions.commit(self._object)
+        self._is_saved = False
+        return True
+
+    def restore_from_snapshot(self, inbox: Inbox) -> None:
+        """Take the states of all processors."""
+        self._states.take(inbox)
+
+    def finish_snapshot_restore(self) -> bool:
+        """Give the object the states."""
+        self._states.restore(self._object, self.context)
+        return True
 
     def finish(self) -> bool:
         """Destroy the user's object now, so that what it raises fails the job."""
@@ -156,15 +270,20 @@ class BuiltSinkProcessor(BulkProcessor):
             self._destroy()
 
     def commit(self) -> None:
-        """Publish: the whole job has succeeded."""
-        if self._created and self._functions.commit is not None:
+        """Publish what has not been published: the whole job has succeeded."""
+        if self._created and self._functions.commit is not None and (self._has_new or self._new_at_save):
             self._functions.commit(self._object)
         self._committed = True
 
     def let_go(self) -> None:
-        """Abort what was not published, and destroy the user's object: the job has ended."""
+        """Abort what was not published, and destroy the user's object: the job has ended, or is restarted.
+
+        What a snapshot may have is not aborted where it can be restored.
+        """
         try:
-            if self._created and not self._committed and self._functions.abort is not None:
+            is_kept = self._is_saved and self._functions.restore_snapshot is not None
+            is_due = not self._committed and not is_kept and (self._has_new or self._new_at_save)
+            if self._created and is_due and self._functions.abort is not None:
                 self._functions.abort(self._object)
         finally:
             self._destroy()

@@ -8,7 +8,7 @@ partitions or by ranges of indexes; sinks hand over whole batches. After Jet's `
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from time import monotonic
 from typing import Any
@@ -19,6 +19,7 @@ from shmjet.core.ownership import owners_in
 from shmjet.core.processor import Processor, ProcessorContext, ProcessorMetaSupplier
 from shmjet.data.errors import ProcessorError
 from shmjet.processors.general.base import BulkProcessor, Supply
+from shmjet.processors.general.unit_source import ShareSource, UnitSource
 
 LIST_PAGE = 1024
 """Items of a list that are read at once."""
@@ -31,44 +32,93 @@ def grid_of(context: ProcessorContext) -> Any:
     return context.grid
 
 
-class ReadMapProcessor(BulkProcessor):
-    """Emits (key, value) of its share of the partitions."""
+class ReadMapProcessor(UnitSource):
+    """Emits (key, value) of its share of the partitions.
+
+    Under a guarantee each partition is a unit, and the number of its entries emitted so far is the position, which
+    holds as long as nobody changes the map.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def results(self) -> Iterable[Any]:
-        """Return the entries, lazily."""
-        context = self.context
-        share = owners_in(context).share_of(context, context.partition_count)
-        entries: Iterable[Any] = grid_of(context).get_map(self._name).items_of(share)
-        return entries
-
     def start(self, context: ProcessorContext) -> None:
-        """Ask for the size of the map, once for all processors."""
-        self._total = len(grid_of(context).get_map(self._name)) if context.global_index == 0 else 0
+        """Open the map and ask for its size, once for all processors."""
+        self._map = grid_of(context).get_map(self._name)
+        self._total = len(self._map) if context.global_index == 0 else 0
+
+    def first_units(self) -> list[Any]:
+        """Return the partitions; without a guarantee all of them are one unit."""
+        share = self._share()
+        return list(share) if self.context.snapshotting_enabled else [tuple(share)]
+
+    def restored_units(self, saved: Mapping[Any, int]) -> list[Any]:
+        """Return the partitions that are the processor's now."""
+        return list(self._share())
+
+    def open(self, unit: Any, position: int) -> tuple[Iterable[Any], int]:
+        """Return the entries of a partition, lazily."""
+        entries: Iterable[Any] = self._map.items_of(unit if isinstance(unit, tuple) else (unit,))
+        return entries, position
+
+    def describe(self) -> int:
+        """Return the size of the map."""
+        return len(self._map)
+
+    def check(self, described: int) -> None:
+        """Warn when the map has another size than at the time of the snapshot."""
+        if described != len(self._map):
+            self.context.logger.warning(
+                "map %r had %d entries at the time of the snapshot and has %d now; what was changed meanwhile may be "
+                "missing, or come twice",
+                *(self._name, described, len(self._map)),
+            )
 
     def progress(self) -> tuple[int, int]:
         """Return the entries emitted, and how many there are; the first processor has the number of all."""
         return self.emission.drawn, self._total
 
+    def _share(self) -> Sequence[int]:
+        return owners_in(self.context).share_of(self.context, self.context.partition_count)
 
-class ReadListProcessor(BulkProcessor):
-    """Emits its share of a list: pages `index`, `index + parallelism`, ..."""
+
+class ReadListProcessor(ShareSource):
+    """Emits its share of a list: pages `index`, `index + parallelism`, ... of the items that it had at the beginning.
+
+    A unit is (index, parallelism, size of the list).
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._total = 0
 
-    def results(self) -> Iterable[Any]:
-        """Return the items, lazily; what is appended meanwhile is not read."""
-        return chain.from_iterable(self._pages(grid_of(self.context).get_list(self._name)))
+    def start(self, context: ProcessorContext) -> None:
+        """Open the list."""
+        self._list = grid_of(context).get_list(self._name)
 
-    def _pages(self, items: Any) -> Iterator[list[Any]]:
-        first = self.context.global_index * LIST_PAGE
-        self._total = len(items) if first == 0 else 0
-        for at in range(first, len(items), self.context.total_parallelism * LIST_PAGE):
-            yield items[at : at + LIST_PAGE]
+    def first_units(self) -> list[Any]:
+        """Return the share; what is appended from now on is not read."""
+        return [(*unit, len(self._list)) for unit in super().first_units()]
+
+    def open(self, unit: tuple[int, int, int], position: int) -> tuple[Iterable[Any], int]:
+        """Return the items from a position on, lazily.
+
+        Raises:
+            ProcessorError: the list has become shorter since the job began.
+        """
+        index, count, size = unit
+        if len(self._list) < size:
+            raise ProcessorError(
+                f"vertex {self.context.vertex_name!r}: list {self._name!r} had {size} items when the job began and has "
+                f"{len(self._list)} now; the positions in the snapshot do not hold any more"
+            )
+        self._total = size if index == 0 else self._total
+        pages, left_out = divmod(position, LIST_PAGE)
+        return chain.from_iterable(self._pages((index + pages * count) * LIST_PAGE, size, count)), left_out
+
+    def _pages(self, first: int, size: int, count: int) -> Iterator[list[Any]]:
+        for at in range(first, size, count * LIST_PAGE):
+            yield self._list[at : min(at + LIST_PAGE, size)]
 
     def progress(self) -> tuple[int, int]:
         """Return the items emitted, and how many there are; the first processor has the number of all."""
@@ -183,6 +233,9 @@ def _checked_name(function: str, name: str) -> str:
 def read_map(name: str) -> Callable[[], Processor]:
     """Emit the (key, value) tuples of a map, each once; every processor reads partitions of its own.
 
+    In a job with a processing guarantee the position is the number of entries read of each partition. It holds only
+    if nobody changes the map while the job runs: a restarted job may miss entries of a changed map or read them twice.
+
     Args:
         name: of the map. A map that does not exist is empty.
 
@@ -217,6 +270,9 @@ def write_map(
 
 def read_list(name: str) -> ProcessorMetaSupplier:
     """Emit the items of a list, each once; in order with one processor per member, which is the default.
+
+    It reads the items that the list has when the job begins. A restarted job goes on behind the last item that its
+    snapshot knows; items may be appended meanwhile, but the list must not be cleared.
 
     Args:
         name: of the list. A list that does not exist is empty.

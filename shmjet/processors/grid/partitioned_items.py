@@ -7,16 +7,17 @@ index, and what comes over such an edge meets them. Must not know: what makes us
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from shmjet.core.keys import partition_id
 from shmjet.core.ownership import owners_in
-from shmjet.processors.general.base import BulkProcessor
-from shmjet.processors.grid.maps_and_lists import grid_of
+from shmjet.data.errors import ProcessorError
+from shmjet.processors.general.unit_source import UnitSource
+from shmjet.processors.grid.maps_and_lists import ReadMapProcessor
 
 
-class PartitionedItemsProcessor(BulkProcessor):
+class PartitionedItemsProcessor(UnitSource):
     """Emits the items of its partitions.
 
     Args:
@@ -26,35 +27,74 @@ class PartitionedItemsProcessor(BulkProcessor):
     def __init__(self, partitions: tuple[tuple[Any, ...], ...]) -> None:
         self._partitions = partitions
 
-    def results(self) -> Iterable[Any]:
-        """Return the share, lazily."""
-        for partition in owners_in(self.context).share_of(self.context, len(self._partitions)):
-            yield from self._partitions[partition]
+    def first_units(self) -> list[int]:
+        """Return the partitions."""
+        return owners_in(self.context).share_of(self.context, len(self._partitions))
+
+    def restored_units(self, saved: Mapping[Any, int]) -> list[Any]:
+        """Return the partitions that are the processor's now."""
+        return self.first_units()
+
+    def open(self, unit: int, position: int) -> tuple[Iterable[Any], int]:
+        """Return the items of a partition from a position on."""
+        return self._partitions[unit][position:], 0
+
+    def describe(self) -> tuple[int, int]:
+        """Return the number of partitions and of items."""
+        return len(self._partitions), sum(map(len, self._partitions))
+
+    def check(self, described: tuple[int, int]) -> None:
+        """Raise ProcessorError when there were others."""
+        if tuple(described) != self.describe():
+            raise ProcessorError(
+                f"vertex {self.context.vertex_name!r}: the snapshot is of {described[1]} items in {described[0]} "
+                "partitions, these are others; go on with the items that the job began with"
+            )
 
 
-class PartitionedMapProcessor(BulkProcessor):
+class PartitionedMapProcessor(ReadMapProcessor):
     """Emits (key, value) of the partitions that are its own when keys are hashed into `count` of them.
 
     With the grid's own count each processor reads its partitions; with another one every processor reads everything
-    and keeps its share, which is right, and slow.
+    and keeps its share, which is right, and slow. Then its unit is that share, (index, parallelism).
     """
 
     def __init__(self, name: str, count: int) -> None:
-        self._name = name
+        super().__init__(name)
         self._count = count
 
-    def results(self) -> Iterable[Any]:
-        """Return the entries, lazily."""
-        context, count = self.context, self._count
-        entries = grid_of(context).get_map(self._name)
-        own = frozenset(owners_in(context).share_of(context, count))
-        if count == context.partition_count:
-            return entries.items_of(sorted(own))  # type: ignore[no-any-return]
-        context.logger.warning(
+    def first_units(self) -> list[Any]:
+        """Return the partitions, or the share as a whole where the map has others."""
+        if self._count == self.context.partition_count:
+            return super().first_units()
+        self.context.logger.warning(
             "map %r has %d partitions but is read as if it had %d; say sources.map(%r, partitions=%d)",
-            *(self._name, context.partition_count, count, self._name, context.partition_count),
+            *(self._name, self.context.partition_count, self._count, self._name, self.context.partition_count),
         )
-        return (entry for entry in entries.items() if partition_id(entry[0], count) in own)
+        return [(self.context.global_index, self.context.total_parallelism)]
+
+    def restored_units(self, saved: Mapping[Any, int]) -> list[Any]:
+        """Return the partitions that are the processor's now.
+
+        Raises:
+            ProcessorError: a share as a whole was saved, of another number of processors.
+        """
+        if self._count == self.context.partition_count:
+            return super().restored_units(saved)
+        units = self.first_units()
+        if any(count != self.context.total_parallelism for _, count in saved):
+            raise ProcessorError(
+                f"vertex {self.context.vertex_name!r}: map {self._name!r} is read with partitions={self._count}, so "
+                f"the job has to go on with as many processors as before; say partitions={self.context.partition_count}"
+            )
+        return units
+
+    def open(self, unit: Any, position: int) -> tuple[Iterable[Any], int]:
+        """Return the entries, lazily."""
+        if self._count == self.context.partition_count:
+            return super().open(unit, position)
+        own = frozenset(owners_in(self.context).share_of(self.context, self._count))
+        return (entry for entry in self._map.items() if partition_id(entry[0], self._count) in own), position
 
 
 def partitioned(items: Iterable[Any], count: int, key: Callable[[Any], Any]) -> tuple[tuple[Any, ...], ...]:

@@ -1,0 +1,189 @@
+"""What the processors of one process get back of a snapshot.
+
+An entry goes to the processor that owns its key's partition now, that of a broadcast key to all of the vertex. A piece
+of one partition is read by its owner only, if the vertex still has the same partitions; the keys of all other pieces
+are brought to partitions anew. A processor that had ended does not run again. Where a vertex has another number of
+processors than before, that holds only if all of them had ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from shmjet._native import Codec
+from shmjet.core import ColumnKey, ProcessorError
+from shmjet.core.key_functions import mapped
+from shmjet.execution.code import EdgeCode
+from shmjet.execution.messages import JobPlan
+from shmjet.execution.snapshot_orders import Place
+from shmjet.execution.snapshot_steps import Share
+from shmjet.execution.state_partitions import StatePartitions
+from shmjet.snapshots.chunk import SCHEME_DEFAULT, ChunkReader, Entry
+from shmjet.snapshots.manifest import BROADCAST, ENGINE, Piece, ProcessorRecord, SavedVertex, read_manifest
+
+
+class Restoring:
+    """A snapshot that is being restored in one process.
+
+    Args:
+        manifest: path of its manifest; the chunk files lie in the same folder.
+        plan: of this member.
+        edges: the code of its edges, in the plan's order.
+        partitions: returns those of a vertex's state.
+        codec: of this process.
+
+    Raises:
+        DamagedSnapshotError: the manifest cannot be read.
+    """
+
+    def __init__(
+        self,
+        manifest: str,
+        plan: JobPlan,
+        edges: Sequence[EdgeCode],
+        partitions: Callable[[int], StatePartitions],
+        codec: Codec,
+    ) -> None:
+        self._plan = plan
+        self._edges = edges
+        self._partitions = partitions
+        self._saved = {vertex.name: vertex for vertex in read_manifest(manifest).vertices}
+        self._reader = ChunkReader(Path(manifest).parent, codec)
+        self._mixed: dict[int, dict[int, list[list[Entry]]]] = {}
+
+    def share(self, place: Place, saves_at_end: bool) -> Share:
+        """Return what one processor gets back.
+
+        Args:
+            place: of the processor, on this member.
+            saves_at_end: the entries of processors that had ended say so.
+
+        Raises:
+            ProcessorError: some sources of a vertex had ended, others not, and nothing says what is left to read for
+                the processors that it has now.
+            DamagedSnapshotError: a piece is torn, damaged or missing.
+        """
+        v, p = place
+        saved = self._saved.get(self._plan.vertices[v].name)
+        if saved is None:
+            return Share(False, iter(()))
+        me = self._plan.slot.index * self._plan.vertices[v].parallelism + p
+        if self._is_as_before(v, saved):
+            record = _record_of(saved, me)
+            if record is not None and record.finished:
+                return Share(True, iter(()), final=[e for piece in record.pieces for e in self._reader.entries(piece)])
+        elif all(record.finished for record in saved.processors):
+            return Share(True, iter(()), final=self._final(v, saved, me))
+        elif any(record.finished for record in saved.processors) and not (self._inbound(v) or saves_at_end):
+            ended = sum(record.finished for record in saved.processors)
+            raise ProcessorError(
+                f"vertex {saved.name!r} had {saved.parallelism} processors in the snapshot, {ended} had ended, "
+                f"and has {self._total(v)} now: what is left to read is not known; start it with {saved.parallelism}"
+            )
+        return Share(False, self._lists(v, saved, me), self._heads(v, saved, me))
+
+    def close(self) -> None:
+        """Unmap the files; idempotent."""
+        self._reader.close()
+        self._mixed.clear()
+
+    def _total(self, v: int) -> int:
+        return self._plan.vertices[v].parallelism * self._plan.slot.count
+
+    def _inbound(self, v: int) -> int:
+        return self._plan.vertices[v].inbound
+
+    def _is_as_before(self, v: int, saved: SavedVertex) -> bool:
+        return saved.parallelism == self._total(v)
+
+    # -- entries of processors ----------------------------------------------------------------------------------
+
+    def _lists(self, v: int, saved: SavedVertex, me: int) -> Iterator[list[Entry]]:
+        """Yield the entries of one processor, a piece at a time."""
+        for record in saved.processors:
+            owners = self._owners(v, saved, record)
+            for piece in record.pieces:
+                if piece.partition == BROADCAST or (self._is_direct(v, piece) and owners[piece.partition] == me):
+                    yield self._reader.entries(piece)
+        yield from self._sorted_out(v, saved).pop(me, ())
+
+    def _is_direct(self, v: int, piece: Piece) -> bool:
+        """Say whether a piece is of a partition that the vertex has now."""
+        if piece.partition < 0:
+            return False
+        head, now = self._reader.head(piece), self._partitions(v)
+        return head.scheme == now.scheme == SCHEME_DEFAULT and head.partition_count == now.count
+
+    def _owners(self, v: int, saved: SavedVertex, record: ProcessorRecord) -> Sequence[int]:
+        """Return partition -> processor for what one has saved: itself in place of those that had ended."""
+        owners = self._partitions(v).owners
+        if not self._is_as_before(v, saved) or record.finished:
+            return owners
+        ended = {other.processor for other in saved.processors if other.finished}
+        return [record.processor if owner in ended else owner for owner in owners] if ended else owners
+
+    def _sorted_out(self, v: int, saved: SavedVertex) -> dict[int, list[list[Entry]]]:
+        """Return the entries of pieces of several partitions, for each processor of this process; read once."""
+        if v in self._mixed:
+            return self._mixed[v]
+        found = self._mixed[v] = {}
+        first = self._plan.slot.index * self._plan.vertices[v].parallelism
+        here = range(first, first + self._plan.vertices[v].parallelism)
+        for record in saved.processors:
+            owners = self._owners(v, saved, record)
+            for piece in record.pieces:
+                if piece.partition in (BROADCAST, ENGINE) or self._is_direct(v, piece):
+                    continue
+                for partition, entries in enumerate(self._partitions(v).split(self._reader.entries(piece))):
+                    if entries is not None and owners[partition] in here:
+                        found.setdefault(owners[partition], []).append(entries)
+        return found
+
+    def _final(self, v: int, saved: SavedVertex, me: int) -> list[Entry]:
+        """Return the last entries that one of another number of processors keeps, all of which had ended."""
+        entries: list[Entry] = [entry for entries in self._sorted_out(v, saved).pop(me, ()) for entry in entries]
+        for record in saved.processors:
+            for piece in record.pieces:
+                if me == 0 if piece.partition == BROADCAST else self._is_mine(v, piece, me):
+                    entries += self._reader.entries(piece)
+        return entries
+
+    def _is_mine(self, v: int, piece: Piece, me: int) -> bool:
+        return self._is_direct(v, piece) and self._partitions(v).owners[piece.partition] == me
+
+    # -- what ordered edges held --------------------------------------------------------------------------------
+
+    def _heads(self, v: int, saved: SavedVertex, me: int) -> list[tuple[int, list[Any]]]:
+        """Return the items that ordered edges held for a processor, by ordinal."""
+        found: list[tuple[int, list[Any]]] = []
+        for record in saved.processors:
+            for piece in record.pieces:
+                if piece.partition != ENGINE:
+                    continue
+                for (_, ordinal), items in self._reader.entries(piece):
+                    mine = self._share_of_head(v, saved, record.processor, me, ordinal, items)
+                    if mine:
+                        found.append((ordinal, mine))
+        return found
+
+    def _share_of_head(
+        self, v: int, saved: SavedVertex, before: int, me: int, ordinal: int, items: list[Any]
+    ) -> list[Any]:
+        """Return the items of a head that are one processor's now: by key on a partitioned edge."""
+        if self._is_as_before(v, saved):
+            return items if before == me else []
+        edges = zip(self._plan.edges, self._edges, strict=True)
+        plan, code = next((e, c) for e, c in edges if e.destination == v and e.destination_ordinal == ordinal)
+        if plan.routing != "partitioned" or isinstance(code.key_fn, ColumnKey):
+            return items if before % self._total(v) == me else []
+        partitions = StatePartitions.of_edge(self._plan, code, v)
+        keys = items if code.key_fn is None else mapped(code.key_fn, items)
+        split = partitions.split(list(zip(keys, range(len(items)), strict=True)))
+        mine = [at for p, pairs in enumerate(split) if pairs and partitions.owners[p] == me for _, at in pairs]
+        return [items[at] for at in sorted(mine)]
+
+
+def _record_of(saved: SavedVertex, processor: int) -> ProcessorRecord | None:
+    return next((record for record in saved.processors if record.processor == processor), None)

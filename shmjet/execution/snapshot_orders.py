@@ -1,0 +1,137 @@
+"""The snapshots of one execution as one process sees them: the newest orders, and what its processors have to report.
+
+An order belongs to the process, not to a tasklet: a tasklet compares the order's number with its own, so one that has
+come from another worker finds what it has missed. A processor that has ended is remembered here, with its last
+entries, until a snapshot with them is valid. Must not know tasklets.
+"""
+
+from __future__ import annotations
+
+from shmjet._native import Codec
+from shmjet.execution.messages import AtEnd, Resolve, Resolved, Save, Saved, SavedProcessor
+from shmjet.execution.snapshot_writer import ProcessorEntries, SnapshotWriter
+from shmjet.execution.state_partitions import StatePartitions
+from shmjet.snapshots.chunk import Entry
+from shmjet.snapshots.manifest import Piece
+
+Place = tuple[int, int]
+"""A processor: index of its vertex in the plan, and its own."""
+
+
+class SnapshotOrders:
+    """What a process has been told of snapshots of one execution, and what it will answer.
+
+    Args:
+        execution_id: of the execution.
+        endpoint: this process' number in the plan.
+        codec: of this process.
+    """
+
+    def __init__(self, execution_id: int, endpoint: int, codec: Codec) -> None:
+        self.save: Save | None = None
+        """The newest order of phase one."""
+        self.resolve: Resolve | None = None
+        """The newest order of phase two."""
+        self._execution_id = execution_id
+        self._endpoint = endpoint
+        self._codec = codec
+        self._writer: SnapshotWriter | None = None
+        self._ended: dict[Place, tuple[StatePartitions, list[Entry]]] = {}
+        self._told: set[Place] = set()
+        self._saved: list[SavedProcessor] = []
+        self._resolved: list[Place] = []
+        self._at_end: list[Place] = []
+
+    # -- orders -------------------------------------------------------------------------------------------------
+
+    def begin(self, save: Save) -> None:
+        """Begin phase one of a snapshot; ended processors that belong to no valid snapshot yet are reported."""
+        self.close()
+        self.save = save
+        self._told.clear()
+        name = f"{save.snapshot_id}-{self._execution_id}-{self._endpoint}.chunk"
+        self._writer = SnapshotWriter(save.folder, name, self._codec)
+        for place in list(self._ended):
+            self._report_ended(place)
+
+    def finish(self, resolve: Resolve) -> None:
+        """Begin phase two of a snapshot; ended processors belong to a valid one for good."""
+        if self.save is None or self.save.snapshot_id != resolve.snapshot_id:
+            return
+        self.resolve = resolve
+        self.close()
+        if resolve.success:
+            for place in self._told:
+                del self._ended[place]
+        self._told.clear()
+
+    @property
+    def saves(self) -> bool:
+        """Whether phase one of the newest snapshot has begun, and phase two has not."""
+        save, resolve = self.save, self.resolve
+        return save is not None and (resolve is None or resolve.snapshot_id < save.snapshot_id)
+
+    # -- what tasklets say --------------------------------------------------------------------------------------
+
+    def entries_of(self, partitions: StatePartitions) -> ProcessorEntries:
+        """Return what takes the entries of one processor to the snapshot that is being saved."""
+        assert self._writer is not None
+        return ProcessorEntries(self._writer, partitions)
+
+    def saved(self, place: Place, pieces: list[Piece]) -> None:
+        """Note that a processor has saved its state and passed the barrier on."""
+        self._saved.append(SavedProcessor(*place, False, pieces))
+
+    def resolved(self, place: Place) -> None:
+        """Note that a processor has done phase two."""
+        self._resolved.append(place)
+
+    def at_end(self, place: Place) -> None:
+        """Note that a sink has all its input."""
+        self._at_end.append(place)
+
+    def ended(self, place: Place, saved_id: int, partitions: StatePartitions, entries: list[Entry]) -> None:
+        """Note that a processor has ended.
+
+        Args:
+            place: of the processor.
+            saved_id: the last snapshot to which it has reported.
+            partitions: of its vertex.
+            entries: its final state.
+        """
+        self._ended[place] = partitions, entries
+        if self.save is not None and self.saves and saved_id < self.save.snapshot_id:
+            self._report_ended(place)
+
+    def _report_ended(self, place: Place) -> None:
+        partitions, entries = self._ended[place]
+        assert self._writer is not None
+        state = ProcessorEntries(self._writer, partitions)
+        state.add(list(entries))
+        state.flush(lambda: False)
+        self._saved.append(SavedProcessor(*place, True, state.pieces))
+        self._told.add(place)
+
+    # -- reports ------------------------------------------------------------------------------------------------
+
+    def take_reports(self) -> list[Saved | Resolved | AtEnd]:
+        """Return what is to be told to the member since this was last asked."""
+        reports: list[Saved | Resolved | AtEnd] = []
+        if self._saved:
+            assert self.save is not None
+            error = None if self._writer is None else self._writer.error
+            reports.append(Saved(self._execution_id, self.save.snapshot_id, self._saved, error))
+            self._saved = []
+        if self._resolved:
+            assert self.resolve is not None
+            reports.append(Resolved(self._execution_id, self.resolve.snapshot_id, self._resolved))
+            self._resolved = []
+        if self._at_end:
+            reports.append(AtEnd(self._execution_id, self._at_end))
+            self._at_end = []
+        return reports
+
+    def close(self) -> None:
+        """Close the chunk file; idempotent."""
+        if self._writer is not None:
+            self._writer.close()

@@ -1,0 +1,341 @@
+"""The states of a tasklet that belong to snapshots: restore, save, commit, wait.
+
+A tasklet of a job with a guarantee has one `SnapshotSteps`, which adds its states to the tasklet's and takes the place
+of three: at an aligned barrier state is saved before the barrier goes on, `complete()` gives way to an order to save,
+and the end waits for phase two. A job without a guarantee has none of this.
+
+*Save*: `save_to_snapshot` until True, in slices of about a millisecond, each of which is encoded before the next; then
+`snapshot_commit_prepare`; then the barrier. *Resolve* comes between any two callbacks: it sets the tasklet's present
+state aside until `snapshot_commit_finish` has returned True. Nothing in here knows messages' ways or processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from shmjet.core import ShmjetError
+from shmjet.data.marks import Barrier
+from shmjet.execution.snapshot_orders import Place, SnapshotOrders
+from shmjet.execution.snapshot_writer import ProcessorEntries
+from shmjet.execution.state_partitions import StatePartitions
+from shmjet.execution.tasklet_state import State
+from shmjet.snapshots.chunk import Entry
+
+if TYPE_CHECKING:
+    from shmjet.execution.tasklet import ProcessorTasklet
+
+_SLICE_NS = 500_000
+"""Nanoseconds for which one call offers entries, and for which it encodes those that wait."""
+_MOVING = ("saved_id", "_resolved_id", "_told", "_released")
+"""Fields that move to another worker as they are."""
+_AT_REST = frozenset(
+    (State.PROCESS_WATERMARK, State.NULLARY_PROCESS, State.PROCESS_INBOX, State.COMPLETE_EDGE, State.COMPLETE)
+)
+
+
+@dataclass
+class Share:
+    """What a processor gets back of a snapshot.
+
+    Args:
+        is_finished: it had ended, and is not to run again.
+        lists: of entries, read when they are asked for.
+        heads: items by the ordinal of an ordered edge: they come before anything that comes on it.
+        final: of a processor that had ended, its last entries.
+    """
+
+    is_finished: bool
+    lists: Iterator[list[Entry]]
+    heads: list[tuple[int, list[Any]]] = field(default_factory=list)
+    final: list[Entry] = field(default_factory=list)
+
+
+class SnapshotSteps:
+    """The part of a tasklet that takes part in snapshots.
+
+    Args:
+        tasklet: gets its states.
+        orders: of the execution in this process.
+        place: of the processor.
+        partitions: of the vertex.
+        share: returns what the processor gets back, when it is time; None: nothing is restored.
+        waits_at_end: it is a sink of a job with a guarantee: it completes after a last snapshot.
+    """
+
+    def __init__(
+        self,
+        tasklet: ProcessorTasklet,
+        orders: SnapshotOrders,
+        place: Place,
+        partitions: StatePartitions,
+        *,
+        share: Callable[[], Share] | None = None,
+        waits_at_end: bool = False,
+    ) -> None:
+        self.saved_id = 0
+        """The last snapshot of which this tasklet has passed the barrier."""
+        self._tasklet = tasklet
+        self._processor = tasklet.processor
+        self._orders = orders
+        self._place = place
+        self._partitions = partitions
+        self._find_share = share
+        self._share: Share | None = None
+        self._waits_at_end = waits_at_end
+        self._resolved_id = 0
+        self._saving = Barrier(0)
+        self._after = State.COMPLETE
+        self._resumes = State.COMPLETE
+        self._entries: ProcessorEntries | None = None
+        self._offered = False
+        self._final: list[Entry] = []
+        self._completed = False
+        self._stopped = False
+        self._told = False
+        self._released = False
+        self._slice_ns = 0
+        tasklet.steps |= {
+            State.RESTORE_SNAPSHOT: self._restore,
+            State.FINISH_RESTORE: self._finish_restore,
+            State.SAVE_SNAPSHOT: self._save,
+            State.SNAPSHOT_COMMIT_PREPARE: self._prepare,
+            State.SNAPSHOT_COMMIT_FINISH: self._commit,
+            State.WAIT_FOR_SNAPSHOT: self._wait,
+            State.SAVE_FINAL: self._save_final,
+            State.EMIT_BARRIER: self._at_barrier,
+            State.COMPLETE: self._complete,
+            State.EMIT_DONE_ITEM: self._end,
+        }
+        if share is not None:
+            tasklet.state = State.RESTORE_SNAPSHOT
+
+    # -- orders -------------------------------------------------------------------------------------------------
+
+    def notice(self) -> None:
+        """Look at the newest orders; the tasklet is called even if nothing else has a use for that."""
+        resolve = self._orders.resolve
+        state = self._tasklet.state
+        if (
+            resolve is not None
+            and self._resolved_id < self.saved_id == resolve.snapshot_id
+            and state is not State.SNAPSHOT_COMMIT_FINISH
+        ):
+            self._resumes = state
+            self._tasklet.state = State.SNAPSHOT_COMMIT_FINISH
+        self._tasklet.runnable = True
+
+    # -- restore ------------------------------------------------------------------------------------------------
+
+    def _restore(self) -> None:
+        tasklet, inbox = self._tasklet, self._tasklet.inbox
+        share = self._share
+        if share is None:
+            assert self._find_share is not None
+            share = self._share = self._find_share()
+            if share.is_finished:
+                self._final = share.final
+                self._completed = True
+                tasklet.emit_done()
+                return
+            for ordinal, items in share.heads:
+                tasklet.intake.edges[ordinal].restore_heads(items)
+        if not inbox:
+            entries = next(share.lists, None)
+            if entries is None:
+                tasklet.enter(State.FINISH_RESTORE)
+                return
+            inbox.fill(entries)
+        before = len(inbox)
+        tasklet.timed("restore_from_snapshot()", self._restore_inbox)
+        if len(inbox) < before:
+            tasklet.note_progress()
+        else:
+            tasklet.poll()
+
+    def _restore_inbox(self) -> bool:
+        self._processor.restore_from_snapshot(self._tasklet.inbox)
+        return True
+
+    def _finish_restore(self) -> None:
+        tasklet = self._tasklet
+        if not tasklet.timed("finish_snapshot_restore()", self._processor.finish_snapshot_restore):
+            tasklet.poll()
+            return
+        self._share = None
+        tasklet.state = State.NULLARY_PROCESS
+        tasklet.note_progress()
+
+    # -- phase one ----------------------------------------------------------------------------------------------
+
+    def _at_barrier(self) -> None:
+        """Save before the barrier that has come on all inputs goes on."""
+        barrier = self._tasklet.intake.barrier
+        assert barrier is not None
+        if barrier.snapshot_id <= self.saved_id:
+            raise ShmjetError(f"the barrier of snapshot {barrier.snapshot_id} came after that of {self.saved_id}")
+        self._begin(barrier, State.PROCESS_WATERMARK)
+
+    def _complete(self) -> None:
+        """Complete, unless an order to save is newer than what has been saved."""
+        save = self._orders.save
+        if save is not None and save.snapshot_id > self.saved_id and self._orders.saves:
+            self._begin(Barrier(save.snapshot_id, save.terminal), State.COMPLETE)
+        elif self._waits_at_end and not self._released:
+            if not self._told:
+                self._told = True
+                self._orders.at_end(self._place)
+        else:
+            self._tasklet.complete()
+
+    def _begin(self, barrier: Barrier, after: State) -> None:
+        self._saving, self._after = barrier, after
+        self._entries, self._offered = None, False
+        self._tasklet.enter(State.SAVE_SNAPSHOT)
+
+    def _save(self) -> None:
+        save = self._orders.save
+        if save is None or save.snapshot_id < self._saving.snapshot_id:
+            return  # the barrier was faster than the order, which calls this tasklet when it comes
+        if self._entries is None:
+            self._entries = self._orders.entries_of(self._partitions)
+            heads = self._tasklet.intake.heads()
+            if heads:
+                self._entries.add_own(heads)
+        if not self._offered:
+            self._offered, entries = self._offer()
+            if entries:
+                self._entries.add(entries)
+                self._tasklet.note_progress()
+            if not self._offered:
+                self._tasklet.poll()
+                return
+        self._tasklet.note_progress()
+        self._begin_slice()
+        if not self._entries.flush(self._slice_is_over):
+            return
+        if save.prepares:
+            self._tasklet.enter(State.SNAPSHOT_COMMIT_PREPARE)
+        else:
+            self._pass_barrier()
+
+    def _offer(self) -> tuple[bool, list[Entry]]:
+        """Let the processor offer entries for a slice; return whether these are all, and them."""
+        outbox = self._tasklet.outbox
+        entries: list[Entry] = []
+
+        def save() -> bool | None:
+            nonlocal entries
+            outbox.begin_saving()
+            complete = self._processor.save_to_snapshot()
+            entries = outbox.end_saving(bool(complete))
+            return complete
+
+        overdue, outbox.overdue = outbox.overdue, self._slice_is_over
+        self._begin_slice()
+        try:
+            return self._tasklet.timed("save_to_snapshot()", save), entries
+        finally:
+            outbox.overdue = overdue
+
+    def _begin_slice(self) -> None:
+        self._slice_ns = self._tasklet.clock() + _SLICE_NS
+
+    def _slice_is_over(self) -> bool:
+        return self._tasklet.clock() > self._slice_ns
+
+    def _prepare(self) -> None:
+        if self._tasklet.timed("snapshot_commit_prepare()", self._processor.snapshot_commit_prepare):
+            self._pass_barrier()
+        else:
+            self._tasklet.poll()
+
+    def _pass_barrier(self) -> None:
+        tasklet, barrier = self._tasklet, self._saving
+        assert self._entries is not None
+        tasklet.pass_barrier(barrier)
+        self.saved_id = barrier.snapshot_id
+        self._orders.saved(self._place, self._entries.pieces)
+        self._entries = None
+        tasklet.state = State.WAIT_FOR_SNAPSHOT if barrier.terminal else self._after
+        self.notice()
+
+    # -- phase two ----------------------------------------------------------------------------------------------
+
+    def _wait(self) -> None:
+        """Do nothing until phase two."""
+
+    def _commit(self) -> None:
+        tasklet, save, resolve = self._tasklet, self._orders.save, self._orders.resolve
+        assert save is not None
+        assert resolve is not None
+        success = resolve.success
+        if save.prepares and not tasklet.timed(
+            "snapshot_commit_finish()", lambda: self._processor.snapshot_commit_finish(success)
+        ):
+            tasklet.poll()
+            return
+        self._resolved_id = self.saved_id
+        self._orders.resolved(self._place)
+        tasklet.note_progress()
+        self._released = self._released or (success and save.prepares and self._after is State.COMPLETE)
+        if self._completed:
+            self.end()
+        elif not self._saving.terminal:
+            tasklet.state = self._resumes
+        elif success:
+            self._stopped = True
+            tasklet.emit_done()
+        else:
+            tasklet.state = self._after
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    def end(self) -> None:
+        """Go on after `complete()` has returned True: to DONE, when phase two is over and the last state is saved."""
+        self._completed = True
+        tasklet = self._tasklet
+        if self._resolved_id < self.saved_id:
+            tasklet.state = State.WAIT_FOR_SNAPSHOT
+        elif self._processor._saves_at_end:
+            tasklet.state = State.SAVE_FINAL
+            tasklet.note_progress()
+        else:
+            tasklet.emit_done()
+
+    def _save_final(self) -> None:
+        complete, entries = self._offer()
+        self._final += entries
+        if complete:
+            self._tasklet.emit_done()
+        elif entries:
+            self._tasklet.note_progress()
+        else:
+            self._tasklet.poll()
+
+    def _end(self) -> None:
+        self._tasklet.emit_done_item()
+        if not self._stopped:
+            self._orders.ended(self._place, self.saved_id, self._partitions, self._final)
+
+    # -- moving to another worker -------------------------------------------------------------------------------
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether the tasklet may move: it neither restores nor saves, and waits for nothing."""
+        return self._tasklet.state in _AT_REST and self._resolved_id == self.saved_id
+
+    def export_state(self) -> dict[str, Any]:
+        """Return all that a twin on another worker needs to go on; only while it `is_at_rest`."""
+        return {name: getattr(self, name) for name in _MOVING}
+
+    def import_state(self, state: dict[str, Any]) -> None:
+        """Go on where a twin on another worker stopped, and look at the orders here."""
+        for name, value in state.items():
+            setattr(self, name, value)
+        self.notice()
+
+    def release(self) -> None:
+        """Let go of the tasklet and its processor."""
+        del self._processor, self._tasklet

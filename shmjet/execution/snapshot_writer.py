@@ -1,0 +1,141 @@
+"""Writes the state of processors: splits their entries by partition and appends pieces to the process' chunk file.
+
+There is one `SnapshotWriter` for each process and snapshot, and one `ProcessorEntries` for each processor that saves.
+A file that cannot be written makes the snapshot invalid and nothing else: entries are dropped from then on. Must not
+know tasklets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from shmjet._native import Codec
+from shmjet.core.broadcast_key import BroadcastKey
+from shmjet.execution.state_partitions import StatePartitions
+from shmjet.snapshots.chunk import SCHEME_NONE, ChunkWriter, Entry
+from shmjet.snapshots.manifest import BROADCAST, ENGINE, SEVERAL, Piece
+
+_FEW_ENTRIES = 2048
+"""Up to so many entries of a processor make one piece of several partitions."""
+_PIECE_BYTES = 256 << 10
+"""About so many bytes has a piece of a partition with many entries."""
+_LEAST_ENTRIES, _MOST_ENTRIES = 16, 4096
+"""Entries of a partition that are encoded before the processor has offered all, whatever their size."""
+
+
+class SnapshotWriter:
+    """Appends pieces of one snapshot for all processors of a process.
+
+    Args:
+        folder: in which the chunk file is made, with its first piece.
+        name: of the file.
+        codec: of this process.
+    """
+
+    def __init__(self, folder: str, name: str, codec: Codec) -> None:
+        self.error: str | None = None
+        """Why the snapshot cannot become valid."""
+        self._chunk = ChunkWriter(Path(folder) / name, codec)
+
+    def write(
+        self, entries: list[Entry], partition: int, partition_count: int = 0, scheme: int = SCHEME_NONE
+    ) -> Piece | None:
+        """Append a piece; None when the file cannot take it, or could not before.
+
+        Raises:
+            EntryError: an entry cannot be pickled.
+        """
+        if self.error is not None:
+            return None
+        try:
+            return self._chunk.write(entries, partition, partition_count, scheme)
+        except OSError as error:
+            self.error = f"cannot write chunk file {str(self._chunk.path)!r}: {error.strerror or error}"
+            return None
+
+    def close(self) -> None:
+        """Close the file; idempotent."""
+        self._chunk.close()
+
+
+class ProcessorEntries:
+    """The entries that one processor has offered to one snapshot, on their way into pieces.
+
+    Args:
+        writer: of the process and the snapshot.
+        partitions: of the vertex.
+    """
+
+    def __init__(self, writer: SnapshotWriter, partitions: StatePartitions) -> None:
+        self.pieces: list[Piece] = []
+        self._writer = writer
+        self._partitions = partitions
+        self._waiting: dict[int, list[Entry]] = {}
+        self._broadcast: list[Entry] = []
+        self._count = 0
+        self._piece_entries = _MOST_ENTRIES
+
+    def add(self, entries: list[Entry]) -> None:
+        """Take entries; partitions that have many are written.
+
+        Raises:
+            TypeError: a key has no canonical bytes.
+            EntryError: an entry cannot be pickled.
+        """
+        if any(type(entry[0]) is BroadcastKey for entry in entries):
+            self._broadcast += [entry for entry in entries if type(entry[0]) is BroadcastKey]
+            entries = [entry for entry in entries if type(entry[0]) is not BroadcastKey]
+        self._count += len(entries)
+        waiting = self._waiting
+        for partition, share in enumerate(self._partitions.split(entries)) if entries else ():
+            if share is None:
+                continue
+            there = waiting.get(partition)
+            if there is None:
+                waiting[partition] = there = share
+            else:
+                there += share
+            if len(there) >= self._piece_entries and self._count > _FEW_ENTRIES:
+                self._write_partition(partition)
+
+    def add_own(self, entries: list[Entry]) -> None:
+        """Write entries of the engine's own."""
+        self._write(entries, ENGINE)
+
+    def flush(self, overdue: Callable[[], bool]) -> bool:
+        """Write what is waiting, partition by partition.
+
+        Args:
+            overdue: asked after each piece; True ends this call.
+
+        Returns:
+            False when there is more.
+        """
+        if self._broadcast:
+            entries, self._broadcast = self._broadcast, []
+            self._write(entries, BROADCAST)
+        waiting = self._waiting
+        if waiting and self._count <= _FEW_ENTRIES:
+            self._write([entry for share in waiting.values() for entry in share], SEVERAL)
+            waiting.clear()
+        while waiting:
+            self._write_partition(next(iter(waiting)))
+            if waiting and overdue():
+                return False
+        return True
+
+    def _write_partition(self, partition: int) -> None:
+        entries = self._waiting.pop(partition)
+        piece = self._write(entries, partition, self._partitions.count, self._partitions.scheme)
+        if piece is not None:
+            fitting = _PIECE_BYTES * len(entries) // piece.size
+            self._piece_entries = max(_LEAST_ENTRIES, min(_MOST_ENTRIES, fitting))
+
+    def _write(
+        self, entries: list[Entry], partition: int, partition_count: int = 0, scheme: int = SCHEME_NONE
+    ) -> Piece | None:
+        piece = self._writer.write(entries, partition, partition_count, scheme)
+        if piece is not None:
+            self.pieces.append(piece)
+        return piece

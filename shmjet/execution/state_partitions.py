@@ -1,0 +1,110 @@
+"""To which processor of a vertex an entry of its saved state belongs: the owner of its key's partition.
+
+The partition is that of the key on the vertex's first partitioned inbound edge, so state and items of a key meet.
+A vertex without such an edge has the default partitions, dealt out to its processors in turn; where all of its edges
+bring everything to one processor, that one has all state. Pure.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from shmjet._native import split
+from shmjet.core import PartitionError
+from shmjet.core.keys import PartitionCount, canonical_bytes, partition_id
+from shmjet.core.partition_assignment import distributed_table
+from shmjet.execution.code import EdgeCode
+from shmjet.execution.messages import EdgePlan, JobPlan
+from shmjet.execution.ownership import owners_of
+from shmjet.snapshots.chunk import SCHEME_CUSTOM, SCHEME_DEFAULT, Entry
+
+
+class StatePartitions:
+    """The partitions of one vertex's state.
+
+    Args:
+        plan: of this member.
+        edges: the code of its edges, in the plan's order.
+        v: index of the vertex.
+    """
+
+    def __init__(self, plan: JobPlan, edges: Sequence[EdgeCode], v: int) -> None:
+        self.count = plan.partition_count
+        """How many partitions there are."""
+        self.scheme = SCHEME_DEFAULT
+        """How keys are brought to them, as pieces say it."""
+        self.owners: array[int]
+        """Partition -> global index of the processor."""
+        self._partitioner: Callable[[Any, int], int] | None = None
+        self._text = f"the state of vertex {plan.vertices[v].name!r}"
+        inbound = [(edge, code) for edge, code in zip(plan.edges, edges, strict=True) if edge.destination == v]
+        inbound.sort(key=lambda pair: pair[0].destination_ordinal)
+        keyed = next((code for edge, code in inbound if edge.routing == "partitioned"), None)
+        if keyed is not None:
+            self._take(keyed.partitioner)
+            self.owners = global_owners(plan, v, self.count)
+        elif inbound and all(edge.routing == "all_to_one" for edge, _ in inbound):
+            self.owners = array("H", [_only_target(plan, *inbound[0])]) * self.count
+        else:
+            total = plan.vertices[v].parallelism * plan.slot.count
+            self.owners = array("H", [partition % total for partition in range(self.count)])
+        self._identity = array("H", range(self.count))
+
+    @classmethod
+    def of_edge(cls, plan: JobPlan, code: EdgeCode, v: int) -> StatePartitions:
+        """Return the partitions of one partitioned edge into a vertex."""
+        return cls(plan, [code] * len(plan.edges), v)
+
+    def _take(self, partitioner: Any) -> None:
+        if isinstance(partitioner, PartitionCount):
+            self.count = partitioner.count
+        elif partitioner is not None:
+            self._partitioner, self.scheme = partitioner, SCHEME_CUSTOM
+
+    def split(self, entries: list[Entry]) -> list[list[Entry] | None]:
+        """Return the entries of each partition, None where there are none.
+
+        Raises:
+            TypeError: a key is of a type without canonical bytes.
+            PartitionError: the edge's partitioner has returned something that is not a partition.
+        """
+        keys = [entry[0] for entry in entries]
+        if self._partitioner is None:
+            return split(entries, keys, self.count, self._identity, self.count, canonical_bytes)
+        found: list[list[Entry] | None] = [None] * self.count
+        for key, entry in zip(keys, entries, strict=True):
+            partition = self._partitioner(key, self.count)
+            if type(partition) is not int or not 0 <= partition < self.count:
+                raise PartitionError(
+                    f"{self._text}: the partitioner returned {partition!r} for key {key!r}; it must return an int from "
+                    f"0 to {self.count - 1}"
+                )
+            there = found[partition]
+            if there is None:
+                found[partition] = [entry]
+            else:
+                there.append(entry)
+        return found
+
+
+def global_owners(plan: JobPlan, v: int, count: int) -> array[int]:
+    """Return partition -> global index of the processor that owns it on a partitioned edge into a vertex.
+
+    Local and distributed edges agree on the processor of every partition that a member owns.
+    """
+    owners, parallelism = owners_of(plan.slot), plan.vertices[v].parallelism
+    table = array("H", bytes(2 * count))
+    for member in range(plan.slot.count):
+        own = owners.partitions_of(member, count)
+        local = distributed_table(count, own, parallelism)
+        for partition in own:
+            table[partition] = member * parallelism + local[partition]
+    return table
+
+
+def _only_target(plan: JobPlan, edge: EdgePlan, code: EdgeCode) -> int:
+    """Return the global index of the processor to which an all-to-one edge brings everything."""
+    count = plan.partition_count
+    return global_owners(plan, edge.destination, count)[partition_id(code.to_one_key, count)]

@@ -1,0 +1,51 @@
+"""What follows an attempt that has failed."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from shmjet.cluster.jobs.restart_policy import DAMAGED, MOST_ATTEMPTS, next_after
+from shmjet.cluster.jobs.run import Next
+from shmjet.cluster.lifecycle_messages import RunSettings
+from shmjet.data.errors import RestartableError
+from shmjet.execution.failure import make_failure, member_failed, member_lost, worker_lost
+from shmjet.execution.messages import Failure
+from shmjet.snapshots.manifest import DamagedSnapshotError
+
+LOST = worker_lost(worker=0, pid=7, signal=9, status=-9, vertices=["map"], carrier=False)
+MEMBER = member_lost("member a was lost", member="a")
+DAMAGE = member_failed(DamagedSnapshotError("torn"))
+ASKED = make_failure(RestartableError("the broker is away"), vertex="map", processor_index=0, worker=0)
+ERROR = make_failure(ValueError("bad"), vertex="map", processor_index=0, worker=0)
+
+
+class OwnRestart(RestartableError):
+    pass
+
+
+OWN = make_failure(OwnRestart("mine"), vertex="map", processor_index=0, worker=0)
+
+
+@pytest.mark.parametrize("guarantee", ["none", "at_least_once", "exactly_once"])
+@pytest.mark.parametrize("suspends", [False, True])
+def test_losses_restart_a_job_with_a_guarantee_and_a_request_restarts_any(guarantee: str, suspends: bool) -> None:
+    settings = RunSettings(guarantee=guarantee, suspend_on_failure=suspends)
+    otherwise = Next.SUSPEND if suspends else Next.END
+    for failure in (LOST, MEMBER, DAMAGE):
+        assert next_after(failure, settings, 1) is (otherwise if guarantee == "none" else Next.AGAIN)
+    for failure in (ASKED, OWN):
+        assert next_after(failure, settings, 1) is Next.AGAIN
+    assert next_after(ERROR, settings, 1) is otherwise
+
+
+def test_ten_attempts_in_a_row_are_enough() -> None:
+    settings = RunSettings(guarantee="exactly_once")
+    assert next_after(LOST, settings, MOST_ATTEMPTS - 1) is Next.AGAIN
+    assert next_after(LOST, settings, MOST_ATTEMPTS) is Next.END
+    assert next_after(LOST, msgspec.structs.replace(settings, suspend_on_failure=True), MOST_ATTEMPTS) is Next.SUSPEND
+
+
+def test_damage_is_known_by_the_name_of_its_error() -> None:
+    assert DamagedSnapshotError.__name__ == DAMAGED
+    assert isinstance(DAMAGE, Failure)
