@@ -78,6 +78,19 @@ def scatter(
         ValueError: a buffer is too short, a row's consumer does not exist, a builder holds more rows than it can.
     """
 
+def bucket_rows(buckets: Array, start: int, count: int, places: Array, out: Array, /) -> None:
+    """Do one step of a stable counting sort: write the numbers from `start` on, each at the next place of its bucket.
+
+    Args:
+        buckets: the bucket of each row, uint32.
+        start, count: which rows.
+        places: for each bucket where in `out` its next row goes, uint32; moved on.
+        out: row numbers, uint32.
+
+    Raises:
+        ValueError: a bucket or a place does not exist.
+    """
+
 def take_text_ends(offsets: Array, data: Array, indices: Array, ends: Array) -> int:
     """Write the `len(indices) + 1` offsets of the values at `indices` (int64; negative from the end); return the last.
 
@@ -128,14 +141,15 @@ class GroupTable:
         """
     def merge(self, keys: Sequence[Column], states: Sequence[Column], rows: int, /) -> None:
         """Add groups exported by another table; `states` has a column for each part. Raises as `add`."""
-    def read_words(self, field: int, position: int, count: int, out: Array, valid: Array, /) -> bool:
-        """Write a field of groups `position` to `position + count` as 8-byte words, and one byte each for not null.
+    def read_words(self, field: int, positions: int | Array, count: int, out: Array, valid: Array, /) -> bool:
+        """Write a field of `count` groups as 8-byte words, and one byte each for not null.
 
-        Returns whether any is null. Raises ValueError for a text field, a range outside the table, a short buffer.
+        `positions` is that of the first of them, or an array with those of all (uint32). Returns whether any is null.
+        Raises ValueError for a text field, a group that does not exist, a short buffer.
         """
-    def read_offsets(self, field: int, position: int, count: int, offsets: Array, valid: Array, /) -> bool:
+    def read_offsets(self, field: int, positions: int | Array, count: int, offsets: Array, valid: Array, /) -> bool:
         """Write the count + 1 offsets (int64, from 0) of a text field. Returns and raises as `read_words`."""
-    def read_data(self, field: int, position: int, count: int, data: Array, itemsize: int, /) -> None:
+    def read_data(self, field: int, positions: int | Array, count: int, data: Array, itemsize: int, /) -> None:
         """Write the bytes of a text field: with `itemsize` 0 one after the other, else each padded with zeros to it."""
     def fileno(self) -> int:
         """The memfd; it belongs to the table and is closed with it."""

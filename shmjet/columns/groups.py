@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
-import numpy.typing as npt
 
 from shmjet._native._columns import GroupTable
 from shmjet.columns.aggregates import Aggregate
+from shmjet.columns.group_page import GroupPage, Places, Positions
 from shmjet.columns.group_schema import (
     AS,
     Dtype,
@@ -75,7 +75,7 @@ class Groups:
         {'city': ['Rome', 'Oslo'], 'total': [4, 2], 'rows': [2, 1]}
     """
 
-    __slots__ = ("_aggregates", "_found", "_kept", "_keys", "_separator", "_table")
+    __slots__ = ("_aggregates", "_found", "_kept", "_keys", "_order", "_separator", "_table")
 
     def __init__(self, keys: Sequence[str], aggregates: Mapping[str, Aggregate]) -> None:
         self._keys = (keys,) if isinstance(keys, str) else tuple(keys)
@@ -89,6 +89,7 @@ class Groups:
         self._table: GroupTable | None = None
         self._found: list[StateForm] = []
         self._kept: list[StateForm] = []
+        self._order: Positions | None = None
 
     def __len__(self) -> int:
         return 0 if self._table is None else len(self._table)
@@ -175,6 +176,7 @@ class Groups:
             letters = "".join(key_class(name, key.dtype) for name, key in zip(self._keys, kept, strict=False))
             self._table = GroupTable(letters, [(each.function, table_class(each, value)) for each, value in aggregates])
             self._kept = kept
+            self._order = None  # they are moved in order
             for states in moved:
                 self._merge_states(states, before)
         self._kept, self._found = kept, found
@@ -279,7 +281,7 @@ class Groups:
         """
         if self._table is None:
             return None
-        page = _Page(self._table, 0, 0)
+        page = GroupPage(self._table, 0, 0)
         for name, kept in zip(self._keys, self._kept, strict=False):
             page.put(name, page.field(kept.dtype)[0], _NOTHING if kept.is_known else None)
             self._mark(page, name, kept)
@@ -307,8 +309,8 @@ class Groups:
         self,
         position: int,
         limit: int,
-        read: Callable[[_Page], None],
-        look_at_key: Callable[[_Page, str, StateForm], None],
+        read: Callable[[GroupPage], None],
+        look_at_key: Callable[[GroupPage, str, StateForm], None],
     ) -> tuple[Batch, int]:
         if limit < 1:
             raise ValueError(f"limit must be at least 1, got {limit}")
@@ -316,21 +318,44 @@ class Groups:
             raise ValueError(f"position must be from 0 to {len(self)}, the number of groups, got {position}")
         if self._table is None:
             return Batch({}), -1
-        page = _Page(self._table, position, min(limit, len(self) - position))
+        count = min(limit, len(self) - position)
+        following = position + count
+        batch = self._read_at(self._places(position, count), count, read, look_at_key)
+        return batch, following if following < len(self) else -1
+
+    def _read_at(
+        self,
+        places: Places,
+        count: int,
+        read: Callable[[GroupPage], None],
+        look_at_key: Callable[[GroupPage, str, StateForm], None],
+    ) -> Batch:
+        assert self._table is not None
+        page = GroupPage(self._table, places, count)
         for name, kept in zip(self._keys, self._kept, strict=False):
             page.put(name, *page.field(kept.dtype))
             look_at_key(page, name, kept)
         read(page)
-        following = position + page.rows
-        return Batch.trusted(page.columns, page.validity, page.rows), following if following < len(self) else -1
+        return page.batch()
 
-    def _mark(self, page: _Page, name: str, kept: StateForm) -> None:
+    def _places(self, position: int, count: int) -> Places:
+        """Return where in the table the groups from a position on are."""
+        if self._order is None or position >= len(self._order):
+            return position
+        rest = np.arange(len(self._order), position + count, dtype=np.uint32)
+        return (
+            np.concatenate([self._order[position : position + count], rest])
+            if len(rest)
+            else self._order[position : position + count]
+        )
+
+    def _mark(self, page: GroupPage, name: str, kept: StateForm) -> None:
         """Say in states that a key is kept as floats although there has been no float."""
         if kept.is_mixed:
             page.put(state_name(name, AS, self._separator), np.zeros(page.rows, UINT64), None)
 
     @staticmethod
-    def _unmixed(page: _Page, name: str, kept: StateForm) -> None:
+    def _unmixed(page: GroupPage, name: str, kept: StateForm) -> None:
         """Make results of a key that is kept as floats although there has been no float integers again.
 
         Raises:
@@ -342,7 +367,7 @@ class Groups:
                 raise not_exact(name, int(values.min()), UINT64)
             page.put(name, values.astype(UINT64), page.validity.get(name))
 
-    def _state_columns(self, page: _Page) -> None:
+    def _state_columns(self, page: GroupPage) -> None:
         for (result, aggregate), kept in zip(self._aggregates.items(), self._kept[len(self._keys) :], strict=True):
             for place, (part, dtype) in enumerate(parts(aggregate, kept)):
                 values, valid = page.field(dtype)
@@ -354,10 +379,34 @@ class Groups:
             if kept.is_mixed:
                 page.put(state_name(result, AS, self._separator), np.zeros(page.rows, kept.dtype), None)
 
-    def _result_columns(self, page: _Page) -> None:
+    def _result_columns(self, page: GroupPage) -> None:
         for (result, aggregate), kept in zip(self._aggregates.items(), self._kept[len(self._keys) :], strict=True):
             fields = [page.field(dtype) for _, dtype in parts(aggregate, kept)]
             page.put(result, *finished(result, aggregate, kept, fields))
+
+    # -- saving --------------------------------------------------------------------------------------------------------
+
+    def key_columns(self, position: int, limit: int) -> Batch:
+        """Return the keys of at most `limit` groups from `position` on, without their states."""
+        count = min(limit, len(self) - position)
+        return self._read_at(self._places(position, count), count, lambda _: None, lambda *_: None)
+
+    def states_at(self, positions: Positions) -> Batch:
+        """Return partial states as `states` does, of the groups at some positions, in any order."""
+        order = self._order
+        if order is not None:
+            known = np.minimum(positions, np.uint32(len(order) - 1))
+            positions = np.where(positions < len(order), order[known], positions)
+        return self._read_at(positions, len(positions), self._state_columns, self._mark)
+
+    def arrange(self, order: Positions | None) -> None:
+        """Give the groups that there are other positions; later ones follow them.
+
+        Args:
+            order: for each position, from 0 on, the number of the group that was merged or added at that place; None
+                for that of arrival.
+        """
+        self._order = order
 
     # -- handing over --------------------------------------------------------------------------------------------------
 
@@ -371,8 +420,9 @@ class Groups:
 
     @property
     def description(self) -> tuple[Any, ...]:
-        """What `attach` needs with the descriptor; small and picklable."""
-        return self._keys, self._aggregates, tuple(self._kept)
+        """What `attach` needs with the descriptor; picklable, and small unless groups have been arranged."""
+        order = () if self._order is None else (self._order,)
+        return self._keys, self._aggregates, tuple(self._kept), *order
 
     @classmethod
     def attach(cls, fd: int, description: tuple[Any, ...]) -> Groups:
@@ -385,11 +435,12 @@ class Groups:
 
     @classmethod
     def _of(cls, description: tuple[Any, ...], table: GroupTable | None) -> Groups:
-        keys, aggregates, kept = description
+        keys, aggregates, kept, *order = description
         self = cls(keys, aggregates)
         if table is not None:
             self._table = table
             self._kept = list(kept)
+            self._order = order[0] if order else None
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -398,47 +449,6 @@ class Groups:
     def __repr__(self) -> str:
         aggregates = ", ".join(f"{result}={aggregate!r}" for result, aggregate in self._aggregates.items())
         return f"Groups({list(self._keys)}, {aggregates}; {len(self)} groups)"
-
-
-class _Page:
-    """Reads one field after the other of some groups, and collects columns."""
-
-    def __init__(self, table: GroupTable, position: int, rows: int) -> None:
-        self.rows = rows
-        self.columns: dict[str, Values] = {}
-        self.validity: dict[str, Mask] = {}
-        self._table = table
-        self._position = position
-        self._field = 0
-
-    def field(self, dtype: Dtype) -> tuple[Values, Mask | None]:
-        """Return the next field of the table as a column of `dtype`."""
-        field, self._field = self._field, self._field + 1
-        where = field, self._position, self.rows
-        valid = np.empty(self.rows, np.bool_)
-        if isinstance(dtype, str) or dtype.kind in "SUVc" or dtype.itemsize > 8:
-            offsets = np.empty(self.rows + 1, np.int64)
-            has_nulls = self._table.read_offsets(*where, offsets, valid)
-            if isinstance(dtype, str):
-                data = np.empty(int(offsets[-1]), np.uint8)
-                self._table.read_data(*where, data, 0)
-                return Text.trusted(offsets, data, dtype == "bytes"), valid if has_nulls else None
-            values: npt.NDArray[Any] = np.empty(self.rows, dtype)
-            self._table.read_data(*where, values.view(np.uint8) if self.rows else values, dtype.itemsize)
-            return values, valid if has_nulls else None
-        words = np.empty(self.rows, FLOAT64 if dtype.kind == "f" else np.int64)
-        has_nulls = self._table.read_words(*where, words, valid)
-        values = words.view(dtype) if dtype.itemsize == 8 else words.astype(dtype)
-        return values, valid if has_nulls else None
-
-    def put(self, name: str, values: Values, valid: Mask | None) -> None:
-        """Add a column to the batch."""
-        for array in (values, valid):
-            if isinstance(array, np.ndarray):
-                array.flags.writeable = False
-        self.columns[name] = values
-        if valid is not None:
-            self.validity[name] = valid
 
 
 def _column_in(batch: Batch, name: str) -> tuple[Dtype, bool]:

@@ -14,8 +14,9 @@ static int64_t read_word(const group_table_t *table, uint64_t field, uint64_t po
     group_reading_t reading;
     uint8_t valid, word[8];
     CHECK(group_reading(table, field, &reading) && !reading.is_text);
-    group_read_valid(table, &reading, position, 1, &valid);
-    group_read_words(table, &reading, position, 1, &valid, word);
+    group_range_t range = {.position = position, .count = 1};
+    group_read_valid(table, &reading, &range, &valid);
+    group_read_words(table, &reading, &range, &valid, word);
     return load_i64(word);
 }
 
@@ -93,9 +94,9 @@ static void test_null_keys_and_values(void) {
     CHECK(table.memory.header->groups == 3);
     group_reading_t reading;
     uint8_t valid[3];
-    CHECK(group_reading(&table, 0, &reading) && group_read_valid(&table, &reading, 0, 3, valid));
+    CHECK(group_reading(&table, 0, &reading) && group_read_valid(&table, &reading, &(group_range_t){.count = 3}, valid));
     CHECK(valid[0] == 1 && valid[1] == 0 && valid[2] == 1);
-    CHECK(group_reading(&table, 1, &reading) && group_read_valid(&table, &reading, 0, 3, valid));
+    CHECK(group_reading(&table, 1, &reading) && group_read_valid(&table, &reading, &(group_range_t){.count = 3}, valid));
     CHECK(valid[0] == 0 && valid[1] == 1 && valid[2] == 0);
     CHECK(read_word(&table, 1, 1) == 14 && read_word(&table, 3, 1) == 2);
     group_close(&table);
@@ -136,12 +137,13 @@ static void test_text(void) {
         group_reading_t reading;
         uint8_t out[KINDS * KINDS];
         uint8_t ends[8 * (KINDS + 1)];
+        group_range_t all = {.count = KINDS};
         CHECK(group_reading(&table, field, &reading) && reading.is_text);
-        group_read_offsets(&table, &reading, 0, KINDS, ends);
-        CHECK(group_read_data(&table, &reading, 0, KINDS, 0, out, sizeof out) == 0);
-        CHECK(group_read_data(&table, &reading, 0, KINDS, 0, out, load_u64(ends + 8 * KINDS) - 1) == -1);
+        group_read_offsets(&table, &reading, &all, ends);
+        CHECK(group_read_data(&table, &reading, &all, 0, out, sizeof out) == 0);
+        CHECK(group_read_data(&table, &reading, &all, 0, out, load_u64(ends + 8 * KINDS) - 1) == -1);
         CHECK(load_u64(ends + 8 * KINDS) == KINDS * (KINDS - 1) / 2 && !memcmp(out, data, load_u64(ends + 8 * KINDS)));
-        CHECK(group_read_data(&table, &reading, 0, KINDS, KINDS, out, sizeof out) == 0 && out[KINDS * KINDS - 1] == 0);
+        CHECK(group_read_data(&table, &reading, &all, KINDS, out, sizeof out) == 0 && out[KINDS * KINDS - 1] == 0);
     }
     group_close(&table);
     free(data);

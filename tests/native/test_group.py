@@ -198,3 +198,16 @@ def test_the_layout_is_the_documented_one() -> None:
         assert all((place - (slot >> 32)) % 2048 <= 1 for place, slot in used)
     with mmap.mmap(table.fileno(), 4096, access=mmap.ACCESS_READ, offset=2 << 40) as fills:
         assert struct.unpack_from("<I", fills) == (2,)
+
+
+def test_groups_can_be_read_in_any_order() -> None:
+    table = sums([5, 6, 7], [10, 20, 30])
+    out, valid = np.empty(4, np.int64), np.empty(4, np.bool_)
+    assert table.read_words(1, np.array([2, 0, 2, 1], np.uint32), 4, out, valid) is False
+    assert out.tolist() == [30, 10, 30, 20]
+    with pytest.raises(ValueError, match="there is no group 3; there are 3"):
+        table.read_words(1, np.array([0, 3], np.uint32), 2, out, valid)
+    with pytest.raises(ValueError, match="positions must be an aligned uint32 array of 2 elements"):
+        table.read_words(1, np.array([0], np.uint32), 2, out, valid)
+    with pytest.raises(TypeError):
+        table.read_words(1, "0", 1, out, valid)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shmjet._native import murmur3_32
-from shmjet._native._columns import assign, hash_columns, scatter, take_text, take_text_ends
+from shmjet._native._columns import assign, bucket_rows, hash_columns, scatter, take_text, take_text_ends
 from shmjet.data.text import Text
 
 NUMBERS = np.arange(4)
@@ -161,3 +161,21 @@ def test_take_refuses_offsets_that_are_wrong() -> None:
         take_text(np.array([0, 4]), b"abcd", one, np.array([0, 4]), bytearray(3))
     with pytest.raises(ValueError, match="ends must have at least 16 bytes"):
         take_text(np.array([0, 4]), b"abcd", one, one, bytearray(4))
+
+
+def test_rows_are_sorted_into_buckets_step_by_step() -> None:
+    buckets = np.random.default_rng(7).integers(0, 9, 1000).astype(np.uint32)
+    sizes = np.bincount(buckets, minlength=9)
+    places, out = (np.cumsum(sizes) - sizes).astype(np.uint32), np.empty(1000, np.uint32)
+    for start in range(0, 1000, 300):
+        bucket_rows(buckets, start, min(300, 1000 - start), places, out)
+    assert out.tolist() == np.argsort(buckets, kind="stable").tolist()
+
+
+@pytest.mark.parametrize(
+    ("bucket", "start", "count", "room"), [(9, 0, 1, 4), (0, 0, 5, 5), (0, -1, 1, 5), (0, 4, 1, 5), (0, 0, 4, 3)]
+)
+def test_buckets_and_places_that_do_not_exist_are_refused(bucket: int, start: int, count: int, room: int) -> None:
+    out = np.empty(room, np.uint32)
+    with pytest.raises(ValueError, match=r"there are no|does not exist"):
+        bucket_rows(np.full(4, bucket, np.uint32), start, count, np.zeros(2, np.uint32), out)

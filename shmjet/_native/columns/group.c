@@ -207,27 +207,53 @@ static PyObject *table_merge(GroupTable *self, PyObject *const *args, Py_ssize_t
 
 /* -- reading ------------------------------------------------------------------------------------------------------- */
 
-/* Parses field, position and count, and checks them. */
-static int parse_reading(GroupTable *self, PyObject *const *args, int is_text, group_reading_t *reading,
-                         uint64_t range[2]) {
-    long long numbers[3];
-    for (int i = 0; i < 3; i++) {
-        numbers[i] = PyLong_AsLongLong(args[i]);
-        if (numbers[i] == -1 && PyErr_Occurred()) return -1;
-    }
-    long long groups = (long long)self->table.memory.header->groups;
-    if (numbers[0] < 0 || !group_reading(&self->table, (uint64_t)numbers[0], reading) || reading->is_text != is_text) {
-        PyErr_Format(PyExc_ValueError, "there is no %s field %lld", is_text ? "text" : "word", numbers[0]);
+/* Releases the positions of a range, if it has any. */
+static void release_range(group_range_t *range, Py_buffer *positions) {
+    if (range->chosen) PyBuffer_Release(positions);
+    range->chosen = NULL;
+}
+
+/* Borrows an array of positions. */
+static int borrow_positions(PyObject *given, uint64_t groups, group_range_t *range, Py_buffer *positions) {
+    if (PyObject_GetBuffer(given, positions, PyBUF_SIMPLE) < 0) return -1;
+    range->chosen = positions->buf;
+    if (positions->len < 4 * (Py_ssize_t)range->count || (uintptr_t)positions->buf % 4) {
+        PyErr_Format(PyExc_ValueError, "positions must be an aligned uint32 array of %llu elements",
+                     (unsigned long long)range->count);
         return -1;
     }
-    if (numbers[1] < 0 || numbers[2] < 0 || numbers[1] > groups || numbers[2] > groups - numbers[1]) {
-        PyErr_Format(PyExc_ValueError, "there are no %lld groups from %lld on; there are %lld", numbers[2], numbers[1],
+    uint32_t most = 0;
+    for (uint64_t i = 0; i < range->count; i++) most = range->chosen[i] > most ? range->chosen[i] : most;
+    if (!range->count || most < groups) return 0;
+    PyErr_Format(PyExc_ValueError, "there is no group %lu; there are %llu", (unsigned long)most,
+                 (unsigned long long)groups);
+    return -1;
+}
+
+/* Parses field, positions and count, and checks them. `positions` is the first of `count`, or an array of them. The
+ * range has to be released. */
+static int parse_reading(GroupTable *self, PyObject *const *args, int is_text, group_reading_t *reading,
+                         group_range_t *range, Py_buffer *positions) {
+    int has_array = !PyLong_Check(args[1]);
+    long long field = PyLong_AsLongLong(args[0]), position = has_array ? 0 : PyLong_AsLongLong(args[1]);
+    if (PyErr_Occurred()) return -1;
+    long long count = PyLong_AsLongLong(args[2]), groups = (long long)self->table.memory.header->groups;
+    if (PyErr_Occurred()) return -1;
+    *range = (group_range_t){0};
+    if (field < 0 || !group_reading(&self->table, (uint64_t)field, reading) || reading->is_text != is_text) {
+        PyErr_Format(PyExc_ValueError, "there is no %s field %lld", is_text ? "text" : "word", field);
+        return -1;
+    }
+    if (position < 0 || count < 0 || position > groups || (!has_array && count > groups - position)) {
+        PyErr_Format(PyExc_ValueError, "there are no %lld groups from %lld on; there are %lld", count, position,
                      groups);
         return -1;
     }
-    range[0] = (uint64_t)numbers[1];
-    range[1] = (uint64_t)numbers[2];
-    return 0;
+    range->position = (uint64_t)position;
+    range->count = (uint64_t)count;
+    if (!has_array || borrow_positions(args[1], (uint64_t)groups, range, positions) == 0) return 0;
+    release_range(range, positions);
+    return -1;
 }
 
 static int writable(PyObject *buffer, Py_buffer *view, uint64_t least) {
@@ -239,26 +265,30 @@ static int writable(PyObject *buffer, Py_buffer *view, uint64_t least) {
     return -1;
 }
 
-/* read_words and read_offsets: (field, position, count, out, valid) -> whether any is null */
+/* read_words and read_offsets: (field, positions, count, out, valid) -> whether any is null */
 static PyObject *read_plain(GroupTable *self, PyObject *const *args, Py_ssize_t count, int is_text) {
     group_reading_t reading;
-    uint64_t range[2];
-    Py_buffer out, valid;
-    if (count != 5) return PyErr_SetString(PyExc_TypeError, "expected field, position, count, out, valid"), NULL;
-    if (parse_reading(self, args, is_text, &reading, range) < 0) return NULL;
-    if (writable(args[3], &out, 8 * (range[1] + (uint64_t)is_text)) < 0) return NULL;
-    if (writable(args[4], &valid, range[1]) < 0) {
+    group_range_t range;
+    Py_buffer out, valid, positions;
+    PyObject *result = NULL;
+    if (count != 5) return PyErr_SetString(PyExc_TypeError, "expected field, positions, count, out, valid"), NULL;
+    if (parse_reading(self, args, is_text, &reading, &range, &positions) < 0) return NULL;
+    if (writable(args[3], &out, 8 * (range.count + (uint64_t)is_text)) < 0) goto done;
+    if (writable(args[4], &valid, range.count) < 0) {
         PyBuffer_Release(&out);
-        return NULL;
+        goto done;
     }
-    int any = group_read_valid(&self->table, &reading, range[0], range[1], valid.buf);
+    int any = group_read_valid(&self->table, &reading, &range, valid.buf);
     if (is_text)
-        group_read_offsets(&self->table, &reading, range[0], range[1], out.buf);
+        group_read_offsets(&self->table, &reading, &range, out.buf);
     else
-        group_read_words(&self->table, &reading, range[0], range[1], valid.buf, out.buf);
+        group_read_words(&self->table, &reading, &range, valid.buf, out.buf);
     PyBuffer_Release(&valid);
     PyBuffer_Release(&out);
-    return PyBool_FromLong(any);
+    result = PyBool_FromLong(any);
+done:
+    release_range(&range, &positions);
+    return result;
 }
 
 static PyObject *table_read_words(GroupTable *self, PyObject *const *args, Py_ssize_t count) {
@@ -271,19 +301,21 @@ static PyObject *table_read_offsets(GroupTable *self, PyObject *const *args, Py_
 
 static PyObject *table_read_data(GroupTable *self, PyObject *const *args, Py_ssize_t count) {
     group_reading_t reading;
-    uint64_t range[2];
-    Py_buffer data;
-    if (count != 5) return PyErr_SetString(PyExc_TypeError, "read_data(field, position, count, data, itemsize)"), NULL;
-    if (parse_reading(self, args, 1, &reading, range) < 0) return NULL;
+    group_range_t range;
+    Py_buffer data, positions;
+    if (count != 5) return PyErr_SetString(PyExc_TypeError, "read_data(field, positions, count, data, itemsize)"), NULL;
     long long itemsize = PyLong_AsLongLong(args[4]);
     if (itemsize < 0 || itemsize > INT32_MAX)
         return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "no itemsize: %lld", itemsize);
-    if (writable(args[3], &data, 0) < 0) return NULL;
-    int status =
-        group_read_data(&self->table, &reading, range[0], range[1], (uint32_t)itemsize, data.buf, (uint64_t)data.len);
-    PyBuffer_Release(&data);
-    if (status < 0) return PyErr_SetString(PyExc_ValueError, "the texts do not fit the buffer or the itemsize"), NULL;
-    Py_RETURN_NONE;
+    if (parse_reading(self, args, 1, &reading, &range, &positions) < 0) return NULL;
+    int status = writable(args[3], &data, 0);
+    if (status == 0) {
+        status = group_read_data(&self->table, &reading, &range, (uint32_t)itemsize, data.buf, (uint64_t)data.len);
+        PyBuffer_Release(&data);
+        if (status < 0) PyErr_SetString(PyExc_ValueError, "the texts do not fit the buffer or the itemsize");
+    }
+    release_range(&range, &positions);
+    return status < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 /* -- handing over -------------------------------------------------------------------------------------------------- */
@@ -377,10 +409,11 @@ static Py_ssize_t table_length(GroupTable *self) { return (Py_ssize_t)self->tabl
 static PyMethodDef table_methods[] = {
     FAST("add", table_add, "add(keys, inputs, rows) -> None: group rows and add their values"),
     FAST("merge", table_merge, "merge(keys, states, rows) -> None: merge groups of another table"),
-    FAST("read_words", table_read_words, "read_words(field, position, count, out, valid) -> bool: whether any is null"),
+    FAST("read_words", table_read_words,
+         "read_words(field, positions, count, out, valid) -> bool: whether any is null"),
     FAST("read_offsets", table_read_offsets,
-         "read_offsets(field, position, count, offsets, valid) -> bool: whether any is null"),
-    FAST("read_data", table_read_data, "read_data(field, position, count, data, itemsize) -> None"),
+         "read_offsets(field, positions, count, offsets, valid) -> bool: whether any is null"),
+    FAST("read_data", table_read_data, "read_data(field, positions, count, data, itemsize) -> None"),
     {"fileno", (PyCFunction)table_fileno, METH_NOARGS, "fileno() -> int: the memfd that holds the contents"},
     {"attach", table_attach, METH_O | METH_CLASS, "attach(fd) -> GroupTable: map a table that another process made"},
     {"restored", table_restored, METH_O | METH_CLASS, "restored(regions) -> GroupTable: what __reduce__ took apart"},

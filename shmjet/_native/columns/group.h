@@ -200,42 +200,64 @@ static inline int group_reading(const group_table_t *table, uint64_t number, gro
     return 0;
 }
 
+/* Which groups are read: `count` from `position` on, or those whose positions `chosen` has. */
+typedef struct {
+    const uint32_t *chosen;
+    uint64_t position, count;
+} group_range_t;
+
+#define READ_AHEAD 16
+
+/* The number of group i of a range, from 1 on. */
+static inline uint64_t group_in(const group_range_t *range, uint64_t i) {
+    return (range->chosen ? range->chosen[i] : range->position + i) + 1;
+}
+
+/* As group_in(), and asks for the rows that come soon: chosen ones lie anywhere. */
+static inline uint64_t group_ahead(const group_table_t *table, const group_range_t *range, uint64_t i) {
+    if (range->chosen && i + READ_AHEAD < range->count)
+        __builtin_prefetch(group_row(table, (uint64_t)range->chosen[i + READ_AHEAD] + 1));
+    return group_in(range, i);
+}
+
 /* Writes for each group a byte that is 0 where the field is null. Returns whether any is. */
-static inline int group_read_valid(const group_table_t *table, const group_reading_t *reading, uint64_t position,
-                                   uint64_t count, uint8_t *valid) {
-    uint32_t bit = 8 * table->memory.header->null_bytes + reading->field->seen;
-    int flip = 0, any = 0;
-    if (reading->key != UINT32_MAX)
-        bit = reading->key, flip = 1;
-    else if (!has_seen_bit(reading->field->function))
-        return memset(valid, 1, count), 0;
-    for (uint64_t i = 0; i < count; i++) {
-        valid[i] = (group_marks(table, position + i + 1)[bit / 8] >> bit % 8 & 1) ^ flip;
+static inline int group_read_valid(const group_table_t *table, const group_reading_t *reading,
+                                   const group_range_t *range, uint8_t *valid) {
+    const group_header_t *header = table->memory.header;
+    uint32_t bit = 8 * header->null_bytes + reading->field->seen;
+    int flip = reading->key != UINT32_MAX, any = 0;
+    if (flip ? !header->has_null_keys
+             : !has_seen_bit(reading->field->function) ||
+                   !header->may_be_unseen[reading->field - header->aggregate_fields])
+        return memset(valid, 1, range->count), 0;
+    if (flip) bit = reading->key;
+    for (uint64_t i = 0; i < range->count; i++) {
+        valid[i] = (group_marks(table, group_in(range, i))[bit / 8] >> bit % 8 & 1) ^ flip;
         any |= !valid[i];
     }
     return any;
 }
 
-/* Writes the words of groups position .. position + count, 0 where null; `reading` is not text. */
-static inline void group_read_words(const group_table_t *table, const group_reading_t *reading, uint64_t position,
-                                    uint64_t count, const uint8_t *valid, uint8_t *out) {
+/* Writes the words of groups, 0 where null; `reading` is not text. */
+static inline void group_read_words(const group_table_t *table, const group_reading_t *reading,
+                                    const group_range_t *range, const uint8_t *valid, uint8_t *out) {
     const group_field_t *field = reading->field;
     uint32_t offset = field->offset + 8 * reading->part;
     int is_ordered = (field->function == MIN || field->function == MAX) && reading->part == 0;
-    for (uint64_t i = 0; i < count; i++) {
-        uint64_t word = load_u64(group_row(table, position + i + 1) + offset);
+    for (uint64_t i = 0; i < range->count; i++) {
+        uint64_t word = load_u64(group_row(table, group_ahead(table, range, i)) + offset);
         if (is_ordered) word = unordered((char)field->class, word);
         store_u64(out + 8 * i, valid[i] ? word : 0);
     }
 }
 
 /* Writes count + 1 offsets from 0 on. */
-static inline void group_read_offsets(const group_table_t *table, const group_reading_t *reading, uint64_t position,
-                                      uint64_t count, uint8_t *offsets) {
+static inline void group_read_offsets(const group_table_t *table, const group_reading_t *reading,
+                                      const group_range_t *range, uint8_t *offsets) {
     uint64_t end = 0;
     store_u64(offsets, 0);
-    for (uint64_t i = 0; i < count; i++) {
-        end += load_u32(group_row(table, position + i + 1) + reading->field->offset);
+    for (uint64_t i = 0; i < range->count; i++) {
+        end += load_u32(group_row(table, group_ahead(table, range, i)) + reading->field->offset);
         store_u64(offsets + 8 * (i + 1), end);
     }
 }
@@ -247,10 +269,10 @@ static inline bytes_t key_text(const group_table_t *table, const uint8_t *place)
 
 /* Writes the texts one after the other, or each into `itemsize` bytes. Returns -1 when `room` bytes do not hold
  * them. */
-static inline int group_read_data(const group_table_t *table, const group_reading_t *reading, uint64_t position,
-                                  uint64_t count, uint32_t itemsize, uint8_t *data, uint64_t room) {
-    for (uint64_t i = 0; i < count; i++) {
-        const uint8_t *place = group_row(table, position + i + 1) + reading->field->offset;
+static inline int group_read_data(const group_table_t *table, const group_reading_t *reading,
+                                  const group_range_t *range, uint32_t itemsize, uint8_t *data, uint64_t room) {
+    for (uint64_t i = 0; i < range->count; i++) {
+        const uint8_t *place = group_row(table, group_in(range, i)) + reading->field->offset;
         bytes_t text = reading->key == UINT32_MAX ? state_text(table, place) : key_text(table, place);
         uint64_t width = itemsize ? itemsize : text.length;
         if (text.length > width || width > room) return -1;

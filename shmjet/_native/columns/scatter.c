@@ -187,6 +187,36 @@ done:
     return result;
 }
 
+/* --- buckets ------------------------------------------------------------------------------------------------------ */
+
+/* bucket_rows(buckets, start, count, places, out) */
+static PyObject *columns_bucket_rows(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    (void)module;
+    Py_buffer views[3];
+    int held = 0;
+    PyObject *result = NULL;
+    if (count != 5) return PyErr_SetString(PyExc_TypeError, "bucket_rows(buckets, start, count, places, out)"), NULL;
+    long long start = PyLong_AsLongLong(args[1]), rows = PyLong_AsLongLong(args[2]);
+    if (PyErr_Occurred()) return NULL;
+    if (borrow(args[0], PyBUF_SIMPLE, 0, 4, "buckets", &views[held]) < 0) goto done;
+    held++;
+    if (borrow(args[3], PyBUF_WRITABLE, 0, 4, "next", &views[held]) < 0) goto done;
+    held++;
+    if (borrow(args[4], PyBUF_WRITABLE, 0, 4, "out", &views[held]) < 0) goto done;
+    held++;
+    long long all = views[0].len / 4;
+    if (start < 0 || rows < 0 || start > all || rows > all - start || all > UINT32_MAX)
+        PyErr_Format(PyExc_ValueError, "there are no %lld rows from %lld on among %lld", rows, start, all);
+    else if (bucket_rows(views[0].buf, (uint64_t)start, (uint64_t)rows, views[1].buf, (uint64_t)views[1].len / 4,
+                         views[2].buf, (uint64_t)views[2].len / 4) < 0)
+        PyErr_SetString(PyExc_ValueError, "a row belongs to a bucket or a place that does not exist");
+    else
+        result = Py_NewRef(Py_None);
+done:
+    while (held > 0) PyBuffer_Release(&views[--held]);
+    return result;
+}
+
 /* --- take --------------------------------------------------------------------------------------------------------- */
 
 /* take_text_ends(offsets, data, indices, ends) and take_text(offsets, data, indices, ends, out) */
@@ -245,6 +275,8 @@ static PyObject *columns_take_text(PyObject *module, PyObject *const *args, Py_s
 PyMethodDef columns_scatter_methods[] = {
     FAST("assign", columns_assign, "assign(columns, table, assigned, counts, forms=None)"),
     FAST("scatter", columns_scatter, "scatter(columns, assigned, start, builders, filled, capacity, stride)"),
+    FAST("bucket_rows", columns_bucket_rows,
+         "bucket_rows(buckets, start, count, places, out) -> None: one step of a counting sort"),
     FAST("take_text_ends", columns_take_text_ends, "take_text_ends(offsets, data, indices, ends)"),
     FAST("take_text", columns_take_text, "take_text(offsets, data, indices, ends, out)"),
     {NULL, NULL, 0, NULL},

@@ -359,4 +359,15 @@ static inline int take_text(const column_t *column, int64_t bytes, const uint8_t
     return to == total;
 }
 
+/* One step of a counting sort: writes the numbers start .. start + count into `out`, each at the next place of its
+ * bucket. Returns -1 when a bucket or a place does not exist. */
+static inline int bucket_rows(const uint32_t *buckets, uint64_t start, uint64_t count, uint32_t *next,
+                              uint64_t bucket_count, uint32_t *out, uint64_t room) {
+    for (uint64_t i = start; i < start + count; i++) {
+        if (buckets[i] >= bucket_count || next[buckets[i]] >= room) return -1;
+        out[next[buckets[i]]++] = (uint32_t)i;
+    }
+    return 0;
+}
+
 #endif

@@ -9,14 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final
 
 from shmjet._native import index_of_special
 from shmjet.columns.aggregates import Aggregate
 from shmjet.core.column_key import ColumnKey, checked_names
+from shmjet.core.inbox import Inbox
+from shmjet.core.latency_policy import policy_in
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.data.columnar import Columnar
 from shmjet.data.errors import BatchError
+from shmjet.processors.columns.groups_state import GroupsState
+from shmjet.processors.columns.saving import EntrySteps
 from shmjet.processors.general.base import BulkProcessor, Supply, require_batches
 
 if TYPE_CHECKING:
@@ -48,6 +53,9 @@ class GroupingProcessor(BulkProcessor):
         self._keys = keys
         self._aggregates = aggregates
         self._groups: Groups | None = None
+        self._restoring: GroupsState | None = None
+        self._saving: EntrySteps | None = None
+        self._position = 0
 
     def start(self, context: ProcessorContext) -> None:
         """Make the table."""
@@ -69,12 +77,41 @@ class GroupingProcessor(BulkProcessor):
         return self._table.results
 
     def _drawn(self, batch_at: Callable[[int, int], tuple[Batch, int]]) -> Iterator[Batch]:
-        position = 0 if len(self._table) else -1
-        while position >= 0:
-            batch, position = batch_at(position, EMITTED_ROWS)
+        while self._position < len(self._table):
+            batch, position = batch_at(self._position, EMITTED_ROWS)
+            self._position = position
             if position < 0:
                 self._table.clear()
+                self._position = 0
             yield batch
+
+    def save_to_snapshot(self) -> bool:
+        """Save the groups whose results have not been emitted, by partition."""
+        if self._saving is None:
+            if not self.emission.flush_rest():
+                return False
+            state = GroupsState(self._table, self._keys, self.context)
+            self._saving = EntrySteps(self.outbox, state.entries(self._position))
+        if not self._saving.flush():
+            return False
+        self._saving = None
+        return True
+
+    def restore_from_snapshot(self, inbox: Inbox) -> None:
+        """Merge pieces, for as long as a call should take."""
+        deadline = monotonic_ns() + policy_in(self.context).call_ns
+        state = self._restoring = self._restoring or GroupsState(self._table, self._keys, self.context)
+        while inbox:
+            state.restore(*inbox.poll())
+            if monotonic_ns() >= deadline:
+                return
+
+    def finish_snapshot_restore(self) -> bool:
+        """Put the groups into the order that they had."""
+        if self._restoring is not None:
+            self._restoring.finish()
+            self._restoring = None
+        return True
 
 
 class GroupByProcessor(GroupingProcessor):
@@ -99,6 +136,7 @@ class GroupByProcessor(GroupingProcessor):
         self._item_columns = item_columns
         self._schema = schema
         self._finishes = finishes
+        self._flushing = False
 
     def start(self, context: ProcessorContext) -> None:
         """Make the table, and what makes batches of items."""
@@ -141,6 +179,19 @@ class GroupByProcessor(GroupingProcessor):
     def emitted(self) -> Callable[[int, int], tuple[Batch, int]]:
         """Results, or states for a second stage."""
         return self._table.results if self._finishes else self._table.states
+
+    def save_to_snapshot(self) -> bool:
+        """Save the groups; a first stage emits its states instead and begins anew, so it has nothing to save."""
+        if self._finishes:
+            self._add_gathered()
+            return super().save_to_snapshot()
+        if not self._finishing and not self._flushing:
+            self.emission.start(self.results())
+            self._flushing = True
+        if not self.emission.flush():
+            return False
+        self._flushing = False
+        return True
 
 
 class CombineGroupsProcessor(GroupingProcessor):

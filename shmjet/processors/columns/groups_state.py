@@ -1,0 +1,85 @@
+"""The state of a group-by in snapshots: pieces of its table by partition, heads for the columns, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from shmjet.core.broadcast_key import BroadcastKey
+from shmjet.core.processor import ProcessorContext
+from shmjet.core.state_placement import takes_place
+from shmjet.data.schema_heads import SchemaHeads
+from shmjet.processors.columns.saving import check_form, row_partitions
+
+if TYPE_CHECKING:
+    from shmjet.columns.groups import Groups
+    from shmjet.data.batch import Batch
+
+HEAD: Final = "columns"
+"""Under a `BroadcastKey` (this, index): states without rows. All processors need the columns of all."""
+
+PLACE: Final = "groups"
+"""Under a `BroadcastKey` (this, index, number): groups that have no partition."""
+
+
+class GroupsState:
+    """Saves and restores the groups of one processor.
+
+    Args:
+        groups: its table.
+        keys: the key columns.
+        context: of the processor.
+    """
+
+    def __init__(self, groups: Groups, keys: tuple[str, ...], context: ProcessorContext) -> None:
+        from shmjet.columns.group_export import RestoredGroups
+
+        self._groups = groups
+        self._context = context
+        self._partitions = row_partitions(context, keys, {})
+        self._heads = SchemaHeads()
+        self._restored = RestoredGroups(groups)
+
+    def entries(self, start: int) -> Iterator[tuple[Any, Any] | None]:
+        """Give the entries of the groups from a position on, step by step; nothing may be added meanwhile."""
+        from shmjet.columns.group_export import pieces, slices
+
+        index, partitions = self._context.global_index, self._partitions
+        head = self._groups.head()
+        if head is not None:
+            yield BroadcastKey((HEAD, index)), head
+        if partitions is None:
+            for number, piece in enumerate(slices(self._groups, start)):
+                yield BroadcastKey((PLACE, index, number)), (piece.states, piece.positions)
+            return
+        for found in pieces(self._groups, partitions.of, partitions.placement.count, start):
+            if found is None:
+                yield None
+            else:
+                yield partitions.key_of(found.states), (partitions.form, found.states, found.positions)
+
+    def restore(self, key: Any, value: Any) -> None:
+        """Take one entry of `entries` of any processor.
+
+        Raises:
+            ProcessorError: its groups may belong to other processors.
+            BatchError: the states are those of other columns.
+        """
+        if not isinstance(key, BroadcastKey):
+            form, states, positions = value
+            check_form(self._context, "group_by", form, self._partitions)
+            self._restored.merge(states, positions)
+            return
+        what, index, *_ = cast("tuple[Any, ...]", key.key)
+        if what == HEAD:
+            self._merge_head(value)
+        elif takes_place(self._context, index):
+            self._restored.merge(*value)
+
+    def _merge_head(self, head: Batch) -> None:
+        if self._heads.before(head) is not None:
+            self._groups.merge(head)
+
+    def finish(self) -> None:
+        """Put the restored groups in order."""
+        self._restored.finish()

@@ -1,0 +1,136 @@
+"""Offering large state to a snapshot in steps, and the partitions of saved rows of batches.
+
+A piece of saved rows is one entry: its key is that of one of its rows, and all its rows are of one partition, so that
+the piece comes to the processor that owns them. Must not know what the rows mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from shmjet.core.outbox import Outbox
+from shmjet.core.processor import ProcessorContext
+from shmjet.core.state_placement import NullKey, StatePlacement, placement_in
+from shmjet.data.errors import PartitionError, ProcessorError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from shmjet.data.batch import Batch
+
+
+class EntrySteps:
+    """Entries that are made step by step, as far as the time of a call goes.
+
+    Args:
+        outbox: where they go.
+        entries: pairs of key and value, made when they are drawn; None stands for a step of work without an entry.
+
+    Example:
+        >>> steps = EntrySteps(outbox, iter([("key", 1), None]))       # doctest: +SKIP
+        >>> steps.flush()                                              # doctest: +SKIP
+        True
+    """
+
+    def __init__(self, outbox: Outbox, entries: Iterator[tuple[Any, Any] | None]) -> None:
+        self._outbox = outbox
+        self._entries = entries
+        self._refused: tuple[Any, Any] | None = None
+
+    def flush(self) -> bool:
+        """Offer what there is time for, in `save_to_snapshot`; True when all entries are saved."""
+        outbox, overdue = self._outbox, self._outbox.overdue
+        if self._refused is not None:
+            if not outbox.offer_to_snapshot(*self._refused):
+                return False
+            self._refused = None
+        for entry in self._entries:
+            if entry is not None and not outbox.offer_to_snapshot(*entry):
+                self._refused = entry
+                return False
+            if overdue is not None and overdue():
+                return False
+        return True
+
+
+class RowPartitions(NamedTuple):
+    """How rows are dealt to partitions by some of their columns, as the vertex's edge deals them."""
+
+    columns: tuple[str, ...]
+    placement: StatePlacement
+
+    def of(self, batch: Batch) -> npt.NDArray[np.uint32]:
+        """Return the partition of each row.
+
+        Raises:
+            BatchError: a column is missing.
+            PartitionError: the edge's partitioner gives something that is no partition.
+        """
+        import numpy as np
+
+        from shmjet.data.column_keys import hash_rows
+
+        count, partitioner = self.placement.count, self.placement.partitioner
+        if partitioner is None:
+            hashes = hash_rows(batch, self.columns)
+            np.remainder(hashes, np.uint32(count), out=hashes)
+            return hashes
+        found = [partitioner(key, count) for key in self._keys(batch)]
+        if not all(0 <= partition < count for partition in found):
+            raise PartitionError(f"a partitioner returned {min(found)} to {max(found)} for {count} partitions")
+        return np.array(found, np.uint32)
+
+    def key_of(self, batch: Batch) -> Any:
+        """Return the key of the first row."""
+        key = next(self._keys(batch[:1]))
+        return NullKey() if key is None else key
+
+    def _keys(self, batch: Batch) -> Iterator[Any]:
+        rows = batch.select(*self.columns).tuples()
+        return (row[0] for row in rows) if len(self.columns) == 1 else rows
+
+    @property
+    def form(self) -> tuple[int, tuple[str, ...]]:
+        """What has to be the same in a restored job, see `check_form`."""
+        return self.placement.count, self.columns
+
+
+def row_partitions(context: ProcessorContext, keys: Sequence[str], renamed: Mapping[str, str]) -> RowPartitions | None:
+    """Return how a vertex's rows are dealt; None where their key columns do not tell.
+
+    Args:
+        context: of a processor.
+        keys: the key columns of the rows.
+        renamed: the names that columns of the edge have in the rows, where they are others.
+    """
+    placement = placement_in(context)
+    if not keys or not placement.is_partitioned:
+        return None
+    columns = tuple(renamed.get(name, name) for name in placement.columns or keys)
+    return RowPartitions(columns, placement) if set(columns) <= set(keys) else None
+
+
+def check_form(
+    context: ProcessorContext, what: str, saved: tuple[int, tuple[str, ...]], now: RowPartitions | None
+) -> None:
+    """Check that pieces are of the partitions that there are now.
+
+    Args:
+        context: of the processor that restores.
+        what: whose state it is, for the message.
+        saved: the `form` under which it was saved.
+        now: how rows are dealt now.
+
+    Raises:
+        ProcessorError: rows of a piece may belong to several processors.
+    """
+    if context.total_parallelism == 1 or (now is not None and tuple(saved) == now.form):
+        return
+    count, columns = saved
+    there = "no partitions by columns" if now is None else f"{now.form[0]} partitions by {list(now.columns)}"
+    raise ProcessorError(
+        f"vertex {context.vertex_name!r}: the state of {what} was saved for {count} partitions by {list(columns)}, and "
+        f"this job has {there}; keep the partition_count and the key of the edge, or run the vertex with one processor"
+    )

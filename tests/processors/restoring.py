@@ -1,0 +1,145 @@
+"""Plays the engine for processors that are saved, lost and restored: entries go to the owners of their keys.
+
+Partitions are those of `StatePlacement`, dealt out to the processors in turn; entries are pickled on the way.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from shmjet.core import BroadcastKey, Processor
+from shmjet.core.context import ProcessorContext
+from shmjet.core.inbox import Inbox
+from shmjet.core.keys import partition_id
+from shmjet.core.outbox import Outbox
+from shmjet.core.state_placement import StatePlacement, hand_in_placement
+
+from .driving import processors_of
+
+Entries = list[tuple[Any, Any]]
+
+
+def clock(calls: int) -> Callable[[], bool]:
+    """Return what says at each so many-th call that the time is over."""
+    count = iter(range(1, 1 << 30))
+    return lambda: next(count) % calls == 0
+
+
+class Stage:
+    """All processors of a vertex.
+
+    Args:
+        supplier: of the processors.
+        count: how many.
+        placement: what the engine tells them; by default nothing.
+        room: of their outboxes.
+        overdue_after: looks at the clock until the time of a call of `save_to_snapshot` is over.
+    """
+
+    def __init__(
+        self,
+        supplier: Any,
+        count: int = 1,
+        placement: StatePlacement | None = None,
+        room: int = 2048,
+        overdue_after: int = 1 << 30,
+        receives: Sequence[bool] = (),
+    ) -> None:
+        self.partitions = 271 if placement is None else placement.count
+        self.placement = placement
+        self.supplier = supplier
+        self.output: list[Any] = []
+        self.processors: list[Processor] = processors_of(supplier, count)
+        self.outboxes = [Outbox([room]) for _ in self.processors]
+        self.ended: set[int] = set()
+        for index, (processor, outbox) in enumerate(zip(self.processors, self.outboxes, strict=True)):
+            outbox.overdue = clock(overdue_after)
+            context = ProcessorContext(
+                vertex_name="v",
+                local_index=index,
+                global_index=index,
+                local_parallelism=count,
+                total_parallelism=count,
+                receives=receives[index] if receives else True,
+            )
+            if placement is not None:
+                hand_in_placement(context, placement)
+            processor.init(outbox, context)
+
+    def call(self, index: int, callback: Callable[..., Any], *args: Any) -> Any:
+        """Make one call and drain the outbox."""
+        outbox = self.outboxes[index]
+        outbox.begin_callback()
+        answer = callback(*args)
+        self.output += outbox.buckets[0]
+        outbox.buckets[0].clear()
+        return answer
+
+    def feed(self, index: int, items: Iterable[Any], ordinal: int = 0) -> None:
+        """Give a processor items."""
+        inbox = Inbox()
+        inbox.fill(list(items))
+        while inbox:
+            self.call(index, self.processors[index].process, ordinal, inbox)
+
+    def end_edge(self, ordinal: int) -> None:
+        """End an edge of all processors."""
+        for index, processor in enumerate(self.processors):
+            while not self.call(index, processor.complete_edge, ordinal):
+                pass
+
+    def complete(self, calls: int = 1 << 30) -> list[Any]:
+        """Complete the processors one after the other, with so many calls in all; return all output."""
+        for index, processor in enumerate(self.processors):
+            while calls and not self.call(index, processor.complete):
+                calls -= 1
+        return self.output
+
+    def save(self) -> Entries:
+        """Save all processors."""
+        entries: Entries = []
+        for index, processor in enumerate(self.processors):
+            outbox, is_complete = self.outboxes[index], False
+            while not is_complete:
+                outbox.begin_saving()
+                is_complete = processor.save_to_snapshot()
+                self.output += outbox.buckets[0]
+                outbox.buckets[0].clear()
+                entries += outbox.end_saving(is_complete)
+        return entries
+
+    def restored(self, count: int = 0, placement: StatePlacement | None = None, **options: Any) -> Stage:
+        """Save all processors, lose them, and return others with their state and their output."""
+        entries = self.save()
+        other = Stage(self.supplier, count or len(self.processors), placement or self.placement, **options)
+        other.restore(pickle.loads(pickle.dumps(entries)))
+        other.output += self.output
+        self.close()
+        return other
+
+    def restore(self, entries: Entries) -> None:
+        """Give entries to their owners."""
+        for index, processor in enumerate(self.processors):
+            inbox = Inbox()
+            inbox.fill(list(self._own(index, entries)))
+            while inbox:
+                processor.restore_from_snapshot(inbox)
+            while not processor.finish_snapshot_restore():
+                pass
+
+    def _own(self, index: int, entries: Entries) -> Iterator[tuple[Any, Any]]:
+        partitioner = self.placement and self.placement.partitioner
+        for key, value in entries:
+            if isinstance(key, BroadcastKey):
+                yield key, value
+                continue
+            partition = partitioner(key, self.partitions) if partitioner else partition_id(key, self.partitions)
+            if partition % len(self.processors) == index:
+                yield key, value
+
+    def close(self) -> None:
+        """Close all processors."""
+        for processor in self.processors:
+            processor.close()
