@@ -392,8 +392,8 @@ class SavedProcessor(msgspec.Struct, frozen=True, array_like=True):
 class Saved(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Child to member: these processors have saved their state for a snapshot and passed the barrier on.
 
-    A finished processor is reported once, with the first snapshot after its end. `error` says why this snapshot cannot
-    become valid, as when the disk is full; the barrier has been passed on nevertheless.
+    A finished processor is reported with each snapshot until one with it is valid, exports aside. `error` says why this
+    snapshot cannot become valid, as when the disk is full; the barrier has been passed on nevertheless.
     """
 
     execution_id: int

@@ -46,6 +46,8 @@ class SnapshotOrders:
 
     def begin(self, save: Save) -> None:
         """Begin phase one of a snapshot; ended processors that belong to no valid snapshot yet are reported."""
+        if self.save is not None and save.snapshot_id <= self.save.snapshot_id:
+            return
         self.close()
         self.save = save
         self._told.clear()
@@ -55,12 +57,12 @@ class SnapshotOrders:
             self._report_ended(place)
 
     def finish(self, resolve: Resolve) -> None:
-        """Begin phase two of a snapshot; ended processors belong to a valid one for good."""
-        if self.save is None or self.save.snapshot_id != resolve.snapshot_id:
+        """Begin phase two of a snapshot; ended processors belong to a valid one for good, unless it was an export."""
+        if not self.saves or self.save is None or self.save.snapshot_id != resolve.snapshot_id:
             return
         self.resolve = resolve
         self.close()
-        if resolve.success:
+        if resolve.success and self.save.prepares:
             for place in self._told:
                 del self._ended[place]
         self._told.clear()

@@ -79,6 +79,7 @@ class SnapshotRun(LocalRun):
         self._at_end: set[Place] = set()
         self._phase = 0
         self.terminal = False
+        self.prepares = True
         self.failed = False
 
     def close(self) -> None:
@@ -128,7 +129,7 @@ class SnapshotRun(LocalRun):
     def begin(self, terminal: bool = False, prepares: bool = True) -> None:
         """Begin a snapshot: orders go out from the next round on."""
         self.snapshot_id += 1
-        self.terminal = terminal
+        self.terminal, self.prepares = terminal, prepares
         self._phase = 1
         self.failed = False
         self._saved, self._resolved = {}, set()
@@ -165,7 +166,8 @@ class SnapshotRun(LocalRun):
         if not self.failed:
             self._write()
             self.valid += 1
-            self._finished |= {place: saved for place, saved in self._saved.items() if saved.finished}
+            if self.prepares:
+                self._finished |= {place: saved for place, saved in self._saved.items() if saved.finished}
         self._order(Resolve(1, self.snapshot_id, not self.failed))
 
     def _write(self) -> None:
