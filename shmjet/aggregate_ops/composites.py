@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from shmjet.aggregate_ops.operation import AggregateOperation, checked_fn, single_op
-from shmjet.aggregate_ops.tables import ABSENT, KeyedTable
+from shmjet.aggregate_ops.tables import ABSENT, KeyedTable, put_pairs
 
 R = TypeVar("R")
 R0 = TypeVar("R0")
@@ -66,6 +66,11 @@ class PartsTable(KeyedTable):
         for key in keys:
             if key not in first:
                 first[key] = self.creates[0]()
+
+    def put(self, pairs: list[tuple[Any, tuple[Any, ...]]]) -> None:
+        """Enter each part's accumulators into its table."""
+        for i, table in enumerate(self.tables):
+            put_pairs(table, [(key, parts[i]) for key, parts in pairs])
 
 
 class _Parts:

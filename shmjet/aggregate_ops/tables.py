@@ -40,6 +40,18 @@ class KeyedTable(ABC):
     def touch(self, keys: Iterable[Any]) -> None:
         """Give each key that has none a fresh accumulator."""
 
+    @abstractmethod
+    def put(self, pairs: list[tuple[Any, Any]]) -> None:
+        """Enter (key, accumulator) pairs, of keys that have none."""
+
+
+def put_pairs(table: Any, pairs: list[tuple[Any, Any]]) -> None:
+    """Enter (key, accumulator) pairs into a dict or another table, whose keys they are not yet."""
+    if isinstance(table, KeyedTable):
+        table.put(pairs)
+    else:
+        table.update(pairs)
+
 
 class NativeTable(KeyedTable):
     """A native table with numbers inside.
@@ -84,6 +96,10 @@ class NativeTable(KeyedTable):
     def get(self, key: Any, default: Any = None) -> Any:
         """Return the accumulator of a key."""
         return self.native.get(key, default)
+
+    def put(self, pairs: list[tuple[Any, Any]]) -> None:
+        """As `add_pairs`."""
+        self.add_pairs(pairs)
 
     def append(self, pair: tuple[Any, Any]) -> None:
         """Combine one (key, accumulator) pair; for pickle."""

@@ -286,11 +286,12 @@ class Outbox:
         self.saved.append((key, value))
         return True
 
-    def offer_all_to_snapshot(self, entries: Iterator[tuple[Any, Any]]) -> bool:
+    def offer_all_to_snapshot(self, entries: Iterator[tuple[Any, Any]], step: int = _ENTRIES_BETWEEN_LOOKS) -> bool:
         """Save entries in bulk; only in `save_to_snapshot`. Nothing is drawn that there is no room for.
 
         Args:
             entries: (key, value) tuples as for `offer_to_snapshot`; here a key may be None, which is a group's key.
+            step: entries between two looks at the clock; few where they are large.
 
         Returns:
             True when the iterator has ended. False: leave the callback with False, and go on with it next time.
@@ -307,7 +308,7 @@ class Outbox:
         if not self._saving:
             raise OutboxError("offer_all_to_snapshot() works in save_to_snapshot() only")
         saved = self.saved
-        while (room := self._entry_limit() - len(saved)) > 0:
+        while (room := self._entry_limit(step) - len(saved)) > 0:
             before = len(saved)
             saved.extend(islice(entries, room))
             if len(saved) - before < room:
@@ -327,13 +328,13 @@ class Outbox:
                 "comes first; after a refusal, return False and offer the same entry next time"
             )
 
-    def _entry_limit(self) -> int:
+    def _entry_limit(self, step: int = _ENTRIES_BETWEEN_LOOKS) -> int:
         """Return how many entries this call of `save_to_snapshot` may have offered until the next look at the clock."""
         count = len(self.saved)
-        at_look = count and not count % _ENTRIES_BETWEEN_LOOKS
+        at_look = count and not count % step
         if at_look and (count >= _MOST_ENTRIES or (self.overdue is not None and self.overdue())):
             return count
-        return (count // _ENTRIES_BETWEEN_LOOKS + 1) * _ENTRIES_BETWEEN_LOOKS
+        return (count // step + 1) * step
 
     def give(self, items: list[Any], ordinal: Ordinals = -1) -> int:
         """Put `items` in as `offer_all` does, and return how many fitted into the buckets of `ordinal`.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from shmjet.core.broadcast_key import BroadcastKey
@@ -67,9 +66,9 @@ class ModeOutbox(Outbox):
         room = super().room(ordinal)
         return min(room, 1 - len(self._sink)) if self._full_at is not None and not self.buckets else room
 
-    def _entry_limit(self) -> int:
+    def _entry_limit(self, *step: int) -> int:
         if self._full_at is None:
-            return super()._entry_limit()
+            return super()._entry_limit(*step)
         return 0 if self._is_shut else 1
 
 
@@ -84,17 +83,3 @@ def carried(entries: Entries) -> Entries:
             partition_id(key)
     carried_over: Entries = pickling.loads(b"".join(pickling.dumps(entries)))
     return carried_over
-
-
-def in_parts(entries: Iterable[tuple[Any, Any]], broadcast_first: bool) -> Entries:
-    """Return entries in an order in which a restore may bring them: those of one partition together, in their order.
-
-    Args:
-        broadcast_first: those under a `BroadcastKey` come before the others, or else after them.
-    """
-    broadcast: Entries = []
-    by_key: Entries = []
-    for entry in entries:
-        (broadcast if isinstance(entry[0], BroadcastKey) else by_key).append(entry)
-    by_key.sort(key=lambda entry: partition_id(entry[0]))
-    return broadcast + by_key if broadcast_first else by_key + broadcast

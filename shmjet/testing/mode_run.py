@@ -20,7 +20,7 @@ from shmjet.core.processor import Processor
 from shmjet.core.watermark import WatermarkCoalescer
 from shmjet.data.errors import BatchError, OutboxError, ProcessorError, locate
 from shmjet.data.marks import Watermark
-from shmjet.testing.mode_outbox import Calls, Entries, ModeOutbox, carried, in_parts
+from shmjet.testing.mode_outbox import Calls, Entries, ModeOutbox, carried
 from shmjet.testing.modes import Mode
 
 MOST_SNAPSHOTS = 64
@@ -298,7 +298,7 @@ class ModeRun:
         self._outbox = self._new_outbox()
         self._processor = self._make()
         self._init()
-        rest = deque(in_parts(entries, self._restores % 2 == 1))
+        rest = deque(entries)
         while rest:
             count = len(rest) if self._mode.full_at is None else 1
             self._inbox.fill([rest.popleft() for _ in range(count)])

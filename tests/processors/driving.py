@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from shmjet.core.broadcast_key import BroadcastKey
 from shmjet.core.context import MetaSupplierContext, ProcessorContext
 from shmjet.core.inbox import Inbox
 from shmjet.core.job import JobConfig
+from shmjet.core.keys import partition_id
 from shmjet.core.latency_policy import THROUGHPUT, LatencyPolicy, set_policy
 from shmjet.core.outbox import Outbox
 from shmjet.core.processor import Processor, ProcessorMetaSupplier
@@ -20,6 +23,27 @@ def processors_of(supplier: Any, count: int = 1) -> list[Processor]:
     given = meta.get(["here"])
     supplier = given["here"] if not callable(given) else given("here")
     return list(supplier.get(count))
+
+
+def restored(supplier: Any, entries: list[tuple[Any, Any]], count: int, to_one: int | None = None) -> list[Driver]:
+    """Return processors that go on from entries of a vertex: each has the entries that the engine gives it.
+
+    Args:
+        supplier: of the vertex.
+        entries: of all processors.
+        count: processors that there are now.
+        to_one: the processor to which all edges lead, where they do.
+    """
+    drivers = [Driver(processor, index=i, count=count) for i, processor in enumerate(processors_of(supplier, count))]
+    for i, driver in enumerate(drivers):
+        driver.restore(
+            [
+                (key, value)
+                for key, value in entries
+                if isinstance(key, BroadcastKey) or i == (partition_id(key) % count if to_one is None else to_one)
+            ]
+        )
+    return drivers
 
 
 class Driver:
@@ -75,6 +99,30 @@ class Driver:
         inbox.fill(list(items))
         while inbox:
             self.call(self.processor.process, ordinal, inbox)
+        return self
+
+    def save(self, limit: int = 100_000) -> list[tuple[Any, Any]]:
+        """Save the processor's state and return copies of its entries."""
+        entries: list[tuple[Any, Any]] = []
+        for _ in range(limit):
+            self.outbox.begin_saving()
+            answer = self.processor.save_to_snapshot()
+            fresh = self.outbox.end_saving(answer)
+            self.output += self.outbox.buckets[0]
+            self.outbox.buckets[0].clear()
+            entries += pickle.loads(pickle.dumps(fresh))
+            if answer:
+                return entries
+        raise AssertionError(f"save_to_snapshot() was not through after {limit} calls")
+
+    def restore(self, entries: list[tuple[Any, Any]]) -> Driver:
+        """Give entries back, some at a time."""
+        inbox = Inbox()
+        for start in range(0, len(entries), 3):
+            inbox.fill(entries[start : start + 3])
+            while inbox:
+                self.call(self.processor.restore_from_snapshot, inbox)
+        self.until_true(self.processor.finish_snapshot_restore)
         return self
 
     def complete(self, edges: Sequence[int] = (0,)) -> list[Any]:

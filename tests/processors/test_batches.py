@@ -293,14 +293,10 @@ def test_rows_survive_the_way_through_batches(rows: list[tuple[int, str | None]]
 
 
 def test_processors_for_items_take_a_batch_as_one_item() -> None:
-    verify_processor(processors.map(len)).without_snapshots().inputs([ONE, TWO]).expect([3, 1])
-    verify_processor(processors.filter(lambda batch: len(batch) > 1)).without_snapshots().inputs(
-        [ONE, TWO]
-    ).same_batches().expect([ONE])
-    verify_processor(processors.flat_map(lambda batch: [batch, batch])).without_snapshots().inputs(
-        [TWO]
-    ).same_batches().expect([TWO, TWO])
-    verify_processor(processors.noop()).without_snapshots().inputs([ONE]).expect([])
+    verify_processor(processors.map(len)).inputs([ONE, TWO]).expect([3, 1])
+    verify_processor(processors.filter(lambda batch: len(batch) > 1)).inputs([ONE, TWO]).same_batches().expect([ONE])
+    verify_processor(processors.flat_map(lambda batch: [batch, batch])).inputs([TWO]).same_batches().expect([TWO, TWO])
+    verify_processor(processors.noop()).inputs([ONE]).expect([])
     verify_processor(processors.read_items([ONE, TWO])).without_snapshots().same_batches().expect([ONE, TWO])
     verify_processor(processors.generate(lambda index, count: [ONE])).without_snapshots().expect([ONE])
 

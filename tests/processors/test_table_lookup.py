@@ -15,21 +15,21 @@ def both(item: str, value: object) -> object:
 
 def test_each_item_meets_the_last_value_for_its_key_or_none() -> None:
     entries = [("a", 1), ("b", 2), ("a", 3)]
-    verify_processor(join_table(str.lower, [False], both)).without_snapshots().inputs(
-        ["A", "b", "c"], entries
-    ).priorities(0, -1).expect([("A", 3), ("b", 2), ("c", None)])
+    verify_processor(join_table(str.lower, [False], both)).inputs(["A", "b", "c"], entries).priorities(0, -1).expect(
+        [("A", 3), ("b", 2), ("c", None)]
+    )
 
 
 def test_items_may_be_entries_under_a_key_of_theirs_on_edges_of_their_own() -> None:
     supplier = join_table(None, [len, False], both)
-    verify_processor(supplier).without_snapshots().inputs([1, 2, 3], ["x", "yy"], [(3, "three")]).priorities(
-        0, -1, -1
-    ).expect([(1, "x"), (2, "yy"), (3, "three")])
+    verify_processor(supplier).inputs([1, 2, 3], ["x", "yy"], [(3, "three")]).priorities(0, -1, -1).expect(
+        [(1, "x"), (2, "yy"), (3, "three")]
+    )
 
 
 def test_a_result_of_none_is_left_out() -> None:
     supplier = join_table(None, [False], lambda item, value: value)
-    verify_processor(supplier).without_snapshots().inputs([1, 2], [(2, "two")]).priorities(0, -1).expect(["two"])
+    verify_processor(supplier).inputs([1, 2], [(2, "two")]).priorities(0, -1).expect(["two"])
 
 
 def test_an_entry_that_is_no_pair_is_an_error_with_the_remedy() -> None:

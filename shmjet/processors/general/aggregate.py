@@ -6,12 +6,13 @@ Must not know: keys. After Jet's `aggregateP`, `accumulateP`, `combineP`: two st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from shmjet.aggregate_ops import AggregateOperation
 from shmjet.core.processor import Processor
 from shmjet.processors.general.base import BulkProcessor, Supply
+from shmjet.processors.general.state_keys import own_key
 
 
 class AggregateProcessor(BulkProcessor):
@@ -28,21 +29,54 @@ class AggregateProcessor(BulkProcessor):
         self._combines = combines
         self._finishes = finishes
         self._accumulator = op.create()
+        self._is_touched = False
+        self._emitted_count = 0
+        self._has_emitted = False  # before a restore
+        self._others: list[Any] = []
+        """Restored accumulators that cannot be combined: those of an operation in one stage on several processors."""
 
     def absorb(self, ordinal: int, items: list[Any]) -> None:
         """Fold a list."""
+        self._is_touched = True
         if self._combines:
             self._accumulator = self._op.merge(self._accumulator, items)
         else:
             self._accumulator = self._op.fold(self._accumulator, items, ordinal)
 
     def results(self) -> Iterable[Any]:
-        """Return the one result, unless it is None, or another processor has it."""
-        if not self.context.receives:
+        """Return the one result, unless it is None, or another processor has it, or it has been emitted."""
+        if not self.context.receives or (self._has_emitted and not self._is_touched):
             return ()
+        return self._emitted()
+
+    def _emitted(self) -> Iterator[Any]:
+        """Yield the results, one for each accumulator, and note how many have been made."""
         finisher = self._op.finisher if self._finishes else None
-        result = self._accumulator if finisher is None else finisher(self._accumulator)
-        return () if result is None else (result,)
+        for accumulator in [self._accumulator, *self._others]:
+            self._emitted_count += 1
+            result = accumulator if finisher is None else finisher(accumulator)
+            if result is not None:
+                yield result
+
+    def saved_entries(self) -> Iterable[tuple[Any, Any]]:
+        """Return the accumulators whose results have not been emitted, and whether some have been."""
+        left = [self._accumulator, *self._others][self._emitted_count :] if self._is_touched else []
+        has_emitted = self._has_emitted or self._emitted_count > 0
+        return [(own_key(self.context), (has_emitted, left))] if left or has_emitted else []
+
+    def restore_entries(self, entries: list[tuple[Any, Any]]) -> None:
+        """Combine accumulators."""
+        accumulators: list[Any] = []
+        for _, (has_emitted, left) in entries:
+            self._has_emitted |= has_emitted
+            accumulators += left
+        if accumulators and not self._is_touched:
+            self._is_touched = True
+            self._accumulator = accumulators.pop(0)
+        if self._op.combine is None:
+            self._others += accumulators
+        else:
+            self._accumulator = self._op.merge(self._accumulator, accumulators)
 
 
 def checked_operation(

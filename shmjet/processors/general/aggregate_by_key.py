@@ -8,14 +8,17 @@ own, and emitted at the end, resumably and without a second copy of the table.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 from shmjet._native import unify_nans
 from shmjet.aggregate_ops import AggregateOperation
+from shmjet.aggregate_ops.tables import put_pairs
 from shmjet.core.key_functions import NAN, KeyFn, keys_of, plain
 from shmjet.core.processor import Processor
 from shmjet.processors.general.aggregate import checked_operation
 from shmjet.processors.general.base import BulkProcessor, Supply
+from shmjet.processors.general.state_keys import put_back, with_one_nan
 
 
 class KeyFns:
@@ -77,6 +80,25 @@ class KeyedAggregateProcessor(BulkProcessor):
         entries: Iterable[Any] = self._table.items()
         finisher = self._finisher
         return entries if finisher is None else ((key, finisher(value)) for key, value in entries)
+
+    def saved_entries(self) -> Iterable[tuple[Any, Any]]:
+        """Return the accumulators whose results have not been emitted, by key."""
+        return islice(self._table.items(), self.emission.drawn, None)
+
+    def restore_entries(self, entries: list[tuple[Any, Any]]) -> None:
+        """Put accumulators into the table; those of one key come together here if their edge was not partitioned."""
+        entries = with_one_nan(entries)
+        op, table = self._op, self._table
+        if type(table) is not dict and op.combine is None:
+            put_pairs(table, entries)
+        elif type(table) is not dict:
+            op.merge_groups(table, entries)
+        elif op.combine is None:
+            put_back(table, entries, self.context, "partition the edge by the key that the items are grouped by")
+        else:
+            met = [entry for entry in entries if table.setdefault(*entry) is not entry[1]]
+            if met:
+                op.merge_groups(table, met)
 
 
 class CombineByKeyProcessor(KeyedAggregateProcessor):

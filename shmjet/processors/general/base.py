@@ -8,7 +8,7 @@ Must not know: what any processor computes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from shmjet.core.inbox import Inbox
@@ -40,9 +40,17 @@ class BulkProcessor(Processor):
 
     No subclass leaves output behind when its inbox is empty, so watermarks, barriers and the ends of edges need no
     flushing, and an idle processor need not be called (`try_process` is not overridden).
+
+    One with state also overrides `saved_entries` and `restore_entries`. What `results` gives is drawn only as far as it
+    is emitted, so its state is what has not been drawn: `emission.drawn` items of `results` have been.
     """
 
     emission: Emission
+
+    entries_at_once = 256
+    """Saved entries that take about a tenth of a millisecond to make."""
+
+    _entries: Iterator[tuple[Any, Any]] | None = None
 
     def init(self, outbox: Outbox, context: ProcessorContext) -> None:
         """Keep outbox and context, then call `start`."""
@@ -77,6 +85,28 @@ class BulkProcessor(Processor):
             self._finishing = True
             self.emission.start(self.results())
         return self.emission.flush() and self.finish()
+
+    def saved_entries(self) -> Iterable[tuple[Any, Any]]:
+        """Return the state as (key, value) entries; they are drawn over several calls, in which nothing changes."""
+        return ()
+
+    def restore_entries(self, entries: list[tuple[Any, Any]]) -> None:
+        """Take saved entries back."""
+        raise ProcessorError(f"{type(self).__name__} got saved state, but has none: {entries[0]!r:.80}")
+
+    def save_to_snapshot(self) -> bool:
+        """Save `saved_entries`."""
+        entries = self._entries
+        if entries is None:
+            entries = self._entries = iter(self.saved_entries())
+        if not self.outbox.offer_all_to_snapshot(entries, self.entries_at_once):
+            return False
+        self._entries = None
+        return True
+
+    def restore_from_snapshot(self, inbox: Inbox) -> None:
+        """Hand the entries in the inbox to `restore_entries`."""
+        self.restore_entries(inbox.take())
 
     def hold(self, inbox: Inbox, item: Any) -> None:
         """Leave an item in the inbox that has become empty, so that `process` is called again before anything else."""

@@ -6,12 +6,14 @@ it works on streams too, with memory for every key met.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import repeat
 from typing import Any
 
 from shmjet.core.key_functions import KeyFn, keys_of, plain
 from shmjet.core.processor import Processor
 from shmjet.processors.general.base import Supply, TransformingProcessor
+from shmjet.processors.general.state_keys import with_one_nan
 
 
 class DistinctProcessor(TransformingProcessor):
@@ -35,6 +37,14 @@ class DistinctProcessor(TransformingProcessor):
                     seen.add(key)
                     fresh.append(item)
         return fresh
+
+    def saved_entries(self) -> Iterable[tuple[Any, Any]]:
+        """Return the keys met."""
+        return zip(self._seen, repeat(None))
+
+    def restore_entries(self, entries: list[tuple[Any, Any]]) -> None:
+        """Add keys to those met."""
+        self._seen.update(key for key, _ in with_one_nan(entries))
 
 
 def distinct(key_fn: KeyFn = None) -> Callable[[], Processor]:

@@ -8,20 +8,42 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any
 
 from shmjet.core.key_functions import KeyFn, keys_of, plain
 from shmjet.core.processor import Processor
 from shmjet.processors.general.base import BulkProcessor, Supply
+from shmjet.processors.general.state_keys import put_back
+
+_ADVICE = "partition the edge by the key that the items are grouped by"
 
 
-class GroupAndAccumulateProcessor(BulkProcessor):
+class _GroupingProcessor(BulkProcessor):
+    """Keeps a value per key, and emits (key, value) at the end."""
+
+    _table: defaultdict[Any, Any]
+
+    def results(self) -> Iterable[Any]:
+        """Return (key, value) for every key."""
+        return self._table.items()
+
+    def saved_entries(self) -> Iterable[tuple[Any, Any]]:
+        """Return (key, value) for every key that has not been emitted."""
+        return islice(self._table.items(), self.emission.drawn, None)
+
+    def restore_entries(self, entries: list[tuple[Any, Any]]) -> None:
+        """Put values back."""
+        put_back(self._table, entries, self.context, _ADVICE)
+
+
+class GroupAndAccumulateProcessor(_GroupingProcessor):
     """Keeps an immutable value per key."""
 
     def __init__(self, key_fn: KeyFn, initial: Any, accumulate: Callable[[Any, Any], Any]) -> None:
         self._key_fn = key_fn
         self._accumulate = accumulate
-        self._table: defaultdict[Any, Any] = defaultdict(initial if callable(initial) else lambda: initial)
+        self._table = defaultdict(initial if callable(initial) else lambda: initial)
 
     def absorb(self, ordinal: int, items: list[Any]) -> None:
         """Fold a list."""
@@ -29,28 +51,20 @@ class GroupAndAccumulateProcessor(BulkProcessor):
         for key, item in zip(keys_of(self._key_fn, items), items, strict=True):
             table[key] = accumulate(table[key], item)
 
-    def results(self) -> Iterable[Any]:
-        """Return (key, value) for every key."""
-        return self._table.items()
 
-
-class GroupAndCollectProcessor(BulkProcessor):
+class GroupAndCollectProcessor(_GroupingProcessor):
     """Keeps a mutable container per key."""
 
     def __init__(self, key_fn: KeyFn, container: Callable[[], Any], collect: Callable[[Any, Any], Any]) -> None:
         self._key_fn = key_fn
         self._collect = collect
-        self._table: defaultdict[Any, Any] = defaultdict(container)
+        self._table = defaultdict(container)
 
     def absorb(self, ordinal: int, items: list[Any]) -> None:
         """Collect a list."""
         table, collect = self._table, self._collect
         for key, item in zip(keys_of(self._key_fn, items), items, strict=True):
             collect(table[key], item)
-
-    def results(self) -> Iterable[Any]:
-        """Return (key, container) for every key."""
-        return self._table.items()
 
 
 def group_and_accumulate(key_fn: KeyFn, initial: Any, accumulate: Callable[[Any, Any], Any]) -> Callable[[], Processor]:

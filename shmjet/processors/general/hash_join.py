@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
 from typing import Any
 
+from shmjet._native import unify_nans
+from shmjet.core.broadcast_key import BroadcastKey
 from shmjet.core.inbox import Inbox
 from shmjet.core.key_functions import KeyFn, keys_of, mapped, plain
 from shmjet.core.processor import Processor
@@ -27,15 +29,23 @@ is kept."""
 
 
 class HashJoinProcessor(ExpandingProcessor):
-    """Builds a table per edge 1, 2, ..., then joins edge 0 with them."""
+    """Builds a table per edge 1, 2, ..., then joins edge 0 with them.
+
+    The tables are its state. Where every processor has the same tables, the first processor saves them for all; tables
+    that are partitioned by key are saved by key.
+    """
+
+    entries_at_once = 16
 
     def __init__(
         self,
         clauses: tuple[tuple[KeyFn, KeyFn, Callable[[Any], Any] | None], ...],
         project: Callable[..., Any] | None,
         inner: tuple[bool, ...],
+        partitioned: bool,
     ) -> None:
         self._clauses = clauses
+        self._partitioned = partitioned
         self._project = project
         self._defaults: list[tuple[Any, ...]] = [() if side_is_inner else _NO_MATCH for side_is_inner in inner]
         self._tables = [MatchTable() for _ in clauses]
@@ -65,6 +75,29 @@ class HashJoinProcessor(ExpandingProcessor):
         """Note that a table is whole."""
         self._building.discard(ordinal)
         return super().complete_edge(ordinal)
+
+    def saved_entries(self) -> Iterator[tuple[Any, Any]]:
+        """Return the tables, side by side."""
+        if not self._partitioned and self.context.global_index:
+            return
+        for side, table in enumerate(self._tables):
+            key = BroadcastKey(("side", side))
+            for keys, items in table.chunks():
+                if self._partitioned:
+                    for each, item in zip(keys, items, strict=True):
+                        yield each, (side, item)
+                else:
+                    yield key, (keys, items)
+
+    def restore_entries(self, entries: list[tuple[Any, Any]]) -> None:
+        """Add items to the tables."""
+        if self._partitioned:
+            for side, table in enumerate(self._tables):
+                own = [(key, item) for key, (at, item) in entries if at == side]
+                table.add(unify_nans([key for key, _ in own], _BUILT_NAN), [item for _, item in own])
+            return
+        for key, (keys, items) in entries:
+            self._tables[key.key[1]].add(unify_nans(keys, _BUILT_NAN), items)
 
     def _build(self, ordinal: int, items: list[Any]) -> None:
         if ordinal > len(self._clauses):
@@ -104,7 +137,10 @@ class HashJoinProcessor(ExpandingProcessor):
 
 
 def hash_join(
-    *clauses: JoinClause, project: Callable[..., Any] | None = None, inner: bool | Sequence[bool] = False
+    *clauses: JoinClause,
+    project: Callable[..., Any] | None = None,
+    inner: bool | Sequence[bool] = False,
+    partitioned: bool = False,
 ) -> Callable[[], Processor]:
     """Join the items of edge 0 with those of edges 1, 2, ..., which are kept in memory by key.
 
@@ -114,6 +150,8 @@ def hash_join(
         project: `(left, right1, right2, ...) -> result`; default: the tuple of them. None is not a result.
         inner: leave out items without a match; otherwise None stands for the missing side. One bool for all sides or
             one for each.
+        partitioned: all edges are partitioned by the join key, so each processor has its part of the tables; otherwise
+            the joined edges are broadcast. Snapshots need to know.
 
     Give the joined edges `.broadcast()` and `.priority(-1)`, so that they are complete before the stream comes.
 
@@ -139,4 +177,4 @@ def hash_join(
     inners = (inner,) * len(checked) if isinstance(inner, bool) else tuple(inner)
     if len(inners) != len(checked):
         raise ValueError(f"hash_join: {len(checked)} edges are joined, but inner has {len(inners)} values")
-    return Supply(HashJoinProcessor, tuple(checked), project, inners)
+    return Supply(HashJoinProcessor, tuple(checked), project, inners, partitioned)

@@ -7,9 +7,12 @@ its own: a list for each key would take 80 bytes more, and be one more container
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, repeat
 from typing import Any, Final
+
+_CHUNK = 64
+"""Items that are saved together."""
 
 
 class _Nothing:
@@ -88,3 +91,33 @@ class MatchTable:
     def firsts(self, keys: Iterable[Any]) -> Iterable[Any]:
         """Return the first item of each of some keys, lazily; `NOTHING` for keys without items."""
         return map(self._first.get, keys, repeat(NOTHING))
+
+    def chunks(self) -> Iterator[tuple[list[Any], list[Any]]]:
+        """Yield all items with their keys, a few at a time, those of a key in their order; what `add` takes back.
+
+        Example:
+            >>> table = MatchTable()
+            >>> table.add("aab", [1, 2, 3])
+            >>> list(table.chunks())
+            [(['a', 'a', 'b'], [1, 2, 3])]
+        """
+        keys: list[Any] = []
+        items: list[Any] = []
+        several = self._several
+        for key, item in self._first.items():
+            there = several.get(key)
+            if there is None:
+                keys.append(key)
+                items.append(item)
+            else:
+                for each in there:
+                    keys.append(key)
+                    items.append(each)
+                    if len(keys) == _CHUNK:
+                        yield keys, items
+                        keys, items = [], []
+            if len(keys) >= _CHUNK:
+                yield keys, items
+                keys, items = [], []
+        if keys:
+            yield keys, items

@@ -13,8 +13,8 @@ its way out. Nothing is sorted whole in one call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, repeat
 from typing import Any
 
 from shmjet._native import Codec, NumberSorter
@@ -23,8 +23,9 @@ from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.host.memory_limits import process_memory
 from shmjet.processors.general.base import BulkProcessor, Supply
 from shmjet.processors.general.memory_size import memory_size
-from shmjet.processors.general.sorted_runs import FileRun, MemoryRun, NumberRun, Order, Run, merge
+from shmjet.processors.general.sorted_runs import FileRun, MemoryRun, NumberRun, Order, Run, drained, merge
 from shmjet.processors.general.spill_files import SPILL_SHARE, memory_share, spill_folder
+from shmjet.processors.general.state_keys import own_key
 
 SLICE = 8192
 """Items that are merged in a step."""
@@ -92,6 +93,8 @@ class SortProcessor(BulkProcessor):
         folder: where files lie; None: as the job says.
     """
 
+    entries_at_once = 4
+
     def __init__(
         self, key_fn: KeyFn, reverse: bool, memory_limit: int | None = None, folder: str | None = None
     ) -> None:
@@ -110,6 +113,9 @@ class SortProcessor(BulkProcessor):
         self._older: list[FileRun | _RunWriter] = []  # in the order in which their items came
         self._spill: _RunWriter | None = None  # the last of these, while it is being written
         self._compaction: _RunWriter | None = None
+        self._merging: list[Run] = []  # at the end
+        self._piece: list[Any] = []  # merged last, and emitted in part
+        self._piece_at = 0  # how many items were merged before
         self._codec: Codec | None = None
 
     def start(self, context: ProcessorContext) -> None:
@@ -184,7 +190,7 @@ class SortProcessor(BulkProcessor):
     def _take_runs(self) -> list[Run]:
         """Return what is in memory, and forget it."""
         numbers, self._numbers = self._numbers, None
-        runs: list[Run] = [NumberRun(numbers, self._items_in(self._limit / 16))] if numbers else []
+        runs: list[Run] = [NumberRun(numbers, self._items_in(self._limit / 16), self._reverse)] if numbers else []
         runs += [MemoryRun(run) for run in self._runs]
         self._runs = []
         return runs
@@ -233,12 +239,48 @@ class SortProcessor(BulkProcessor):
 
     def results(self) -> Iterable[Any]:
         """Return everything in order, lazily."""
+        runs = self._older_runs()
+        self._finish_run()
+        runs += self._take_runs()
+        self._merging = runs
+        return chain.from_iterable(self._pieces())
+
+    def _older_runs(self) -> list[Run]:
         runs: list[Run] = []
         for each in self._older:
             runs += each.runs() if isinstance(each, _RunWriter) else [each]
-        self._finish_run()
-        runs += self._take_runs()
-        return chain.from_iterable(merge(runs, self._order, self._items_in(self._limit / 16)))
+        return runs
+
+    def _pieces(self) -> Iterator[list[Any]]:
+        """Yield what is merged, and keep each list until the next one is asked for."""
+        merged = 0
+        for piece in merge(self._merging, self._order, self._items_in(self._limit / 16)):
+            self._piece, self._piece_at = piece, merged
+            merged += len(piece)
+            yield piece
+        self._piece, self._piece_at = [], merged
+
+    def saved_entries(self) -> Iterator[tuple[Any, Any]]:
+        """Return all items that have not been emitted, in short lists, in an order that keeps equal items in theirs."""
+        key = own_key(self.context)
+        if self._finishing:
+            runs: list[Run] = [MemoryRun(self._piece[self.emission.drawn - self._piece_at :]), *self._merging]
+        else:
+            runs = self._older_runs()
+        for run in runs:
+            yield from zip(repeat(key), run.left())
+        if self._numbers is not None:
+            yield from zip(repeat(key), self._drained_numbers(self._numbers))
+        for items in (*self._runs, self._fresh):
+            yield from zip(repeat(key), MemoryRun(items).left())
+
+    def _drained_numbers(self, numbers: NumberSorter) -> Iterator[list[Any]]:
+        self._numbers = yield from drained(numbers, self._reverse)
+
+    def restore_entries(self, entries: list[tuple[Any, Any]]) -> None:
+        """Take the items as if they had come."""
+        for _, items in entries:
+            self.absorb(0, items)
 
     def close(self) -> None:
         """Let the files go."""

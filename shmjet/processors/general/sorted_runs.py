@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, Protocol
 
 from shmjet._native import Codec, NumberSorter, sort_numbers, sort_texts
@@ -21,6 +21,10 @@ from shmjet.ring.pickling import Pickling, loads
 
 LEAST_STEP = 64
 """Items of a run that a step looks at, at least: with many runs a slice is longer, or bisecting would cost most."""
+
+
+_LEFT_AT_ONCE = 256
+"""Items that are saved together, at most."""
 
 
 class Order:
@@ -92,6 +96,9 @@ class Run(Protocol):
     def take(self, limit: int, pivot: Any, rank: Callable[[Any], Any], inclusive: bool) -> list[Any]:
         """Take those of the next `limit` items whose rank is less than a pivot, or, if `inclusive`, equal to it."""
 
+    def left(self) -> Iterator[list[Any]]:
+        """Yield lists of what has not been taken, which stays."""
+
 
 class MemoryRun:
     """A sorted list."""
@@ -119,6 +126,12 @@ class MemoryRun:
         self._at = bisect(self._items, pivot, start, min(start + limit, len(self._items)), key=rank)
         return self._items[start : self._at]
 
+    def left(self) -> Iterator[list[Any]]:
+        """As `Run.left`."""
+        items = self._items
+        for start in range(self._at, len(items), _LEFT_AT_ONCE):
+            yield items[start : start + _LEFT_AT_ONCE]
+
 
 class NumberRun:
     """All that a `NumberSorter` has, made into numbers block by block.
@@ -126,12 +139,14 @@ class NumberRun:
     Args:
         sorter: nothing is added to it any more.
         block: items in a block.
+        reverse: they descend.
     """
 
-    __slots__ = ("_block", "_items", "_sorter")
+    __slots__ = ("_block", "_items", "_reverse", "_sorter")
 
-    def __init__(self, sorter: NumberSorter, block: int) -> None:
+    def __init__(self, sorter: NumberSorter, block: int, reverse: bool) -> None:
         self._sorter = sorter
+        self._reverse = reverse
         self._items = block
         self._block = MemoryRun([])
 
@@ -150,6 +165,20 @@ class NumberRun:
     def take(self, limit: int, pivot: Any, rank: Callable[[Any], Any], inclusive: bool) -> list[Any]:
         """As `Run.take`."""
         return self._block.take(limit, pivot, rank, inclusive)
+
+    def left(self) -> Iterator[list[Any]]:
+        """As `Run.left`. When it has been drawn to its end, all is as before."""
+        yield from self._block.left()
+        self._sorter = yield from drained(self._sorter, self._reverse)
+
+
+def drained(sorter: NumberSorter, reverse: bool) -> Generator[list[Any], None, NumberSorter]:
+    """Yield all numbers of a sorter in lists, and return another sorter with the same numbers."""
+    refilled = NumberSorter(reverse)
+    while items := sorter.take(_LEFT_AT_ONCE):
+        refilled.add(items)
+        yield items
+    return refilled
 
 
 class FileRun:
@@ -206,17 +235,30 @@ class FileRun:
         return False
 
     def _read(self) -> list[Any]:
-        size, count, columns = self._blocks[self._next]
+        items = self._read_at(self._next, self._end)
+        self._end += self._blocks[self._next][0]
+        self._next += 1
+        return items
+
+    def left(self) -> Iterator[list[Any]]:
+        """As `Run.left`."""
+        yield from self._block.left()
+        end = self._end
+        for number in range(self._next, len(self._blocks)):
+            yield from MemoryRun(self._read_at(number, end)).left()
+            end += self._blocks[number][0]
+
+    def _read_at(self, number: int, start: int) -> list[Any]:
+        """Return the items of a block that starts at a place in the file."""
+        size, count, columns = self._blocks[number]
         data = bytearray(size)
         view, at = memoryview(data), 0
         with SpillErrors(self._folder, "sort", "read"):
             while at < size:
-                got = os.preadv(self._file.fileno(), [view[at:]], self._end + at)
+                got = os.preadv(self._file.fileno(), [view[at:]], start + at)
                 if not got:
                     raise OSError(f"its file ends {size - at} bytes too early")
                 at += got
-        self._next += 1
-        self._end += size
         items: list[Any] = self._codec.decode(data, count) if columns else loads(data)
         return items
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from shmjet.aggregate_ops import AggregateOperation
 from shmjet.core.key_functions import KeyFn, keys_of, plain
-from shmjet.core.processor import Processor
+from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.processors.general.base import ExpandingProcessor, Supply, TransformingProcessor
+from shmjet.processors.general.state_keys import restore_states, state_entries
 
 
 class _States:
@@ -41,6 +42,14 @@ class _States:
                 state = states[key] = create()
             yield fn(state, key, item)
 
+    def entries(self, context: ProcessorContext) -> Iterable[tuple[Any, Any]]:
+        """Return the states as entries to be saved."""
+        return state_entries(self._states, self._keyed, context)
+
+    def restore(self, entries: list[tuple[Any, Any]], context: ProcessorContext) -> None:
+        """Put saved states back."""
+        restore_states(self._states, entries, self._keyed, context)
+
 
 class FilterStatefulProcessor(TransformingProcessor):
     """Keeps the items for which a function of state and item is true."""
@@ -51,6 +60,14 @@ class FilterStatefulProcessor(TransformingProcessor):
     def transform(self, items: list[Any]) -> list[Any]:
         """Filter a list."""
         return [item for item, kept in zip(items, self._states.called(items), strict=True) if kept]
+
+    def saved_entries(self) -> Iterable[tuple[Any, Any]]:
+        """Return the states."""
+        return self._states.entries(self.context)
+
+    def restore_entries(self, entries: list[tuple[Any, Any]]) -> None:
+        """Put states back."""
+        self._states.restore(entries, self.context)
 
 
 class FlatMapStatefulProcessor(ExpandingProcessor):
@@ -63,6 +80,14 @@ class FlatMapStatefulProcessor(ExpandingProcessor):
         """Return all results, lazily."""
         for results in self._states.called(items):
             yield from results
+
+    def saved_entries(self) -> Iterable[tuple[Any, Any]]:
+        """Return the states."""
+        return self._states.entries(self.context)
+
+    def restore_entries(self, entries: list[tuple[Any, Any]]) -> None:
+        """Put states back."""
+        self._states.restore(entries, self.context)
 
 
 class RollingAggregateProcessor(TransformingProcessor):
@@ -90,6 +115,14 @@ class RollingAggregateProcessor(TransformingProcessor):
             if result is not None:
                 results.append((key, result) if keyed else result)
         return results
+
+    def saved_entries(self) -> Iterable[tuple[Any, Any]]:
+        """Return the accumulators."""
+        return state_entries(self._accumulators, self._keyed, self.context)
+
+    def restore_entries(self, entries: list[tuple[Any, Any]]) -> None:
+        """Put accumulators back."""
+        restore_states(self._accumulators, entries, self._keyed, self.context)
 
 
 def filter_stateful(

@@ -6,7 +6,7 @@ number than edge 0, so that the table is whole when the stream comes. After Samz
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from shmjet.core.inbox import Inbox
@@ -14,6 +14,7 @@ from shmjet.core.key_functions import KeyFn, keys_of, plain
 from shmjet.core.processor import Processor
 from shmjet.data.errors import ProcessorError
 from shmjet.processors.general.base import Supply, TransformingProcessor
+from shmjet.processors.general.state_keys import with_one_nan
 
 
 class TableJoinProcessor(TransformingProcessor):
@@ -52,6 +53,14 @@ class TableJoinProcessor(TransformingProcessor):
             for key, item in zip(keys_of(self._key_fn, items), items, strict=True)
             if (result := fn(item, get(key))) is not None
         ]
+
+    def saved_entries(self) -> Iterable[tuple[Any, Any]]:
+        """Return the table."""
+        return self._table.items()
+
+    def restore_entries(self, entries: list[tuple[Any, Any]]) -> None:
+        """Put entries back into the table."""
+        self._table.update(with_one_nan(entries))
 
 
 def join_table(

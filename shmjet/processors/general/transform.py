@@ -15,6 +15,7 @@ from shmjet.core.key_functions import KeyFn, keys_of, plain, selected
 from shmjet.core.processor import Processor
 from shmjet.processors.general import emission
 from shmjet.processors.general.base import ExpandingProcessor, Supply, TransformingProcessor
+from shmjet.processors.general.state_keys import restore_states, state_entries
 
 
 def _callable(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -104,6 +105,14 @@ class MapStatefulProcessor(TransformingProcessor):
             state = states[None]
             output = [fn(state, item) for item in items]
         return [result for result in output if result is not None]
+
+    def saved_entries(self) -> Iterable[tuple[Any, Any]]:
+        """Return the states by key."""
+        return state_entries(self._states, self._keyed, self.context)
+
+    def restore_entries(self, entries: list[tuple[Any, Any]]) -> None:
+        """Put states back."""
+        restore_states(self._states, entries, self._keyed, self.context)
 
 
 def map_(fn: Callable[[Any], Any]) -> Callable[[], Processor]:

@@ -1,0 +1,95 @@
+"""Keys of saved state: by group, or of a processor that has a state of its own.
+
+State by group is saved under the group's key, so it comes back to the processor that gets the group's items. Must not
+know: what the state is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import count
+from typing import Any
+
+from shmjet._native import unify_nans
+from shmjet.core.context import ProcessorContext
+from shmjet.core.key_functions import NAN
+from shmjet.core.keys import partition_id
+from shmjet.data.errors import ProcessorError
+
+_MOST_TRIED = 1 << 16
+
+
+def own_key(context: ProcessorContext) -> int:
+    """Return a key for the state of one processor that belongs to no group.
+
+    While the vertex has as many processors, the entry comes back to the same one; where all edges lead to one
+    processor, to that one. With another number of processors it comes to any one of them.
+
+    Example:
+        >>> from shmjet.core.keys import partition_id
+        >>> context = ProcessorContext(global_index=2, total_parallelism=3)
+        >>> partition_id(own_key(context), context.partition_count) % 3
+        2
+    """
+    index, total = context.global_index, context.total_parallelism
+    if total == 1:
+        return 0
+    for key in count(index):
+        if partition_id(key, context.partition_count) % total == index:
+            return key
+        if key > _MOST_TRIED:  # there are more processors than partitions
+            break
+    return index
+
+
+def with_one_nan(entries: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Return entries whose keys have the one NaN of this process, as the keys of items do."""
+    keys = [key for key, _ in entries]
+    unified = unify_nans(keys, NAN)
+    if unified is keys:
+        return entries
+    return [(key, value) for key, (_, value) in zip(unified, entries, strict=True)]
+
+
+def put_back(states: dict[Any, Any], entries: list[tuple[Any, Any]], context: ProcessorContext, advice: str) -> None:
+    """Put entries into a dict of states that cannot be combined.
+
+    Args:
+        states: by key.
+        entries: each with a key of its own.
+        context: of the processor.
+        advice: what to do about two states of one key.
+
+    Raises:
+        ProcessorError: there are two states for one key.
+    """
+    before = len(states)
+    states.update(with_one_nan(entries))
+    if len(states) < before + len(entries):
+        raise ProcessorError(
+            f"vertex {context.vertex_name!r}: the snapshot has several states for one key, which cannot be combined; "
+            f"{advice}"
+        )
+
+
+UNKEYED_ADVICE = "keep one processor, or give a key, so that states belong to keys"
+KEYED_ADVICE = "partition the edge by the key that the states belong to"
+
+
+def state_entries(states: dict[Any, Any], keyed: bool, context: ProcessorContext) -> Iterable[tuple[Any, Any]]:
+    """Return the entries of a dict of states; where there are no keys it has one at most, that of the processor."""
+    return states.items() if keyed else [(own_key(context), state) for state in states.values()]
+
+
+def restore_states(
+    states: dict[Any, Any], entries: list[tuple[Any, Any]], keyed: bool, context: ProcessorContext
+) -> None:
+    """Put back what `state_entries` gave.
+
+    Raises:
+        ProcessorError: there are two states for one key, or for a processor.
+    """
+    if keyed:
+        put_back(states, entries, context, KEYED_ADVICE)
+    else:
+        put_back(states, [(None, state) for _, state in entries], context, UNKEYED_ADVICE)
