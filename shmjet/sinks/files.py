@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Literal
 
 from shmjet.pipeline.definitions import SinkDef
 from shmjet.processors.files.compression import check_method
 from shmjet.processors.files.line_blocks import check_encoding
+from shmjet.processors.files.output_file import PartOptions
 from shmjet.processors.files.paths import Folder, absolute_paths
 from shmjet.processors.files.record_sink import RecordSinkSupplier, RecordWriteOptions
 
@@ -28,6 +30,9 @@ def files(
     header: bool = True,
     null: str = "",
     storage_options: Mapping[str, Any] | None = None,
+    exactly_once: bool = True,
+    roll_by_size: int | None = None,
+    roll_by_time: float | timedelta | None = None,
 ) -> SinkDef[Any]:
     """Write the items into a folder, one file per processor: `0`, `1`, ..., with `.json`, `.csv` and `.gz` behind it.
 
@@ -35,6 +40,12 @@ def files(
     job that fails or is cancelled leaves none. The folder is made when it is missing. Files of the same names are
     replaced; others stay, so use a fresh folder for each run. Where several stages of a pipeline end in one folder,
     those of the second one are called `0-1`, `1-1`, ..., and so on.
+
+    With a processing guarantee, or when files are rolled, a processor writes *parts* one after the other: `0_000000`,
+    `0_000001`, ... A part without items is not made, and no part takes the name of an earlier one, also in later runs.
+    In an EXACTLY_ONCE job each snapshot ends the part that is open; it is synced to the disk and gets its name when the
+    snapshot is valid, and a restarted job removes what its snapshot does not know. Otherwise a part gets its name as
+    soon as it is complete. What has no name yet begins with a dot.
 
     Args:
         folder: made absolute here; or a URL for fsspec, such as `s3://bucket/out` (package fsspec).
@@ -46,6 +57,10 @@ def files(
         columns: CSV: names of the columns, in order; by default those of the first item of each file.
         delimiter, quote, header, null: CSV: as for `processors.write_files`.
         storage_options: for fsspec.
+        exactly_once: False: in an EXACTLY_ONCE job, too, parts get their names at once. They are seen earlier, and a
+            restarted job writes some items twice.
+        roll_by_size: bytes from which on a part is complete; it is looked at after each list of items.
+        roll_by_time: seconds (or a `timedelta`) after which a part is complete.
 
     Raises:
         TypeError, ValueError, LookupError: for arguments that make no sense.
@@ -83,6 +98,7 @@ def files(
         header=header,
         null=null,
         columns=None if columns is None else tuple(columns),
+        parts=_parts(exactly_once, roll_by_size, roll_by_time),
     )
     supplier = RecordSinkSupplier(Folder(path, dict(storage_options or {})), writing)
     return SinkDef(f"files({_short(path)})", supplier, by_row=format == "lines")
@@ -93,18 +109,29 @@ def json(
     *,
     compression: Compression | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    exactly_once: bool = True,
+    roll_by_size: int | None = None,
+    roll_by_time: float | timedelta | None = None,
 ) -> SinkDef[Any]:
     """Write a line of JSON for each item (rows of a `Batch` are items of their own); `files(format="json")`.
 
     Dataclasses, named tuples, dates, UUIDs and numpy's numbers are written too; NaN becomes null.
 
     Args:
-        folder, compression, storage_options: as for `files`.
+        folder, compression, storage_options, exactly_once, roll_by_size, roll_by_time: as for `files`.
 
     Example:
         >>> stage.write_to(sinks.json("out"))              # doctest: +SKIP
     """
-    return files(folder, format="json", compression=compression, storage_options=storage_options)
+    return files(
+        folder,
+        format="json",
+        compression=compression,
+        storage_options=storage_options,
+        exactly_once=exactly_once,
+        roll_by_size=roll_by_size,
+        roll_by_time=roll_by_time,
+    )
 
 
 def csv(
@@ -118,11 +145,15 @@ def csv(
     header: bool = True,
     null: str = "",
     storage_options: Mapping[str, Any] | None = None,
+    exactly_once: bool = True,
+    roll_by_size: int | None = None,
+    roll_by_time: float | timedelta | None = None,
 ) -> SinkDef[Any]:
     """Write CSV files of dicts, tuples, dataclasses or batches; `files(format="csv")`.
 
     Args:
         folder, columns, charset, compression, delimiter, quote, header, null, storage_options: as for `files`.
+        exactly_once, roll_by_size, roll_by_time: as for `files`.
 
     Raises:
         TypeError, ValueError, LookupError: for arguments that make no sense.
@@ -141,7 +172,21 @@ def csv(
         header=header,
         null=null,
         storage_options=storage_options,
+        exactly_once=exactly_once,
+        roll_by_size=roll_by_size,
+        roll_by_time=roll_by_time,
     )
+
+
+def _parts(exactly_once: bool, size: int | None, time: float | timedelta | None) -> PartOptions:
+    """Check when parts end. Raises TypeError or ValueError."""
+    seconds = time.total_seconds() if isinstance(time, timedelta) else time
+    for name, value, kinds in (("roll_by_size", size, int), ("roll_by_time", seconds, int | float)):
+        if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
+            raise TypeError(f"sinks.files: {name} must be a number or None, got {value!r}")
+        if value is not None and not 0 < value < float("inf"):
+            raise ValueError(f"sinks.files: {name} must be above 0, got {value!r}")
+    return PartOptions(bool(exactly_once), size, seconds)
 
 
 def _short(path: str) -> str:

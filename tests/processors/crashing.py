@@ -8,7 +8,9 @@ with all their input has been committed.
 
 from __future__ import annotations
 
+import gc
 import random
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -194,3 +196,101 @@ def run_source(
             attempt.end()
             return [*before, *attempt.outputs]
         attempt.end(RuntimeError("killed"))  # a source leaves nothing that a kill would leave otherwise
+
+
+class Killed(Exception):
+    """The attempt was killed here."""
+
+
+def run_sink(
+    supplier: Callable[[], Any],
+    items: Sequence[Any],
+    seed: int,
+    *,
+    counts: Sequence[int] = (1, 2, 3),
+    kills: int = 5,
+    grid: Any = None,
+    config: JobConfig = EXACTLY_ONCE,
+    failures: float = 0.2,
+) -> None:
+    """Run a sink to the end of its job through kills at any step of any snapshot.
+
+    Args:
+        supplier: makes the supplier of an attempt.
+        items: of the job's source, which goes on at the position of the snapshot.
+        seed: of the schedule.
+        counts: numbers of processors to choose from.
+        kills: how many there are at most.
+        failures: share of snapshots that cannot be saved.
+    """
+    chance = random.Random(seed)
+    snapshot, position = None, 0
+    left = kills
+
+    def step() -> None:
+        nonlocal left
+        if left and chance.random() < 0.06:
+            left -= 1
+            raise Killed
+
+    while True:
+        attempt = Attempt(supplier(), chance.choice(counts), grid=grid, config=config)
+        at, number, saved = position, 0, snapshot
+        indexes = range(len(attempt.processors))
+        try:
+            if snapshot is not None:
+                attempt.restore(snapshot)
+            at_end = False
+            while not at_end:
+                step()
+                at_end = at >= len(items)
+                if at_end or chance.random() < 0.3:
+                    saved, success = _snapshot_of_sink(attempt, chance, step, chance.random() >= failures or at_end)
+                    if success:
+                        snapshot, position = saved, at
+                        for index in chance.sample(indexes, len(indexes)):
+                            step()
+                            if not at_end:
+                                at += _feed(attempt, index, items[at : at + chance.randrange(3)])
+                            attempt.finish(index)
+                else:
+                    at += _feed(attempt, number % len(indexes), items[at : at + chance.randrange(1, 20)])
+                    number += 1
+            for index in indexes:
+                step()
+                while index in attempt.live:
+                    attempt.complete(index)
+            attempt.end()
+            return
+        except Killed:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ResourceWarning)
+                for processor in attempt.processors:
+                    processor.__dict__.clear()  # nothing of it is called any more, and its descriptors are closed
+                gc.collect()
+            attempt.meta.close(RuntimeError("killed"))
+
+
+def _snapshot_of_sink(
+    attempt: Attempt, chance: random.Random, step: Callable[[], None], success: bool
+) -> tuple[Snapshot, bool]:
+    entries: dict[int, Entries] = {}
+    indexes = range(len(attempt.processors))
+    for index in chance.sample(indexes, len(indexes)):
+        step()
+        entries[index] = attempt.save(index)
+        step()
+        attempt.prepare(index)
+    if not success:
+        for index in indexes:
+            attempt.finish(index, False)
+    return Snapshot(entries, (), len(indexes)), success
+
+
+def _feed(attempt: Attempt, index: int, items: Sequence[Any]) -> int:
+    """Give items to a processor, and return how many they were."""
+    inbox = Inbox()
+    inbox.fill(list(items))
+    while inbox:
+        attempt.call(index, attempt.processors[index].process, 0, inbox)
+    return len(items)

@@ -8,15 +8,13 @@ from.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from shmjet._native._columns import csv_write, is_utf8
 from shmjet.columns.promotion import promoted
-from shmjet.core.processor import ProcessorContext
 from shmjet.data.batch import Batch, stored_column
 from shmjet.data.column import Values
 from shmjet.data.column_descriptors import descriptors
@@ -24,8 +22,9 @@ from shmjet.data.errors import BatchError
 from shmjet.data.schema_heads import known_columns
 from shmjet.data.text import Text
 from shmjet.processors.csv.csv_format import UNITS, check_csv_encoding, check_dialect
-from shmjet.processors.files.new_file import NewFile
-from shmjet.processors.general.base import BulkProcessor, require_batches
+from shmjet.processors.files.file_sink import LocalFileSink
+from shmjet.processors.files.output_file import PartOptions
+from shmjet.processors.general.base import require_batches
 
 _MARKS = ("\ufeff", "\udcef\udcbb\udcbf")
 """A byte order mark as text, and as the surrogates of bytes: a reader takes it away at the beginning of a file."""
@@ -222,33 +221,20 @@ def plain_strings(name: str, column: Values) -> list[str]:
     raise BatchError(f"column {name!r} has dtype {column.dtype}, which cannot be written as CSV")
 
 
-class WriteCsvProcessor(BulkProcessor):
-    """Writes batches into one file."""
+class WriteCsvProcessor(LocalFileSink):
+    """Writes batches into files."""
 
-    def __init__(self, folder: str, style: CsvStyle) -> None:
-        self._folder = Path(folder)
-        self._writer = CsvWriter(style)
-        self._new: NewFile | None = None
+    suffix = ".csv"
 
-    def start(self, context: ProcessorContext) -> None:
-        """Create the folder and this processor's file."""
-        self._new = NewFile(self._folder, f"{context.global_index}.csv")
-        self._new.open()
+    def __init__(self, folder: str, style: CsvStyle, options: PartOptions) -> None:
+        super().__init__(folder, options)
+        self._style = style
 
-    def absorb(self, ordinal: int, items: list[Any]) -> None:
-        """Write a list of batches."""
-        assert self._new is not None
+    def begin_file(self) -> None:
+        """Begin with a header."""
+        self._writer = CsvWriter(self._style)
+
+    def encode(self, items: list[Any]) -> Iterable[bytes]:
+        """Return the records of a list of batches."""
         require_batches('write_files(format="csv")', items)
-        for batch in items:
-            self._new.write(self._writer.encode(batch))
-
-    def finish(self) -> bool:
-        """Give the file its name."""
-        if self._new is not None:
-            self._new.keep()
-        return True
-
-    def close(self) -> None:
-        """Remove what is unfinished."""
-        if self._new is not None:
-            self._new.drop()
+        return map(self._writer.encode, items)

@@ -117,7 +117,7 @@ class LineItems:
 class FileProcessor(BulkProcessor):
     """Reads the units that it claims.
 
-    Under a guarantee it saves which units are through and how far it is in the one that it reads; see `file_work`. The
+    Under a guarantee it saves which units are through and how far it is in the unit that it reads; see `file_work`. The
     processor with index 0 saves the files, too.
 
     Args:
@@ -303,7 +303,7 @@ class FileProcessor(BulkProcessor):
             self.context.logger.warning("read_files: %s", warning)
 
     def _segment_of(self, number: int, place: int, emitted: int) -> Iterator[list[Any]]:
-        """Yield the items of one segment but for those that were emitted before the restore."""
+        """Yield the items of one segment, without the items that were emitted before the restore."""
         reader, segment = self._reader, self._units[number][place]
         check_unchanged(segment.path, self._changes.get(segment.path, 0))
         if emitted:

@@ -9,7 +9,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from shmjet.processors.files.file_blocks import UNFINISHED
 
@@ -38,39 +38,25 @@ class NewFile:
 
     def __init__(self, folder: Path, name: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._path = folder / name
+        self.path = str(folder / name)
+        """What it is called in the end."""
         self._hidden = folder / f".{name}{UNFINISHED}"
-        self._file: IO[Any] | None = None
+        self._is_begun = False
 
-    def open(self, mode: str = "wb", *, encoding: str | None = None, newline: str | None = None) -> IO[Any]:
-        """Begin to write; the arguments are those of `open`. Raises OSError when that cannot be."""
-        self._file = open(self._hidden, mode, encoding=encoding, newline=newline)  # noqa: SIM115
-        return self._file
-
-    def write(self, data: Any) -> None:
-        """Write text or bytes. Raises OSError, which names the file, when there is no room."""
-        assert self._file is not None
-        with path_in_errors(self._path):
-            self._file.write(data)
+    def open(self) -> IO[bytes]:
+        """Begin to write. Raises OSError when that cannot be."""
+        self._is_begun = True
+        return open(self._hidden, "wb")
 
     def keep(self) -> None:
-        """Close the file and give it its name, unless that is done or nothing was begun.
-
-        Raises:
-            OSError: what was left to write cannot be written; it names the file.
-        """
-        if self._file is not None:
-            with path_in_errors(self._path):
-                self._file.flush()
-                self._file.close()
-            self._file = None
-            os.replace(self._hidden, self._path)
+        """Give the file its name, unless that is done or nothing was begun; it has been closed."""
+        if self._is_begun:
+            os.replace(self._hidden, self.path)
+            self._is_begun = False
 
     def drop(self) -> None:
         """Remove what was begun and not kept."""
-        if self._file is not None:
+        if self._is_begun:
             with contextlib.suppress(OSError):
                 self._hidden.unlink()
-            with contextlib.suppress(OSError):  # what it has not written is not wanted
-                self._file.close()
-            self._file = None
+            self._is_begun = False

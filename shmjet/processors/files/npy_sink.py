@@ -6,14 +6,14 @@ Must not know: where batches come from. A file has a temporary name until the pr
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING, Any
 
-from shmjet.core.processor import Processor, ProcessorContext
+from shmjet.core.processor import Processor
 from shmjet.data.errors import BatchError
-from shmjet.processors.files.new_file import NewFile, path_in_errors
-from shmjet.processors.general.base import BulkProcessor, Supply, require_batches
+from shmjet.processors.files.file_sink import LocalFileSink
+from shmjet.processors.files.output_file import PartOptions
+from shmjet.processors.general.base import Supply, require_batches
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,22 +21,23 @@ if TYPE_CHECKING:
     from shmjet.data.batch import Batch
 
 
-class WriteNpyProcessor(BulkProcessor):
+class WriteNpyProcessor(LocalFileSink):
     """Writes rows as records; the header, whose length the first batch decides, gets their number at the end."""
 
-    def __init__(self, folder: str) -> None:
-        self._folder = Path(folder)
-        self._new: NewFile | None = None
-        self._file: IO[bytes] | None = None
+    suffix = ".npy"
+    opens_at_once = False  # there is no file without a batch
+
+    def __init__(self, folder: str, options: PartOptions) -> None:
+        super().__init__(folder, options)
         self._dtype: np.dtype[Any] | None = None
         self._rows = 0
 
-    def start(self, context: ProcessorContext) -> None:
-        """Create the folder; there is no file without a batch."""
-        self._new = NewFile(self._folder, f"{context.global_index}.npy")
+    def begin_file(self) -> None:
+        """Begin with a header."""
+        self._dtype, self._rows = None, 0
 
-    def absorb(self, ordinal: int, items: list[Any]) -> None:
-        """Write batches.
+    def encode(self, items: list[Any]) -> Iterator[Any]:
+        """Return the records of batches.
 
         Raises:
             BatchError: an item is not a batch, has other columns than those before, or has a column that .npy cannot
@@ -44,47 +45,31 @@ class WriteNpyProcessor(BulkProcessor):
         """
         import numpy as np
 
+        from shmjet.processors.files.npy_format import make_header
+
         require_batches("write_npy", items)
         for batch in items:
-            records = np.empty(len(batch), self._record_type(batch))
+            dtype = _record_type(batch)
+            if self._dtype is None:
+                self._dtype = dtype
+                yield make_header(dtype, 0)
+            elif dtype != self._dtype:
+                raise BatchError(
+                    f"write_npy: a file has the columns of its first batch, {self._dtype}; then came {dtype}"
+                )
+            records = np.empty(len(batch), dtype)
             for name, column in batch.parts()[0].items():
                 records[name] = column
-            assert self._new is not None
-            self._new.write(records.view(np.uint8).data)
+            yield records.view(np.uint8).data
             self._rows += len(records)
 
-    def finish(self) -> bool:
-        """Put the number of rows into the header, and give the file its name."""
+    def end_file(self, file: IO[bytes]) -> None:
+        """Put the number of rows into the header."""
         from shmjet.processors.files.npy_format import make_header
 
-        if self._file is not None:
-            assert self._new is not None
-            assert self._dtype is not None
-            with path_in_errors(self._folder):
-                self._file.seek(0)
-            self._new.write(make_header(self._dtype, self._rows))
-            self._file = None
-            self._new.keep()
-        return True
-
-    def close(self) -> None:
-        """Remove what is unfinished."""
-        self._file = None
-        if self._new is not None:
-            self._new.drop()
-
-    def _record_type(self, batch: Batch) -> np.dtype[Any]:
-        from shmjet.processors.files.npy_format import make_header
-
-        dtype = _record_type(batch)
-        if self._dtype is None:
-            self._dtype = dtype
-            assert self._new is not None
-            self._file = self._new.open()
-            self._new.write(make_header(dtype, 0))
-        elif dtype != self._dtype:
-            raise BatchError(f"write_npy: a file has the columns of its first batch, {self._dtype}; then came {dtype}")
-        return dtype
+        if self._dtype is not None:
+            file.seek(0)
+            file.write(make_header(self._dtype, self._rows))
 
 
 def _record_type(batch: Batch) -> np.dtype[Any]:
@@ -105,7 +90,7 @@ def _record_type(batch: Batch) -> np.dtype[Any]:
     return np.dtype(fields)
 
 
-def write_npy(folder: str | os.PathLike[str]) -> Callable[[], Processor]:
+def write_npy(folder: str | os.PathLike[str], *, exactly_once: bool = True) -> Callable[[], Processor]:
     """Write batches into `folder/<global index of the processor>.npy`, a structured array with a field for each column.
 
     `numpy.load` and `read_npy` read it. The folder is created when it is missing. A file of the same name is replaced,
@@ -114,6 +99,7 @@ def write_npy(folder: str | os.PathLike[str]) -> Callable[[], Processor]:
 
     Args:
         folder: where the files go; made absolute here.
+        exactly_once: as for `write_files`, which says what files there are in a job with a processing guarantee.
 
     The job fails with a `BatchError` for columns of variable-length text (.npy has only fixed width), for nulls, and
     when batches differ in their columns.
@@ -121,4 +107,4 @@ def write_npy(folder: str | os.PathLike[str]) -> Callable[[], Processor]:
     Example:
         >>> writer = write_npy("/tmp/points")
     """
-    return Supply(WriteNpyProcessor, os.path.abspath(os.path.expanduser(folder)))
+    return Supply(WriteNpyProcessor, os.path.abspath(os.path.expanduser(folder)), PartOptions(exactly_once))

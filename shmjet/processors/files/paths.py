@@ -148,6 +148,21 @@ class Folder:
             return file
         return open(os.path.join(self.path, name), "wb")
 
+    def names(self) -> list[str]:
+        """Return the names of the files in it. Raises OSError, which names it."""
+        if not self.is_remote:
+            return os.listdir(self.path)
+        fs, inner = self._at("")
+        fs.invalidate_cache(inner)
+        return [path.rstrip("/").rpartition("/")[2] for path in fs.ls(inner, detail=False)]
+
+    def exists(self, name: str) -> bool:
+        """Say whether there is a file of that name."""
+        if self.is_remote:
+            fs, inner = self._at(name)
+            return bool(fs.exists(inner))
+        return os.path.lexists(os.path.join(self.path, name))
+
     def rename(self, old: str, new: str) -> None:
         """Rename a file, replacing a file of the new name."""
         if self.is_remote:

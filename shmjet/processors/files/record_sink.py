@@ -1,8 +1,9 @@
-"""The sink that writes items into files as lines, JSON, CSV or as they are, one file per processor.
+"""The sink that writes items into files as lines, JSON, CSV or as they are, one file per processor, or parts.
 
-A file has a temporary name until the whole job has succeeded; then the coordinator renames all of them. So a folder
-never shows a part of a result under a final name, whatever fails, and what is unfinished is removed when the job has
-ended (after a kill of the coordinator's worker it stays, under a name with a dot). After Jet's `Sinks.filesBuilder`.
+A single file has a temporary name until the whole job has succeeded; then the coordinator renames all of them. So a
+folder never shows a part of a result under a final name, whatever fails, and what is unfinished is removed when the job
+has ended (after a kill of the coordinator's worker it stays, under a name with a dot). `output_file` says when there
+are parts and when they get their names. After Jet's `Sinks.filesBuilder`.
 
 Must not know: jobs; `paths` knows where the folder is.
 """
@@ -11,8 +12,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import IO, Any, Protocol
 
 import msgspec
@@ -21,12 +22,12 @@ from shmjet.core.key_functions import mapped
 from shmjet.core.processor import MetaSupplierContext, ProcessorContext, ProcessorMetaSupplier, ProcessorSupplier
 from shmjet.data.columnar import Columnar
 from shmjet.processors.checks.assertion_sinks import rows_of
-from shmjet.processors.files.compression import packing, suffix_of
+from shmjet.processors.files.compression import suffix_of
 from shmjet.processors.files.file_blocks import UNFINISHED
-from shmjet.processors.files.new_file import path_in_errors
+from shmjet.processors.files.output_file import FileSink, PartOptions
 from shmjet.processors.files.paths import Folder
 from shmjet.processors.files.row_text import RowEncoder
-from shmjet.processors.general.base import BulkProcessor, Supply
+from shmjet.processors.general.base import Supply
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,16 @@ class RecordWriteOptions:
     columns: tuple[str, ...] | None
     part: int = 0
     """Which of the stages of a job that write into one folder this is."""
+    parts: PartOptions = field(default_factory=PartOptions)
+
+    @property
+    def suffix(self) -> str:
+        """How the names of files end."""
+        return {"json": ".json", "csv": ".csv"}.get(self.format, "") + suffix_of(self.compression)
 
     def name_of(self, index: int) -> str:
         """Return the name of a processor's file."""
-        suffix = {"json": ".json", "csv": ".csv"}.get(self.format, "")
-        stem = f"{index}-{self.part}" if self.part else str(index)
-        return f"{stem}{suffix}{suffix_of(self.compression)}"
+        return f"{index}-{self.part}{self.suffix}" if self.part else f"{index}{self.suffix}"
 
     def encoder(self) -> Encoder:
         """Return what makes one file's bytes."""
@@ -150,54 +155,54 @@ class RawEncoder:
         return b"".join(items)
 
 
-class RecordSinkProcessor(BulkProcessor):
-    """Writes one file under its temporary name."""
+class UncommittedFile:
+    """A file that keeps its temporary name until the job has succeeded."""
+
+    def __init__(self, folder: Folder, name: str, job_id: str) -> None:
+        self._folder = folder
+        self._hidden = temporary(name, job_id)
+        self._is_begun = False
+        self.path = f"{folder.path}/{name}"
+        """What it is called in the end."""
+
+    def open(self) -> IO[bytes]:
+        """Begin to write."""
+        self._is_begun = True
+        return self._folder.open_new(self._hidden)
+
+    def keep(self) -> None:
+        """Leave it to `RecordSinkSupplier`."""
+        self._is_begun = False
+
+    def drop(self) -> None:
+        """Remove it."""
+        if self._is_begun:
+            self._is_begun = False
+            with contextlib.suppress(Exception):
+                self._folder.remove(self._hidden)
+
+
+class RecordSinkProcessor(FileSink):
+    """Writes one file under its temporary name, or parts."""
 
     def __init__(self, folder: Folder, writing: RecordWriteOptions) -> None:
-        self._folder = folder
+        super().__init__(folder, writing.parts)
         self._writing = writing
-        self._name = ""
-        self._path = ""
-        self._file: IO[bytes] | None = None
-        self._target: IO[bytes] | None = None
+        self.suffix = writing.suffix
+        self.stage = writing.part
+        self.compression = writing.compression
 
-    def start(self, context: ProcessorContext) -> None:
-        """Create the file."""
+    def single_file(self, context: ProcessorContext) -> UncommittedFile:
+        """Return the file that is called like the processor's index in the end."""
+        return UncommittedFile(self._folder, self._writing.name_of(context.global_index), context.job_id)
+
+    def begin_file(self) -> None:
+        """Begin with a header, where there is one."""
         self._encoder = self._writing.encoder()
-        self._name = temporary(self._writing.name_of(context.global_index), context.job_id)
-        self._path = f"{self._folder.path}/{self._writing.name_of(context.global_index)}"
-        self._file = self._target = self._folder.open_new(self._name)
-        if self._writing.compression is not None:
-            self._target = packing(self._file, self._writing.compression)
 
-    def absorb(self, ordinal: int, items: list[Any]) -> None:
-        """Write a list."""
-        assert self._target is not None
-        data = self._encoder.encode(items)
-        with path_in_errors(self._path):
-            self._target.write(data)
-
-    def finish(self) -> bool:
-        """Close the file; it keeps its temporary name."""
-        target, file = self._target, self._file
-        if file is not None and target is not None:
-            with path_in_errors(self._path):
-                if target is not file:
-                    target.close()
-                file.close()  # may fail on a full disk: then the file counts as unfinished
-            self._file = self._target = None
-        return True
-
-    def close(self) -> None:
-        """Remove the file if it is unfinished."""
-        target, file, self._target, self._file = self._target, self._file, None, None
-        for opened in (target, file):
-            if opened is not None:
-                with contextlib.suppress(Exception):
-                    opened.close()
-        if file is not None:
-            with contextlib.suppress(Exception):
-                self._folder.remove(self._name)
+    def encode(self, items: list[Any]) -> Iterable[bytes]:
+        """Return the bytes of a list."""
+        return (self._encoder.encode(items),)
 
 
 class RemoteRecordSinkProcessor(RecordSinkProcessor):
@@ -221,7 +226,8 @@ class RecordSinkSupplier(ProcessorMetaSupplier):
         """Make the folder. Raises OSError, which names it."""
         self._folder.create()
         self._job_id = context.job_id
-        self._names = [self._writing.name_of(index) for index in range(context.total_parallelism)]
+        if not (context.snapshotting_enabled or self._writing.parts.rolls):  # parts get their names one by one
+            self._names = [self._writing.name_of(index) for index in range(context.total_parallelism)]
 
     def get(self, addresses: Sequence[str]) -> Mapping[str, ProcessorSupplier]:
         """Return a supplier that is the same everywhere."""
