@@ -63,6 +63,27 @@ SHORT = [
     Run("job", "FAILURES=0 CANCEL MUT_CANCEL", holds=False),
     Run("job", "MUT_COMMIT", holds=False),
     Run("job", "ATTEMPTS=1 MUT_ERROR", holds=False),
+    Run("snapshot", "CANCEL FAILS=1"),
+    Run("snapshot", "STEALS=1 ENDLESS"),
+    Run("snapshot", "LOSSES=1"),
+    Run("snapshot", "PRIORITY FAILS=1 LOSSES=1"),
+    Run("snapshot", "SNAPSHOTS=2 TERMINALS=1 FAILS=1"),
+    Run("snapshot", "AT_LEAST_ONCE TERMINALS=1 FAILS=1"),
+    Run("snapshot", "MUT_ALIGN", holds=False),
+    Run("snapshot", "MUT_BEYOND", holds=False),
+    Run("snapshot", "STEALS=1 MUT_REPORT", holds=False),
+    Run("snapshot", "STEALS=1 ENDLESS MUT_DEPLOY", holds=False),
+    Run("snapshot", "STEALS=1 MUT_HELD", holds=False),
+    Run("snapshot", "STEALS=1 MUT_MOVE", holds=False),
+    Run("snapshot", "MUT_FINISHED", holds=False),
+    Run("snapshot", "LOSSES=1 MUT_EARLY", holds=False),
+    Run("snapshot", "MUT_AT_END", holds=False),
+    Run("snapshot", "MUT_END", holds=False),
+    Run("snapshot", "SNAPSHOTS=2 FAILS=1 MUT_NEXT", holds=False),
+    Run("snapshot", "PRIORITY MUT_PRIORITY", holds=False),
+    Run("snapshot", "TERMINALS=1 MUT_TERMINAL", holds=False),
+    Run("snapshot", "SNAPSHOTS=2 FAILS=1 MUT_DROP", holds=False),
+    Run("snapshot", "LOSSES=1 MUT_REPEAT", holds=False),
 ]
 LONG = [
     Run("ring", "CAP=4 BUFFER RECORDS=8"),
@@ -74,6 +95,10 @@ LONG = [
     Run("job", "FAILURES=1 CRASH ATTEMPTS=3"),
     Run("job", "MEMBERS=3 FAILURES=0 LOSS"),
     Run("job", "MEMBERS=3 FAILURES=0 CRASH"),
+    Run("snapshot", "STEALS=1 LOSSES=1 FAILS=1 CANCEL"),
+    Run("snapshot", "STEALS=2 LOSSES=1 ENDLESS"),
+    Run("snapshot", "SNAPSHOTS=2 TERMINALS=1 FAILS=1 LOSSES=1"),
+    Run("snapshot", "AT_LEAST_ONCE STEALS=1 LOSSES=1"),
 ]
 
 
@@ -107,7 +132,7 @@ def main() -> int:
     if shutil.which("spin") is None:
         print("model: spin is missing; install it (Debian, Ubuntu: apt-get install spin)", file=sys.stderr)
         return 2
-    print(f"{'model':10}{'settings':30}{'states':>10}{'depth':>8}{'seconds':>9}  verdict")
+    print(f"{'model':10}{'settings':42}{'states':>10}{'depth':>8}{'seconds':>9}  verdict")
     surprises = 0
     for run in SHORT + (LONG if options.long else []):
         start = time.monotonic()
@@ -117,7 +142,7 @@ def main() -> int:
             verdict += f", but it should {'hold' if run.holds else 'fail'}"
             surprises += 1
         seconds = time.monotonic() - start
-        print(f"{run.model:10}{run.settings:30}{states:>10,}{depth:>8}{seconds:>9.1f}  {verdict}", flush=True)
+        print(f"{run.model:10}{run.settings:42}{states:>10,}{depth:>8}{seconds:>9.1f}  {verdict}", flush=True)
     print(f"{len(SHORT)} models, {surprises} surprises" if not options.long else f"{surprises} surprises")
     return 1 if surprises else 0
 
