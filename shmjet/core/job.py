@@ -251,7 +251,7 @@ _ADDED = ("modules", "module_names", "attached_files")
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "name": _text,
     "processing_guarantee": _guarantee,
-    "snapshot_interval": not_yet(_seconds, 10.0, "takes no snapshots"),
+    "snapshot_interval": _seconds,
     "auto_scaling": not_yet(_boolean, True, "restarts no job when members join or leave"),
     "suspend_on_failure": _boolean,
     "split_brain_protection": not_yet(_boolean, False, "restarts no job, so none runs on both sides"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shmjet.core import ConfigError, JetConfig, JobConfig, ProcessingGuarantee
+from shmjet.core import ConfigError, JetConfig, JobConfig
 
 
 def _check_kind(where: str, config: object, kind: type) -> None:
@@ -34,19 +34,6 @@ def check_job(config: JobConfig) -> None:
     """Check the settings of a job.
 
     Raises:
-        ConfigError: they are not a `JobConfig`, or one of them needs snapshots.
+        ConfigError: they are not a `JobConfig`.
     """
     _check_kind("new_job()", config, JobConfig)
-    for name, plain in (
-        ("processing_guarantee", ProcessingGuarantee.NONE),
-        ("suspend_on_failure", False),
-        ("initial_snapshot_name", None),
-        ("allow_dropped_state", False),
-        ("max_state_bytes", None),
-    ):
-        value = getattr(config, name)
-        if value != plain:
-            raise ConfigError(
-                f"JobConfig.{name} is {value}, but this version takes no snapshots; leave it {plain} and run the job "
-                "again after a failure"
-            )
