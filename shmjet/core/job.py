@@ -81,13 +81,12 @@ class JobConfig:
 
     Args:
         name: what the job is called; no two jobs that have not ended may share a name.
-        processing_guarantee: see `ProcessingGuarantee`; a job with one is refused in this version, as it is with
-            `suspend_on_failure` and `initial_snapshot_name`.
-        snapshot_interval: seconds from the end of one snapshot to the start of the next; this version takes none, and
-            only the default, 10.0.
+        processing_guarantee: see `ProcessingGuarantee`. A job with one takes snapshots, is restarted from the last one
+            when a process of it is lost, and runs once at a time.
+        snapshot_interval: seconds from the end of one snapshot to the start of the next.
         auto_scaling: restart the job on the new set of members when one joins or leaves; this version never does, and
             takes only the default, True.
-        suspend_on_failure: suspend the job instead of failing it.
+        suspend_on_failure: suspend the job instead of failing it; `Job.suspension_cause` says why.
         split_brain_protection: run only where more than half of the members are; only the default, False, in this
             version.
         initial_snapshot_name: an exported snapshot to start from.

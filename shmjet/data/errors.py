@@ -116,7 +116,8 @@ class WatermarkError(ProcessorError):
 class RestartableError(ShmjetError):
     """Raised by a processor to have the whole job restarted instead of failed.
 
-    This version restarts no jobs: the job fails, and its error says so.
+    A job with a guarantee goes on from its last snapshot, another one begins anew. The tenth attempt without a new
+    snapshot fails with this error.
 
     Example:
         >>> raise RestartableError("lost the connection to the broker")

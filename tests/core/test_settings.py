@@ -22,7 +22,6 @@ from shmjet import (
     JetConfig,
     JobConfig,
     PoolExecutor,
-    ProcessingGuarantee,
     processors,
     sinks,
     sources,
@@ -36,14 +35,8 @@ DESCRIBING = {"core/config.py", "core/job.py", "cluster/client/unsupported_setti
 NOT_YET: dict[type, dict[str, Any]] = {
     JetConfig: {"backup_count": 2, "scale_up_delay": 1.0, "storage": "/tmp/here"},
     JobConfig: {
-        "snapshot_interval": 5.0,
         "auto_scaling": False,
         "split_brain_protection": True,
-        "suspend_on_failure": True,
-        "initial_snapshot_name": "last",
-        "allow_dropped_state": True,
-        "max_state_bytes": 1 << 20,
-        "processing_guarantee": ProcessingGuarantee.AT_LEAST_ONCE,
     },
     EdgeConfig: {},
     ClientConfig: {},

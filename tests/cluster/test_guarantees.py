@@ -1,0 +1,282 @@
+"""Jobs with a guarantee on a real member: workers are killed, jobs suspended and upgraded, and the counts are exact."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import json
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from shmjet import (
+    DAG,
+    ConfigError,
+    Execution,
+    JetInstance,
+    Job,
+    JobAlreadyExistsError,
+    JobConfig,
+    JobFailedError,
+    JobStateError,
+    JobStatus,
+    PlanError,
+    ProcessingGuarantee,
+    Processor,
+    RestartableError,
+    WorkerLostError,
+    between,
+    processors,
+)
+from tests.cluster.counting import Counts, Numbers, Result, counting, exact
+
+SOON_S = 30.0
+Eventually = Callable[..., None]
+
+
+def guaranteed(**settings: object) -> JobConfig:
+    """Return settings of a job with frequent snapshots."""
+    chosen: dict[str, object] = {
+        "processing_guarantee": ProcessingGuarantee.EXACTLY_ONCE,
+        "snapshot_interval": 0.02,
+        **settings,
+    }
+    return JobConfig(**chosen)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    """The file that lets sources end; it is not there yet."""
+    return tmp_path / "gate"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Where a job writes its result."""
+    return tmp_path / "result.json"
+
+
+def result(file: Path) -> object:
+    return json.loads(file.read_text())
+
+
+def statuses(job: Job) -> list[JobStatus]:
+    """Return a list that gets each status that the job comes to."""
+    seen: list[JobStatus] = []
+    job.on_status(lambda _, new: seen.append(new))
+    return seen
+
+
+def kill_worker(jet: JetInstance, which: int) -> None:
+    workers = jet.cluster.members[0].workers
+    with contextlib.suppress(ProcessLookupError):  # it was killed a moment ago
+        os.kill(workers[which % len(workers)], signal.SIGKILL)
+
+
+def test_a_job_ends_with_a_snapshot_and_leaves_none(jet: JetInstance, file: Path) -> None:
+    job = jet.new_job(counting(file, 1000), guaranteed(snapshot_interval=1000.0))
+    began = time.monotonic()
+    job.run(SOON_S)
+    assert time.monotonic() - began < SOON_S / 2
+    assert result(file) == exact(1000)
+    assert jet.snapshots() == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_counts_are_exact_when_workers_are_killed(jet: JetInstance, file: Path, gate: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    execution = jet.new_job(counting(file, 4000, gate=gate), guaranteed()).execute()
+    for kill in range(3):
+        time.sleep(chance.uniform(0.01, 0.15))
+        kill_worker(jet, chance.randrange(2))
+        if kill == 1:
+            gate.touch()
+    execution.result(SOON_S)
+    assert result(file) == exact(4000)
+
+
+def test_without_a_guarantee_the_loss_of_a_worker_fails_the_job(jet: JetInstance, file: Path, gate: Path) -> None:
+    job = jet.new_job(counting(file, 1000, gate=gate))
+    execution = job.execute()
+    while job.status is not JobStatus.RUNNING:
+        time.sleep(0.005)
+    kill_worker(jet, 0)
+    with pytest.raises(WorkerLostError):
+        execution.result(SOON_S)
+
+
+def test_a_job_goes_on_where_it_was_suspended(jet: JetInstance, file: Path, gate: Path, eventually: Eventually) -> None:
+    job = jet.new_job(counting(file, 2000, gate=gate), guaranteed(snapshot_interval=1000.0))
+    seen = statuses(job)
+    execution = job.execute()
+    for _ in range(3):
+        eventually(lambda: job.status is JobStatus.RUNNING)
+        time.sleep(0.02)
+        job.suspend()
+        eventually(lambda: job.status is JobStatus.SUSPENDED)
+        job.resume()
+    gate.touch()
+    execution.result(SOON_S)
+    assert result(file) == exact(2000)
+    eventually(lambda: seen[-1] is JobStatus.COMPLETED)
+    assert seen.count(JobStatus.SUSPENDED) == 3
+    assert JobStatus.FAILED not in seen
+
+
+@pytest.mark.parametrize("graceful", [False, True])
+def test_a_restart_changes_nothing(
+    jet: JetInstance, file: Path, gate: Path, eventually: Eventually, graceful: bool
+) -> None:
+    job = jet.new_job(counting(file, 2000, gate=gate), guaranteed())
+    execution = job.execute()
+    for _ in range(3):
+        eventually(lambda: job.status is JobStatus.RUNNING)
+        job.restart(graceful=graceful)
+        time.sleep(0.05)
+    gate.touch()
+    execution.result(SOON_S)
+    assert result(file) == exact(2000)
+
+
+class Asks(Processor):
+    """Has the job restarted until the file has as many bytes as it is to be restarted."""
+
+    def __init__(self, file: Path, times: int) -> None:
+        self._file, self._times = file, times
+
+    def complete(self) -> bool:
+        with self._file.open("a") as file:
+            file.write("x")
+        if self._file.stat().st_size <= self._times:
+            raise RestartableError("the broker is away")
+        return True
+
+
+@pytest.mark.parametrize("guarantee", list(ProcessingGuarantee))
+def test_a_processor_may_have_the_job_restarted(
+    jet: JetInstance, tmp_path: Path, guarantee: ProcessingGuarantee
+) -> None:
+    dag = DAG()
+    dag.new_vertex("asks", lambda: Asks(tmp_path / "times", 3), 1)
+    jet.new_job(dag, JobConfig(processing_guarantee=guarantee)).run(SOON_S)
+    assert (tmp_path / "times").stat().st_size == 4
+
+
+def test_ten_attempts_without_a_new_snapshot_are_enough(jet: JetInstance, tmp_path: Path) -> None:
+    dag = DAG()
+    dag.new_vertex("asks", lambda: Asks(tmp_path / "times", 100), 1)
+    with pytest.raises(JobFailedError, match="the broker is away"):
+        jet.new_job(dag, guaranteed()).run(SOON_S)
+    assert (tmp_path / "times").stat().st_size == 10
+
+
+def test_an_error_may_suspend_a_job(jet: JetInstance, tmp_path: Path, eventually: Eventually) -> None:
+    fine = tmp_path / "fine"
+
+    def check(item: int) -> int:
+        if not fine.exists():
+            raise ValueError(f"cannot do {item}")
+        return item
+
+    dag = DAG()
+    items = dag.new_vertex("items", processors.read_items([1, 2, 3]), 1)
+    checked = dag.new_vertex("check", processors.map(check), 1)
+    dag.edge(between(items, checked)).edge(between(checked, dag.new_vertex("end", processors.noop(), 1)))
+    job = jet.new_job(dag, guaranteed(suspend_on_failure=True))
+    execution = job.execute()
+    eventually(lambda: job.status is JobStatus.SUSPENDED)
+    cause = job.suspension_cause
+    assert cause is not None
+    assert not cause.requested_by_user
+    assert cause.error is not None
+    assert "'check'" in cause.error
+    assert "cannot do 1" in cause.error
+    fine.touch()
+    job.resume()
+    execution.result(SOON_S)
+
+
+def test_a_job_with_a_guarantee_runs_once_at_a_time(jet: JetInstance, file: Path, gate: Path) -> None:
+    job = jet.new_job(counting(file, 100, gate=gate), guaranteed())
+    first = job.execute()
+    with pytest.raises(JobAlreadyExistsError, match="runs once at a time"):
+        job.execute().result(SOON_S)
+    gate.touch()
+    first.result(SOON_S)
+    file.unlink()
+    job.execute().result(SOON_S)  # anew
+    assert result(file) == exact(100)
+
+
+def test_a_snapshot_outlives_its_job_and_starts_another_one(
+    jet: JetInstance, tmp_path: Path, file: Path, gate: Path, eventually: Eventually
+) -> None:
+    job = jet.new_job(counting(file, 2000, gate=gate), guaranteed(name="first"))
+    execution = job.execute()
+    eventually(lambda: job.status is JobStatus.RUNNING)
+    assert job.export_snapshot("while it ran").job_name == "first"
+    snapshot = job.cancel_and_export_snapshot("at its end")
+    assert sorted(snapshot.vertices) == ["counts", "numbers", "result"]
+    with pytest.raises(concurrent.futures.CancelledError):
+        execution.result(SOON_S)
+    assert [found.name for found in jet.snapshots()] == ["while it ran", "at its end"]
+    gate.touch()
+    for name, parallelism in (("while it ran", 2), ("at its end", 3)):
+        dag = counting(file, 2000, gate=gate, counts=parallelism)
+        jet.new_job(dag, guaranteed(initial_snapshot_name=name)).run(SOON_S)
+        assert result(file) == exact(2000)
+        file.unlink()
+    for snapshot in jet.snapshots():
+        snapshot.destroy()
+    with pytest.raises(ConfigError, match="there is no snapshot 'at its end'"):
+        jet.new_job(counting(file, 1), guaranteed(initial_snapshot_name="at its end")).run(SOON_S)
+
+
+def test_a_suspended_job_can_be_exported(jet: JetInstance, file: Path, gate: Path, eventually: Eventually) -> None:
+    job = jet.new_job(counting(file, 500, gate=gate), guaranteed(snapshot_interval=1000.0))
+    execution = job.execute()
+    eventually(lambda: job.status is JobStatus.RUNNING)
+    job.suspend()
+    eventually(lambda: job.status is JobStatus.SUSPENDED)
+    snapshot = job.export_snapshot("x")
+    assert snapshot.keys > 0
+    assert job.status is JobStatus.SUSPENDED
+    gate.touch()
+    job.resume()
+    execution.result(SOON_S)
+    assert result(file) == exact(500)
+    with pytest.raises(JobStateError):
+        job.export_snapshot("y")
+    snapshot.destroy()
+
+
+def test_state_of_a_vertex_that_is_gone_is_named(
+    jet: JetInstance, file: Path, gate: Path, eventually: Eventually
+) -> None:
+    job = jet.new_job(counting(file, 500, gate=gate), guaranteed())
+    job.execute()
+    eventually(lambda: job.status is JobStatus.RUNNING)
+    snapshot = job.cancel_and_export_snapshot("x")
+    dag = DAG()
+    numbers = dag.new_vertex("numbers", lambda: Numbers(500, None), 2)
+    renamed = dag.new_vertex("tallies", Counts, 2)
+    end = dag.new_vertex("result", lambda: Result(file), 1)
+    dag.edge(between(numbers, renamed).partitioned(lambda item: item % 10)).edge(between(renamed, end))
+    with pytest.raises(PlanError, match=r"'x' has state of 'counts' \(\d+ entries\)"):
+        jet.new_job(dag, guaranteed(initial_snapshot_name="x")).run(SOON_S)
+    jet.new_job(dag, guaranteed(initial_snapshot_name="x", allow_dropped_state=True)).run(SOON_S)
+    snapshot.destroy()
+
+
+def test_a_cancelled_job_leaves_nothing(jet: JetInstance, file: Path, gate: Path, eventually: Eventually) -> None:
+    execution: Execution = jet.new_job(counting(file, 500, gate=gate), guaranteed()).execute()
+    eventually(lambda: execution.status is JobStatus.RUNNING)
+    time.sleep(0.1)
+    execution.cancel()
+    eventually(execution.done)
+    assert execution.cancelled()
