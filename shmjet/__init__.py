@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shmjet.aggregate_ops import AggregateOperation
+    from shmjet.cluster.client.embedded import new_instance
     from shmjet.cluster.client.execution import Execution
     from shmjet.cluster.client.instance import JetInstance
     from shmjet.cluster.client.job import Job
-    from shmjet.cluster.client.launch import new_instance
     from shmjet.cluster.client.members import Cluster, Member
     from shmjet.cluster.client.remote import ClientConfig, new_client
     from shmjet.cluster.client.snapshot import Snapshot
@@ -85,7 +85,7 @@ _PLACES = {
     "Cluster": "shmjet.cluster.client.members",
     "JetInstance": "shmjet.cluster.client.instance",
     "Member": "shmjet.cluster.client.members",
-    "new_instance": "shmjet.cluster.client.launch",
+    "new_instance": "shmjet.cluster.client.embedded",
     "Execution": "shmjet.cluster.client.execution",
     "Job": "shmjet.cluster.client.job",
     "Snapshot": "shmjet.cluster.client.snapshot",

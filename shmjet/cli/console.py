@@ -6,8 +6,8 @@ import errno
 from collections.abc import Sequence
 from pathlib import Path
 
+from shmjet.cli.cluster_access import remote_monitor
 from shmjet.cli.outcome import CommandError, Outcome
-from shmjet.cli.remote import far_cluster
 from shmjet.cluster.folder import running_folders
 
 
@@ -57,7 +57,7 @@ def console(
     def announce() -> None:
         _announce(server.url, token_file, access.private)
 
-    cluster = None if address is None and config is None else far_cluster(address, config)
+    cluster = None if address is None and config is None else remote_monitor(address, config)
 
     def find() -> Found:
         return local_members(running_folders()) if cluster is None else remote_members(cluster)

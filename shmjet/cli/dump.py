@@ -8,10 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from shmjet.cli.cluster_access import remote_monitor
 from shmjet.cli.doctor import findings
 from shmjet.cli.members import members
 from shmjet.cli.outcome import CommandError, Outcome, complain
-from shmjet.cli.remote import far_cluster
 from shmjet.cluster.monitor.dump import inspect, versions
 from shmjet.core import MemberLostError
 from shmjet.host.terminal_text import clean
@@ -48,7 +48,7 @@ def gather(pid: int | None = None, address: str | None = None, config: Path | No
     """Return the report as plain dicts and lists; of a cluster, with all members, even those without an answer."""
     found: list[dict[str, Any]] = []
     if address is not None or config is not None:
-        cluster = far_cluster(address, config)
+        cluster = remote_monitor(address, config)
         try:
             found = [dump for dump in cluster.dumps().values() if pid is None or dump.get("pid") == pid]
         finally:

@@ -60,9 +60,9 @@ def seen_members(pid: int | None, address: str | None, config: Path | None) -> I
         with members(pid) as here:
             yield list(here)
         return
-    from shmjet.cli.remote import far_cluster
+    from shmjet.cli.cluster_access import remote_monitor
 
-    cluster = far_cluster(address, config)
+    cluster = remote_monitor(address, config)
     try:
         found: list[MonitoredMember] = list(cluster.members())
         if pid is not None:

@@ -11,57 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import shmjet
+from shmjet.cli.cluster_access import connect, remote_monitor
 from shmjet.cli.members import cores_text, executions_of, job_facts, leading, print_jobs, print_table, seen_members
 from shmjet.cli.outcome import CommandError, Outcome, complain
 from shmjet.cli.script import run_script
 from shmjet.cluster.client.instance import JetInstance
 from shmjet.cluster.client.job import Job
-from shmjet.cluster.client.remote import ClientConfig, endpoint_of, new_client
-from shmjet.cluster.monitor.remote import RemoteMonitor
-from shmjet.core import JetConfig, JobFailedError, JobStatus
+from shmjet.core import JobFailedError, JobStatus
 from shmjet.host.terminal_text import clean_line
-from shmjet.net.addresses import split_address
 from shmjet.observe.numbers import time_text
 
 _CANCEL_S = 30.0
-_ANY = "dev"
-"""The name that a cluster has by default: who says no other one takes the cluster that the address leads to."""
-
-
-def connect(address: str | None, config: Path | None) -> JetInstance:
-    """Return a client of the cluster at an address, with settings from a file and the environment.
-
-    Raises:
-        CommandError: there is no address.
-        ShmjetError: the cluster cannot be reached.
-    """
-    return new_client(*_client_settings(address, config))
-
-
-def far_cluster(address: str | None, config: Path | None) -> RemoteMonitor:
-    """Return the cluster at an address, to look at.
-
-    Raises:
-        CommandError: there is no address.
-        ShmjetError: the cluster cannot be reached.
-    """
-    return RemoteMonitor(endpoint_of(*_client_settings(address, config)))
-
-
-def _client_settings(address: str | None, config: Path | None) -> tuple[list[str], ClientConfig]:
-    addresses = [part.strip() for part in (address or "").split(",") if part.strip()]
-    found = JetConfig() if config is None else JetConfig.from_toml(config)
-    if not addresses:
-        addresses = [*found.members] or ([found.bind] if found.bind else [])
-    if not addresses:
-        raise CommandError("which cluster? pass --address HOST:PORT or set SHMJET_ADDRESS")
-    for part in addresses:
-        try:
-            split_address(part)
-        except ValueError:
-            raise CommandError(f"--address must be HOST:PORT such as 10.0.0.5:5701, got {part!r}") from None
-    name = None if found.cluster_name == _ANY else found.cluster_name
-    return addresses, ClientConfig(cluster_name=name, secret=found.secret, tls=found.tls)
 
 
 def submit_script(
@@ -174,7 +134,7 @@ def find_job(jet: JetInstance, wanted: str) -> Job:
 
 def show_cluster(address: str | None, config: Path | None, *, as_json: bool) -> int:
     """Print the members, the coordinator first, and members that do not answer."""
-    cluster = far_cluster(address, config)
+    cluster = remote_monitor(address, config)
     try:
         status = cluster.status()
     finally:

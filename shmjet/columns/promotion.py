@@ -8,7 +8,7 @@ column that is null all through has no kind. Must not know what the columns are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -169,28 +169,6 @@ def float_parts(values: npt.NDArray[Any]) -> tuple[npt.NDArray[np.float64], npt.
     return near, (values.view(np.uint64) - small - (half << np.uint64(1))).view(np.int64)
 
 
-def unified(batches: Sequence[Batch]) -> list[Batch]:
-    """Return batches with the columns of the first, in its order, as the kinds that hold those of all.
-
-    Raises:
-        BatchError: the names differ, or columns have no kind in common.
-
-    Example:
-        >>> [batch.to_dict() for batch in unified([Batch({"a": [1]}), Batch({"a": [0.5]})])]
-        [{'a': [1.0]}, {'a': [0.5]}]
-    """
-    schemas = [batch.schema for batch in batches]
-    if all(schema == schemas[0] and list(schema) == list(schemas[0]) for schema in schemas):
-        return list(batches)
-    kinds: dict[str, Kind] = {}
-    for schema in schemas:
-        check_same_names(schemas[0], schema)
-    for name in schemas[0]:
-        known = [batch.schema[name] for batch in batches if is_known(*_stored(batch, name))]
-        kinds[name] = common_kind(name, known) if known else schemas[0][name]
-    return [as_kinds(batch, kinds) for batch in batches]
-
-
 def check_same_names(one: Mapping[str, Kind], other: Mapping[str, Kind]) -> None:
     """Check that two schemas have the same names. Raises BatchError."""
     if set(one) != set(other):
@@ -208,8 +186,3 @@ def as_kinds(batch: Batch, kinds: Mapping[str, Kind]) -> Batch:
         if isinstance(values, np.ndarray):
             values.flags.writeable = False
     return Batch.trusted(made, {name: masks[name] for name in made if name in masks}, batch.num_rows)
-
-
-def _stored(batch: Batch, name: str) -> tuple[Values, Mask | None]:
-    columns, masks = batch.parts()
-    return columns[name], masks.get(name)
