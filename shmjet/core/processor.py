@@ -371,6 +371,9 @@ class StandIn(Processor):
     def process(self, ordinal: int, inbox: Inbox) -> None:
         inbox.clear()
 
+    def restore_from_snapshot(self, inbox: Inbox) -> None:
+        inbox.clear()  # what is broadcast comes here, too
+
 
 def is_stand_in(supplier: object) -> bool:
     """Say whether a supplier is that of a member that has no part in a vertex.

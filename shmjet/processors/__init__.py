@@ -9,7 +9,7 @@ ships processors. It must not know workers, rings or members; what it needs of t
 from __future__ import annotations
 
 from shmjet.aggregate_ops import AggregateOperation, counting, summing
-from shmjet.processors.checks.logging_wrappers import logger, noop, peek_input, peek_output
+from shmjet.processors.checks.logging_wrappers import logger, noop, peek_input, peek_output, peek_snapshot
 from shmjet.processors.columns.group_by import group_by
 from shmjet.processors.columns.hash_join_batches import hash_join_batches
 from shmjet.processors.columns.map_batches import map_batches
@@ -58,6 +58,7 @@ __all__ = [
     "noop",
     "peek_input",
     "peek_output",
+    "peek_snapshot",
     "read_files",
     "read_items",
     "read_lines_socket",

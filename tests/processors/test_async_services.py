@@ -19,8 +19,10 @@ from shmjet.data.errors import ProcessorError
 from shmjet.data.marks import Watermark
 from shmjet.processors.general.async_services import using_service_async
 from shmjet.processors.general.services import ServiceFactory
+from shmjet.testing import verify_processor
 from tests.execution.harness import LocalRun
 from tests.execution.vertices import Collect, Emit
+from tests.processors.driving import Driver
 
 
 class Running:
@@ -302,3 +304,71 @@ def test_a_callback_with_calls_that_end_at_once_lasts_a_millisecond(
     inbox.fill(list(range(100)))
     one_by_one.call(one_by_one.processor.process, 0, inbox)
     assert 80 < len(inbox) < 99
+
+
+# -- snapshots ---------------------------------------------------------------------------------------------------------
+
+
+async def doubled(_: Any, item: int) -> int:
+    await asyncio.sleep(0)
+    return 2 * item
+
+
+async def repeated(_: Any, item: int) -> list[int]:
+    await asyncio.sleep(0)
+    return [item] * item
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_all_modes_of_snapshots_are_passed(in_order: bool) -> None:
+    factory = ServiceFactory(dict)
+    mapping = using_service_async("map", factory, doubled, preserve_order=in_order)
+    check = verify_processor(mapping).without_progress_check().inputs([1, 2, 3, 4, 5])
+    (check if in_order else check.any_order()).expect([2, 4, 6, 8, 10])
+    expanding = using_service_async("flat_map", factory, repeated, preserve_order=in_order)
+    check = verify_processor(expanding).without_progress_check().inputs([1, 2, 3])
+    (check if in_order else check.any_order()).expect([1, 2, 2, 3, 3, 3])
+
+
+def test_a_snapshot_does_not_wait_for_calls_and_a_restore_makes_them_again() -> None:
+    asked: list[int] = []
+
+    async def never(_: Any, item: int) -> int:
+        asked.append(item)
+        if item != 1:
+            await asyncio.Event().wait()
+        return -item
+
+    one = Driver(using_service_async("map", ServiceFactory(dict), never).get(1)[0])
+    inbox = Inbox()
+    inbox.fill([1, 2, 3, 4])
+    while inbox:
+        one.call(one.processor.process, 0, inbox)
+    while one.output != [-1]:
+        one.call(one.processor.try_process)
+    entries = one.save()
+    assert [item for _, item in entries] == [2, 3, 4]
+    assert one.save() == entries
+    one.processor.close()
+    assert asked == [1, 2, 3, 4]
+
+    another = Driver(using_service_async("map", ServiceFactory(dict), doubled, None, False, 2).get(1)[0])
+    assert another.processor.next_call == math.inf
+    another.restore(entries)
+    assert another.processor.next_call is None
+    assert [item for _, item in another.save()] == [2, 3, 4]
+    assert another.feed([5]).complete() == [4, 6, 8, 10]
+
+
+def test_items_of_calls_are_saved_by_the_key_of_their_edge() -> None:
+    async def never(_: Any, key: str, item: str) -> None:
+        await asyncio.Event().wait()
+
+    supplier = using_service_async("map", ServiceFactory(dict), never, str.lower, True)
+    one = Driver(supplier.get(1)[0])
+    inbox = Inbox()
+    inbox.fill(["A", "b"])
+    while inbox:
+        one.call(one.processor.process, 0, inbox)
+    assert one.save() == [("a", "A"), ("b", "b")]
+    one.processor.close()

@@ -52,7 +52,20 @@ def test_peeking_at_the_output_logs_each_item_once(caplog: pytest.LogCaptureFixt
     assert messages(caplog) == [f"Output to ordinal 0: {hex(n)}" for n in (0, 1, 2, 0)]
 
 
+def test_peeking_at_snapshots_logs_each_entry(caplog: pytest.LogCaptureFixture) -> None:
+    driver = Driver(processors_of(processors.peek_snapshot(processors.distinct()))[0])
+    assert sorted(driver.feed("abc").save()) == [("a", None), ("b", None), ("c", None)]
+    assert sorted(messages(caplog)) == [f"Snapshot entry: {(letter, None)}" for letter in "abc"]
+    assert driver.complete() == ["a", "b", "c"]
+    assert processors_of(processors.peek_snapshot(Final))[0]._saves_at_end
+
+
+class Final(Processor):
+    _saves_at_end = True
+
+
 def test_peeking_changes_nothing() -> None:
+    verify_processor(processors.peek_snapshot(processors.distinct())).inputs("aab").expect(["a", "b"])
     verify_processor(processors.peek_input(processors.map(str.upper))).inputs("ab").expect(["A", "B"])
     verify_processor(processors.peek_output(processors.sort())).inputs([2, 1]).expect([1, 2])
 

@@ -1,10 +1,12 @@
-"""Processors that observe a stream: a sink that logs, a sink that drops, and wrappers that log inputs or outputs.
+"""Processors that observe a stream: a sink that logs, a sink that drops, and wrappers that log inputs, outputs
+or saved entries.
 
 Must not know: the processors they wrap. After Jet's `DiagnosticProcessors` and `noopP`.
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -45,16 +47,24 @@ class NoopProcessor(BulkProcessor):
         """Forget a list."""
 
 
+class Peeked(enum.Enum):
+    """What a wrapper logs."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+    SNAPSHOT = "snapshot"
+
+
 class PeekProcessor(Processor):
-    """Passes every callback on to another processor and logs the items that go in or come out.
+    """Passes every callback on to another processor and logs the items that go in or come out, or the saved entries.
 
     What comes out is seen in the outbox' buckets: the engine drains them between callbacks only.
     """
 
-    def __init__(self, wrapped: Processor, to_text: Callable[[Any], str], peeks_input: bool) -> None:
+    def __init__(self, wrapped: Processor, to_text: Callable[[Any], str], peeked: Peeked) -> None:
         self._wrapped = wrapped
         self._to_text = to_text
-        self._peeks_input = peeks_input
+        self._peeked = peeked
         self._known = 0  # items at the end of the inbox that were logged already
         self.is_cooperative = wrapped.is_cooperative
 
@@ -68,6 +78,10 @@ class PeekProcessor(Processor):
         """What the other processor says now."""
         return self._wrapped.movable
 
+    @property
+    def _saves_at_end(self) -> bool:  # type: ignore[override]
+        return self._wrapped._saves_at_end
+
     def init(self, outbox: Outbox, context: ProcessorContext) -> None:
         """Pass on."""
         super().init(outbox, context)
@@ -76,7 +90,7 @@ class PeekProcessor(Processor):
 
     def process(self, ordinal: int, inbox: Inbox) -> None:
         """Log what is new in the inbox, then pass on."""
-        if self._peeks_input:
+        if self._peeked is Peeked.INPUT:
             if not self._known:
                 for item in inbox:
                     self.context.logger.info("Input from ordinal %d: %s", ordinal, self._to_text(item))
@@ -102,8 +116,14 @@ class PeekProcessor(Processor):
         return self._wrapped.progress()
 
     def save_to_snapshot(self) -> bool:
-        """Pass on."""
-        return bool(self._watched("save_to_snapshot"))
+        """Pass on, and log the entries that were saved."""
+        saved = len(self.outbox.saved)
+        try:
+            return bool(self._watched("save_to_snapshot"))
+        finally:
+            if self._peeked is Peeked.SNAPSHOT:
+                for entry in self.outbox.saved[saved:]:
+                    self.context.logger.info("Snapshot entry: %s", self._to_text(entry))
 
     def snapshot_commit_prepare(self) -> bool:
         """Pass on."""
@@ -127,7 +147,7 @@ class PeekProcessor(Processor):
 
     def _watched(self, callback: str, *args: Any) -> Any:
         method = getattr(self._wrapped, callback)
-        if self._peeks_input:
+        if self._peeked is not Peeked.OUTPUT:
             return method(*args)
         buckets = self.outbox.buckets
         before = [len(bucket) for bucket in buckets]
@@ -147,23 +167,23 @@ class PeekActiveProcessor(PeekProcessor):
         return bool(self._watched("try_process"))
 
 
-def _peek(wrapped: Processor, to_text: Callable[[Any], str], peeks_input: bool) -> Processor:
+def _peek(wrapped: Processor, to_text: Callable[[Any], str], peeked: Peeked) -> Processor:
     is_active = type(wrapped).try_process is not Processor.try_process
-    return (PeekActiveProcessor if is_active else PeekProcessor)(wrapped, to_text, peeks_input)
+    return (PeekActiveProcessor if is_active else PeekProcessor)(wrapped, to_text, peeked)
 
 
 class _PeekSupplier(ProcessorSupplier):
-    def __init__(self, wrapped: ProcessorSupplier, to_text: Callable[[Any], str], peeks_input: bool) -> None:
+    def __init__(self, wrapped: ProcessorSupplier, to_text: Callable[[Any], str], peeked: Peeked) -> None:
         self._wrapped = wrapped
         self._to_text = to_text
-        self._peeks_input = peeks_input
+        self._peeked = peeked
         self.is_cooperative = wrapped.is_cooperative
 
     def init(self, context: SupplierContext) -> None:
         self._wrapped.init(context)
 
     def get(self, count: int) -> Sequence[Processor]:
-        return [_peek(each, self._to_text, self._peeks_input) for each in self._wrapped.get(count)]
+        return [_peek(each, self._to_text, self._peeked) for each in self._wrapped.get(count)]
 
     def close(self, error: BaseException | None) -> None:
         self._wrapped.close(error)
@@ -176,10 +196,10 @@ class _CommittingPeekSupplier(_PeekSupplier, CommittingSupplier):
 
 
 class _PeekMetaSupplier(ProcessorMetaSupplier):
-    def __init__(self, wrapped: ProcessorMetaSupplier, to_text: Callable[[Any], str], peeks_input: bool) -> None:
+    def __init__(self, wrapped: ProcessorMetaSupplier, to_text: Callable[[Any], str], peeked: Peeked) -> None:
         self._wrapped = wrapped
         self._to_text = to_text
-        self._peeks_input = peeks_input
+        self._peeked = peeked
         self.preferred_local_parallelism = wrapped.preferred_local_parallelism
         self.is_cooperative = wrapped.is_cooperative
         self.on_client = getattr(wrapped, "on_client", None)
@@ -193,7 +213,7 @@ class _PeekMetaSupplier(ProcessorMetaSupplier):
         found = {address: supplier_at(address) for address in addresses}
         kinds = {False: _PeekSupplier, True: _CommittingPeekSupplier}
         return {
-            address: kinds[isinstance(supplier, CommittingSupplier)](supplier, self._to_text, self._peeks_input)
+            address: kinds[isinstance(supplier, CommittingSupplier)](supplier, self._to_text, self._peeked)
             for address, supplier in found.items()
         }
 
@@ -246,7 +266,7 @@ def peek_input(
     Example:
         >>> vertex = dag.new_vertex("map", peek_input(processors.map(str.lower)))    # doctest: +SKIP
     """
-    return _PeekMetaSupplier(ProcessorMetaSupplier.of(supplier), to_text, peeks_input=True)
+    return _PeekMetaSupplier(ProcessorMetaSupplier.of(supplier), to_text, Peeked.INPUT)
 
 
 def peek_output(
@@ -261,4 +281,19 @@ def peek_output(
     Example:
         >>> vertex = dag.new_vertex("map", peek_output(processors.map(str.lower)))   # doctest: +SKIP
     """
-    return _PeekMetaSupplier(ProcessorMetaSupplier.of(supplier), to_text, peeks_input=False)
+    return _PeekMetaSupplier(ProcessorMetaSupplier.of(supplier), to_text, Peeked.OUTPUT)
+
+
+def peek_snapshot(
+    supplier: SupplierLike | ProcessorMetaSupplier, to_text: Callable[[Any], str] = str
+) -> ProcessorMetaSupplier:
+    """Wrap a supplier of any level: its processors log each entry that they save in a snapshot.
+
+    Args:
+        supplier: what a vertex takes.
+        to_text: text of a `(key, value)` entry.
+
+    Example:
+        >>> vertex = dag.new_vertex("distinct", peek_snapshot(processors.distinct()))    # doctest: +SKIP
+    """
+    return _PeekMetaSupplier(ProcessorMetaSupplier.of(supplier), to_text, Peeked.SNAPSHOT)

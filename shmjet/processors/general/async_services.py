@@ -3,7 +3,8 @@
 All processors of a stage in a process share one event loop. It never runs for long: each callback of a processor lets
 it take a few turns that do not wait, emits what is ready and starts new calls. While calls are under way the processor
 polls, so the engine comes back at least once a millisecond. Order is kept, where it is wanted, by emitting from the
-oldest call on. After Jet's `AsyncTransformUsingServiceOrderedP` and `...UnorderedP`.
+oldest call on. A snapshot does not wait for calls: their items are saved, and after a restore the calls are made again.
+After Jet's `AsyncTransformUsingServiceOrderedP` and `...UnorderedP`.
 
 Must not know what services are, or what the calls wait for.
 """
@@ -14,7 +15,7 @@ import asyncio
 import inspect
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import chain
 from time import monotonic_ns
 from typing import Any
@@ -28,6 +29,7 @@ from shmjet.data.marks import Watermark
 from shmjet.processors.general.base import BulkProcessor
 from shmjet.processors.general.service_use import ServiceCall, ServiceSupplier
 from shmjet.processors.general.services import ServiceFactory
+from shmjet.processors.general.state_keys import own_key
 
 END_S = 5.0
 """How long calls that have been cancelled, and the closing of a service, may take."""
@@ -128,6 +130,7 @@ class AsyncServiceProcessor(BulkProcessor):
         self._most = most
         self._in_order = in_order
         self._calls: deque[tuple[Any, asyncio.Task[Any]]] = deque()
+        self._again: deque[Any] = deque()  # items whose calls are lost
         self._acquired = False
         self.next_call = math.inf
 
@@ -148,9 +151,21 @@ class AsyncServiceProcessor(BulkProcessor):
         self._start(inbox)
 
     def _start(self, inbox: Inbox) -> None:
+        self._start_again()
         free = self._most - len(self._calls)
         if free > 0:
-            for item in inbox.take(free):
+            self._call_for(inbox.take(free))
+
+    def _start_again(self) -> None:
+        """Make lost calls again, before any others."""
+        again = self._again
+        if again:
+            free = self._most - len(self._calls)
+            self._call_for([again.popleft() for _ in range(min(free, len(again)))])
+
+    def _call_for(self, items: list[Any]) -> None:
+        if items:
+            for item in items:
                 call = self._call.one(self._service, item)
                 if not inspect.isawaitable(call):
                     raise TypeError(
@@ -162,6 +177,7 @@ class AsyncServiceProcessor(BulkProcessor):
 
     def _advance(self) -> bool:
         """Let the loop run and emit what is ready; True when no call is under way and all is emitted."""
+        self._start_again()
         is_through = self._emit_ended()
         self.next_call = math.inf if is_through else None
         return is_through
@@ -177,7 +193,7 @@ class AsyncServiceProcessor(BulkProcessor):
                 emission.start(chain.from_iterable(results) if self._kind == "flat_map" else results)
                 if not emission.flush():
                     return False
-        return not self._calls
+        return not self._calls and not self._again
 
     def _ended(self) -> list[Any]:
         """Take the calls out that have ended, in order or not, and return their results."""
@@ -205,8 +221,22 @@ class AsyncServiceProcessor(BulkProcessor):
         return self._advance() and super().try_process_watermark(watermark)
 
     def save_to_snapshot(self) -> bool:
-        """Wait for the calls of the items before the barrier."""
-        return self._advance()
+        """Emit the results that there are, and save the items of the calls under way."""
+        return self.emission.flush() and super().save_to_snapshot()
+
+    def saved_entries(self) -> Iterator[tuple[Any, Any]]:
+        """Return the items without results, in order."""
+        call, own = self._call, own_key(self.context)
+        for item in chain((item for item, _ in self._calls), self._again):
+            if not call.keyed:
+                yield own, item
+            else:
+                yield item if call.key_fn is None else call.key_fn(item), item
+
+    def restore_entries(self, entries: list[tuple[Any, Any]]) -> None:
+        """Take items whose calls are to be made again."""
+        self._again.extend(item for _, item in entries)
+        self.next_call = None
 
     def complete(self) -> bool:
         """Wait for the last calls."""

@@ -50,7 +50,7 @@ class BulkProcessor(Processor):
     entries_at_once = 256
     """Saved entries that take about a tenth of a millisecond to make."""
 
-    _entries: Iterator[tuple[Any, Any]] | None = None
+    _entries_left: Iterator[tuple[Any, Any]] | None = None
 
     def init(self, outbox: Outbox, context: ProcessorContext) -> None:
         """Keep outbox and context, then call `start`."""
@@ -96,12 +96,12 @@ class BulkProcessor(Processor):
 
     def save_to_snapshot(self) -> bool:
         """Save `saved_entries`."""
-        entries = self._entries
+        entries = self._entries_left
         if entries is None:
-            entries = self._entries = iter(self.saved_entries())
+            entries = self._entries_left = iter(self.saved_entries())
         if not self.outbox.offer_all_to_snapshot(entries, self.entries_at_once):
             return False
-        self._entries = None
+        self._entries_left = None
         return True
 
     def restore_from_snapshot(self, inbox: Inbox) -> None:
