@@ -166,20 +166,49 @@ def merge_sorted(runs: Sequence[Batch], order: SortOrder, rows: int = 1 << 16) -
         >>> Batch.concat(merge_sorted(runs, SortOrder("n")))["n"].tolist()
         [1, 2, 3, 4]
     """
-    if any(run.schema != runs[0].schema for run in runs):
-        other = next(run.schema for run in runs if run.schema != runs[0].schema)
-        raise BatchError(f"batches of different columns cannot be merged: {runs[0].schema} and {other}")
-    if len(runs) == 1:
-        for at in range(0, runs[0].num_rows, rows):
-            yield runs[0][at : at + rows]
-        return
-    columns = [order.columns(run) for run in runs]
-    merger = _columns.Merger([found for found, _ in columns], columns[0][1] if columns else [], order.nulls_first)
-    step = max(rows // len(runs), LEAST_STEP) if runs else 1
-    ends = np.zeros(len(runs), np.int64)
-    starts = ends.tolist()
-    while merger.cut(step, ends):
-        upto = ends.tolist()
-        pieces = [run[a:b] for run, a, b in zip(runs, starts, upto, strict=True) if a < b]
-        starts = upto
-        yield order.sort(Batch.concat(pieces)) if len(pieces) > 1 else pieces[0]
+    return iter(SortedMerge(runs, order, rows))
+
+
+class SortedMerge:
+    """As `merge_sorted`, and knows what is left.
+
+    Args:
+        runs, order, rows: as for `merge_sorted`.
+
+    Raises:
+        BatchError: the batches differ in their columns.
+    """
+
+    def __init__(self, runs: Sequence[Batch], order: SortOrder, rows: int) -> None:
+        if any(run.schema != runs[0].schema for run in runs):
+            other = next(run.schema for run in runs if run.schema != runs[0].schema)
+            raise BatchError(f"batches of different columns cannot be merged: {runs[0].schema} and {other}")
+        self._runs = runs
+        self._order = order
+        self._rows = rows
+        self._starts = [0] * len(runs)
+
+    def rest(self) -> Iterator[Batch]:
+        """Give what is left of each run, in their order, without those of which nothing is."""
+        for run, start in zip(self._runs, self._starts, strict=True):
+            if start < run.num_rows:
+                yield run[start:]
+
+    def __iter__(self) -> Iterator[Batch]:
+        runs, rows = self._runs, self._rows
+        if len(runs) == 1:
+            for at in range(0, runs[0].num_rows, rows):
+                self._starts = [min(at + rows, runs[0].num_rows)]
+                yield runs[0][at : at + rows]
+            return
+        columns = [self._order.columns(run) for run in runs]
+        merger = _columns.Merger(
+            [found for found, _ in columns], columns[0][1] if columns else [], self._order.nulls_first
+        )
+        step = max(rows // len(runs), LEAST_STEP) if runs else 1
+        ends = np.zeros(len(runs), np.int64)
+        while merger.cut(step, ends):
+            upto = ends.tolist()
+            pieces = [run[a:b] for run, a, b in zip(runs, self._starts, upto, strict=True) if a < b]
+            self._starts = upto
+            yield self._order.sort(Batch.concat(pieces)) if len(pieces) > 1 else pieces[0]

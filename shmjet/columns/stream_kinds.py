@@ -6,11 +6,17 @@ Must not know what the batches are for.
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
+
+import numpy as np
 
 from shmjet.columns.group_schema import promoted_key
 from shmjet.columns.promotion import as_kinds, check_same_names, differing, is_known, promoted
-from shmjet.columns.schemas import Kind
+from shmjet.columns.schemas import Kind, nulls
 from shmjet.data.batch import Batch
+
+_NOTHING: Final = np.zeros(0, np.bool_)
+_NOTHING.flags.writeable = False
 
 
 class StreamKinds:
@@ -54,6 +60,12 @@ class StreamKinds:
                 raise differing(name, [have, values.dtype])
             self.kinds[name] = kind
             self.known.add(name)
+
+    def head(self) -> Batch:
+        """Return a batch without rows that tells the same as all that were added; a mask says that a kind is known."""
+        columns = {name: nulls(kind, 0) for name, kind in self.kinds.items()}
+        masks = dict.fromkeys((name for name in columns if name in self.known), _NOTHING)
+        return Batch.trusted(columns, masks, 0)
 
     def of(self, batch: Batch) -> Batch:
         """Return a batch that was added with the columns' kinds. Raises BatchError for a value that is lost by it."""

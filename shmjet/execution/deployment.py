@@ -28,6 +28,7 @@ from shmjet.core import (
 from shmjet.core.latency_policy import LatencyPolicy, set_policy
 from shmjet.core.ownership import hand_in
 from shmjet.core.processor import CommittingSupplier, StandIn
+from shmjet.core.state_placement import hand_in_placement
 from shmjet.execution.assembly import Place, Wiring
 from shmjet.execution.code import JobCode, load_code
 from shmjet.execution.deployment_snapshots import DeploymentSnapshots
@@ -39,6 +40,7 @@ from shmjet.execution.ownership import owners_of, receives
 from shmjet.execution.processor_endpoints import OpenEndpoints
 from shmjet.execution.readiness import READY, STARTED, Readiness
 from shmjet.execution.shared_memory import SharedMemory
+from shmjet.execution.state_partitions import placement_of
 from shmjet.execution.tasklet import ProcessorTasklet
 from shmjet.execution.tasklet_transfer import pack, unpack
 from shmjet.ipc.inline_or_memfd import MOST_INLINE, InlineOrMemfd
@@ -150,6 +152,7 @@ class Deployment:
             "attached_files": {key: Path(path) for key, path in deploy.attachments.items()},
             "grid": self._grid,
         }
+        self._edges = code.edges
         self._to_one_keys = [edge.to_one_key for edge in code.edges]
         for v, vertex in enumerate(plan.vertices):
             if self._endpoint in vertex.endpoints:
@@ -221,6 +224,7 @@ class Deployment:
             open_endpoint=self.endpoints.open,
         )
         hand_in(context, owners_of(self._deploy.plan.slot))
+        hand_in_placement(context, placement_of(self._deploy.plan, self._edges, v))
         set_policy(context, self.policy)
         return context
 

@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from shmjet._native import split
-from shmjet.core import PartitionError
+from shmjet.core import ColumnKey, PartitionError
 from shmjet.core.keys import PartitionCount, canonical_bytes, partition_id
 from shmjet.core.partition_assignment import distributed_table
+from shmjet.core.state_placement import StatePlacement
 from shmjet.execution.code import EdgeCode
 from shmjet.execution.messages import EdgePlan, JobPlan
 from shmjet.execution.ownership import owners_of
@@ -39,9 +40,8 @@ class StatePartitions:
         """Partition -> global index of the processor."""
         self._partitioner: Callable[[Any, int], int] | None = None
         self._text = f"the state of vertex {plan.vertices[v].name!r}"
-        inbound = [(edge, code) for edge, code in zip(plan.edges, edges, strict=True) if edge.destination == v]
-        inbound.sort(key=lambda pair: pair[0].destination_ordinal)
-        keyed = next((code for edge, code in inbound if edge.routing == "partitioned"), None)
+        inbound = _inbound(plan, edges, v)
+        keyed = _keyed(inbound)
         if keyed is not None:
             self._take(keyed.partitioner)
             self.owners = global_owners(plan, v, self.count)
@@ -87,6 +87,35 @@ class StatePartitions:
             else:
                 there.append(entry)
         return found
+
+
+def placement_of(plan: JobPlan, edges: Sequence[EdgeCode], v: int) -> StatePlacement:
+    """Return what processors of a vertex are told of the partitions of their state; arguments as `StatePartitions`."""
+    inbound = _inbound(plan, edges, v)
+    keyed = _keyed(inbound)
+    count, partitioner = plan.partition_count, None if keyed is None else keyed.partitioner
+    if isinstance(partitioner, PartitionCount):
+        count, partitioner = partitioner.count, None
+    key_fn = None if keyed is None else keyed.key_fn
+    return StatePlacement(
+        count,
+        key_fn.names if isinstance(key_fn, ColumnKey) else None,
+        partitioner,
+        is_partitioned=keyed is not None,
+        is_to_one=bool(inbound) and all(edge.routing == "all_to_one" for edge, _ in inbound),
+        broadcast=frozenset(edge.destination_ordinal for edge, _ in inbound if edge.routing == "broadcast"),
+    )
+
+
+def _inbound(plan: JobPlan, edges: Sequence[EdgeCode], v: int) -> list[tuple[EdgePlan, EdgeCode]]:
+    """Return the edges into a vertex in the order of their ordinals."""
+    inbound = [(edge, code) for edge, code in zip(plan.edges, edges, strict=True) if edge.destination == v]
+    return sorted(inbound, key=lambda pair: pair[0].destination_ordinal)
+
+
+def _keyed(inbound: list[tuple[EdgePlan, EdgeCode]]) -> EdgeCode | None:
+    """Return the first partitioned edge."""
+    return next((code for edge, code in inbound if edge.routing == "partitioned"), None)
 
 
 def global_owners(plan: JobPlan, v: int, count: int) -> array[int]:

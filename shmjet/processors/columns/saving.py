@@ -6,12 +6,14 @@ the piece comes to the processor that owns them. Must not know what the rows mea
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from shmjet.core.broadcast_key import BroadcastKey
 from shmjet.core.outbox import Outbox
 from shmjet.core.processor import ProcessorContext
-from shmjet.core.state_placement import NullKey, StatePlacement, placement_in
+from shmjet.core.state_placement import NullKey, StatePlacement, placement_in, takes_place
 from shmjet.data.errors import PartitionError, ProcessorError
 
 if TYPE_CHECKING:
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from shmjet.data.batch import Batch
+
+
+PIECE_BYTES: Final = 512 << 10
+"""Bytes of the rows in an entry, about; one row at least."""
 
 
 class EntrySteps:
@@ -55,6 +61,42 @@ class EntrySteps:
         return True
 
 
+class PlacedBatches:
+    """Batches without partitions, saved by place in an order that a restore keeps, whichever entry comes first.
+
+    Args:
+        context: of the processor.
+    """
+
+    def __init__(self, context: ProcessorContext) -> None:
+        self._context = context
+        self._next: dict[int, int] = {}
+        self._early: dict[tuple[int, int], Batch] = {}
+
+    def entries(self, batches: Iterable[Batch]) -> Iterator[tuple[Any, Any]]:
+        """Give the entries of batches, each of some rows of one of them."""
+        index = self._context.global_index
+        for number, piece in enumerate(chain.from_iterable(map(cut, batches))):
+            yield BroadcastKey((index, number)), piece
+
+    def restored(self, key: Any, value: Any) -> Iterator[Batch]:
+        """Take an entry of any processor; give the pieces whose turn it is, if this processor takes them over."""
+        index, number = key.key
+        if not takes_place(self._context, index):
+            return
+        self._early[index, number] = value
+        while (piece := self._early.pop((index, self._next.get(index, 0)), None)) is not None:
+            self._next[index] = self._next.get(index, 0) + 1
+            yield piece
+
+
+def cut(batch: Batch) -> Iterator[Batch]:
+    """Give a batch in pieces of about `PIECE_BYTES`; one without rows as it is."""
+    rows = max(1, PIECE_BYTES * batch.num_rows // max(batch.nbytes, 1))
+    for at in range(0, max(batch.num_rows, 1), rows):
+        yield batch[at : at + rows] if batch.num_rows > rows else batch
+
+
 class RowPartitions(NamedTuple):
     """How rows are dealt to partitions by some of their columns, as the vertex's edge deals them."""
 
@@ -66,7 +108,7 @@ class RowPartitions(NamedTuple):
 
         Raises:
             BatchError: a column is missing.
-            PartitionError: the edge's partitioner gives something that is no partition.
+            PartitionError: the edge's partitioner gives something other than a partition.
         """
         import numpy as np
 

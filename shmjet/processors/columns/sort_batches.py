@@ -8,7 +8,7 @@ lies in a file, mapped. With a limit only the first rows are kept all along.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Final
 
@@ -18,11 +18,12 @@ from shmjet.core.latency_policy import policy_in
 from shmjet.core.outbox import Outbox
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.data.errors import BatchError
+from shmjet.processors.columns.saving import EntrySteps, PlacedBatches
 from shmjet.processors.general.base import BulkProcessor, Supply, check_batch_rows, require_batches
 from shmjet.processors.general.spill_files import SPILL_SHARE, SpilledBatches, memory_share, spill_folder
 
 if TYPE_CHECKING:  # numpy takes 0.1 s to import: only where there are batches
-    from shmjet.columns.sort import SortOrder
+    from shmjet.columns.sort import SortedMerge, SortOrder
     from shmjet.data.batch import Batch
 
 RUN_ROWS: Final = 1 << 16
@@ -49,6 +50,9 @@ class SortBatchesProcessor(BulkProcessor):
         self._in_memory = 0
         self._folder: str | None = None
         self._spilled: SpilledBatches | None = None
+        self._merge: SortedMerge | None = None
+        self._saving: EntrySteps | None = None
+        self._restoring: PlacedBatches | None = None
 
     def init(self, outbox: Outbox, context: ProcessorContext) -> None:
         """As `BulkProcessor.init`."""
@@ -79,13 +83,53 @@ class SortBatchesProcessor(BulkProcessor):
             runs += self._spilled.batches()  # which came after those in memory
         return self._merged(runs)
 
-    def _merged(self, runs: list[Batch]) -> Iterator[Batch]:
-        from shmjet.columns.sort import merge_sorted
+    def _merged(self, runs: list[Batch]) -> Iterable[Batch]:
+        from shmjet.columns.sort import SortedMerge
 
-        if runs:
-            assert self._order is not None
-            runs = [self._kinds.of(run) for run in runs]
-            yield from (batch for batch in merge_sorted(runs, self._order, self._rows) if batch.num_rows)
+        if not runs:
+            return ()
+        assert self._order is not None
+        self._merge = SortedMerge([self._kinds.of(run) for run in runs], self._order, self._rows)
+        return (batch for batch in self._merge if batch.num_rows)
+
+    def save_to_snapshot(self) -> bool:
+        """Save the rows that have not been emitted, run by run; equal rows keep their order."""
+        if self._saving is None:
+            if not self.emission.flush_rest():
+                return False
+            self._saving = EntrySteps(self.outbox, PlacedBatches(self.context).entries(self._left()))
+        if not self._saving.flush():
+            return False
+        self._saving = None
+        return True
+
+    def _left(self) -> Iterator[Batch]:
+        """Give what tells the columns, then the rows that are left."""
+        if self._kinds.kinds:
+            yield self._kinds.head()
+        if self._merge is not None:
+            yield from self._merge.rest()
+            return
+        spilled = [] if self._spilled is None else self._spilled.batches()
+        yield from (run for run in chain(self._runs, spilled, self._waiting) if run.num_rows)
+
+    def restore_from_snapshot(self, inbox: Inbox) -> None:
+        """Take rows, for as long as a call should take."""
+        deadline = monotonic_ns() + policy_in(self.context).call_ns
+        restoring = self._restoring = self._restoring or PlacedBatches(self.context)
+        while inbox:
+            for batch in restoring.restored(*inbox.poll()):
+                if batch.num_rows:
+                    self._take(batch)
+                else:
+                    self._kinds.add(batch)
+            if monotonic_ns() >= deadline:
+                return
+
+    def finish_snapshot_restore(self) -> bool:
+        """Begin to sort what comes."""
+        self._restoring = None
+        return True
 
     def _take(self, batch: Batch) -> None:
         self._kinds.add(batch)
