@@ -372,7 +372,7 @@ def attack(count: int, rng: random.Random, tally: Tally) -> None:
                 pass
             port.settle(sock)
         deadline = time.monotonic() + 10
-        while (port.link._connections._pending or port.link._peers) and time.monotonic() < deadline:
+        while (port.link.connections.pending or port.link.peers) and time.monotonic() < deadline:
             port.turn()
         port.turn()
         if len(port.lines) > 1:

@@ -211,7 +211,7 @@ class Killer:
         self.workers = rng.choice([2, 2, 3, 4])
         self.stealing = rng.random() < 0.5
         self.jet = shmjet.new_instance(JetConfig(cores=self.workers, work_stealing=self.stealing))
-        self.folder = self.jet._folder
+        self.folder = self.jet.folder
         self.kills = 0
 
     def one(self, number: int) -> None:

@@ -41,7 +41,7 @@ PROGRAM = """
             cli = [sys.executable, "-P", "-c", f"import sys; sys.path.insert(0, {sys.path[0]!r}); "
                    "from shmjet.cli.main import main; main()", "cluster", "--json"]
             done = subprocess.run(cli, stdout=subprocess.PIPE, timeout=60, check=True)
-            assert str(jet._folder) in done.stdout.decode(), done.stdout
+            assert str(jet.folder) in done.stdout.decode(), done.stdout
         for number in {closed}:
             # /dev/null has taken the place of what was closed, and nothing of shmjet's.
             assert os.readlink(f"/proc/self/fd/{number}") == "/dev/null"

@@ -106,7 +106,8 @@ class ConnectionManager:
         self._security = security
         self._limits = limits
         self._listener: socket.socket | None = None
-        self._pending: set[PendingConnection] = set()
+        self.pending: set[PendingConnection] = set()
+        """Connections that have not finished their handshake."""
         self._accepted: Admission[PendingConnection] = Admission()
         """The unproved connections that this member has accepted."""
         self._listen_again_ns = _FAR_NS
@@ -212,7 +213,7 @@ class ConnectionManager:
             self._owner.watch(self._listener.fileno(), select.EPOLLIN, self._accept)
 
     def _watch(self, connection: PendingConnection) -> None:
-        self._pending.add(connection)
+        self.pending.add(connection)
         self._owner.watch(connection.fileno(), connection.wants, lambda _: self._advance(connection))
 
     # -- dialling -----------------------------------------------------------------------------------------------
@@ -288,7 +289,7 @@ class ConnectionManager:
     # -- the handshake's end --------------------------------------------------------------------------------------
 
     def _advance(self, connection: PendingConnection) -> None:
-        if connection not in self._pending:
+        if connection not in self.pending:
             return
         before = connection.fileno()
         try:
@@ -303,7 +304,7 @@ class ConnectionManager:
         except OSError as error:
             self._broken(connection, error)
             return
-        if connection in self._pending:
+        if connection in self.pending:
             assert connection.fileno() == before
             self._owner.mask(before, connection.wants)
 
@@ -399,7 +400,7 @@ class ConnectionManager:
 
     def _release(self, connection: PendingConnection) -> None:
         """Let go of a connection whose socket is another's from now on."""
-        self._pending.discard(connection)
+        self.pending.discard(connection)
         self._accepted.discard(connection)
         self._owner.unwatch(connection.fileno())
 
@@ -411,7 +412,7 @@ class ConnectionManager:
 
     def next_deadline(self) -> int:
         """Return when `tick` has to be called next."""
-        times = [connection.deadline_ns for connection in self._pending]
+        times = [connection.deadline_ns for connection in self.pending]
         times += [min(attempt.again_ns, attempt.deadline_ns) for attempt in self._attempts.values()]
         return min([self._listen_again_ns, *times])
 
@@ -426,7 +427,7 @@ class ConnectionManager:
                 self._fail(attempt, "unreachable", "no answer in time")
             elif now_ns >= attempt.again_ns:
                 self._again(attempt)
-        for connection in [s for s in self._pending if now_ns >= s.deadline_ns]:
+        for connection in [s for s in self.pending if now_ns >= s.deadline_ns]:
             if connection.stage is not Stage.LEAVING:
                 self._words.warning(
                     "the connection from %s is closed: it has not proved itself in time", connection.remote
@@ -443,7 +444,7 @@ class ConnectionManager:
 
     def close(self) -> None:
         """Close all sockets."""
-        for connection in list(self._pending):
+        for connection in list(self.pending):
             self._forget(connection)
         self._attempts.clear()
         if self._listener is not None:

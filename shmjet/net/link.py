@@ -78,10 +78,11 @@ class Link:
         self._epoll = select.epoll()
         self._handlers: dict[int, Callable[[int], None]] = {}
         self._masks: dict[int, int] = {}
-        self._peers: dict[str, Peer] = {}
+        self.peers: dict[str, Peer] = {}
+        """The members that are connected, by uuid."""
         self._executions: dict[int, CarriedExecution] = {}
         self._relays = Relays(self)
-        self._shelf = OverflowBuffer()
+        self._overflow = OverflowBuffer()
         self._fenced: dict[str, None] = {}
         self._refused_clients = RefuseClients(False)
         self._bell: Doorbell | None = None
@@ -101,7 +102,7 @@ class Link:
         self._link_loop = LinkLoop(self._epoll.fileno(), self._bell)
         self._leaving: list[Peer] = []
         self._me = Identity(MEMBER, setup.cluster, setup.uuid, "", setup.secret.value, setup.member_secret.value)
-        self._connections = ConnectionManager(self, Security(setup.tls, listens=setup.tls is not None), setup.limits)
+        self.connections = ConnectionManager(self, Security(setup.tls, listens=setup.tls is not None), setup.limits)
         self.watch(channel.fileno(), select.EPOLLIN, self._told)
 
     # -- what the connection manager needs ----------------------------------------------------------------------------
@@ -142,11 +143,11 @@ class Link:
 
     def peer(self, uuid: str) -> Peer | None:
         """Return the connection to a member, None when there is none."""
-        return self._peers.get(uuid)
+        return self.peers.get(uuid)
 
     def peer_at(self, address: str) -> Peer | None:
         """Return the connection to the member that is known by an address."""
-        return next((peer for peer in self._peers.values() if peer.address == address), None)
+        return next((peer for peer in self.peers.values() if peer.address == address), None)
 
     def tell(self, event: object, fds: Sequence[int] = ()) -> None:
         """Tell the member something; its descriptors are closed when they have left."""
@@ -163,7 +164,7 @@ class Link:
         dialed = connection.remote if connection.is_dialed else None
         wire, leftover = connection.accept()
         tune_near(wire.socket)
-        peer = self._peers[uuid] = Peer(uuid, address, wire, self, self._setup.limits.message_bytes)
+        peer = self.peers[uuid] = Peer(uuid, address, wire, self, self._setup.limits.message_bytes)
         peer.heard_ns = clock_ns()
         if peer.is_native:
             peer.join(self._link_loop)
@@ -223,15 +224,15 @@ class Link:
             self._ended(self._leaving.pop())
         now = clock_ns()
         if now >= self._due_ns:
-            self._connections.tick(now)
-            for heard in self._periods.tick(now, self._peers.values()):
+            self.connections.tick(now)
+            for heard in self._periods.tick(now, self.peers.values()):
                 self.tell(heard)
-            self._due_ns = min([self._connections.next_deadline(), *self._periods.next_ns(self._peers.values())])
+            self._due_ns = min([self.connections.next_deadline(), *self._periods.next_ns(self.peers.values())])
 
     def _move(self) -> bool:
         """Fill rings that have room again, and do what the link loop cannot; True when there is more to be done now."""
         more = False
-        for peer in list(self._peers.values()):
+        for peer in list(self.peers.values()):
             try:
                 for incoming in peer.incoming.values():
                     if incoming.is_blocked and incoming.poller.ready():
@@ -258,7 +259,7 @@ class Link:
     def _pollers(self) -> list[Poller]:
         """What is waited for apart from sockets and what the link loop takes from rings itself."""
         pollers = []
-        for peer in self._peers.values():
+        for peer in self.peers.values():
             if not peer.is_native and not peer.is_blocked:
                 pollers += [lanes.poller for lanes in peer.outgoing.values()]
             pollers += [lanes.poller for lanes in peer.incoming.values() if lanes.is_blocked]
@@ -276,13 +277,13 @@ class Link:
         self._due_ns = 0
         match order:
             case Send():
-                peer = self._peers.get(order.peer)
+                peer = self.peers.get(order.peer)
                 if peer is not None:
                     peer.send_message(order.payload)
             case Alive():
                 self._periods.alive(clock_ns())
             case Connect():
-                self._connections.connect(order.address)
+                self.connections.connect(order.address)
             case Disconnect():
                 self._disconnect(order.peer, "the member has disconnected")
             case Fence():
@@ -300,13 +301,13 @@ class Link:
             case GetStats():
                 self.tell(self._stats(order.request))
             case Stop():
-                for uuid in list(self._peers):
+                for uuid in list(self.peers):
                     self._disconnect(uuid, "the member leaves")
                 self._stopping = True
 
     def _listen(self, order: Listen) -> None:
         try:
-            address = self._connections.listen(order.address)
+            address = self.connections.listen(order.address)
         except (OSError, ValueError) as error:
             self.tell(ListenFailed(order.address, _text(error)))
             return
@@ -317,7 +318,7 @@ class Link:
         self.tell(Listening(address))
 
     def _stats(self, request: int) -> Stats:
-        peers = [PeerStats(p.uuid, p.bytes_out, p.bytes_in, p.queued) for p in self._peers.values()]
+        peers = [PeerStats(p.uuid, p.bytes_out, p.bytes_in, p.queued) for p in self.peers.values()]
         return Stats(request, peers, [edge for execution in self._executions.values() for edge in execution.stats()])
 
     # -- peers --------------------------------------------------------------------------------------------------
@@ -348,7 +349,7 @@ class Link:
         self._drop(peer, peer.leaving or "it has closed the connection")
 
     def _broken(self, fd: int, error: Exception) -> None:
-        for peer in list(self._peers.values()):
+        for peer in list(self.peers.values()):
             if peer.fd == fd:
                 self._fail(peer, error)
 
@@ -361,9 +362,9 @@ class Link:
 
     def _drop(self, peer: Peer, reason: str, *, log: bool = False, hard: bool = False) -> None:
         """Close a connection and tell the member."""
-        if self._peers.get(peer.uuid) is not peer:
+        if self.peers.get(peer.uuid) is not peer:
             return
-        del self._peers[peer.uuid]
+        del self.peers[peer.uuid]
         if log:
             logger.warning("the connection to %s is closed: %s", peer.address or peer.uuid, reason)
         if peer.is_native:
@@ -376,7 +377,7 @@ class Link:
 
     def _disconnect(self, uuid: str, reason: str) -> None:
         """Say goodbye, let what was sent leave, and close."""
-        peer = self._peers.get(uuid)
+        peer = self.peers.get(uuid)
         if peer is None:
             return
         for execution in list(peer.outgoing):
@@ -396,7 +397,7 @@ class Link:
         self._fenced[uuid] = None
         if len(self._fenced) > MOST_FENCED:  # the oldest; its member, should it wake, is in no view either
             del self._fenced[next(iter(self._fenced))]
-        peer = self._peers.get(uuid)
+        peer = self.peers.get(uuid)
         if peer is not None:
             self._drop(peer, "it was fenced", hard=True)
 
@@ -404,7 +405,7 @@ class Link:
 
     def _open(self, order: OpenExecution, fd: int) -> None:
         try:
-            carried = carry(order, fd, self._control, self._setup.flow_period_ns, self._shelf, self._peers)
+            carried = carry(order, fd, self._control, self._setup.flow_period_ns, self._overflow, self.peers)
         except (OSError, ValueError, RingCorruptError) as error:
             self.tell(ExecutionOpened(order.execution, _text(error)))
             return
@@ -413,7 +414,7 @@ class Link:
             self._periods.begin_flow(now)
         self._executions[order.execution] = carried
         for uuid in carried.peers():
-            peer, incoming = self._peers[uuid], carried.incoming[uuid]
+            peer, incoming = self.peers[uuid], carried.incoming[uuid]
             peer.carry(order.execution, carried.outgoing[uuid], incoming)
             entries = list(incoming.limits(now))  # at once: no sender should wait a period to begin
             if entries:
@@ -423,7 +424,7 @@ class Link:
     def _close_execution(self, execution: int) -> None:
         carried = self._executions.pop(execution, None)
         if carried is not None:
-            for peer in self._peers.values():
+            for peer in self.peers.values():
                 peer.drop(execution)
             carried.close()
         self.tell(ExecutionClosed(execution))
@@ -432,13 +433,13 @@ class Link:
 
     def close(self) -> None:
         """Close everything."""
-        for peer in list(self._peers.values()):
+        for peer in list(self.peers.values()):
             self._drop(peer, "the link ends")
         for execution in self._executions.values():
             execution.close()
         self._executions.clear()
         self._relays.close()
-        self._connections.close()
+        self.connections.close()
         with contextlib.suppress(ChannelClosed, OSError):
             self._channel.flush()
         self._channel.close()

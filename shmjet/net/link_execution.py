@@ -33,13 +33,13 @@ class CarriedExecution:
         fd: the arena's descriptor; owned by this object.
         control: the control segment, with the doorbells of workers.
         period_ns: of flow control.
-        shelf: memory of the link for batches that find no slot.
+        overflow: memory of the link for batches that find no slot.
     """
 
     def __init__(
-        self, order: OpenExecution, fd: int, control: memoryview, period_ns: int, shelf: OverflowBuffer
+        self, order: OpenExecution, fd: int, control: memoryview, period_ns: int, overflow: OverflowBuffer
     ) -> None:
-        self._shelf = shelf
+        self._overflow = overflow
         self.execution = order.execution
         self._fd = fd
         try:
@@ -100,7 +100,7 @@ class CarriedExecution:
                     bell = self._bells.at(edge, edge.destination, consumer)
                     ring = RingProducer(self._arena, at, bell)
                     lanes = in_lanes.setdefault(source, {})
-                    lanes[e, producer, consumer] = IncomingLane(into, ring, self._slab, self._arena, self._shelf)
+                    lanes[e, producer, consumer] = IncomingLane(into, ring, self._slab, self._arena, self._overflow)
         for index, peer in enumerate(plan.slot.peers):
             if index == plan.slot.index:
                 continue
@@ -108,7 +108,7 @@ class CarriedExecution:
             self.outgoing[peer] = Outgoing(self.execution, self._slabs, edges, out_lanes.get(index, []))
             into_here = [edge for (member, _), edge in in_edges.items() if member == index]
             lanes = in_lanes.get(index, {})
-            self.incoming[peer] = Incoming(self.execution, into_here, lanes, self._arena, self._shelf, due[index])
+            self.incoming[peer] = Incoming(self.execution, into_here, lanes, self._arena, self._overflow, due[index])
 
     def _outgoing_edge(self, edge: EdgePlan, e: int, member: int) -> OutgoingEdge:
         bounded, traffic = self._order.flow_control, self._traffic(e, member)
@@ -176,13 +176,13 @@ def carry(
     fd: int,
     control: memoryview | None,
     period_ns: int,
-    shelf: OverflowBuffer,
+    overflow: OverflowBuffer,
     connected: Container[str],
 ) -> CarriedExecution:
     """Return an execution whose rings are open, ready to be carried.
 
     Args:
-        order, fd, control, period_ns, shelf: as for `CarriedExecution`.
+        order, fd, control, period_ns, overflow: as for `CarriedExecution`.
         connected: uuids of the members that there is a connection to; all that take part have to be there.
 
     Raises:
@@ -191,7 +191,7 @@ def carry(
     if control is None:
         os.close(fd)
         raise ValueError("this link has no control segment")
-    carried = CarriedExecution(order, fd, control, period_ns, shelf)
+    carried = CarriedExecution(order, fd, control, period_ns, overflow)
     try:
         missing = [uuid for uuid in carried.peers() if uuid not in connected]
         if missing:

@@ -72,7 +72,7 @@ class Peer:
         self.reported_ns = 0
         self._owner = owner
         self._message_bytes = message_bytes
-        self._writer = PacketWriter()
+        self.writer = PacketWriter()
         self._pieces: list[bytes] = []
         self._pieces_size = 0
         self._early_limits: dict[tuple[int, int], int] = {}
@@ -85,19 +85,19 @@ class Peer:
 
     def join(self, link_loop: LinkLoop) -> None:
         """Have a link loop send and receive for this peer, until it is told to remove the descriptor."""
-        link_loop.add(self.fd, self._writer, self._reader)
+        link_loop.add(self.fd, self.writer, self._reader)
 
     # -- sending ------------------------------------------------------------------------------------------------
 
     @property
     def queued(self) -> int:
         """Bytes of urgent packets that have not left."""
-        return self._writer.queued
+        return self.writer.queued
 
     @property
     def bytes_out(self) -> int:
         """Bytes that have been sent."""
-        return self._writer.bytes_out
+        return self.writer.bytes_out
 
     @property
     def bytes_in(self) -> int:
@@ -107,28 +107,28 @@ class Peer:
     def send_message(self, payload: bytes) -> None:
         """Queue a message for the peer's member."""
         for head, piece in control_packets(payload):
-            self._writer.queue(head + piece)
+            self.writer.queue(head + piece)
 
     def send_heartbeat(self) -> None:
         """Queue a sign of life."""
-        self._writer.queue(HEADER.pack(0, HEARTBEAT, 0, 0, 0, 0, 0, 0, 0))
+        self.writer.queue(HEADER.pack(0, HEARTBEAT, 0, 0, 0, 0, 0, 0, 0))
 
     def send_limits(self, entries: list[bytes]) -> None:
         """Queue limits of windows."""
         most = LONGEST[FLOW] // FLOW_ENTRY.size
         for at in range(0, len(entries), most):
             body = b"".join(entries[at : at + most])
-            self._writer.queue(HEADER.pack(len(body), FLOW, 0, 0, 0, 0, 0, 0, 0) + body)
+            self.writer.queue(HEADER.pack(len(body), FLOW, 0, 0, 0, 0, 0, 0, 0) + body)
 
     def send_goodbye(self, reason: str) -> None:
         """Queue the last packet."""
         body = reason.encode()[: LONGEST[GOODBYE]]
-        self._writer.queue(HEADER.pack(len(body), GOODBYE, 0, 0, 0, 0, 0, 0, 0) + body)
+        self.writer.queue(HEADER.pack(len(body), GOODBYE, 0, 0, 0, 0, 0, 0, 0) + body)
 
     @property
     def has_output(self) -> bool:
         """Whether there is something to send that is not in rings."""
-        return self._writer.has_output or self.wire.has_staged
+        return self.writer.has_output or self.wire.has_staged
 
     def flush(self) -> bool:
         """Send what the socket takes, from rings when nothing urgent is left; True when there is more to be sent now.
@@ -137,7 +137,7 @@ class Peer:
             OSError: the connection is broken.
             RingCorruptError: a ring or slab of this member is damaged.
         """
-        status = self.wire.flush(self._writer)
+        status = self.wire.flush(self.writer)
         self.is_blocked = status == BLOCKED
         return status == MORE
 
@@ -227,7 +227,7 @@ class Peer:
         """Begin to carry an execution's lanes."""
         self.outgoing[execution] = outgoing
         self.incoming[execution] = incoming
-        outgoing.attach(self._writer)
+        outgoing.attach(self.writer)
         incoming.attach(self._reader)
         for key in [key for key in self._early_limits if key[0] == execution]:
             outgoing.allow(key[1], self._early_limits.pop(key))
@@ -237,7 +237,7 @@ class Peer:
         outgoing = self.outgoing.pop(execution, None)
         incoming = self.incoming.pop(execution, None)
         if outgoing is not None:
-            self._writer.drop(execution)
+            self.writer.drop(execution)
             outgoing.close()
         if incoming is not None:
             self._reader.drop(execution)
@@ -247,7 +247,7 @@ class Peer:
 
     def close(self, *, hard: bool = False) -> None:
         """Close the connection and let go of all rings."""
-        self._writer.clear()
+        self.writer.clear()
         self._reader.close()
         for lanes in self.outgoing.values():
             lanes.close()

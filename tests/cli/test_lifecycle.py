@@ -28,7 +28,7 @@ def jet() -> Iterator[JetInstance]:
 @pytest.fixture(params=["here", "address"])
 def where(jet: JetInstance, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is added to a command: nothing, or an address."""
-    monkeypatch.setattr(local, "running_folders", lambda: [jet._folder])
+    monkeypatch.setattr(local, "running_folders", lambda: [jet.folder])
     monkeypatch.setenv("SHMJET_SECRET", SECRET)
     return [] if request.param == "here" else ["--address", jet.cluster.members[0].address]
 

@@ -36,7 +36,7 @@ def jet() -> Iterator[JetInstance]:
 @pytest.fixture(autouse=True)
 def _only_this_instance(jet: JetInstance, monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave other members of this user alone: they may be of another test run, and busy."""
-    monkeypatch.setattr(local, "running_folders", lambda: [jet._folder])
+    monkeypatch.setattr(local, "running_folders", lambda: [jet.folder])
 
 
 @pytest.fixture
@@ -191,9 +191,9 @@ def test_py_spy_is_preferred_where_it_may_look(
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     pid = jet.cluster.members[0].workers[0]
-    assert stacks.stacks_of(pid, jet._folder) == ("py-spy", f"looked at {pid} with dump")
+    assert stacks.stacks_of(pid, jet.folder) == ("py-spy", f"looked at {pid} with dump")
     program.write_text("#!/bin/sh\necho 'Permission denied' >&2; exit 1\n")
-    source, text = stacks.stacks_of(pid, jet._folder)
+    source, text = stacks.stacks_of(pid, jet.folder)
     assert source == "faulthandler"
     assert "in _idle" in text
 

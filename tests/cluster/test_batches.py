@@ -204,12 +204,12 @@ def test_two_hundred_jobs_with_batches_leave_memory_descriptors_and_shared_memor
         jet.get_list(out).clear()
         jobs(30)
         memory, fds = belongings(pids)
-        files = sorted(Path(jet._folder).rglob("*"))
+        files = sorted(Path(jet.folder).rglob("*"))
         jobs(200)
         later, fds_later = belongings(pids)
         assert fds_later == fds
         assert all(sum(target.endswith("(deleted)") for target in opened(pid)) < 16 for pid in pids)
-        assert sorted(Path(jet._folder).rglob("*")) == files
+        assert sorted(Path(jet.folder).rglob("*")) == files
         assert later - memory < 6 << 20, f"{(later - memory) / 200 / 1024:.1f} KiB a job"
 
 

@@ -353,7 +353,7 @@ SCRIPT = """
     execution = jet.new_job(dag).execute()
     while execution.status is not shmjet.JobStatus.RUNNING:
         time.sleep(0.01)
-    print(jet.cluster.members[0].pid, jet._folder, flush=True)
+    print(jet.cluster.members[0].pid, jet.folder, flush=True)
     execution.result()
 """
 
@@ -429,7 +429,7 @@ STOPPING_SCRIPT = """
     dag = DAG()
     dag.edge(between(dag.new_vertex("a", Endless, 1), dag.new_vertex("b", processors.write_list("ones"), 1)))
     execution = jet.new_job(dag).execute()
-    print(jet._folder, flush=True)
+    print(jet.folder, flush=True)
     os.kill(os.getpid(), signal.SIGSTOP)
 """
 

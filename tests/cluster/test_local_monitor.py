@@ -27,14 +27,14 @@ Eventually = Callable[[Callable[[], object]], None]
 
 @pytest.fixture
 def member(jet: JetInstance) -> Iterator[AttachedMember]:
-    with AttachedMember(jet._folder) as attached:
+    with AttachedMember(jet.folder) as attached:
         yield attached
 
 
 def test_a_member_is_found_by_its_folder_and_says_who_it_is(jet: JetInstance, monkeypatch: pytest.MonkeyPatch) -> None:
     (mine,) = jet.cluster.members
-    assert jet._folder in running_folders()
-    monkeypatch.setattr(local, "running_folders", lambda: [jet._folder, jet._folder / "none"])
+    assert jet.folder in running_folders()
+    monkeypatch.setattr(local, "running_folders", lambda: [jet.folder, jet.folder / "none"])
     found = attach_all()
     try:
         attached = next(each for each in found if each.pid == mine.pid)
@@ -118,7 +118,7 @@ def test_a_failure_is_told_in_one_line(jet: JetInstance, member: AttachedMember,
 def test_a_client_that_says_what_the_member_does_not_know_is_sent_away(jet: JetInstance) -> None:
     with socket.socket(socket.AF_UNIX) as stranger:
         stranger.settimeout(30)
-        stranger.connect(str(jet._folder / SOCKET_NAME))
+        stranger.connect(str(jet.folder / SOCKET_NAME))
         body = msgspec.msgpack.encode(["FromTheFuture", 1])
         stranger.sendall(len(body).to_bytes(4, "little") + b"\0" + body)
         assert stranger.recv(1) == b""

@@ -103,8 +103,8 @@ def test_a_compressed_packet_on_an_edge_that_is_not_ends_the_connection(caplog: 
     with linked(2) as members, running(members, dag_of(texts, EdgeConfig())) as run:
         packed = Lz4Compressor().pack(memoryview(bytes(1024)))
         assert packed is not None
-        peer = next(iter(members[0].link._peers.values()))
-        peer._writer.queue(HEADER.pack(len(packed), DATA, FLAG_LZ4, 0, 7, 0, 1, 1, 0) + packed)
+        peer = next(iter(members[0].link.peers.values()))
+        peer.writer.queue(HEADER.pack(len(packed), DATA, FLAG_LZ4, 0, 7, 0, 1, 1, 0) + packed)
         down = await_(members, lambda: members[1].take(PeerDown))
         assert "a compressed packet on edge 0 of execution 7, which is not" in down.reason
         assert len([r for r in caplog.records if r.name == "shmjet.link"]) == 1

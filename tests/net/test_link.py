@@ -189,7 +189,7 @@ def test_two_that_dial_each_other_at_once_keep_one_connection(members: Any) -> N
             first.turn()
             second.turn()
         assert not any(isinstance(event, PeerDown | ConnectFailed) for event in first.events + second.events)
-        assert len(first.link._peers) == len(second.link._peers) == 1
+        assert len(first.link.peers) == len(second.link.peers) == 1
         first.order(Send(second.uuid, b"hello"))
         assert await_([first, second], lambda: second.take(Received)).payload == b"hello"
 
@@ -204,7 +204,7 @@ def test_connecting_again_says_that_the_peer_is_up() -> None:
         port = second.address.rpartition(":")[2]
         first.order(Connect(f"localhost:{port}"))
         assert await_([first, second], lambda: first.take(PeerUp)).dialed == f"localhost:{port}"
-        assert len(second.link._peers) == 1
+        assert len(second.link.peers) == 1
 
 
 def test_a_goodbye_says_why_and_a_break_does_not() -> None:
@@ -215,7 +215,7 @@ def test_a_goodbye_says_why_and_a_break_does_not() -> None:
         first.order(Connect(second.address))
         await_([first, second], lambda: first.take(PeerUp))
         await_([first, second], lambda: second.take(PeerUp))
-        first.link._peers[second.uuid].wire.close(hard=True)
+        first.link.peers[second.uuid].wire.close(hard=True)
         assert "reset" in await_([second], lambda: second.take(PeerDown)).reason.lower()
 
 
@@ -254,16 +254,16 @@ def test_heartbeats_stop_when_the_member_says_nothing() -> None:
             pass
         for _ in range(20):
             first.turn(1_000_000)
-        before = second.link._peers[first.uuid].bytes_in
+        before = second.link.peers[first.uuid].bytes_in
         for _ in range(50):
             first.turn(1_000_000)
             second.turn(0)
-        assert second.link._peers[first.uuid].bytes_in - before <= HEADER.size * 25
+        assert second.link.peers[first.uuid].bytes_in - before <= HEADER.size * 25
 
 
 def test_what_is_no_packet_ends_the_connection_with_one_line(caplog: Any) -> None:
     with linked(2) as (first, second):
-        first.link._peers[second.uuid]._writer.queue(b"\xff" * 64)
+        first.link.peers[second.uuid].writer.queue(b"\xff" * 64)
         down = await_([first, second], lambda: second.take(PeerDown))
         assert "no packet has kind 255" in down.reason
         assert len([r for r in caplog.records if r.name == "shmjet.link" and r.levelno >= logging.WARNING]) == 1
@@ -271,7 +271,7 @@ def test_what_is_no_packet_ends_the_connection_with_one_line(caplog: Any) -> Non
 
 def test_packets_of_an_execution_that_is_not_open_are_dropped() -> None:
     with linked(2) as (first, second):
-        first.link._peers[second.uuid]._writer.queue(HEADER.pack(16, DATA, 0, 0, 99, 0, 0, 1, 0) + b"x" * 16)
+        first.link.peers[second.uuid].writer.queue(HEADER.pack(16, DATA, 0, 0, 99, 0, 0, 1, 0) + b"x" * 16)
         first.order(Send(second.uuid, b"still there"))
         assert await_([first, second], lambda: second.take(Received)).payload == b"still there"
 
@@ -345,16 +345,16 @@ def test_beyond_the_limit_the_oldest_unproved_connection_is_told_that_the_member
 ) -> None:
     member = members(limits=Limits(unproved=3))
     waiting = [connect_raw(member) for _ in range(3)]
-    await_([member], lambda: len(member.link._connections._pending) == 3)
+    await_([member], lambda: len(member.link.connections.pending) == 3)
     waiting.append(connect_raw(member))
     said = read_to_end(member, waiting[0])
     assert b"refused" in said
     assert b"busy" in said
-    assert len(member.link._connections._pending) == 3
+    assert len(member.link.connections.pending) == 3
     assert "1 connections were sent away" in caplog.text
     for sock in waiting:
         sock.close()
-    await_([member], lambda: not member.link._connections._pending)
+    await_([member], lambda: not member.link.connections.pending)
     other = members()
     other.order(Connect(member.address))
     await_([member, other], lambda: other.take(PeerUp))
@@ -370,7 +370,7 @@ def test_connections_that_prove_nothing_keep_nobody_out(members: Any, says: byte
             unproved.append(connect_raw(member))
             unproved[-1].send(dialling if says == b"half a hello" else says)
             member.turn()
-        await_([member], lambda: len(member.link._connections._pending) == Limits().unproved)
+        await_([member], lambda: len(member.link.connections.pending) == Limits().unproved)
         dialled = in_thread(lambda: dial(member.address, cluster="test", secret=SECRET, timeout=20))
         await_([member], lambda: member.take(Accepted))
         dialled.result(20).close()
@@ -436,7 +436,7 @@ def test_without_descriptors_a_link_waits_and_goes_on(
 ) -> None:
     """A listener that is ready and gives no connection must not be polled in a busy loop."""
     member = members()
-    connections = member.link._connections
+    connections = member.link.connections
     listener, tries = connections._listener, []
 
     class Exhausted:
@@ -448,17 +448,17 @@ def test_without_descriptors_a_link_waits_and_goes_on(
             return getattr(listener, name)
 
     waiting = connect_raw(member)
-    await_([member], lambda: connections._pending)  # the one place that can be made is made
+    await_([member], lambda: connections.pending)  # the one place that can be made is made
     monkeypatch.setattr(connections, "_listener", Exhausted())
     another = connect_raw(member)
     await_([member], lambda: len(tries) >= 2)
-    assert not connections._pending
+    assert not connections.pending
     for _ in range(200):
         member.turn()
     assert len(tries) < 10
     assert "raise the limit of open files" in caplog.text
     monkeypatch.setattr(connections, "_listener", listener)
-    await_([member], lambda: connections._pending)
+    await_([member], lambda: connections.pending)
     waiting.close()
     another.close()
 
@@ -581,7 +581,7 @@ def test_tls_handshakes_that_never_end_keep_nobody_out(members: Any, certificate
             unproved.append(connect_raw(member))
             unproved[-1].send(says)
             member.turn()
-        await_([member], lambda: len(member.link._connections._pending) == Limits().unproved)
+        await_([member], lambda: len(member.link.connections.pending) == Limits().unproved)
         tls = TlsFiles(authority=str(certificates / "ca.pem"))
         dialled = in_thread(lambda: dial(member.address, cluster="test", secret=SECRET, tls=tls, timeout=20))
         await_([member], lambda: member.take(Accepted))

@@ -121,8 +121,6 @@ class JetInstance:
             raise ShmjetError("a client has no member of its own, so there is no folder to look into")
         return self._backend.folder
 
-    _folder = folder
-
     @property
     def cluster(self) -> Cluster:
         """The cluster: one member, unless it joined others."""
