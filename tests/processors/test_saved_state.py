@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import pickle
+import pkgutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,10 +17,14 @@ from shmjet import BroadcastKey, processors
 from shmjet.aggregate_ops import averaging, counting, summing, to_list
 from shmjet.core.context import ProcessorContext
 from shmjet.core.keys import partition_id
+from shmjet.core.processor import Processor
 from shmjet.data.errors import ProcessorError
+from shmjet.processors.checks.assertion_sinks import AssertAnyOrderProcessor, AssertOrderedProcessor
+from shmjet.processors.general.base import BulkProcessor
 from shmjet.processors.general.state_keys import own_key
 from shmjet.processors.general.stateful import rolling_aggregate
 from shmjet.processors.general.table_lookup import join_table
+from shmjet.testing import verify_processor
 from tests.processors.driving import Driver, processors_of, restored
 
 KEYS: list[Any] = ["a", "b", "a", None, 7, "c", None, math.nan, "b", 7.0, (1, "x"), math.nan, "a"]
@@ -241,3 +248,105 @@ def test_saving_takes_many_calls_for_much_state_and_does_not_copy_it() -> None:
             break
     assert sum(sizes) == 20_000
     assert max(sizes) <= 4096
+
+
+# -- the whole library -------------------------------------------------------------------------------------------------
+
+STATES = {
+    "AggregateProcessor": "one accumulator, under a key of its own",
+    "AssertAnyOrderProcessor": "the items so far, under a key of its own",
+    "AssertOrderedProcessor": "the number of items so far, under a key of its own",
+    "AsyncServiceProcessor": "the items of calls under way, by key or under a key of its own",
+    "BuiltSinkProcessor": "what the user's snapshot function gives",
+    "BuiltSourceProcessor": "what the user's snapshot function gives",
+    "CombineByKeyProcessor": "accumulators by key",
+    "CombineGroupsProcessor": "rows of the table, by partition",
+    "DistinctProcessor": "the keys met, by key",
+    "FilterStatefulProcessor": "states by key, or one under a key of its own",
+    "FlatMapStatefulProcessor": "states by key, or one under a key of its own",
+    "GenerateProcessor": "the position",
+    "GroupAndAccumulateProcessor": "values by key",
+    "GroupAndCollectProcessor": "containers by key",
+    "GroupByProcessor": "rows of the table, by partition",
+    "HashJoinProcessor": "the tables: broadcast by the first processor, or by key",
+    "ItemsProcessor": "the position",
+    "KeyedAggregateProcessor": "accumulators by key",
+    "MapStatefulProcessor": "states by key, or one under a key of its own",
+    "PartitionedItemsProcessor": "the positions by partition",
+    "PartitionedMapProcessor": "the positions by partition",
+    "PeekActiveProcessor": "that of the processor inside",
+    "PeekProcessor": "that of the processor inside",
+    "ReadListProcessor": "the position",
+    "ReadMapProcessor": "the position",
+    "RecordProcessor": "the positions in files",
+    "RemoteRecordProcessor": "the positions in files",
+    "RollingAggregateProcessor": "accumulators by key, or one under a key of its own",
+    "SortProcessor": "the items, in lists under a key of its own",
+    "TableJoinProcessor": "the table by key",
+    "ToBatchesProcessor": "none: it emits what it has gathered before the barrier",
+    "WriteListProcessor": "none: it writes what it has before the barrier, or writes ahead",
+    "WriteMapProcessor": "none: it writes what it has before the barrier",
+    "WriteMergingProcessor": "none: it writes what it has before the barrier, or writes ahead",
+}
+"""What each class with hooks for snapshots saves."""
+
+STATELESS = {
+    "CollectProcessor",
+    "FilterProcessor",
+    "FilterServiceProcessor",
+    "FlatMapProcessor",
+    "FlatMapServiceProcessor",
+    "FusedExpandingProcessor",
+    "FusedProcessor",
+    "FusedRowsProcessor",
+    "LoggerProcessor",
+    "MapBatchesProcessor",
+    "MapProcessor",
+    "MapServiceProcessor",
+    "NoopProcessor",
+    "PairProcessor",
+    "PassingProcessor",
+    "ReadLinesProcessor",
+    "ToRowsProcessor",
+    "WriteSocketProcessor",
+}
+"""Classes that keep nothing between two callbacks, or promise nothing."""
+
+PENDING = {
+    "CombineWordsProcessor",
+    "CountColumnProcessor",
+    "CountWordsProcessor",
+    "HashJoinBatchesProcessor",
+    "SortBatchesProcessor",
+}
+
+
+def classes() -> Iterator[type[Processor]]:
+    """Yield the classes of the library that are not made to be inherited from."""
+    for found in pkgutil.walk_packages(processors.__path__, "shmjet.processors."):
+        module = importlib.import_module(found.name)
+        for name, kind in vars(module).items():
+            is_own = isinstance(kind, type) and issubclass(kind, Processor) and kind.__module__ == found.name
+            if is_own and not name.startswith("_") and not kind.__subclasses__():
+                yield kind
+
+
+def test_it_is_known_of_every_processor_how_its_state_is_saved() -> None:
+    hooks = ("save_to_snapshot", "saved_entries")
+    for kind in classes():
+        name = kind.__name__
+        if name in PENDING or any(base.__name__ in ("FileSink", "FileProcessor") for base in kind.__mro__):
+            continue
+        inherited = [getattr(BulkProcessor, hook) for hook in hooks] + [Processor.save_to_snapshot, None]
+        has_hooks = any(getattr(kind, hook, None) not in inherited for hook in hooks)
+        assert has_hooks == (name in STATES), f"{name}: say in STATES what it saves"
+        assert has_hooks != (name in STATELESS), f"{name}: say in STATELESS that it saves nothing"
+
+
+def test_sinks_that_check_go_on_checking() -> None:
+    check = verify_processor(partial(AssertOrderedProcessor, (1, 2, 3), "wrong")).inputs([1, 2, 3])
+    check.expect()
+    with pytest.raises(AssertionError, match="wrong: expected 3 items, got 2; missing at the end: 3"):
+        check.inputs([1, 2]).expect()
+    check = verify_processor(partial(AssertAnyOrderProcessor, (3, 2, 1), "wrong")).inputs([1, 2, 3])
+    check.expect()

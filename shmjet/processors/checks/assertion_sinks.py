@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import repeat
 from typing import Any
 
 from shmjet.data.columnar import Columnar
 from shmjet.processors.general.base import BulkProcessor
+from shmjet.processors.general.state_keys import own_key
 
 _SHOWN = 5
 """Items of a kind that a message shows."""
@@ -44,6 +46,14 @@ class AssertOrderedProcessor(BulkProcessor):
                 f"{first + len(wanted)}"
             )
 
+    def saved_entries(self) -> Iterable[tuple[Any, Any]]:
+        """Return how many items have come."""
+        return [(own_key(self.context), self._count)] if self._count else []
+
+    def restore_entries(self, entries: list[tuple[Any, Any]]) -> None:
+        """Go on counting."""
+        self._count += sum(count for _, count in entries)
+
     def finish(self) -> bool:
         """Check that none is missing."""
         if not self.context.receives:
@@ -68,6 +78,14 @@ class AssertAnyOrderProcessor(BulkProcessor):
     def absorb(self, ordinal: int, items: list[Any]) -> None:
         """Gather a list."""
         self._got += rows_of(items)
+
+    def saved_entries(self) -> Iterable[tuple[Any, Any]]:
+        """Return the items that have come."""
+        return zip(repeat(own_key(self.context)), self._got)
+
+    def restore_entries(self, entries: list[tuple[Any, Any]]) -> None:
+        """Take them back."""
+        self._got += [item for _, item in entries]
 
     def finish(self) -> bool:
         """Compare."""
