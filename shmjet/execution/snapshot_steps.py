@@ -180,13 +180,13 @@ class SnapshotSteps:
     def _complete(self) -> None:
         """Complete, unless an order to save is newer than what has been saved."""
         save = self._orders.save
+        waits = self._waits_at_end and not self._released
+        if waits and not self._told:
+            self._told = True
+            self._orders.at_end(self._place)
         if save is not None and save.snapshot_id > self.saved_id and self._orders.saves:
             self._begin(Barrier(save.snapshot_id, save.terminal), State.COMPLETE)
-        elif self._waits_at_end and not self._released:
-            if not self._told:
-                self._told = True
-                self._orders.at_end(self._place)
-        else:
+        elif not waits:
             self._tasklet.complete()
 
     def _begin(self, barrier: Barrier, after: State) -> None:

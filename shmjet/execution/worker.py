@@ -318,6 +318,8 @@ class Worker:
         """Start if all are ready, and wake the processes that wait for it; else tell the member and wait."""
         if not deployment.takes_part:  # a tasklet will come
             deployment.started = True
+            if deployment.snapshots is not None:
+                self._saving.append(deployment)
         elif deployment.say_ready():
             deployment.wake_waiting()
             self._unannounced.append(deployment)

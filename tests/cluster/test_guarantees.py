@@ -100,6 +100,21 @@ def test_counts_are_exact_when_workers_are_killed(jet: JetInstance, file: Path, 
     assert result(file) == exact(4000)
 
 
+def test_stolen_tasklets_are_in_snapshots_too(jet: JetInstance, tmp_path: Path) -> None:
+    """The tasklets of both lines start on one worker; the other one takes some of them."""
+    dag = DAG()
+    for line, count in (("short", 100), ("long", 1000)):
+        numbers = dag.new_vertex(f"numbers of {line}", lambda count=count: Numbers(count, None), 1)
+        counts = dag.new_vertex(f"counts of {line}", Counts, 1)
+        end = dag.new_vertex(f"result of {line}", lambda line=line: Result(tmp_path / line), 1)
+        dag.edge(between(numbers, counts)).edge(between(counts, end))
+    job = jet.new_job(dag, guaranteed())
+    for _ in range(5):
+        job.run(SOON_S)
+        assert result(tmp_path / "short") == exact(100, sources=1)
+        assert result(tmp_path / "long") == exact(1000, sources=1)
+
+
 def test_without_a_guarantee_the_loss_of_a_worker_fails_the_job(jet: JetInstance, file: Path, gate: Path) -> None:
     job = jet.new_job(counting(file, 1000, gate=gate))
     execution = job.execute()
