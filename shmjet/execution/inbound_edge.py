@@ -345,16 +345,15 @@ class OrderedInboundEdge(InboundEdge):
         self._restored = merged
 
     def _wants(self, lane: int) -> bool:
-        has_room = (
-            self._barrier is not None or len(self._heads[lane]) < _HEAD_ITEMS
-        )  # what a lane brings ahead of the others need wake no worker
+        # What a lane brings ahead of the others need wake no worker, unless it is on its way to a barrier.
+        has_room = self._barrier is not None or len(self._heads[lane]) < _HEAD_ITEMS
         return super()._wants(lane) and (has_room or self.is_buffered)
 
     def drain(self, limit: int) -> tuple[list[Any] | None, Mark | None, bool]:
         moved = False
         barrier: Barrier | None = None
         for i in range(len(self._lanes)):
-            while self._live[i] and not self._at_barrier[i] and (self._barrier or len(self._heads[i]) < _HEAD_ITEMS):
+            while barrier is None and self._takes_more(i):
                 frame = self._pull(i)
                 if frame is None:
                     break
@@ -383,6 +382,12 @@ class OrderedInboundEdge(InboundEdge):
         if waiting or not (self._restored or any(self._heads)):
             return None, None, moved
         return self._merge(limit), None, True
+
+    def _takes_more(self, lane: int) -> bool:
+        """Say whether more is taken from a lane; on its way to a barrier it may bring any number of items."""
+        if not self._live[lane] or self._at_barrier[lane]:
+            return False
+        return self._barrier is not None or len(self._heads[lane]) < _HEAD_ITEMS
 
     @property
     def done(self) -> bool:

@@ -187,6 +187,11 @@ class LocalRun:
             deployment.close_processors(Interrupts(memoryview(bytearray(WORDS * 8)).cast("q")))
         return self
 
+    def step(self, rounds: int = 1) -> None:
+        """Let all workers have some rounds."""
+        for _ in range(rounds):
+            self._round()
+
     def between_rounds(self) -> bool:
         """Called after each round; True when it has given some process something to do."""
         return False

@@ -89,6 +89,11 @@ class SnapshotRun(LocalRun):
                 deployment.snapshots.close()
 
     @property
+    def ended(self) -> bool:
+        """Whether the job has come to its end, not to a terminal snapshot."""
+        return not self._left() and not (self.terminal and self.valid and not self.failed)
+
+    @property
     def places(self) -> set[Place]:
         """All processors."""
         return {(v, p) for v, vertex in enumerate(self.plan.vertices) for p in range(vertex.parallelism)}
