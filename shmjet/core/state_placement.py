@@ -65,7 +65,7 @@ def takes_place(context: ProcessorContext, index: int) -> bool:
 
 
 class NullKey:
-    """The key of saved state of which the key is None, which is no key for `offer_to_snapshot`; of the same partition.
+    """The key of saved state whose key is None, which `offer_to_snapshot` refuses as a key; of the same partition.
 
     Example:
         >>> from shmjet.core.keys import partition_id

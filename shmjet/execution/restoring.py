@@ -117,7 +117,7 @@ class Restoring:
         return head.scheme == now.scheme == SCHEME_DEFAULT and head.partition_count == now.count
 
     def _owners(self, v: int, saved: SavedVertex, record: ProcessorRecord) -> Sequence[int]:
-        """Return partition -> processor for what one has saved: itself in place of those that had ended."""
+        """Return partition -> processor for what a processor has saved: itself in place of the ended ones."""
         owners = self._partitions(v).owners
         if not self._is_as_before(v, saved) or record.finished:
             return owners

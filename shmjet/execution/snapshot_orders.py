@@ -1,8 +1,8 @@
 """The snapshots of one execution as one process sees them: the newest orders, and what its processors have to report.
 
-An order belongs to the process, not to a tasklet: a tasklet compares the order's number with its own, so one that has
-come from another worker finds what it has missed. A processor that has ended is remembered here, with its last
-entries, until a snapshot with them is valid. Must not know tasklets.
+An order belongs to the process, not to a tasklet: a tasklet compares the order's number with its own, so a tasklet from
+another worker finds what it has missed. A processor that has ended is remembered here, with its last entries, until a
+snapshot with them is valid. Must not know tasklets.
 """
 
 from __future__ import annotations

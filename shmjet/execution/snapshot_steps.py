@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from shmjet.execution.tasklet import ProcessorTasklet
 
 _SLICE_NS = 500_000
-"""Nanoseconds for which one call offers entries, and for which it encodes those that wait."""
+"""Nanoseconds for which one call offers entries, and for which it encodes entries that wait."""
 _MOVING = ("saved_id", "_resolved_id", "_told", "_released")
 """Fields that move to another worker as they are."""
 _AT_REST = frozenset(

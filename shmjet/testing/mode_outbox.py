@@ -1,4 +1,4 @@
-"""The outbox of a mode, and what becomes of the entries that are saved in it."""
+"""The outbox of a mode, and what happens to the entries that are saved in it."""
 
 from __future__ import annotations
 

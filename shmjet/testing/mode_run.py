@@ -1,4 +1,4 @@
-"""One processor, and those that take over from it, driven through one mode of `verify_processor`.
+"""One processor, and its successors, driven through one mode of `verify_processor`.
 
 Must not know: how outputs are compared. The order of callbacks is the engine's. A snapshot is taken when the inbox is
 empty, and between two calls of `complete` that emit. After a restore the ends of inputs that had ended come again, as
@@ -247,7 +247,7 @@ class ModeRun:
         """Take a snapshot, both phases; or lose the processor and go on with a fresh one. Return the entries' number.
 
         Args:
-            last: the one that ends a job: it is valid, and nothing is lost.
+            last: whether it ends a job: it is valid, and nothing is lost.
         """
         if not self._mode.takes_snapshots:
             return 0

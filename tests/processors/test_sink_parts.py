@@ -109,7 +109,7 @@ def test_restoring_the_same_snapshot_repeatedly_names_a_part_once_even_if_it_was
         attempt.restore(snapshot)
         assert committed(tmp_path) == ["0_000000"]
         attempt.end(ValueError())
-    (tmp_path / "0_000000").unlink()  # somebody has taken it in
+    (tmp_path / "0_000000").unlink()  # a reader has taken it in
     attempt = Attempt(sinks.files(tmp_path).supplier, 1)
     attempt.restore(snapshot)
     feed(attempt, "b")

@@ -66,7 +66,7 @@ def test_however_many_stages_ask_for_it_a_run_is_written_once(
     supplier = supplier_of(session, tmp_path)
     supplier.on_client(execution)
     supplier.on_client(execution)
-    address = supplier._address
+    address = supplier.address
     folder = Path(ask(address, BEGIN))
     assert Path(ask(address, BEGIN)) == folder
     for name in ("part-00000-a.parquet", "part-00000-b.parquet"):
@@ -84,10 +84,10 @@ def test_a_write_that_failed_is_no_success_for_whoever_asks_next(
 ) -> None:
     supplier = supplier_of(session, tmp_path, "error")
     supplier.on_client(execution)
-    (Path(ask(supplier._address, BEGIN)) / "part-00000-a.parquet").touch()
+    (Path(ask(supplier.address, BEGIN)) / "part-00000-a.parquet").touch()
     for _ in range(2):
         with pytest.raises(SparkError, match="there is something already"):
-            ask(supplier._address, COMMIT)
+            ask(supplier.address, COMMIT)
 
 
 def test_the_next_execution_may_begin_before_the_callbacks_of_the_last_one_have_run(
@@ -99,10 +99,10 @@ def test_the_next_execution_may_begin_before_the_callbacks_of_the_last_one_have_
     supplier.on_client(first)
     with pytest.raises(ShmjetError, match=r"shmjet.spark.sink\(\): the execution before is still running"):
         supplier.on_client(Future())
-    before = ask(supplier._address, BEGIN)
+    before = ask(supplier.address, BEGIN)
     first.set_result(None)
-    assert ask(supplier._address, BEGIN) != before
-    assert os.listdir(tmp_path) == [os.path.basename(ask(supplier._address, BEGIN))]
+    assert ask(supplier.address, BEGIN) != before
+    assert os.listdir(tmp_path) == [os.path.basename(ask(supplier.address, BEGIN))]
 
 
 def test_where_tasks_may_be_done_again_only_the_files_that_are_named_count(session: Session, tmp_path: Path) -> None:

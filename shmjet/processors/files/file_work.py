@@ -20,7 +20,7 @@ Cut = Literal["bytes", "rows", "whole"]
 """Into blocks of bytes, ranges of rows, or not at all."""
 
 File = tuple[str, int, int]
-"""Path, size (bytes or rows), and the time of the last change in nanoseconds; 0 where nobody looks at that."""
+"""Path, size (bytes or rows), and the time of the last change in nanoseconds; 0 where it is not looked at."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def check_unchanged(path: str, changed: int) -> None:
 
     Args:
         path: of the file.
-        changed: when it had been changed last then; 0: nobody knows.
+        changed: when it had been changed last then; 0: unknown.
 
     Raises:
         ProcessorError: it was changed, so a position in it means nothing.

@@ -138,7 +138,7 @@ class FileSink(BulkProcessor):
         return True
 
     def save_to_snapshot(self) -> bool:
-        """Seal the part that is open, and list those that have no name yet."""
+        """Seal the part that is open, and list the parts without a name yet."""
         if self._parts is None:
             return True
         self._recover()

@@ -36,7 +36,7 @@ class ReadMapProcessor(UnitSource):
     """Emits (key, value) of its share of the partitions.
 
     Under a guarantee each partition is a unit, and the number of its entries emitted so far is the position, which
-    holds as long as nobody changes the map.
+    holds as long as the map does not change.
     """
 
     def __init__(self, name: str) -> None:
@@ -234,7 +234,7 @@ def read_map(name: str) -> Callable[[], Processor]:
     """Emit the (key, value) tuples of a map, each once; every processor reads partitions of its own.
 
     In a job with a processing guarantee the position is the number of entries read of each partition. It holds only
-    if nobody changes the map while the job runs: a restarted job may miss entries of a changed map or read them twice.
+    if the map does not change while the job runs: a restarted job may miss entries of a changed map or read them twice.
 
     Args:
         name: of the map. A map that does not exist is empty.

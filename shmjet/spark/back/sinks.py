@@ -101,14 +101,15 @@ class SparkSinkSupplier(ProcessorMetaSupplier):
 
     def __init__(self, destination: Destination) -> None:
         self._destination = destination
-        self._address = f"\0shmjet-spark-sink-{os.urandom(12).hex()}"
+        self.address = f"\0shmjet-spark-sink-{os.urandom(12).hex()}"
+        """Where the client takes questions: an abstract Unix socket."""
         self._files = ""
 
     # -- in the worker that asks meta-suppliers -----------------------------------------------------------------
 
     def init(self, context: MetaSupplierContext) -> None:
         """Ask the client for the folder of this execution."""
-        self._files = ask(self._address, BEGIN)
+        self._files = ask(self.address, BEGIN)
 
     def get(self, addresses: Sequence[str]) -> Mapping[str, ProcessorSupplier]:
         """Return a supplier that is the same everywhere."""
@@ -117,7 +118,7 @@ class SparkSinkSupplier(ProcessorMetaSupplier):
 
     def commit(self) -> None:
         """Have the client write with Spark. Raises SparkError with what Spark says when that fails."""
-        ask(self._address, COMMIT)
+        ask(self.address, COMMIT)
 
     # -- in the client ------------------------------------------------------------------------------------------
 
@@ -128,10 +129,10 @@ class SparkSinkSupplier(ProcessorMetaSupplier):
             ShmjetError: the one before is still running.
             ConfigError: as `on_spark`.
         """
-        _at_client.open(self._address, execution, self._open)
+        _at_client.open(self.address, execution, self._open)
 
     def _open(self) -> _ClientEnd:
-        return _ClientEnd(self._address, self.on_spark(self._destination.spark))
+        return _ClientEnd(self.address, self.on_spark(self._destination.spark))
 
     def on_spark(self, spark: Any) -> OpenedSink:
         """Return the sink for one run of a job.
