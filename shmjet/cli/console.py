@@ -79,7 +79,7 @@ def console(
 def _announce(url: str, token_file: Path | None, private: bool) -> None:
     print(f"shmjet console: {url}", flush=True)
     if token_file is None:
-        print("It only shows; with --token-file FILE it can cancel jobs too.", flush=True)
+        print("It only shows; with --token-file FILE it can cancel and suspend jobs too.", flush=True)
     elif private:
         print(f"It asks for the token in {token_file}.", flush=True)
     else:

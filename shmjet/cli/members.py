@@ -157,25 +157,32 @@ def job_facts(member: MonitoredMember, row: ExecutionRow) -> dict[str, Any]:
         "name": row.job_name,
         "status": "cancelled" if row.cancelled and JobStatus(row.status).is_terminal else row.status,
         "execution": row.id,
-        "attempts": row.attempts,
-        "guarantee": row.guarantee,
         "started_at": row.started_at,
         "seconds": round((row.completed_at or time.time()) - row.started_at, 3),
         "member_pid": member.pid,
         "error": row.error,
-        "suspended_by": _suspended_by(row),
-        "snapshot": None if row.snapshot is None else snapshot_facts(row.snapshot),
+        **life_facts(row),
     }
 
 
-def _suspended_by(row: ExecutionRow) -> str | None:
+def life_facts(row: ExecutionRow) -> dict[str, Any]:
+    """Return what is told of an execution's attempts, suspension and snapshots, fit for JSON."""
+    return {
+        "attempts": row.attempts,
+        "guarantee": row.guarantee,
+        "suspended_by": suspended_by(row),
+        "snapshot": None if row.snapshot is None else _snapshot_facts(row.snapshot),
+    }
+
+
+def suspended_by(row: ExecutionRow) -> str | None:
     """Say why an execution is suspended: "user", or the first line of the error; None while it is not."""
     if row.cause is None:
         return None
     return "user" if row.cause.requested_by_user else (row.cause.error or "an error").split("\n", 1)[0]
 
 
-def snapshot_facts(snapshot: LastSnapshot) -> dict[str, Any]:
+def _snapshot_facts(snapshot: LastSnapshot) -> dict[str, Any]:
     """Return what is told of the last snapshot of an execution, fit for JSON."""
     return {
         "id": snapshot.id,

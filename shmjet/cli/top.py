@@ -19,19 +19,23 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from shmjet.cli.members import leading, seen_members
+from shmjet.cli.members import leading, life_facts, seen_members, suspended_by
 from shmjet.cli.outcome import Outcome
 from shmjet.cluster.monitor.base import MonitoredMember
 from shmjet.cluster.protocol import ExecutionRow
-from shmjet.core import MemberLostError
+from shmjet.core import JobStatus, MemberLostError, ProcessingGuarantee
 from shmjet.execution.metrics import Metrics
 from shmjet.host.terminal_text import clean_line
 from shmjet.observe.flow import Flow, FlowMeter, WorkerFlow
-from shmjet.observe.numbers import time_text
+from shmjet.observe.numbers import amount_text, count_text, time_text
 from shmjet.observe.table import flow_view, worker_table
 
 _FIRST_S = 0.3
 """Seconds between the two samples that rates need, for a single snapshot."""
+
+
+_MOST_STATES = 3
+"""Vertices whose part of a snapshot is shown, the largest first."""
 
 
 @dataclass(frozen=True)
@@ -149,8 +153,37 @@ def _picture(shown: Sequence[Seen]) -> RenderableType:
         parts += [line, worker_table(each.workers, each.memory)]
         for row, flow in jobs:
             parts += [Text(""), flow_view(_without_workers(flow), row.job_name or f"job {row.job_id}")]
+            if (life := life_text(row, time.time())) is not None:
+                parts.append(Text(life, style="dim"))
         parts.append(Text(""))
     return Group(*parts)
+
+
+def life_text(row: ExecutionRow, now: float) -> str | None:
+    """Say in a line what is not in a job's flow: suspension, attempts, the last snapshot; None for nothing.
+
+    Args:
+        row: of the execution.
+        now: seconds since 1970.
+    """
+    parts = []
+    if (by := suspended_by(row)) is not None:
+        parts.append("suspended by a user" if by == "user" else f"suspended: {clean_line(by)}")
+    elif row.status != JobStatus.RUNNING.value:
+        parts.append(row.status.replace("_", " "))
+    if row.attempts > 1:
+        parts.append(f"attempt {row.attempts}")
+    if row.guarantee != ProcessingGuarantee.NONE.value:
+        parts.append(row.guarantee.replace("_", " "))
+    if (last := row.snapshot) is not None:
+        size = amount_text(last.size, "bytes")
+        ago = time_text(max(0.0, now - last.started_at))
+        parts.append(
+            f"snapshot {last.id}: {size}, {count_text(last.keys)} keys in {time_text(last.seconds)}, {ago} ago"
+        )
+        largest = sorted(last.vertices.items(), key=lambda pair: -pair[1].size)[:_MOST_STATES]
+        parts += [f"{clean_line(name)} {amount_text(state.size, 'bytes')}" for name, state in largest if state.size]
+    return " · ".join(parts) or None
 
 
 def _without_workers(flow: Flow) -> Flow:
@@ -177,7 +210,14 @@ def _plain(seen: Seen) -> dict[str, Any]:
             for worker in seen.workers
         ],
         "jobs": [
-            {"id": row.job_id, "name": row.job_name, "execution": row.id, "status": row.status, **flow.to_dict()}
+            {
+                "id": row.job_id,
+                "name": row.job_name,
+                "execution": row.id,
+                "status": row.status,
+                **life_facts(row),
+                **flow.to_dict(),
+            }
             for row, flow in seen.jobs
         ],
     }

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from shmjet.cluster.lifecycle_messages import LastSnapshot, VertexState
 from shmjet.execution.metrics import NO_METRICS, EdgeMetrics, Metrics, VertexMetrics, WorkerMetrics
 
 _EDGE_COUNTS = ("emitted_count", "received_count", "queues_size", "queues_capacity", "ring_bytes", "waited_ns")
@@ -55,6 +56,28 @@ def _edge(parts: Sequence[EdgeMetrics]) -> EdgeMetrics:
     )
 
 
+def with_life(metrics: Metrics, attempts: int, snapshot: LastSnapshot | None) -> Metrics:
+    """Return metrics with what only the coordinator of a run knows: its attempts, and its last snapshot."""
+    if snapshot is None:
+        return msgspec.structs.replace(metrics, attempts=attempts)
+    nothing = VertexState(0, 0)
+    vertices = {
+        name: msgspec.structs.replace(vertex, snapshot_keys=saved.keys, snapshot_bytes=saved.size)
+        for name, vertex in metrics.vertices.items()
+        for saved in [snapshot.vertices.get(name, nothing)]
+    }
+    return msgspec.structs.replace(
+        metrics,
+        vertices=vertices,
+        attempts=attempts,
+        last_snapshot_id=snapshot.id,
+        last_snapshot_start_time=snapshot.started_at,
+        last_snapshot_duration=snapshot.seconds,
+        last_snapshot_bytes=snapshot.size,
+        last_snapshot_keys=snapshot.keys,
+    )
+
+
 def part_of(metrics: Metrics, member: str, *, leads: bool) -> Metrics:
     """Return what one member did of a whole execution: its processors and workers, and what it sent and received.
 
@@ -71,7 +94,7 @@ def part_of(metrics: Metrics, member: str, *, leads: bool) -> Metrics:
     return replace(
         metrics,
         vertices={
-            name: VertexMetrics(name, [p for p in vertex.processors if p.member in ("", member)])
+            name: replace(vertex, processors=[p for p in vertex.processors if p.member in ("", member)])
             for name, vertex in metrics.vertices.items()
         },
         edges=[

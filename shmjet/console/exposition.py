@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from shmjet.cluster.protocol import Attached
+from shmjet.cluster.protocol import Attached, ExecutionRow
 from shmjet.console.job_tracker import JobTrack
 from shmjet.console.membership import WatchedMember
 from shmjet.execution.metrics import EdgeMetrics, Metrics
@@ -44,6 +44,7 @@ _COUNTERS = {
     "jobs_completed_successfully": "Executions that completed.",
     "jobs_completed_with_failure": "Executions that failed.",
     "jobs_cancelled": "Executions that were cancelled.",
+    "execution_attempts": "Attempts of an execution so far.",
 }
 _GAUGES = {
     "queues_size": "Items in the queues of an edge, by its destination and ordinal there.",
@@ -54,6 +55,11 @@ _GAUGES = {
     "job_status": "1 for the present status of a job.",
     "execution_start_time": "When an execution started, in seconds since 1970.",
     "execution_completion_time": "When an execution ended, in seconds since 1970.",
+    "last_snapshot_id": "Number of the last snapshot of an execution.",
+    "last_snapshot_start_time": "When the last snapshot of an execution began, in seconds since 1970.",
+    "last_snapshot_duration_seconds": "How long the last snapshot of an execution took to be saved.",
+    "snapshot_bytes": "Bytes of a vertex in the last snapshot.",
+    "snapshot_keys": "Entries of a vertex in the last snapshot.",
     "tasklet_count": "Tasklets that a worker runs now.",
     "process_resident_bytes": "Resident memory of a process of the member, shared pages included.",
     "member_info": "1 for each member that lives.",
@@ -137,6 +143,8 @@ def _add_job(families: _Families, member: str, track: JobTrack, metrics: Metrics
     families.add("job_status", 1, **job, status=track.card().status)
     families.add("execution_start_time", metrics.execution_start_time, **job)
     families.add("execution_completion_time", metrics.execution_completion_time, **job)
+    if track.row.leads:
+        _add_life(families, job, track.row)
     for vertex in metrics.vertices.values():
         for processor in vertex.processors:
             labels = {**job, "vertex": vertex.name, "processor": processor.index, "worker": processor.worker}
@@ -161,6 +169,20 @@ def _add_job(families: _Families, member: str, track: JobTrack, metrics: Metrics
             families.add("ring_bytes", edge.ring_bytes, **labels)
             families.add("edge_waited_seconds", edge.waited_ns / 1e9, **labels)
         _add_traffic(families, job, edge)
+
+
+def _add_life(families: _Families, job: dict[str, object], row: ExecutionRow) -> None:
+    """Add what the coordinator alone knows of an execution."""
+    families.add("execution_attempts", row.attempts, **job)
+    last = row.snapshot
+    if last is None:
+        return
+    families.add("last_snapshot_id", last.id, **job)
+    families.add("last_snapshot_start_time", last.started_at, **job)
+    families.add("last_snapshot_duration_seconds", last.seconds, **job)
+    for name, state in last.vertices.items():
+        families.add("snapshot_bytes", state.size, **job, vertex=name)
+        families.add("snapshot_keys", state.keys, **job, vertex=name)
 
 
 def _add_traffic(families: _Families, job: dict[str, object], edge: EdgeMetrics) -> None:

@@ -5,10 +5,19 @@ Knows no member and no clock: readings come in, a `JobDetail` comes out.
 
 from __future__ import annotations
 
+from shmjet.cluster.lifecycle_messages import VertexState
 from shmjet.cluster.protocol import ExecutionRow, JobReply
 from shmjet.console.history import History
 from shmjet.console.layers import arrange
-from shmjet.console.snapshot import EdgeCard, FailureCard, JobCard, JobDetail, VertexCard
+from shmjet.console.snapshot import (
+    EdgeCard,
+    FailureCard,
+    JobCard,
+    JobDetail,
+    SnapshotCard,
+    SuspensionCard,
+    VertexCard,
+)
 from shmjet.core import JobStatus
 from shmjet.execution.failure import failure_text
 from shmjet.execution.messages import EdgePlan, Failure, JobShape
@@ -18,6 +27,7 @@ from shmjet.observe.flow import EdgeFlow, Flow, FlowMeter, VertexFlow
 SETTLED_S = 0.5
 """Rates of a shorter time, from the start of an execution on, are left out of the history: they would tower over it."""
 
+_NO_STATE = VertexState(0, 0)
 _NO_FLOW = Flow(0.0, (), (), (), None)
 
 
@@ -74,7 +84,7 @@ class JobTrack:
 
     def follow(self, row: ExecutionRow, executions: int) -> None:
         """Take what the member says now; what was read of an earlier execution no longer counts."""
-        if row.id != self.row.id:
+        if (row.id, row.attempts) != (self.row.id, self.row.attempts):
             self.metrics, self._meter, self._flow = NO_METRICS, FlowMeter(), _NO_FLOW
             self._failure, self._is_final = None, False
         self.row, self._executions = row, executions
@@ -134,7 +144,8 @@ class JobTrack:
             self._executions,
             row.started_at,
             row.completed_at if self._lost_at is None else self._lost_at,
-            self._flow.rate if self.is_running else 0.0,
+            self._flow.rate if self.is_running and self.row.cause is None else 0.0,
+            row.attempts,
         )
 
     def detail(self) -> JobDetail:
@@ -147,11 +158,14 @@ class JobTrack:
             vertex.name: max((e.waiting for e in edges if e.source == vertex.name), default=0.0) for vertex in vertices
         }
         source_rate, sink_rate = self._ends()
+        last, cause = self.row.snapshot, self.row.cause
+        states = {} if last is None else last.vertices
         return JobDetail(
             self.card(),
             [
-                VertexCard(vertex, waiting[vertex.name], place)
+                VertexCard(vertex, waiting[vertex.name], place, state.keys, state.size)
                 for vertex, place in zip(vertices, arrangement.vertices, strict=False)
+                for state in [states.get(vertex.name, _NO_STATE)]
             ],
             [
                 EdgeCard(edge, edge.fill, edge.is_full, plan.routing, plan.distributed, bends)
@@ -169,6 +183,9 @@ class JobTrack:
             flow.eta,
             self._failure_card(),
             self._history.series(),
+            self.row.guarantee,
+            None if last is None else SnapshotCard(last.id, last.started_at, last.seconds, last.size, last.keys),
+            None if cause is None or not self.is_running else SuspensionCard(cause.requested_by_user, cause.error),
         )
 
     def _status(self) -> str:

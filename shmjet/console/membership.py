@@ -18,6 +18,7 @@ from typing import TypeVar
 
 import psutil
 
+from shmjet.cluster.lifecycle_messages import RestartExecution, ResumeExecution, SuspendExecution
 from shmjet.cluster.monitor.base import MonitoredMember
 from shmjet.cluster.protocol import Attached, ExecutionRow
 from shmjet.console.history import History
@@ -33,34 +34,50 @@ SHOWN_WITHOUT_S = 1.0
 """How long a page waits for what a member has not told yet, in seconds, before it is shown without."""
 
 T = TypeVar("T")
+SteeringRequest = SuspendExecution | ResumeExecution | RestartExecution
+"""What a console may ask of a job, apart from its end."""
 
 
 class ExecutionTotals:
     """Counts executions that a member leads and how they ended, including executions that it has forgotten since.
 
     A member numbers them from 1, in the lower half of their ids; the upper half tells the members of clusters apart.
-    Ends that the member had forgotten before they were seen are not in it: it remembers a thousand.
+    Each further attempt of an execution takes a number, too. Ends that the member had forgotten before they were seen
+    are not in it: it remembers a thousand.
     """
 
     def __init__(self) -> None:
         self.started = 0
         self.ended: Counter[str] = Counter()
         self._open: set[int] = set()
+        self._highest = 0
+        self._attempts: dict[int, int] = {}
+        self._further = 0
+        """Attempts whose numbers have not been passed over yet."""
 
     def take(self, rows: Iterable[ExecutionRow]) -> None:
         """Take all executions that the member remembers."""
-        highest = self.started
-        for row in rows:
-            number = row.id & 0xFFFFFFFF
-            if not row.leads or (number <= self.started and number not in self._open):
+        led = sorted(((row.id & 0xFFFFFFFF, row) for row in rows if row.leads), key=lambda pair: pair[0])
+        self._note_attempts(led)
+        for number, row in led:
+            if number > self._highest:
+                skipped = number - self._highest - 1
+                others = min(skipped, self._further)
+                self._further -= others
+                self.started += 1 + skipped - others
+                self._highest = number
+            elif number not in self._open:
                 continue
-            highest = max(highest, number)
             if JobStatus(row.status).is_terminal:
                 self._open.discard(number)
                 self.ended["cancelled" if row.cancelled else row.status] += 1
             else:
                 self._open.add(number)
-        self.started = highest
+
+    def _note_attempts(self, led: Iterable[tuple[int, ExecutionRow]]) -> None:
+        now = {number: row.attempts for number, row in led}
+        self._further += sum(count - self._attempts.get(number, 1) for number, count in now.items())
+        self._attempts = now
 
 
 class WatchedMember:
@@ -128,6 +145,15 @@ class WatchedMember:
             MemberLostError: the member is gone, or does not answer.
         """
         await self._in_thread(lambda: self._with(lambda seen: seen.cancel(track.row)))
+
+    async def steer(self, track: JobTrack, what: type[SteeringRequest]) -> None:
+        """Suspend a job, let it go on, or restart it.
+
+        Raises:
+            MemberLostError: the member is gone, or does not answer.
+            ShmjetError: that does not go with the job's status.
+        """
+        await self._in_thread(lambda: self._with(lambda seen: seen.ask(lambda number: what(number, track.row.id))))
 
     async def readings(self) -> list[tuple[JobTrack, Metrics]]:
         """Return the metrics of all jobs: of running jobs read now, of ended jobs as last read."""

@@ -45,6 +45,7 @@ class MemberCard(msgspec.Struct, frozen=True):
 
 class JobCard(msgspec.Struct, frozen=True):
     """One job in the list; `rate`: items that its sources emit in a second; later its busiest edge.
+    `attempts`: of its newest execution.
 
     `status` is one of Jet's, or "cancelling", "cancelled", "lost"; `execution` counts those of its member.
     """
@@ -58,14 +59,37 @@ class JobCard(msgspec.Struct, frozen=True):
     started_at: float
     completed_at: float | None
     rate: float
+    attempts: int = 1
+
+
+class SnapshotCard(msgspec.Struct, frozen=True):
+    """The last snapshot of a job; `seconds` from the order to its end, `size` in bytes."""
+
+    id: int
+    started_at: float
+    seconds: float
+    size: int
+    keys: int
+
+
+class SuspensionCard(msgspec.Struct, frozen=True):
+    """Why a job is suspended: a user asked for it, or there was an error, whose text ends with the user's traceback."""
+
+    requested_by_user: bool
+    error: str | None
 
 
 class VertexCard(msgspec.Struct, frozen=True):
-    """A vertex: what it does, which share of the time it waits for room behind it, and where it lies in the picture."""
+    """A vertex: what it does, which share of the time it waits for room behind it, and where it lies in the picture.
+
+    `state_keys` and `state_bytes`: what the last snapshot holds of it.
+    """
 
     flow: VertexFlow
     waiting: float
     place: Place
+    state_keys: int = 0
+    state_bytes: int = 0
 
 
 class EdgeCard(msgspec.Struct, frozen=True):
@@ -99,7 +123,8 @@ class JobDetail(msgspec.Struct, frozen=True):
     `averaged`: rates and shares are those of the whole execution, which has ended; `members`: how many take part;
     `bottleneck`: the vertex that the others wait for, or that fills its workers; `is_read`: the sources have emitted
     all that they have, and the job goes on; `share` and `eta`: how much of the sources' work is done, 0 to 1,
-    and the seconds left, if known.
+    and the seconds left, if known; `guarantee`: the value of a `ProcessingGuarantee`; `suspension`: while it is
+    suspended.
     """
 
     card: JobCard
@@ -117,6 +142,9 @@ class JobDetail(msgspec.Struct, frozen=True):
     eta: float | None
     failure: FailureCard | None
     history: Series
+    guarantee: str = "none"
+    snapshot: SnapshotCard | None = None
+    suspension: SuspensionCard | None = None
 
 
 class Snapshot(msgspec.Struct, frozen=True):

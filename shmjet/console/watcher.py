@@ -16,7 +16,7 @@ from typing import Any
 from shmjet import __version__
 from shmjet.console.job_tracker import JobTrack
 from shmjet.console.member_finder import Found
-from shmjet.console.membership import WatchedMember
+from shmjet.console.membership import SteeringRequest, WatchedMember
 from shmjet.console.snapshot import JobCard, Snapshot
 from shmjet.core import JobNotFoundError, MemberLostError
 
@@ -186,10 +186,28 @@ class Watch:
             JobNotFoundError: no member knows it.
             MemberLostError: its member is gone, or does not answer.
         """
-        member, track = self.find_job(job_id)
-        if member.ended:
-            raise MemberLostError("the member of this job is gone")
+        member, track = self._living(job_id)
         if not track.is_running:
             return False
         await member.cancel(track)
         return True
+
+    async def steer(self, job_id: str, what: type[SteeringRequest]) -> bool:
+        """Suspend a job, let it go on, or restart it; False when it has ended already.
+
+        Raises:
+            JobNotFoundError: no member knows it.
+            MemberLostError: its member is gone, or does not answer.
+            ShmjetError: that does not go with the job's status.
+        """
+        member, track = self._living(job_id)
+        if not track.is_running:
+            return False
+        await member.steer(track, what)
+        return True
+
+    def _living(self, job_id: str) -> tuple[WatchedMember, JobTrack]:
+        member, track = self.find_job(job_id)
+        if member.ended:
+            raise MemberLostError("the member of this job is gone")
+        return member, track

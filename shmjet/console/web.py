@@ -15,15 +15,24 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
+from shmjet.cluster.lifecycle_messages import RestartExecution, ResumeExecution, SuspendExecution
 from shmjet.console.access import Access
 from shmjet.console.exposition import CONTENT_TYPE, exposition
 from shmjet.console.guard import Guard
+from shmjet.console.membership import SteeringRequest
 from shmjet.console.watcher import Watch
-from shmjet.core import JobNotFoundError, MemberLostError
+from shmjet.core import JobNotFoundError, MemberLostError, ShmjetError
 
 STATIC = Path(__file__).parent / "static"
 MOST_STREAMS = 50
 """Pages that may be open at once."""
+
+STEERING: dict[str, type[SteeringRequest]] = {
+    "suspend": SuspendExecution,
+    "resume": ResumeExecution,
+    "restart": RestartExecution,
+}
+"""What a page may ask of a job, apart from its end."""
 
 _ENCODER = msgspec.json.Encoder()
 
@@ -53,7 +62,7 @@ def make_app(watch: Watch, access: Access) -> ASGIApp:
             Route("/api/state", pages.state),
             Route("/api/events", pages.events),
             Route("/api/token", pages.token, methods=["POST"]),
-            Route("/api/jobs/{job_id}/cancel", pages.cancel, methods=["POST"]),
+            Route("/api/jobs/{job_id}/{verb}", pages.change, methods=["POST"]),
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
         lifespan=lifespan,
@@ -96,14 +105,21 @@ class _Pages:
         """The guard let it pass, so the token is right."""
         return Response(status_code=204)
 
-    async def cancel(self, request: Request) -> Response:
-        job_id = request.path_params["job_id"]
+    async def change(self, request: Request) -> Response:
+        job_id, verb = request.path_params["job_id"], request.path_params["verb"]
         try:
-            asked = await self._watch.cancel(job_id)
+            if verb == "cancel":
+                asked = await self._watch.cancel(job_id)
+            elif verb in STEERING:
+                asked = await self._watch.steer(job_id, STEERING[verb])
+            else:
+                return PlainTextResponse(f"a job cannot be asked to {verb}\n", 404)
         except JobNotFoundError as error:
             return PlainTextResponse(f"{error}\n", 404)
         except MemberLostError as error:
             return PlainTextResponse(f"{error}\n", 503)
+        except ShmjetError as error:
+            return PlainTextResponse(f"{error}\n", 409)
         if not asked:
             return PlainTextResponse("the job has ended already\n", 409)
-        return JSONResponse({"asked": "cancel", "job": job_id}, 202)
+        return JSONResponse({"asked": verb, "job": job_id}, 202)

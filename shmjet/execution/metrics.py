@@ -43,10 +43,15 @@ class ProcessorMetrics(msgspec.Struct, frozen=True):
 
 
 class VertexMetrics(msgspec.Struct, frozen=True):
-    """One vertex: its processors and their sums."""
+    """One vertex: its processors and their sums.
+
+    `snapshot_keys` and `snapshot_bytes`: what the last snapshot of the job holds of it.
+    """
 
     name: str
     processors: list[ProcessorMetrics]
+    snapshot_keys: int = 0
+    snapshot_bytes: int = 0
 
     @property
     def received_count(self) -> int:
@@ -179,7 +184,9 @@ class Metrics(msgspec.Struct, frozen=True):
     """A job's metrics at one moment.
 
     `vertices` by name, `edges` and `workers` of the member; `execution_start_time` and `execution_completion_time` in
-    seconds since the epoch, None when it has not started or ended.
+    seconds since the epoch, None when it has not started or ended. Counts are those of the latest attempt, of which
+    there were `attempts`. `last_snapshot_id` (0 for none), `last_snapshot_start_time` (seconds since the epoch),
+    `last_snapshot_duration` (seconds), `last_snapshot_bytes` and `last_snapshot_keys` tell of the last snapshot.
 
     Example:
         >>> metrics = job.metrics()                      # doctest: +SKIP
@@ -192,6 +199,13 @@ class Metrics(msgspec.Struct, frozen=True):
     workers: list[WorkerMetrics]
     execution_start_time: float | None = None
     execution_completion_time: float | None = None
+
+    attempts: int = 1
+    last_snapshot_id: int = 0
+    last_snapshot_start_time: float | None = None
+    last_snapshot_duration: float | None = None
+    last_snapshot_bytes: int = 0
+    last_snapshot_keys: int = 0
 
     taken_ns: int = 0
     """When these numbers were read, by `time.perf_counter_ns`, which all processes of a host share."""

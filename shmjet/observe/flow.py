@@ -198,6 +198,8 @@ class FlowMeter:
 
     def __init__(self) -> None:
         self._past: deque[tuple[float, Metrics]] = deque()
+        self._begun: float | None = None
+        """When the present attempt was seen first; None in the first attempt."""
 
     def take(self, metrics: Metrics, now: float) -> Flow:
         """Return the flow since about `WINDOW_S` ago; the first time, since the execution was started.
@@ -208,9 +210,12 @@ class FlowMeter:
         """
         end = metrics.execution_completion_time or now
         start = metrics.execution_start_time if metrics.execution_start_time is not None else end
+        if self._past and _begins_anew(metrics, self._past[-1][1]):
+            self._begun = self._past[-1][0]
+            self._past.clear()
         while len(self._past) > 1 and self._past[1][0] <= end - WINDOW_S:
             self._past.popleft()
-        before, base = self._past[0] if self._past else (start, None)
+        before, base = self._past[0] if self._past else (start if self._begun is None else self._begun, None)
         if (metrics.vertices or metrics.workers) and (not self._past or end > self._past[-1][0]):
             self._past.append((end, metrics))
         span = max(end - before, 1e-9) if end > before else 0.0
@@ -233,6 +238,17 @@ class FlowMeter:
             is_crowded=is_crowded,
             crowded_by=crowded_by,
         )
+
+
+def _begins_anew(now: Metrics, before: Metrics) -> bool:
+    """Say whether these are the counts of another attempt: they have gone back."""
+    if now.attempts != before.attempts:
+        return True
+    for name, vertex in now.vertices.items():
+        calls = {p.index: p.calls for p in before.vertices[name].processors} if name in before.vertices else {}
+        if any(p.calls < calls.get(p.index, 0) for p in vertex.processors):
+            return True
+    return False
 
 
 def network_rate(edges: Iterable[EdgeFlow]) -> float | None:

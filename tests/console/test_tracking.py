@@ -6,10 +6,12 @@ from typing import Any
 
 import msgspec
 
+from shmjet.cluster.lifecycle_messages import LastSnapshot, SuspensionCause, VertexState
 from shmjet.cluster.protocol import ExecutionRow, JobReply
 from shmjet.console.history import History
 from shmjet.console.job_tracker import JobTrack
 from shmjet.console.membership import ExecutionTotals, busy_share, program_name
+from shmjet.console.snapshot import SnapshotCard, SuspensionCard
 from shmjet.execution.messages import EdgePlan, Failure, Frame, JobShape, VertexShape
 from shmjet.execution.metrics import EdgeMetrics, Metrics, ProcessorMetrics, VertexMetrics, WorkerMetrics
 
@@ -131,6 +133,39 @@ def test_totals_of_a_member_of_a_cluster_are_those_of_what_it_leads() -> None:
     totals.take([row(its + 2, "failed"), row(another + 8, "failed", leads=False)])
     assert totals.started == 2
     assert totals.ended == {"completed": 1, "failed": 1}
+
+
+def test_further_attempts_are_not_counted_as_executions() -> None:
+    totals = ExecutionTotals()
+    totals.take([row(1, attempts=4)])
+    assert totals.started == 1
+    totals.take([row(1, attempts=4), row(5)])
+    assert totals.started == 2
+    totals.take([row(1, "completed", attempts=6), row(5, attempts=2), row(9, "failed")])
+    assert totals.started == 3
+    assert totals.ended == {"completed": 1, "failed": 1}
+    late = ExecutionTotals()
+    late.take([row(1000, attempts=3), row(1003)])
+    assert late.started == 1001, "what it has forgotten counts"
+
+
+def test_a_job_tells_its_attempts_its_last_snapshot_and_why_it_is_suspended() -> None:
+    last = LastSnapshot(12, 105.0, 0.25, 4096, 7, {"sink": VertexState(7, 4096)})
+    track = JobTrack("m", row(), 1)
+    track.describe(JobReply(0, SHAPE, None))
+    track.read(reading(1000, 400), 110.0)
+    track.follow(row(attempts=2, guarantee="exactly_once", snapshot=last), 1)
+    assert track.detail().card.rate == 0.0, "what was read of the attempt before does not count"
+    track.read(reading(10, 4), 111.0)
+    detail = track.detail()
+    assert (detail.card.attempts, detail.guarantee, detail.suspension) == (2, "exactly_once", None)
+    assert detail.snapshot == SnapshotCard(12, 105.0, 0.25, 4096, 7)
+    assert [(vertex.state_keys, vertex.state_bytes) for vertex in detail.vertices] == [(0, 0), (7, 4096)]
+    track.follow(row(status="suspended", attempts=2, cause=SuspensionCause(False, "job failed\nin sink")), 1)
+    assert track.is_running
+    detail = track.detail()
+    assert (detail.card.status, detail.card.rate) == ("suspended", 0.0)
+    assert detail.suspension == SuspensionCard(False, "job failed\nin sink")
 
 
 def test_a_worker_that_has_counted_nothing_sleeps_unless_it_uses_its_core() -> None:

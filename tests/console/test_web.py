@@ -81,6 +81,40 @@ def test_a_running_job_is_shown_with_rates_and_can_be_cancelled(
     assert client.post(f"/api/jobs/{job.id}/cancel", headers=AUTHORIZED).status_code == 409
 
 
+def test_a_job_is_suspended_resumed_and_restarted_by_those_who_have_the_token(
+    jet: JetInstance, client: Any, eventually: Wait
+) -> None:
+    job = jet.new_job(endless_dag(), JobConfig(name="steered"))
+    execution = job.execute()
+
+    def card() -> dict[str, Any]:
+        detail = state(client, job.id)["selected"] or {"card": {"status": None, "id": None}}
+        found: dict[str, Any] = detail["card"]
+        return found
+
+    def ask(verb: str, **more: Any) -> int:
+        code: int = client.post(f"/api/jobs/{job.id}/{verb}", **more).status_code
+        return code
+
+    eventually(lambda: (card()["id"], card()["status"]) == (job.id, "running"))
+    assert ask("suspend") == 401
+    assert ask("resume", headers=AUTHORIZED) == 409
+    assert ask("destroy", headers=AUTHORIZED) == 404
+    assert ask("suspend", headers=AUTHORIZED) == 202
+    eventually(lambda: card()["status"] == "suspended")
+    assert state(client, job.id)["selected"]["suspension"] == {"requested_by_user": True, "error": None}
+    assert ask("resume", headers=AUTHORIZED) == 202
+    eventually(lambda: (card()["status"], card()["attempts"]) == ("running", 2))
+    eventually(lambda: state(client, job.id)["selected"]["sink_rate"] > 0)
+    assert ask("restart", headers=AUTHORIZED) == 202
+    eventually(lambda: (card()["status"], card()["attempts"]) == ("running", 3))
+    text = client.get("/metrics").text
+    assert re.search(r'shmjet_execution_attempts_total{[^}]*job="steered"[^}]*} 3.0', text)
+    execution.cancel()
+    eventually(lambda: card()["status"] == "cancelled")
+    assert ask("restart", headers=AUTHORIZED) == 409
+
+
 def test_a_failed_job_is_shown_with_the_users_traceback(jet: JetInstance, client: Any, eventually: Wait) -> None:
     job = jet.new_job(failing_dag(), JobConfig(name="failing"))
     with pytest.raises(Exception, match="cannot parse item 50"):

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from shmjet.execution.metrics import NO_METRICS, Metrics, TrafficMetrics, VertexMetrics, WorkerMetrics
+from shmjet.execution.metrics import NO_METRICS, Metrics, ProcessorMetrics, TrafficMetrics, VertexMetrics, WorkerMetrics
 from shmjet.observe.flow import FlowMeter, Work, network_rate
 from shmjet.observe.html import flow_html
 from shmjet.observe.table import flow_view
@@ -208,3 +208,16 @@ def test_processors_of_a_member_that_was_late_are_new_in_the_next_look() -> None
     meter = FlowMeter()
     meter.take(msgspec.structs.replace(late, vertices=part), 110.0)
     assert [each.processors for each in meter.take(whole, 111.0).vertices] == [1, 2, 1]
+
+
+def test_counts_that_have_gone_back_are_those_of_another_attempt() -> None:
+    def counted(emitted: int, calls: int) -> Metrics:
+        one = ProcessorMetrics(0, 0, 0, 0, emitted, calls, 0, 0, None, None, None, 0)
+        return Metrics({"a": VertexMetrics("a", [one])}, [], [], 100.0)
+
+    meter = FlowMeter()
+    meter.take(counted(1000, 50), 110.0)
+    flow = meter.take(counted(300, 20), 112.0)
+    assert flow.vertices[0].emitted_rate == 150.0, "since the last look at the attempt before"
+    flow = meter.take(counted(500, 30), 114.0)
+    assert flow.vertices[0].emitted_rate == 100.0

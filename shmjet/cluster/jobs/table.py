@@ -16,6 +16,7 @@ import msgspec
 from shmjet.cluster.jobs.run import RunRequest, RunSuspension
 from shmjet.cluster.jobs.suspension import cause_of
 from shmjet.cluster.lifecycle_messages import LastSnapshot, SnapshotRow
+from shmjet.cluster.merged_metrics import with_life
 from shmjet.cluster.protocol import (
     CancelExecution,
     Done,
@@ -434,7 +435,8 @@ class JobTable:
             return
 
         async def tell(metrics: Awaitable[Metrics]) -> None:
-            client.send(MetricsReply(request.request, await metrics))
+            found = with_life(await metrics, execution.attempt_count, execution.last_snapshot)
+            client.send(MetricsReply(request.request, found))
 
         self._tasks.start(tell(execution.own_metrics() if request.part else execution.metrics()))
 

@@ -3,9 +3,18 @@
 import { byId, setAttribute, setText } from "./dom.js";
 import { JobList, JobView, isLiving, statusText } from "./jobs.js";
 import { showMembers } from "./members.js";
-import { Events, cancelJob, token, unlock } from "./session.js";
+import { Events, changeJob, token, unlock } from "./session.js";
 
 const STATUS = { connecting: "Connecting", live: "Live", lost: "Connection lost, trying again", locked: "Locked: needs the token" };
+
+const ALIVE = ["starting", "running"];
+const POSSIBLE = {
+  cancel: [...ALIVE, "not_running", "suspended", "suspended_exporting_snapshot", "completing"],
+  suspend: ALIVE,
+  resume: ["suspended"],
+  restart: ALIVE,
+};
+const ASKED = { suspend: "Suspending", resume: "Resuming", restart: "Restarting" };
 
 let latest = null;
 const statuses = new Map();
@@ -34,9 +43,11 @@ function show(state) {
   const button = byId("unlock");
   button.hidden = !state.changes || token() !== null;
   const card = state.selected?.card;
-  const cancel = byId("cancel");
-  cancel.disabled = !state.changes || card === undefined || !isLiving(card) || card.status === "cancelling";
-  setAttribute(cancel, "title", state.changes ? null : "Read-only: the console was started without a token");
+  for (const [verb, statuses] of Object.entries(POSSIBLE)) {
+    const change = byId(verb);
+    change.disabled = !state.changes || card === undefined || !statuses.includes(card.status);
+    setAttribute(change, "title", state.changes ? null : "Read-only: the console was started without a token");
+  }
   document.title = card ? `${card.name} · ${statusText(card.status)} · shmjet` : "shmjet console";
   if (wanted !== null && card?.id !== wanted && state.jobs.length) history.replaceState(null, "", location.pathname);
 }
@@ -151,9 +162,22 @@ byId("cancel").addEventListener("click", askToCancel);
 byId("cancel-no").addEventListener("click", () => byId("cancel-dialog").close());
 byId("cancel-yes").addEventListener("click", async () => {
   byId("cancel-dialog").close();
-  const refused = await cancelJob(toCancel.id);
+  const refused = await changeJob(toCancel.id, "cancel");
   announce(refused ? `Not cancelled: ${refused}` : `Cancelling ${toCancel.name}`);
 });
+
+async function change(verb) {
+  if (token() === null) {
+    askForToken(() => change(verb));
+    return;
+  }
+  const card = latest?.selected?.card;
+  if (card === undefined) return;
+  const refused = await changeJob(card.id, verb);
+  announce(refused ? `Not done: ${refused}` : `${ASKED[verb]} ${card.name}`);
+}
+
+for (const verb of Object.keys(ASKED)) byId(verb).addEventListener("click", () => change(verb));
 
 window.addEventListener("hashchange", () => events.watch(selected()));
 events.watch(selected());

@@ -6,10 +6,10 @@ import { bytes, clock, count, duration, percent, rate } from "./format.js";
 import { Graph, warm } from "./graph.js";
 
 const FEW = 12;
-const LIVING = ["not_running", "starting", "running", "suspended", "completing", "cancelling"];
+const LIVING = ["not_running", "starting", "running", "suspended", "suspended_exporting_snapshot", "completing", "cancelling"];
 
 export const isLiving = (card) => LIVING.includes(card.status);
-export const statusText = (status) => status.replace("_", " ");
+export const statusText = (status) => status.replaceAll("_", " ");
 
 const ran = (card, now) => duration((card.completed_at ?? now) - card.started_at);
 
@@ -74,6 +74,7 @@ export class JobView {
     setAttribute(byId("job-status"), "data-status", card.status);
     const times = card.executions > 1 ? `, the last of ${count(card.executions)} that are remembered` : "";
     setText(byId("job-facts"), `id ${card.id} · started ${clock(card.started_at)} · ${isLiving(card) ? "running for" : "ran"} ${ran(card, state.time)} · execution ${card.execution}${times}${detail.members > 1 ? ` · on ${detail.members} members` : ""}`);
+    this.showState(detail, state.time);
     this.showFailure(detail);
     this.showTiles(detail, state.time);
     this.graph.update(detail);
@@ -82,8 +83,24 @@ export class JobView {
     this.showVertices(detail);
   }
 
+  showState(detail, now) {
+    const { card, snapshot, suspension } = detail;
+    const parts = [];
+    if (suspension?.requested_by_user) parts.push("suspended by a user");
+    if (card.attempts > 1) parts.push(`attempt ${count(card.attempts)}`);
+    if (detail.guarantee !== "none") parts.push(detail.guarantee.replaceAll("_", " "));
+    if (snapshot !== null) {
+      const ago = duration(Math.max(0, now - snapshot.started_at));
+      parts.push(`snapshot ${snapshot.id}: ${bytes(snapshot.size)}, ${count(snapshot.keys)} keys, saved in ${duration(snapshot.seconds)}, ${ago} ago`);
+    }
+    byId("job-state").hidden = parts.length === 0;
+    setText(byId("job-state"), parts.join(" · "));
+  }
+
   showFailure(detail) {
-    const { failure } = detail;
+    const { suspension } = detail;
+    const stopped = suspension?.error == null ? null : { error: "Suspended after an error", vertex: null, worker: -1, member: "", text: suspension.error };
+    const failure = stopped ?? detail.failure;
     byId("failure").hidden = failure === null;
     if (failure === null) return;
     setText(byId("failure-title"), failure.error);
@@ -127,9 +144,11 @@ export class JobView {
     setText(byId("vertices-hint"), detail.averaged ? "averages of the whole run" : "");
     const crosses = detail.edges.some((edge) => edge.flow.network_bytes > 0);
     byId("network-head").hidden = !crosses;
+    const saves = detail.snapshot !== null;
+    byId("state-head").hidden = !saves;
     follow(byId("vertices"), detail.vertices, (vertex) => vertex.flow.name, makeVertexRow, (row, vertex) => {
       const { flow } = vertex;
-      const [name, busy, received, emitted, receivedAll, emittedAll, queue, waits, network] = row.children;
+      const [name, busy, received, emitted, receivedAll, emittedAll, queue, waits, network, saved] = row.children;
       const inbound = detail.edges.filter((edge) => edge.flow.destination === flow.name);
       const fill = Math.max(0, ...inbound.map((edge) => edge.fill));
       const [label, size] = name.children;
@@ -149,6 +168,9 @@ export class JobView {
       network.hidden = !crosses;
       setText(network, crossing.length ? `${bytes(sum(crossing, (edge) => edge.flow.network_rate))}/s` : "–");
       setAttribute(network, "title", crossing.length ? `${bytes(sum(crossing, (edge) => edge.flow.network_bytes))} in all` : null);
+      saved.hidden = !saves;
+      setText(saved, bytes(vertex.state_bytes));
+      setAttribute(saved, "title", `${count(vertex.state_keys)} keys in snapshot ${detail.snapshot?.id}`);
     });
   }
 }
@@ -168,7 +190,7 @@ function makeVertexRow() {
   return h(
     "tr", {},
     h("th", { scope: "row" }, h("span", { class: "vertex-label" }), h("span", { class: "times" })),
-    bar(""), number(), number(), number("roomy"), number("roomy"), bar("roomy"), number("roomy"), number("roomy"),
+    bar(""), number(), number(), number("roomy"), number("roomy"), bar("roomy"), number("roomy"), number("roomy"), number("roomy"),
   );
 }
 

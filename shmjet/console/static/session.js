@@ -18,10 +18,10 @@ export async function unlock(given) {
 
 export const lock = () => sessionStorage.removeItem(KEY);
 
-/** Ask for a job's end; returns an empty text, or why that was refused. */
-export async function cancelJob(id) {
+/** Ask something of a job ("cancel", "suspend", "resume", "restart"); returns an empty text, or why that was refused. */
+export async function changeJob(id, verb) {
   try {
-    const answer = await fetch(`api/jobs/${encodeURIComponent(id)}/cancel`, { method: "POST", headers: headers() });
+    const answer = await fetch(`api/jobs/${encodeURIComponent(id)}/${verb}`, { method: "POST", headers: headers() });
     if (answer.status === 401) lock();
     return answer.ok ? "" : (await answer.text()).trim();
   } catch {
