@@ -24,7 +24,7 @@ from shmjet.spark.row_readers import Prepared
 from shmjet.spark.tcp_gateway import TcpGateway
 
 
-class Run(Protocol):
+class FedExecution(Protocol):
     """What a feed needs of an execution (`shmjet.Execution`)."""
 
     @property
@@ -45,7 +45,7 @@ class Feed:
             there are none.
     """
 
-    def __init__(self, name: str, execution: Run, outside: tuple[str, str] | None = None) -> None:
+    def __init__(self, name: str, execution: FedExecution, outside: tuple[str, str] | None = None) -> None:
         self.name = name
         self.execution = execution
         self._outside = outside
