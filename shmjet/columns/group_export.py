@@ -15,25 +15,17 @@ import numpy.typing as npt
 from shmjet._native._columns import bucket_rows
 from shmjet.columns.group_page import Positions
 from shmjet.columns.groups import Groups
+from shmjet.columns.partition_order import PartitionOrder, rows_at_once
 from shmjet.data.batch import Batch
 
 PartitionsOf = Callable[[Batch], npt.NDArray[np.uint32]]
 """Gives the partition of each row of a batch that has the key columns."""
 
-PIECE_BYTES: Final = 512 << 10
-"""Bytes of a piece, about; a piece has one group at least."""
-
-PIECE_ROWS: Final = 4096
-"""Groups that are read in a step, at most: their rows stay in the cache of a core."""
-
-HASHED_ROWS: Final = 1 << 15
-"""Groups whose keys are hashed in a step."""
-
-SORTED_ROWS: Final = 1 << 17
-"""Groups that are sorted in a step."""
-
 _SPARSE: Final = 4
 """Positions that leave more gaps than this are sorted by comparison."""
+
+
+_FEW: Final = 4096
 
 
 class Piece(NamedTuple):
@@ -51,6 +43,8 @@ def pieces(groups: Groups, partitions_of: PartitionsOf, count: int, start: int =
 
     Nothing may be added meanwhile.
 
+    The groups are sorted by one counting sort over their numbers, see `partition_order`.
+
     Args:
         groups: what is saved.
         partitions_of: of keys, each below `count`.
@@ -60,49 +54,23 @@ def pieces(groups: Groups, partitions_of: PartitionsOf, count: int, start: int =
     rows = len(groups) - start
     if rows <= 0:
         return
-    partitions = np.empty(rows, np.uint32)
-    sizes = np.zeros(count, np.int64)
-    for at in range(0, rows, HASHED_ROWS):
-        found = partitions_of(groups.key_columns(start + at, HASHED_ROWS))
-        partitions[at : at + len(found)] = found
-        sizes += np.bincount(found, minlength=count)
-        yield None
-    ends = np.cumsum(sizes)
-    places = (ends - sizes).astype(np.uint32)
-    order = np.empty(rows, np.uint32)
-    for at in range(0, rows, SORTED_ROWS):
-        bucket_rows(partitions, at, min(SORTED_ROWS, rows - at), places, order)
-        yield None
-    del partitions
-    step = rows_at_once(groups)
-    for at in range(0, rows, step):
-        chosen = order[at : at + step]
+    order = PartitionOrder(rows, count)
+    yield from order.sort(lambda at, limit: partitions_of(groups.key_columns(start + at, limit)))
+    for chosen, parts in order.steps(rows_at_once(len(groups), groups.nbytes)):
         states = groups.states_at(chosen + np.uint32(start) if start else chosen)
-        partition, begin = int(np.searchsorted(ends, at, "right")), 0
-        while begin < len(chosen):
-            end = min(int(ends[partition]) - at, len(chosen))
-            if end > begin:
-                yield Piece(partition, states[begin:end], chosen[begin:end])
-                begin = end
-            partition += 1
+        for partition, begin, end in parts:
+            yield Piece(partition, states[begin:end], chosen[begin:end])
 
 
 def slices(groups: Groups, start: int = 0) -> Iterator[Piece]:
     """Give the groups from a position on in order, whatever their partitions; that of each piece is 0."""
-    step = rows_at_once(groups)
+    step = rows_at_once(len(groups), groups.nbytes)
     position = start
     while position < len(groups):
         states, _ = groups.states(position, step)
         numbers = np.arange(position - start, position - start + states.num_rows, dtype=np.uint32)
         yield Piece(0, states, numbers)
         position += states.num_rows
-
-
-def rows_at_once(groups: Groups) -> int:
-    """Return how many groups are read in a step."""
-    if not len(groups):
-        return PIECE_ROWS
-    return max(1, min(PIECE_ROWS, PIECE_BYTES * len(groups) // max(groups.nbytes, 1)))
 
 
 class RestoredGroups:
@@ -132,7 +100,7 @@ class RestoredGroups:
         positions = np.concatenate(found)
         rows = len(positions)
         most = int(positions.max()) + 1
-        if most > _SPARSE * rows + PIECE_ROWS:
+        if most > _SPARSE * rows + _FEW:
             self._groups.arrange(np.argsort(positions, kind="stable").astype(np.uint32))
             return
         sizes = np.bincount(positions, minlength=most)

@@ -43,6 +43,7 @@ class HashJoin:
         suffix: is appended to the name of a build column that the probe side has too, which is an error by default.
         schema: name → type of the build side's columns, as for `schema_of`; needed only if there may be no batch at
             all and `left` has to give its columns nevertheless.
+        keeps_keys: keep the build side's key columns, which only `rows` needs.
 
     Raises:
         BatchError: a key column does not exist or cannot be a key, or the batches differ.
@@ -62,7 +63,10 @@ class HashJoin:
         on: On,
         suffix: str | None = None,
         schema: Mapping[str, Any] | None = None,
+        keeps_keys: bool = False,
     ) -> None:
+        self._keeps_keys = keeps_keys
+        self._payload = Batch({})
         self._probe_names, self._build_names = key_names(on)
         self._suffix = suffix
         self._table = _columns.JoinTable()
@@ -125,9 +129,32 @@ class HashJoin:
             nbytes -= max(batch.nbytes, 1)
             for at in range(0, batch.num_rows, ADDED_ROWS):
                 self._table.add(key_columns(batch[at : at + ADDED_ROWS], self._build_names))
-            self._builder.add(batch.select(*(name for name in batch.names if name not in self._build_names)))
+            self._builder.add(batch if self._keeps_keys else self._without_keys(batch))
         self._is_built = not self._parts and nbytes > 0 and self._builder.join(nbytes)
+        if self._is_built:
+            self._payload = self._without_keys(self._builder.batch) if self._keeps_keys else self._builder.batch
         return self._is_built
+
+    def _without_keys(self, batch: Batch) -> Batch:
+        return batch.select(*(name for name in batch.names if name not in self._build_names))
+
+    @property
+    def is_built(self) -> bool:
+        """Whether it is ready for joins, so that it takes no more rows."""
+        return self._is_built
+
+    def rows(self) -> Iterator[Batch]:
+        """Give batches that make an equal table when they are added to another one; of one that `keeps_keys`.
+
+        The first has no rows and tells the columns. Rows that can match nothing may be missing.
+        """
+        if not self._kinds.kinds:
+            return
+        yield self._kinds.head()
+        if self._is_built:
+            yield self._builder.batch
+        else:
+            yield from (part for part in self._parts if part.num_rows)
 
     def inner(self, batch: Batch, rows: int = STEP_ROWS) -> Iterator[Batch]:
         """Give the rows of `batch` with each row of the build side that has the same key.
@@ -236,7 +263,7 @@ class HashJoin:
         # Often every row has exactly one match: then they need not be copied.
         whole = len(probe) == batch.num_rows and bool((probe == np.arange(len(probe))).all())
         left = batch if whole else take_rows(batch, probe)
-        right = take_rows_or_nulls(self._builder.batch, build) if outer else take_rows(self._builder.batch, build)
+        right = take_rows_or_nulls(self._payload, build) if outer else take_rows(self._payload, build)
         columns, masks = left.parts()
         values, valid = right.parts()
         columns = columns | {names[name]: column for name, column in values.items()}

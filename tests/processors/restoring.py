@@ -12,6 +12,7 @@ from typing import Any
 from shmjet.core import BroadcastKey, Processor
 from shmjet.core.context import ProcessorContext
 from shmjet.core.inbox import Inbox
+from shmjet.core.job import JobConfig, ProcessingGuarantee
 from shmjet.core.keys import partition_id
 from shmjet.core.outbox import Outbox
 from shmjet.core.state_placement import StatePlacement, hand_in_placement
@@ -63,6 +64,7 @@ class Stage:
                 local_parallelism=count,
                 total_parallelism=count,
                 receives=receives[index] if receives else True,
+                job_config=JobConfig(processing_guarantee=ProcessingGuarantee.EXACTLY_ONCE),
             )
             if placement is not None:
                 hand_in_placement(context, placement)

@@ -292,7 +292,7 @@ def test_both_stages_pass_all_modes() -> None:
 
 
 def test_pieces_are_of_one_partition_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shmjet.columns.group_export.PIECE_ROWS", 50)
+    monkeypatch.setattr("shmjet.columns.partition_order.PIECE_ROWS", 50)
     groups = Groups(["k"], {"total": sum_("v")})
     groups.add(Batch({"k": np.arange(1000), "v": np.arange(1000)}))
     found = [piece for piece in pieces(groups, lambda keys: hash_rows(keys, ["k"]) % np.uint32(7), 7, 100) if piece]

@@ -16,6 +16,8 @@ from shmjet.core.latency_policy import policy_in
 from shmjet.core.outbox import Outbox
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.data.errors import ProcessorError
+from shmjet.processors.columns.build_side_state import BuildSideState
+from shmjet.processors.columns.saving import EntrySteps
 from shmjet.processors.general.base import ExpandingProcessor, Supply, check_batch_rows, require_batches
 
 if TYPE_CHECKING:  # numpy takes 0.1 s to import: only where there are batches
@@ -50,12 +52,16 @@ class HashJoinBatchesProcessor(ExpandingProcessor):
         self._rows = rows
         self._join: HashJoin | None = None
         self._is_built = False
+        self._saving: EntrySteps | None = None
+        self._restoring: BuildSideState | None = None
 
     def init(self, outbox: Outbox, context: ProcessorContext) -> None:
         """As `ExpandingProcessor.init`."""
         from shmjet.columns.join import HashJoin
 
-        self._join = HashJoin(on=self._on, suffix=self._suffix, schema=self._build_schema)
+        self._join = HashJoin(
+            on=self._on, suffix=self._suffix, schema=self._build_schema, keeps_keys=context.snapshotting_enabled
+        )
         super().init(outbox, context)
 
     def process(self, ordinal: int, inbox: Inbox) -> None:
@@ -84,6 +90,38 @@ class HashJoinBatchesProcessor(ExpandingProcessor):
             self._is_built = self._join.build(BUILT_BYTES)
             return self._is_built
         return super().complete_edge(ordinal)
+
+    def save_to_snapshot(self) -> bool:
+        """Save the build side. The stream leaves nothing behind: its batches are joined before the barrier."""
+        if self._saving is None:
+            self._saving = EntrySteps(self.outbox, self._state().entries(self._is_built))
+        if not self._saving.flush():
+            return False
+        self._saving = None
+        return True
+
+    def restore_from_snapshot(self, inbox: Inbox) -> None:
+        """Take rows of the build side, for as long as a call should take."""
+        deadline = monotonic_ns() + policy_in(self.context).call_ns
+        state = self._restoring = self._restoring or self._state()
+        while inbox:
+            state.restore(*inbox.poll())
+            if monotonic_ns() >= deadline:
+                return
+
+    def finish_snapshot_restore(self) -> bool:
+        """Get the table ready if it was, some megabytes a call."""
+        if self._restoring is not None:
+            assert self._join is not None
+            if self._restoring.was_built and not self._join.build(BUILT_BYTES):
+                return False
+            self._is_built = self._restoring.was_built
+            self._restoring = None
+        return True
+
+    def _state(self) -> BuildSideState:
+        assert self._join is not None
+        return BuildSideState(self._join, self._on, self.context)
 
     def _build(self, inbox: Inbox) -> None:
         assert self._join is not None

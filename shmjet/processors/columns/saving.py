@@ -150,7 +150,8 @@ def row_partitions(context: ProcessorContext, keys: Sequence[str], renamed: Mapp
     placement = placement_in(context)
     if not keys or not placement.is_partitioned:
         return None
-    columns = tuple(renamed.get(name, name) for name in placement.columns or keys)
+    named = placement.columns
+    columns = tuple(keys) if named is None else tuple(renamed.get(name, name) for name in named)
     return RowPartitions(columns, placement) if set(columns) <= set(keys) else None
 
 
