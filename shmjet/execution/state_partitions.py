@@ -41,7 +41,7 @@ class StatePartitions:
         self._partitioner: Callable[[Any, int], int] | None = None
         self._text = f"the state of vertex {plan.vertices[v].name!r}"
         inbound = _inbound(plan, edges, v)
-        keyed = _keyed(inbound)
+        keyed = _keyed(plan, edges, v)
         if keyed is not None:
             self._take(keyed.partitioner)
             self.owners = global_owners(plan, v, self.count)
@@ -92,7 +92,7 @@ class StatePartitions:
 def placement_of(plan: JobPlan, edges: Sequence[EdgeCode], v: int) -> StatePlacement:
     """Return what processors of a vertex are told of the partitions of their state; arguments as `StatePartitions`."""
     inbound = _inbound(plan, edges, v)
-    keyed = _keyed(inbound)
+    keyed = _keyed(plan, edges, v)
     count, partitioner = plan.partition_count, None if keyed is None else keyed.partitioner
     if isinstance(partitioner, PartitionCount):
         count, partitioner = partitioner.count, None
@@ -113,9 +113,26 @@ def _inbound(plan: JobPlan, edges: Sequence[EdgeCode], v: int) -> list[tuple[Edg
     return sorted(inbound, key=lambda pair: pair[0].destination_ordinal)
 
 
-def _keyed(inbound: list[tuple[EdgePlan, EdgeCode]]) -> EdgeCode | None:
-    """Return the first partitioned edge."""
-    return next((code for edge, code in inbound if edge.routing == "partitioned"), None)
+def _keyed(plan: JobPlan, edges: Sequence[EdgeCode], v: int) -> EdgeCode | None:
+    """Return the first partitioned edge; where items stay on their processor, that by which they came to lie there.
+
+    An isolated edge joins processors of equal index, so partitions stay where they are. A partitioner of the user's own
+    is not followed: the keys of the state may not be what it takes.
+    """
+    inbound = _inbound(plan, edges, v)
+    found = next((code for edge, code in inbound if edge.routing == "partitioned"), None)
+    while found is None:
+        parallelism = plan.vertices[v].parallelism
+        sources = (edge.source for edge, _ in inbound if edge.routing == "isolated")
+        source = next((each for each in sources if plan.vertices[each].parallelism == parallelism), None)
+        if source is None:
+            return None
+        v = source
+        inbound = _inbound(plan, edges, v)
+        found = next((code for edge, code in inbound if edge.routing == "partitioned"), None)
+        if found is not None and not isinstance(found.partitioner, PartitionCount | None):
+            return None
+    return found
 
 
 def global_owners(plan: JobPlan, v: int, count: int) -> array[int]:

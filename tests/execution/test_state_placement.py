@@ -11,7 +11,7 @@ from shmjet.core import Processor
 from shmjet.core.context import ProcessorContext
 from shmjet.core.keys import PartitionCount
 from shmjet.core.state_placement import StatePlacement, placement_in, takes_place
-from shmjet.processors import read_items
+from shmjet.processors import map_, read_items
 
 from .harness import LocalRun
 from .vertices import Collect
@@ -71,3 +71,20 @@ def test_the_first_partitioned_edge_counts() -> None:
 
 def test_without_an_engine_the_keys_of_the_state_are_partitioned() -> None:
     assert placement_in(ProcessorContext(partition_count=7)) == StatePlacement(7)
+
+
+@pytest.mark.parametrize(
+    ("partitioned", "expected"),
+    [
+        (lambda edge: edge.partitioned(None, PartitionCount(9)), StatePlacement(9)),
+        (lambda edge: edge.partitioned(column("a")), StatePlacement(271, ("a",))),
+        (lambda edge: edge.partitioned(len, by_length), StatePlacement(271, is_partitioned=False)),
+    ],
+)
+def test_items_that_stay_on_their_processor_lie_by_the_edge_that_brought_them(partitioned: Any, expected: Any) -> None:
+    dag = DAG()
+    source = dag.new_vertex("source", read_items(()))
+    first, told = dag.new_vertex("first", map_(str), 2), dag.new_vertex("told", TellPlacement, 2)
+    sink = dag.new_vertex("sink", Collect, 1)
+    dag.edge(partitioned(between(source, first))).edge(between(first, told).isolated()).edge(between(told, sink))
+    assert [item[0] for _, _, item in LocalRun(dag, 2).run().grid.lists["out"]] == [expected] * 2

@@ -14,6 +14,7 @@ from shmjet.core.keys import partition_id
 from shmjet.core.latency_policy import THROUGHPUT, LatencyPolicy, set_policy
 from shmjet.core.outbox import Outbox
 from shmjet.core.processor import Processor, ProcessorMetaSupplier
+from shmjet.core.state_placement import StatePlacement, hand_in_placement
 
 
 def processors_of(supplier: Any, count: int = 1) -> list[Processor]:
@@ -25,7 +26,13 @@ def processors_of(supplier: Any, count: int = 1) -> list[Processor]:
     return list(supplier.get(count))
 
 
-def restored(supplier: Any, entries: list[tuple[Any, Any]], count: int, to_one: int | None = None) -> list[Driver]:
+def restored(
+    supplier: Any,
+    entries: list[tuple[Any, Any]],
+    count: int,
+    to_one: int | None = None,
+    placement: StatePlacement | None = None,
+) -> list[Driver]:
     """Return processors that go on from entries of a vertex: each has the entries that the engine gives it.
 
     Args:
@@ -33,8 +40,12 @@ def restored(supplier: Any, entries: list[tuple[Any, Any]], count: int, to_one: 
         entries: of all processors.
         count: processors that there are now.
         to_one: the processor to which all edges lead, where they do.
+        placement: what processors are told of their edges.
     """
-    drivers = [Driver(processor, index=i, count=count) for i, processor in enumerate(processors_of(supplier, count))]
+    drivers = [
+        Driver(processor, index=i, count=count, placement=placement)
+        for i, processor in enumerate(processors_of(supplier, count))
+    ]
     for i, driver in enumerate(drivers):
         driver.restore(
             [
@@ -59,6 +70,7 @@ class Driver:
         grid: Any = None,
         config: JobConfig | None = None,
         policy: LatencyPolicy = THROUGHPUT,
+        placement: StatePlacement | None = None,
     ):
         self.processor = processor
         self.outbox = Outbox([room])
@@ -74,6 +86,8 @@ class Driver:
             job_config=config or JobConfig(),
         )
         set_policy(context, policy)
+        if placement is not None:
+            hand_in_placement(context, placement)
         processor.init(self.outbox, context)
 
     def call(self, callback: Callable[..., Any], *args: Any) -> Any:

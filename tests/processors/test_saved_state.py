@@ -18,6 +18,7 @@ from shmjet.aggregate_ops import averaging, counting, summing, to_list
 from shmjet.core.context import ProcessorContext
 from shmjet.core.keys import partition_id
 from shmjet.core.processor import Processor
+from shmjet.core.state_placement import StatePlacement, hand_in_placement
 from shmjet.data.errors import ProcessorError
 from shmjet.processors.checks.assertion_sinks import AssertAnyOrderProcessor, AssertOrderedProcessor
 from shmjet.processors.general.base import BulkProcessor
@@ -143,6 +144,10 @@ def test_a_key_of_ones_own_leads_back() -> None:
         for index in range(total):
             key = own_key(ProcessorContext(global_index=index, total_parallelism=total))
             assert partition_id(key) % total == index
+    for partitioner, found in ((lambda key, count: key % count, 2), (lambda key, count: len(key), 2)):
+        context = ProcessorContext(global_index=2, total_parallelism=3)
+        hand_in_placement(context, StatePlacement(10, partitioner=partitioner))
+        assert own_key(context) == found
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -169,11 +174,14 @@ def test_joined_sides_that_all_processors_have_are_saved_once(count: int) -> Non
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_sides_that_lie_by_key_come_back_by_key(count: int) -> None:
     side = [(key, n) for n, key in enumerate([*"abcdefgh", None, "a"])]
-    supplier = processors.hash_join((None, lambda pair: pair[0]), inner=True, partitioned=True)
-    drivers = [Driver(processor, index=i, count=2) for i, processor in enumerate(processors_of(supplier, 2))]
+    supplier = processors.hash_join((None, lambda pair: pair[0]), inner=True)
+    by_key = StatePlacement(271)
+    drivers = [
+        Driver(processor, index=i, count=2, placement=by_key) for i, processor in enumerate(processors_of(supplier, 2))
+    ]
     for item in side:
         drivers[partition_id(item[0]) % 2].feed([item], 1)
-    others = restored(supplier, saved(drivers), count)
+    others = restored(supplier, saved(drivers), count, placement=by_key)
     for driver in others:
         driver.until_true(driver.processor.complete_edge, 1)
     assert others[partition_id("a") % count].feed(["a"]).output == [("a", ("a", 0)), ("a", ("a", 9))]

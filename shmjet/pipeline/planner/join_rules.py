@@ -30,8 +30,7 @@ def plan_hash_join(draft: Draft, node: t.Node, transform: t.HashJoin) -> Output:
 
 def plan_join(draft: Draft, node: t.Node, transform: t.Join) -> Output:
     left, right = (draft.single(draft.rows(output, node), node) for output in draft.inputs(node))
-    keys = transform.left_key, transform.right_key
-    supplier = hash_join(keys, project=transform.project, inner=True, partitioned=True)
+    supplier = hash_join((transform.left_key, transform.right_key), project=transform.project, inner=True)
     vertex = draft.vertex(node.name, supplier, node.parallelism, node, "both sides are partitioned by the key")
     count = _join_count(draft, node, vertex, [(left, transform.left_key), (right, transform.right_key)])
     wanted = Partitioning(identity_of(transform.left_key), count)

@@ -7,7 +7,7 @@ have a lower priority number than edge 0. After Jet's `HashJoinP`: a left outer 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import product
+from itertools import product, repeat
 from typing import Any
 
 from shmjet._native import unify_nans
@@ -42,10 +42,8 @@ class HashJoinProcessor(ExpandingProcessor):
         clauses: tuple[tuple[KeyFn, KeyFn, Callable[[Any], Any] | None], ...],
         project: Callable[..., Any] | None,
         inner: tuple[bool, ...],
-        partitioned: bool,
     ) -> None:
         self._clauses = clauses
-        self._partitioned = partitioned
         self._project = project
         self._defaults: list[tuple[Any, ...]] = [() if side_is_inner else _NO_MATCH for side_is_inner in inner]
         self._tables = [MatchTable() for _ in clauses]
@@ -76,28 +74,28 @@ class HashJoinProcessor(ExpandingProcessor):
         self._building.discard(ordinal)
         return super().complete_edge(ordinal)
 
+    def _is_everywhere(self, side: int) -> bool:
+        """Say whether all processors have the same table of a side; so it is without an engine."""
+        return self.context._placement is None or side + 1 in self.context._placement.broadcast
+
     def saved_entries(self) -> Iterator[tuple[Any, Any]]:
         """Return the tables, side by side."""
-        if not self._partitioned and self.context.global_index:
-            return
         for side, table in enumerate(self._tables):
-            key = BroadcastKey(("side", side))
-            for keys, items in table.chunks():
-                if self._partitioned:
-                    for each, item in zip(keys, items, strict=True):
-                        yield each, (side, item)
-                else:
-                    yield key, (keys, items)
+            if not self._is_everywhere(side):
+                for keys, items in table.chunks():
+                    for key, item in zip(keys, items, strict=True):
+                        yield key, (side, item)
+            elif self.context.global_index == 0:
+                yield from zip(repeat(BroadcastKey(("side", side))), table.chunks())
 
     def restore_entries(self, entries: list[tuple[Any, Any]]) -> None:
         """Add items to the tables."""
-        if self._partitioned:
-            for side, table in enumerate(self._tables):
-                own = [(key, item) for key, (at, item) in entries if at == side]
-                table.add(unify_nans([key for key, _ in own], _BUILT_NAN), [item for _, item in own])
-            return
-        for key, (keys, items) in entries:
-            self._tables[key.key[1]].add(unify_nans(keys, _BUILT_NAN), items)
+        for side, table in enumerate(self._tables):
+            whole = BroadcastKey(("side", side))
+            for keys, items in (value for key, value in entries if key == whole):
+                table.add(unify_nans(keys, _BUILT_NAN), items)
+            own = [(k, v[1]) for k, v in entries if not isinstance(k, BroadcastKey) and v[0] == side]
+            table.add(unify_nans([key for key, _ in own], _BUILT_NAN), [item for _, item in own])
 
     def _build(self, ordinal: int, items: list[Any]) -> None:
         if ordinal > len(self._clauses):
@@ -140,7 +138,6 @@ def hash_join(
     *clauses: JoinClause,
     project: Callable[..., Any] | None = None,
     inner: bool | Sequence[bool] = False,
-    partitioned: bool = False,
 ) -> Callable[[], Processor]:
     """Join the items of edge 0 with those of edges 1, 2, ..., which are kept in memory by key.
 
@@ -150,8 +147,6 @@ def hash_join(
         project: `(left, right1, right2, ...) -> result`; default: the tuple of them. None is not a result.
         inner: leave out items without a match; otherwise None stands for the missing side. One bool for all sides or
             one for each.
-        partitioned: all edges are partitioned by the join key, so each processor has its part of the tables; otherwise
-            the joined edges are broadcast. Snapshots need to know.
 
     Give the joined edges `.broadcast()` and `.priority(-1)`, so that they are complete before the stream comes.
 
@@ -177,4 +172,4 @@ def hash_join(
     inners = (inner,) * len(checked) if isinstance(inner, bool) else tuple(inner)
     if len(inners) != len(checked):
         raise ValueError(f"hash_join: {len(checked)} edges are joined, but inner has {len(inners)} values")
-    return Supply(HashJoinProcessor, tuple(checked), project, inners, partitioned)
+    return Supply(HashJoinProcessor, tuple(checked), project, inners)

@@ -7,13 +7,13 @@ know: what the state is.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import count
 from typing import Any
 
 from shmjet._native import unify_nans
 from shmjet.core.context import ProcessorContext
 from shmjet.core.key_functions import NAN
 from shmjet.core.keys import partition_id
+from shmjet.core.state_placement import placement_in
 from shmjet.data.errors import ProcessorError
 
 _MOST_TRIED = 1 << 16
@@ -22,23 +22,27 @@ _MOST_TRIED = 1 << 16
 def own_key(context: ProcessorContext) -> int:
     """Return a key for the state of one processor that belongs to no group.
 
-    While the vertex has as many processors, the entry comes back to the same one; where all edges lead to one
-    processor, to that one. With another number of processors it comes to any one of them.
+        While the vertex has as many processors, the entry comes back to the same one; where all edges lead to one
+        processor, to that one. With another number of processors it comes to any one of them.
 
-    Example:
-        >>> from shmjet.core.keys import partition_id
-        >>> context = ProcessorContext(global_index=2, total_parallelism=3)
-        >>> partition_id(own_key(context), context.partition_count) % 3
-        2
+        Example:
+            >>> from shmjet.core.keys import partition_id
+    from shmjet.core.state_placement import placement_in
+            >>> context = ProcessorContext(global_index=2, total_parallelism=3)
+            >>> partition_id(own_key(context), context.partition_count) % 3
+            2
     """
     index, total = context.global_index, context.total_parallelism
-    if total == 1:
+    placement = placement_in(context)
+    if total == 1 or placement.is_to_one:
         return 0
-    for key in count(index):
-        if partition_id(key, context.partition_count) % total == index:
-            return key
-        if key > _MOST_TRIED:  # there are more processors than partitions
-            break
+    partition_of = placement.partitioner or partition_id
+    try:
+        for key in range(_MOST_TRIED):
+            if partition_of(key, placement.count) % total == index:
+                return key
+    except Exception:
+        pass  # the partitioner is for other keys; that it leads somewhere is enough
     return index
 
 
