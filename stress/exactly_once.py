@@ -1,0 +1,191 @@
+"""Random jobs with a guarantee under random disturbances: exactly once is exact, at least once loses nothing.
+
+A job has a source with a position, steps with and without state, and a sink that can count; snapshots are taken every
+10 ms. Meanwhile workers and carriers are killed (-9), the job is restarted (gracefully and not), suspended and resumed,
+exported, and cancelled with an export from which another job with other parallelism goes on. What the sink has in the
+end is compared with an interpreter over plain lists (`_guaranteed_jobs.py`). Each round is replayed by its own seed,
+which is printed with any fault.
+
+Usage: stress/exactly_once.py [--count N] [--seed S] [--ci] [--only DISTURBANCE] [--verbose]     (--ci: a minute)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from concurrent.futures import CancelledError
+from concurrent.futures import TimeoutError as FutureTimeout
+from pathlib import Path
+from typing import Any
+
+from _guaranteed_jobs import complaint, found_in, pipeline, random_shape
+from _stress import HANG_S, Options, Tally, all_gone, mark_processes, marked, name_of, parse_options, private_shm, watch
+
+import shmjet
+from shmjet import JetConfig, JetInstance, JobConfig, JobStateError, JobStatus, ProcessingGuarantee
+
+JOB_S = 60.0
+"""Seconds that a job may take before it counts as hanging."""
+RENEW_AFTER = 12
+"""Rounds on one instance."""
+DISTURBANCES = ("worker", "carrier", "graceful", "forceful", "suspend", "export", "move")
+
+
+class Round:
+    """One job and what is done to it."""
+
+    def __init__(self, jet: JetInstance, mark: str, seed: int, options: Options, tally: Tally, folder: Path) -> None:
+        self.jet, self.mark, self.tally, self.folder = jet, mark, tally, folder
+        self.rng = random.Random(seed)
+        self.name = f"round{seed}"
+        self.shape = random_shape(self.rng)
+        self.exactly = self.rng.random() < 0.7
+        wanted = options.only or DISTURBANCES
+        times = self.rng.choice([0, 1, 2, 3, 4, 6])
+        self.plan = [(self.rng.random() * 0.15, self.rng.choice(wanted)) for _ in range(times)]
+        self.done: Counter[str] = Counter()
+        self.job: Any = None
+
+    def __str__(self) -> str:
+        names = " ".join(what for _, what in self.plan)
+        return f"{'exactly' if self.exactly else 'at least'} once: {self.shape}, {names or 'undisturbed'}"
+
+    def start(self, initial: str | None = None) -> None:
+        """Execute the job, from an exported snapshot if one is named."""
+        guarantee = ProcessingGuarantee.EXACTLY_ONCE if self.exactly else ProcessingGuarantee.AT_LEAST_ONCE
+        config = JobConfig(
+            name=self.name, processing_guarantee=guarantee, snapshot_interval=0.01, initial_snapshot_name=initial
+        )
+        parallelism = self.rng.choice([None, 1, 2, 4]) if initial else None
+        self.job = self.jet.new_job(pipeline(self.shape, self.jet, self.folder, self.name, parallelism), config)
+        self.execution = self.job.execute()
+
+    def play(self) -> str:
+        """Run and disturb the job; return what is wrong, empty when nothing is."""
+        self.start()
+        for pause, what in self.plan:
+            time.sleep(pause)
+            if self.execution.done():
+                break
+            try:
+                getattr(self, f"_{what}")()
+                self.done[what] += 1
+            except JobStateError:  # it has ended, or is between two states
+                continue
+        try:
+            self.execution.result(JOB_S)
+        except FutureTimeout:
+            status = self.job.status
+            self.execution.cancel()
+            return f"HANG: the job is {status.name} after {JOB_S:.0f} s"
+        except CancelledError:
+            return "the job was cancelled"
+        except Exception as error:
+            return f"the job failed: {type(error).__name__}: {error}"
+        return complaint(self.shape, found_in(self.shape, self.jet, self.folder, self.name), exactly=self.exactly)
+
+    def clean(self) -> None:
+        """Remove lists, maps and exported snapshots of the round."""
+        for name in (self.name, f"{self.name}-in"):
+            self.jet.get_list(name).destroy()
+            self.jet.get_map(name).destroy()
+        for snapshot in self.jet.snapshots():
+            snapshot.destroy()
+
+    # -- disturbances -------------------------------------------------------------------------------------------
+
+    def _worker(self) -> None:
+        _kill(self.rng.choice(self.jet.cluster.members[0].workers))
+
+    def _carrier(self) -> None:
+        workers = set(self.jet.cluster.members[0].workers)
+        carriers = [pid for pid in marked(self.mark) if pid not in workers and name_of(pid).startswith("shmjet-w")]
+        if carriers:
+            _kill(self.rng.choice(carriers))
+
+    def _graceful(self) -> None:
+        self.job.restart(graceful=True)
+
+    def _forceful(self) -> None:
+        self.job.restart(graceful=False)
+
+    def _suspend(self) -> None:
+        self.job.suspend()
+        self._wait_for(JobStatus.SUSPENDED)
+        if self.job.status is JobStatus.SUSPENDED:
+            self.job.resume()
+
+    def _export(self) -> None:
+        self.job.export_snapshot(f"{self.name}-export", timeout=HANG_S)
+
+    def _move(self) -> None:
+        """Cancel the job with an export, and go on from that with another job."""
+        name = f"{self.name}-moved"
+        self.job.cancel_and_export_snapshot(name, timeout=HANG_S)
+        self._wait_for(JobStatus.FAILED)
+        self.start(name)
+
+    def _wait_for(self, status: JobStatus) -> None:
+        deadline = time.monotonic() + HANG_S
+        while self.job.status not in (status, JobStatus.COMPLETED, JobStatus.FAILED):
+            if time.monotonic() > deadline:
+                self.tally.complain(f"{self.name}: HANG: {self.job.status.name} instead of {status.name}: {self}")
+                return
+            time.sleep(0.002)
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def main() -> int:
+    options = parse_options(__doc__, count=500, ci=30, parts=DISTURBANCES)
+    private_shm()
+    mark = mark_processes()
+    tally = Tally("exactly_once", options)
+    seen: Counter[str] = Counter()
+    jet: JetInstance | None = None
+    workers = 0
+    with tempfile.TemporaryDirectory() as place:
+        for number in range(options.count):
+            seed = options.seed + number
+            watch(4 * JOB_S)
+            if jet is None:
+                workers = random.Random(seed).choice([1, 2, 3, 4])
+                jet = shmjet.new_instance(JetConfig(cores=workers))
+            folder = Path(place) / str(number)
+            folder.mkdir()
+            one = Round(jet, mark, seed, options, tally, folder)
+            began = time.perf_counter()
+            try:
+                wrong = one.play()
+            except Exception as error:
+                wrong = f"{type(error).__name__}: {error}"
+            options.say(f"{seed}: {one} on {workers}: {time.perf_counter() - began:.2f} s {dict(one.done)} {wrong}")
+            if wrong:
+                tally.complain(f"--seed {seed} --count 1, {workers} workers, {one}: {wrong}")
+                jet.shutdown()
+                jet = None
+            else:
+                one.clean()
+            seen += one.done
+            tally.done += 1
+            if jet is not None and (number + 1) % RENEW_AFTER == 0:
+                jet.shutdown()
+                jet = None
+        if jet is not None:
+            jet.shutdown()
+        tally.check(all_gone(mark, 2.0), f"left behind: {[(pid, name_of(pid)) for pid in marked(mark)]}")
+    tally.notes.append(" ".join(f"{what} {times}" for what, times in sorted(seen.items())))
+    return tally.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
