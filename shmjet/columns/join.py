@@ -144,7 +144,7 @@ class HashJoin:
         return self._is_built
 
     def rows(self) -> Iterator[Batch]:
-        """Give batches that make an equal table when they are added to another one; of one that `keeps_keys`.
+        """Give batches that make an equal table when they are added to another one. The table must have `keeps_keys`.
 
         The first has no rows and tells the columns. Rows that can match nothing may be missing.
         """

@@ -94,9 +94,11 @@ static void test_null_keys_and_values(void) {
     CHECK(table.memory.header->groups == 3);
     group_reading_t reading;
     uint8_t valid[3];
-    CHECK(group_reading(&table, 0, &reading) && group_read_valid(&table, &reading, &(group_range_t){.count = 3}, valid));
+    CHECK(group_reading(&table, 0, &reading) &&
+          group_read_valid(&table, &reading, &(group_range_t){.count = 3}, valid));
     CHECK(valid[0] == 1 && valid[1] == 0 && valid[2] == 1);
-    CHECK(group_reading(&table, 1, &reading) && group_read_valid(&table, &reading, &(group_range_t){.count = 3}, valid));
+    CHECK(group_reading(&table, 1, &reading) &&
+          group_read_valid(&table, &reading, &(group_range_t){.count = 3}, valid));
     CHECK(valid[0] == 0 && valid[1] == 1 && valid[2] == 0);
     CHECK(read_word(&table, 1, 1) == 14 && read_word(&table, 3, 1) == 2);
     group_close(&table);
