@@ -61,6 +61,8 @@ def check_operation(operation: Any, layout: Layout) -> None:
                 if not key.startswith(NO_PREFIX):
                     raise GridError("a remote key has a prefix of its own")
                 _check_key(key[len(NO_PREFIX) :], operation.environment, layout)
+            for key in operation.gone:
+                _check_key(key, operation.environment, layout)
         case Replace() | Add() | Pop():
             _check_key(operation.key, operation.environment, layout)
         case Append():

@@ -16,7 +16,7 @@ from shmjet.grid.blobs import BlobVanishedError
 from shmjet.grid.entries import EntryCodec
 from shmjet.grid.layout import INDEX
 from shmjet.grid.scan import of_one_store
-from shmjet.grid.table import TRANSACTION_BYTES, Table
+from shmjet.grid.table import TRANSACTION_BYTES, Once, Table
 
 T = TypeVar("T")
 
@@ -82,6 +82,26 @@ class IList(Sequence[T]):
             if none >= 0:
                 raise TypeError(f"{self!r}: an item must not be None (item {none} of this portion)")
             self._append(portion)
+
+    def _extend_once(self, items: list[T], marker: bytes, mark: int) -> bool:
+        """Add items in one transaction, unless that is done; for sinks that repeat it after a restart.
+
+        Args:
+            items: at most a few thousand.
+            marker, mark: see `table.Once`.
+
+        Returns:
+            False when they had been added before.
+        """
+        blobs: list[bytes] = []
+        is_new = False
+        try:
+            blocks = list(self._codec.blocks(items, blobs))
+            is_new = self._table.append(blocks, with_blobs=bool(blobs), once=Once(marker, mark))
+        finally:
+            if not is_new:
+                self._codec.blobs.delete(blobs)
+        return is_new
 
     def clear(self) -> None:
         """Remove all items. Atomic."""

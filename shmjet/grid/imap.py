@@ -27,7 +27,7 @@ from shmjet.grid.entries import EntryCodec
 from shmjet.grid.layout import PARTITION
 from shmjet.grid.read_ahead import ReadAhead
 from shmjet.grid.scan import Page, of_one_store
-from shmjet.grid.table import Entry, Table
+from shmjet.grid.table import Entry, Once, Table
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -204,6 +204,32 @@ class IMap(MutableMapping[K, V]):
         source = iter(pairs.items() if isinstance(pairs, Mapping) else pairs)
         while portion := list(islice(source, _SLICE)):
             self._put_portion(portion)
+
+    def _put_once(self, values: Mapping[K, V | None], marker: bytes, mark: int) -> None:
+        """Put entries, and remove those whose value is None, unless that is done; in one transaction per environment.
+
+        For sinks that repeat it after a restart.
+
+        Args:
+            values: at most a few thousand.
+            marker, mark: see `table.Once`.
+        """
+        keys = list(values)
+        heads = self._prefixes()
+        writes: list[tuple[list[Entry], list[bytes]]] = [([], []) for _ in self._tables]
+        blobs: list[list[bytes]] = [[] for _ in self._tables]
+        for key, partition, tail in zip(keys, *self._codec.keys(keys), strict=True):
+            index, value = partition % len(self._tables), values[key]
+            if value is None:
+                writes[index][1].append(PARTITION.pack(partition) + tail)
+            else:
+                stored = self._codec.entry(key, value, blobs[index])
+                writes[index][0].append((heads[partition] + tail, stored))
+        for table, (entries, gone), names in zip(self._tables, writes, blobs, strict=True):
+            if entries or gone:
+                is_new = table.write_once(sorted(entries), gone, Once(marker, mark), with_blobs=bool(names))
+                if not is_new:
+                    self._codec.blobs.delete(names)
 
     def update(self, other: Any = (), /, **more: Any) -> None:
         """Put all entries of `other` (a mapping, or pairs) and of `more` in, as `dict.update`, through `put_all`."""

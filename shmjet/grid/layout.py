@@ -30,6 +30,7 @@ MAP_RECORD, LIST_RECORD = CATALOGUE + b"m", CATALOGUE + b"l"
 GARBAGE_RECORD = CATALOGUE + b"g"
 TYPE_RECORD = CATALOGUE + b"t"
 LAST_INCARNATION = CATALOGUE + b"i"
+MARKER_RECORD = CATALOGUE + b"w"
 
 MAX_NAME = 400
 """Bytes of UTF-8 that the name of a map or list may have."""
@@ -41,6 +42,7 @@ HASHED = b"#"
 INCARNATION = struct.Struct(">I")
 PARTITION = struct.Struct(">H")
 INDEX = struct.Struct(">Q")
+MARK = struct.Struct(">Q")
 RECORD = struct.Struct(">IQB")
 PREFIX = INCARNATION.size + PARTITION.size
 MAX_TAGGED = MAX_KEY - PREFIX

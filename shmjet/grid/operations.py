@@ -18,6 +18,10 @@ MOST_ENTRIES: Final = 4096
 _FEW: Final = msgspec.Meta(max_length=MOST_ENTRIES)
 
 
+_Once = tuple[Annotated[bytes, msgspec.Meta(min_length=1, max_length=64)], Annotated[int, msgspec.Meta(ge=0)]]
+"""Marker and mark, see `table.Once`."""
+
+
 class _Operation(msgspec.Struct, frozen=True, tag=True, array_like=True):
     pass
 
@@ -44,10 +48,12 @@ class Size(_OnTable, frozen=True, tag=True, array_like=True):
 
 
 class Write(_OnTable, frozen=True, tag=True, array_like=True):
-    """`Table.write`; keys begin with `NO_PREFIX`."""
+    """`Table.write`, or `Table.write_once`, where the answer is a bool; keys begin with `NO_PREFIX`."""
 
     entries: Annotated[list[tuple[bytes, bytes]], _FEW]
     with_blobs: bool
+    gone: Annotated[list[bytes], _FEW] = []
+    once: _Once | None = None
 
 
 class Replace(_OnTable, frozen=True, tag=True, array_like=True):
@@ -73,10 +79,11 @@ class Pop(_OnTable, frozen=True, tag=True, array_like=True):
 
 
 class Append(_OnTable, frozen=True, tag=True, array_like=True):
-    """`Table.append`."""
+    """`Table.append`; a bool."""
 
     blocks: Annotated[list[tuple[int, bytes]], _FEW]
     with_blobs: bool
+    once: _Once | None = None
 
 
 class Drop(_OnTable, frozen=True, tag=True, array_like=True):

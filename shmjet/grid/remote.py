@@ -41,7 +41,7 @@ from shmjet.grid.operations import (
 )
 from shmjet.grid.pickles import ObjectCodec
 from shmjet.grid.scan import FIRST_STEP, LAST_STEP, PAGE_ENTRIES, Page
-from shmjet.grid.table import Block, Entry
+from shmjet.grid.table import Block, Entry, Once
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -197,9 +197,13 @@ class RemoteTable:
         """See `Table.pop`."""
         return ask(self._call, Pop(*self._at, key), bytes | None)  # type: ignore[arg-type]
 
-    def append(self, blocks: list[tuple[int, bytes]], *, with_blobs: bool) -> None:
+    def write_once(self, entries: list[Entry], gone: list[bytes], once: Once, *, with_blobs: bool) -> bool:
+        """See `Table.write_once`."""
+        return ask(self._call, Write(*self._at, entries, with_blobs, gone, once), bool)
+
+    def append(self, blocks: list[tuple[int, bytes]], *, with_blobs: bool, once: Once | None = None) -> bool:
         """See `Table.append`."""
-        ask(self._call, Append(*self._at, blocks, with_blobs), None)
+        return ask(self._call, Append(*self._at, blocks, with_blobs, once), bool)
 
     def drop(self, *, keep_name: bool) -> None:
         """See `Table.drop`."""

@@ -36,7 +36,7 @@ from shmjet.grid.operations import (
 )
 from shmjet.grid.scan import FIRST_STEP, PAGE_ENTRIES, read_page
 from shmjet.grid.store import Grid, Opened
-from shmjet.grid.table import Block, Table
+from shmjet.grid.table import Block, Once, Table
 from shmjet.ipc.decode_errors import UNREADABLE
 
 _STORE = struct.Struct("<Q")
@@ -110,6 +110,9 @@ class GridService:
             case Size():
                 return table.size()
             case Write():
+                if operation.once is not None:
+                    written = Once(*operation.once)
+                    return table.write_once(operation.entries, operation.gone, written, with_blobs=operation.with_blobs)
                 return table.write(operation.entries, with_blobs=operation.with_blobs) if operation.entries else None
             case Replace():
                 return table.replace(operation.key, operation.value, with_blobs=operation.with_blobs)
@@ -118,7 +121,8 @@ class GridService:
             case Pop():
                 return table.pop(operation.key)
             case Append():
-                return table.append(operation.blocks, with_blobs=operation.with_blobs)
+                once = None if operation.once is None else Once(*operation.once)
+                return table.append(operation.blocks, with_blobs=operation.with_blobs, once=once)
             case Drop():
                 return table.drop(keep_name=operation.keep_name)
             case BlockOf():

@@ -22,6 +22,8 @@ from shmjet.grid.layout import (
     INDEX,
     LAST_INCARNATION,
     MAP_RECORD,
+    MARK,
+    MARKER_RECORD,
     Record,
 )
 from shmjet.grid.scan import FIRST_STEP, PAGE_BYTES, PAGE_ENTRIES, Page, pages
@@ -33,6 +35,18 @@ TRANSACTION_ENTRIES = 2048
 """Entries written in one transaction: about 2 ms."""
 TRANSACTION_BYTES = 1 << 20
 SWEEP_ENTRIES = 4096
+
+
+class Once(NamedTuple):
+    """What makes a write happen once, however often it is repeated.
+
+    Args:
+        marker: names the writer of one map or list, in 1 to 64 bytes.
+        mark: of the write; a writer's marks rise. A write whose mark is not above the last one changes nothing.
+    """
+
+    marker: bytes
+    mark: int
 
 
 class Block(NamedTuple):
@@ -209,10 +223,44 @@ class Table:
 
         return self.env.write(work, self.label)
 
-    def append(self, blocks: list[tuple[int, bytes]], *, with_blobs: bool) -> None:
-        """Store the blocks of a list behind what it has, as one transaction; each is (number of items, bytes)."""
+    def write_once(self, entries: list[Entry], gone: list[bytes], once: Once, *, with_blobs: bool) -> bool:
+        """Store some entries and remove others in one transaction, unless that is done.
 
-        def work(txn: Transaction) -> None:
+        Args:
+            entries: keys behind one incarnation, best that of `prefix`, and values; some thousand at most.
+            gone: keys without prefix.
+            once: says whether it is done.
+            with_blobs: whether one of the values needs a blob.
+
+        Returns:
+            False when it was done before; then nothing is stored, and blobs of the values are not used.
+        """
+
+        def work(txn: Transaction) -> list[bytes] | None:
+            if not _is_new(txn, once):
+                return None
+            record = self._record(txn)
+            prefix = INCARNATION.pack(record.incarnation)
+            before = self.env.entries(txn)
+            replaced = [txn.replace(prefix + key[4:], value) for key, value in entries]
+            replaced += [txn.pop(prefix + key) for key in gone]
+            self._update(txn, record, self.env.entries(txn) - before, with_blobs)
+            return [old for old in replaced if old is not None]
+
+        replaced = self.env.write(work, self.label)
+        self._forget(replaced or [])
+        return replaced is not None
+
+    def append(self, blocks: list[tuple[int, bytes]], *, with_blobs: bool, once: Once | None = None) -> bool:
+        """Store the blocks of a list behind what it has, as one transaction; each is (number of items, bytes).
+
+        Returns:
+            False when `once` says that it was done before; then nothing is stored.
+        """
+
+        def work(txn: Transaction) -> bool:
+            if once is not None and not _is_new(txn, once):
+                return False
             record = self._record(txn)
             prefix = INCARNATION.pack(record.incarnation)
             at = record.size
@@ -220,8 +268,9 @@ class Table:
                 txn.put(prefix + INDEX.pack(at), block)
                 at += count
             self._update(txn, record, at - record.size, with_blobs)
+            return True
 
-        self.env.write(work, self.label)
+        return self.env.write(work, self.label)
 
     def drop(self, *, keep_name: bool) -> None:
         """Remove all entries at once, and the record too unless `keep_name`; then sweep what is left of them.
@@ -315,6 +364,16 @@ def garbage(env: Environment) -> list[tuple[bytes, bytes]]:
                     break
                 found.append((key[len(GARBAGE_RECORD) :], value))
         return found
+
+
+def _is_new(txn: Transaction, once: Once) -> bool:
+    """Say whether a write has not been done, and note that it is done with this transaction."""
+    key = MARKER_RECORD + once.marker
+    found = txn.get(key)
+    if found is not None and MARK.unpack(found)[0] >= once.mark:
+        return False
+    txn.put(key, MARK.pack(once.mark))
+    return True
 
 
 def _next_incarnation(txn: Transaction) -> int:

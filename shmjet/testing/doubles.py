@@ -80,6 +80,10 @@ class TestMap(dict[Any, Any]):
 
     __test__ = False
 
+    def __init__(self, *entries: Any) -> None:
+        super().__init__(*entries)
+        self._marks = _Marks()
+
     def put(self, key: Any, value: Any) -> None:
         """Set one entry."""
         self[key] = value
@@ -96,6 +100,42 @@ class TestMap(dict[Any, Any]):
         """Return the number of entries."""
         return len(self)
 
+    def _put_once(self, values: Mapping[Any, Any], marker: bytes, mark: int) -> None:
+        if self._marks.is_new(marker, mark):
+            for key, value in values.items():
+                if value is None:
+                    self.pop(key, None)
+                else:
+                    self[key] = value
+
+
+class TestList(list[Any]):
+    """A list with what sinks need of an `IList`."""
+
+    __test__ = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._marks = _Marks()
+
+    def _extend_once(self, items: list[Any], marker: bytes, mark: int) -> bool:
+        is_new = self._marks.is_new(marker, mark)
+        self.extend(items if is_new else ())
+        return is_new
+
+
+class _Marks:
+    """The last write of each writer, for writes that happen once."""
+
+    def __init__(self) -> None:
+        self._last: dict[bytes, int] = {}
+
+    def is_new(self, marker: bytes, mark: int) -> bool:
+        if self._last.get(marker, -1) >= mark:
+            return False
+        self._last[marker] = mark
+        return True
+
 
 class TestGrid:
     """Maps and lists in plain memory, each made when it is first asked for.
@@ -111,7 +151,7 @@ class TestGrid:
 
     def __init__(self) -> None:
         self.maps: dict[str, TestMap] = {}
-        self.lists: dict[str, list[Any]] = {}
+        self.lists: dict[str, TestList] = {}
 
     def get_map(self, name: str) -> TestMap:
         """Return the map of that name."""
@@ -119,7 +159,7 @@ class TestGrid:
 
     def get_list(self, name: str) -> list[Any]:
         """Return the list of that name."""
-        return self.lists.setdefault(name, [])
+        return self.lists.setdefault(name, TestList())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,6 +30,7 @@ def test_the_page_states_the_numbers_of_the_code() -> None:
         (layout.LIST_RECORD, "list record"),
         (layout.GARBAGE_RECORD, "garbage record"),
         (layout.TYPE_RECORD, "type record"),
+        (layout.MARKER_RECORD, "marker record"),
         (layout.LAST_INCARNATION, "last incarnation"),
     ):
         assert row(name)[0] == key[4:].decode()

@@ -42,3 +42,11 @@ def test_claiming_from_a_counter_that_is_gone_is_an_error() -> None:
     counter.close()
     with pytest.raises(OSError, match="fd"):
         Claims(counter.address)
+
+
+def test_a_later_attempt_counts_from_the_beginning() -> None:
+    counter = ClaimCounter()
+    first, second = Claims(counter.address, 7), Claims(counter.address, 8)
+    assert [first.next(), first.next(), second.next(), second.next()] == [0, 1, 0, 1]
+    for each in (first, second, counter):
+        each.close()

@@ -9,7 +9,7 @@ from shmjet import processors
 from shmjet.core.keys import partition_id
 from shmjet.core.latency_policy import LOW_LATENCY, THROUGHPUT, LatencyPolicy
 from shmjet.data.errors import ProcessorError
-from shmjet.processors.grid import maps_and_lists
+from shmjet.processors.grid import maps_and_lists, writers
 from shmjet.testing import TestGrid, verify_processor
 
 from .driving import Driver, processors_of
@@ -91,7 +91,7 @@ class Written(list[Any]):
 def test_small_batches_are_gathered_and_none_is_larger_than_a_write_should_be(
     monkeypatch: pytest.MonkeyPatch, policy: LatencyPolicy
 ) -> None:
-    monkeypatch.setattr(maps_and_lists, "monotonic", lambda: 100.0)  # so that none is written because it has waited
+    monkeypatch.setattr(writers, "monotonic", lambda: 100.0)  # so that none is written because it has waited
     grid = TestGrid()
     grid.lists["l"] = written = Written()
     driver = Driver(processors.write_list("l")(), grid=grid, policy=policy)
@@ -107,7 +107,7 @@ def test_small_batches_are_gathered_and_none_is_larger_than_a_write_should_be(
 @pytest.mark.parametrize("policy", [THROUGHPUT, LOW_LATENCY])
 def test_items_do_not_wait_for_others_for_long(monkeypatch: pytest.MonkeyPatch, policy: LatencyPolicy) -> None:
     now = 100.0
-    monkeypatch.setattr(maps_and_lists, "monotonic", lambda: now)
+    monkeypatch.setattr(writers, "monotonic", lambda: now)
     grid = TestGrid()
     driver = Driver(processors.write_list("l")(), grid=grid, policy=policy)
     driver.feed([1])

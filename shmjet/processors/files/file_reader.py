@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 STATS_PERIOD = 0.1
 """Seconds between two updates of a processor's entry in the map of `read_files(stats=...)`."""
 
+RESUME_SECONDS = 0.01
+"""So much longer a call takes after a restore, until it has something to emit again."""
+
 _FILES = "files"
 _FILES_PER_ENTRY = 1000
 
@@ -139,6 +142,7 @@ class FileProcessor(BulkProcessor):
         self._done = self._total = 0
         self._positions = FilePositions()
         self._order: Sequence[int] = ()
+        self._resumes = False
         self._restored: dict[Any, Any] = {}
         self._unit: int | None = None
         self._segment = 0
@@ -150,7 +154,7 @@ class FileProcessor(BulkProcessor):
         """Open the counter of claims."""
         self._begin(self._work)
         if self._address is not None:
-            self._claims = Claims(self._address)
+            self._claims = Claims(self._address, context.execution_id)
         mine: Sequence[Unit] = self._units if context.global_index == 0 else ()
         if self._claims is None:
             mine = self._units[context.global_index :: context.total_parallelism]
@@ -169,7 +173,7 @@ class FileProcessor(BulkProcessor):
             if now >= self._next_report:
                 self._next_report = now + STATS_PERIOD
                 self._report()
-            if now >= deadline:
+            if now >= (deadline + RESUME_SECONDS if self._resumes else deadline):
                 return False
         self._report()
         return True
@@ -183,7 +187,7 @@ class FileProcessor(BulkProcessor):
                 return False
             if self._unit is not None:
                 self._positions.reach(self._unit, Partial(self._segment, self._emitted - self._base))
-            self._unsaved = [*self._entries()][::-1]
+            self._unsaved = [*self._saved_entries()][::-1]
         while self._unsaved:
             if not self.outbox.offer_to_snapshot(*self._unsaved[-1]):
                 return False
@@ -220,6 +224,7 @@ class FileProcessor(BulkProcessor):
         self._positions = FilePositions.of([value for key, value in restored.items() if isinstance(key, int)])
         self._order = self._positions.order(self._units, with_seams=self._seams is not None)
         self._pieces = self._read()
+        self._resumes = True
         return True
 
     def close(self) -> None:
@@ -246,7 +251,7 @@ class FileProcessor(BulkProcessor):
         self._changes = work.changes()
         self._reader = self._make_reader()
 
-    def _entries(self) -> Iterator[tuple[Any, Any]]:
+    def _saved_entries(self) -> Iterator[tuple[Any, Any]]:
         """Return what belongs to a snapshot now."""
         index, work = self.context.global_index, self._work
         yield BroadcastKey(index), self._positions.saved()
@@ -274,7 +279,9 @@ class FileProcessor(BulkProcessor):
         return reader_of(self._reading.batches, self._reading.skip_binary, self._seams, self._units)
 
     def _put(self, items: list[Any]) -> bool:
-        self._emitted += row_count(items)
+        rows = row_count(items)
+        self._emitted += rows
+        self._resumes = self._resumes and not rows
         return self.emission.put(items)
 
     def _read(self) -> Iterator[list[Any]]:

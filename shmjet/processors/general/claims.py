@@ -13,7 +13,7 @@ import fcntl
 import os
 import struct
 
-_COUNTER = struct.Struct("<Q")
+_COUNTER = struct.Struct("<QQ")
 
 
 class ClaimCounter:
@@ -29,7 +29,7 @@ class ClaimCounter:
 
     def __init__(self) -> None:
         self._fd = os.memfd_create("shmjet-claims", os.MFD_CLOEXEC)
-        os.pwrite(self._fd, _COUNTER.pack(0), 0)
+        os.pwrite(self._fd, _COUNTER.pack(0, 0), 0)
         self.address = f"/proc/{os.getpid()}/fd/{self._fd}"
         """Where `Claims` finds the counter, as long as this object is open."""
 
@@ -45,20 +45,23 @@ class Claims:
 
     Args:
         address: of a `ClaimCounter` of any process of the same user on this host.
+        attempt: to run the job; the first claim of a later attempt begins anew.
 
     Raises:
         OSError: when there is no such counter (any more).
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, attempt: int = 0) -> None:
+        self._attempt = attempt
         self._fd = os.open(address, os.O_RDWR | os.O_CLOEXEC)
 
     def next(self) -> int:
-        """Return the next number, counting from 0, that no other claimer gets."""
+        """Return the next number, counting from 0, that no other claimer of this attempt gets."""
         fcntl.flock(self._fd, fcntl.LOCK_EX)
         try:
-            (number,) = _COUNTER.unpack(os.pread(self._fd, _COUNTER.size, 0))
-            os.pwrite(self._fd, _COUNTER.pack(number + 1), 0)
+            attempt, number = _COUNTER.unpack(os.pread(self._fd, _COUNTER.size, 0))
+            number = number if attempt == self._attempt else 0
+            os.pwrite(self._fd, _COUNTER.pack(self._attempt, number + 1), 0)
         finally:
             fcntl.flock(self._fd, fcntl.LOCK_UN)
         return int(number)

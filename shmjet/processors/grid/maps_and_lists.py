@@ -7,29 +7,19 @@ partitions or by ranges of indexes; sinks hand over whole batches. After Jet's `
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from time import monotonic
 from typing import Any
 
-from shmjet.core.inbox import Inbox
-from shmjet.core.latency_policy import policy_in
 from shmjet.core.ownership import owners_in
 from shmjet.core.processor import Processor, ProcessorContext, ProcessorMetaSupplier
 from shmjet.data.errors import ProcessorError
-from shmjet.processors.general.base import BulkProcessor, Supply
+from shmjet.processors.general.base import Supply
 from shmjet.processors.general.unit_source import ShareSource, UnitSource
+from shmjet.processors.grid.writers import WriteAheadProcessor, WriteProcessor, grid_of
 
 LIST_PAGE = 1024
 """Items of a list that are read at once."""
-
-
-def grid_of(context: ProcessorContext) -> Any:
-    """Return the maps and lists of where a processor runs. Raises ProcessorError when there are none."""
-    if context.grid is None:
-        raise ProcessorError(f"vertex {context.vertex_name!r}: there are no maps and lists where it runs")
-    return context.grid
 
 
 class ReadMapProcessor(UnitSource):
@@ -125,58 +115,6 @@ class ReadListProcessor(ShareSource):
         return self.emission.drawn, self._total
 
 
-class WriteProcessor(BulkProcessor):
-    """Gathers items and writes them together: as many, and as soon, as the job's latency policy says.
-
-    A write costs a third of a millisecond however few items it has.
-    """
-
-    def __init__(self) -> None:
-        self._buffer: list[Any] = []
-        self._due = 0.0
-        self.next_call = math.inf
-
-    def write(self, items: list[Any]) -> None:
-        """Write a list."""
-        raise ProcessorError(f"{type(self).__name__} must override write(items)")
-
-    def process(self, ordinal: int, inbox: Inbox) -> None:
-        """Gather items up to one batch, and write it when it is full."""
-        buffer, policy = self._buffer, policy_in(self.context)
-        if not buffer:
-            self._due = monotonic() + policy.write_delay_ns / 1e9
-        buffer += inbox.take(policy.write_items - len(buffer))
-        if len(buffer) >= policy.write_items:
-            self._flush()
-        self.next_call = None if inbox else self._delay()
-
-    def try_process(self) -> bool:
-        """Write what has waited long enough."""
-        if self._buffer and monotonic() >= self._due:
-            self._flush()
-        self.next_call = self._delay()
-        return True
-
-    def _delay(self) -> float:
-        """Return the seconds until what is in the buffer has waited long enough."""
-        return max(self._due - monotonic(), 0.0) if self._buffer else math.inf
-
-    def save_to_snapshot(self) -> bool:
-        """Write what came before the barrier."""
-        self._flush()
-        return True
-
-    def finish(self) -> bool:
-        """Write the rest."""
-        self._flush()
-        return True
-
-    def _flush(self) -> None:
-        if self._buffer:
-            items, self._buffer = self._buffer, []
-            self.write(items)
-
-
 class WriteMapProcessor(WriteProcessor):
     """Puts items into a map."""
 
@@ -203,7 +141,7 @@ class WriteMapProcessor(WriteProcessor):
         self._map.put_all(items)
 
 
-class WriteListProcessor(WriteProcessor):
+class WriteListProcessor(WriteAheadProcessor):
     """Appends items to a list."""
 
     def __init__(self, name: str) -> None:
@@ -212,11 +150,16 @@ class WriteListProcessor(WriteProcessor):
 
     def start(self, context: ProcessorContext) -> None:
         """Open the list."""
+        super().start(context)
         self._list = grid_of(context).get_list(self._name)
 
     def write(self, items: list[Any]) -> None:
         """Append a list."""
         self._list.extend(items)
+
+    def write_once(self, items: list[Any], marker: bytes, mark: int) -> None:
+        """Append a list unless that is done."""
+        self._list._extend_once(items, marker, mark)
 
 
 def _is_entry(item: Any) -> bool:
@@ -252,6 +195,8 @@ def write_map(
     name: str, key_fn: Callable[[Any], Any] | None = None, value_fn: Callable[[Any], Any] | None = None
 ) -> Callable[[], Processor]:
     """Put each item into a map; of equal keys the last one written stays.
+
+    A restarted job puts some items again, which changes nothing if their values are the same.
 
     Args:
         name: of the map, made when it does not exist.
@@ -289,6 +234,9 @@ def read_list(name: str) -> ProcessorMetaSupplier:
 
 def write_list(name: str) -> Callable[[], Processor]:
     """Append each item to a list; the order of one processor's items is kept.
+
+    In an EXACTLY_ONCE job items wait in memory for the next snapshot, which has them, and are appended once when it is
+    valid, also if the job is restarted in between. Otherwise they are appended as they come.
 
     Args:
         name: of the list, made when it does not exist.

@@ -14,7 +14,7 @@ from shmjet.core.edge import between
 from shmjet.core.processor import ProcessorContext
 from shmjet.core.vertex import Vertex
 from shmjet.processors.general.base import Supply, TransformingProcessor
-from shmjet.processors.grid.maps_and_lists import WriteProcessor, grid_of
+from shmjet.processors.grid.writers import WriteAheadProcessor, grid_of
 
 Merge = Callable[[Any, Any], Any]
 
@@ -37,7 +37,7 @@ class PairProcessor(TransformingProcessor):
         return list(merged(items, self._merge_fn).items())
 
 
-class WriteMergingProcessor(WriteProcessor):
+class WriteMergingProcessor(WriteAheadProcessor):
     """Merges pairs into a map; all pairs of a key come to the same processor."""
 
     def __init__(self, name: str, merge_fn: Merge) -> None:
@@ -47,19 +47,28 @@ class WriteMergingProcessor(WriteProcessor):
 
     def start(self, context: ProcessorContext) -> None:
         """Open the map."""
+        super().start(context)
         self._map = grid_of(context).get_map(self._name)
 
     def write(self, items: list[Any]) -> None:
         """Merge a list; a result of None removes the entry."""
-        merge = self._merge_fn
-        values = merged(items, merge)
-        for key, old in self._map.get_all(values).items():
-            values[key] = merge(old, values[key])
+        values = self._new_values(items)
         gone = [key for key, value in values.items() if value is None]
         for key in gone:
             del values[key]
             self._map.pop(key, None)
         self._map.put_all(values)
+
+    def write_once(self, items: list[Any], marker: bytes, mark: int) -> None:
+        """Merge a list unless that is done; what is done in some environments of the map is left out in these."""
+        self._map._put_once(self._new_values(items), marker, mark)
+
+    def _new_values(self, items: list[Any]) -> dict[Any, Any]:
+        merge = self._merge_fn
+        values = merged(items, merge)
+        for key, old in self._map.get_all(values).items():
+            values[key] = merge(old, values[key])
+        return values
 
 
 def merged(pairs: Iterable[tuple[Any, Any]], merge: Merge) -> dict[Any, Any]:
