@@ -1,4 +1,4 @@
-"""Sources and sinks in all modes of `verify_processor`, with those that save and restore."""
+"""Sources and sinks in all modes of `verify_processor`, with snapshots and restores, too."""
 
 from __future__ import annotations
 

@@ -14,7 +14,6 @@ from time import monotonic_ns
 from typing import Any, Final
 
 from shmjet.core.broadcast_key import BroadcastKey
-from shmjet.core.inbox import Inbox
 from shmjet.core.latency_policy import policy_in
 from shmjet.core.outbox import Outbox
 from shmjet.core.processor import ProcessorContext
@@ -90,17 +89,18 @@ class UnitSource(BulkProcessor):
 
     def save_to_snapshot(self) -> bool:
         """Emit what has been drawn, then save the positions."""
-        if not self.emission.flush_rest():
-            return False
+        return self.emission.flush_rest() and super().save_to_snapshot()
+
+    def saved_entries(self) -> Iterable[tuple[Any, Any]]:
+        """Return the positions, as one entry."""
         positions = self._begun()
         if self._unit is not None and positions[self._unit] != DONE:
             positions[self._unit] = self._from + self.emission.drawn - self._drawn
-        key = BroadcastKey(self.context.global_index)
-        return self.outbox.offer_to_snapshot(key, (self.describe(), tuple(positions.items())))
+        return [(BroadcastKey(self.context.global_index), (self.describe(), tuple(positions.items())))]
 
-    def restore_from_snapshot(self, inbox: Inbox) -> None:
+    def restore_entries(self, entries: list[tuple[Any, Any]]) -> None:
         """Take the positions of all processors."""
-        for _, (described, positions) in inbox.take():
+        for _, (described, positions) in entries:
             self.check(described)
             for unit, position in positions:
                 before = self._saved.get(unit, 0)

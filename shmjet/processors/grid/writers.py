@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator
 from time import monotonic
 from typing import Any, Final
 
@@ -90,6 +91,9 @@ class WriteAheadProcessor(WriteProcessor):
     is chosen, so that what is written afterwards has nothing to do with other jobs that go on from the same snapshot.
     """
 
+    entries_at_once = 4
+    """Each is a piece."""
+
     def start(self, context: ProcessorContext) -> None:
         """Choose a marker."""
         self._is_ahead = context.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE
@@ -101,7 +105,6 @@ class WriteAheadProcessor(WriteProcessor):
         """How many of them belong to the snapshot that is being taken."""
         self._written = 0
         """How many of these are written."""
-        self._offered = 0
         self._restored: dict[tuple[int, int], Any] = {}
 
     def write_once(self, items: list[Any], marker: bytes, mark: int) -> None:
@@ -122,21 +125,16 @@ class WriteAheadProcessor(WriteProcessor):
         return None
 
     def save_to_snapshot(self) -> bool:
-        """Save what is not written yet, in pieces."""
-        if not self._is_ahead:
-            return super().save_to_snapshot()
-        if not self._offered:
-            self._number += 1
-            self._saved, self._written = len(self._waiting), 0
-        assert self._saved is not None
-        while self._offered < self._saved:
-            piece = tuple(self._waiting[self._offered : min(self._offered + PIECE, self._saved)])
-            key = BroadcastKey((self.context.global_index, self._offered // PIECE))
-            if not self.outbox.offer_to_snapshot(key, (self._marker, self._number, piece)):
-                return False
-            self._offered += len(piece)
-        self._offered = 0
-        return True
+        """Save what is not written yet, or write it."""
+        return BulkProcessor.save_to_snapshot(self) if self._is_ahead else super().save_to_snapshot()
+
+    def saved_entries(self) -> Iterator[tuple[Any, Any]]:
+        """Return what is not written yet, in pieces."""
+        self._number += 1
+        self._saved, self._written = len(self._waiting), 0
+        for at in range(0, self._saved, PIECE):
+            piece = tuple(self._waiting[at : min(at + PIECE, self._saved)])
+            yield BroadcastKey((self.context.global_index, at // PIECE)), (self._marker, self._number, piece)
 
     def snapshot_commit_finish(self, success: bool) -> bool:
         """Write what the snapshot has, a piece a call; without success it belongs to the next snapshot."""
