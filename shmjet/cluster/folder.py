@@ -19,6 +19,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from shmjet.data.errors import ConfigError
+
 _LOCK = "lock"
 _SETTLING_S = 60.0
 _MIN_SHM = 32 << 20
@@ -128,6 +130,31 @@ def _remove_tree(folder: Path) -> None:
     import shutil  # with its archive formats it takes longer to import than the rest of this module: not at the start
 
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def lock_storage(folder: Path) -> int:
+    """Make the folder of a member's storage, if it is not there, and take its lock for as long as the member lives.
+
+    Args:
+        folder: of one member.
+
+    Returns:
+        a descriptor that holds the lock.
+
+    Raises:
+        ConfigError: it cannot be made or written to, or another member that lives uses it.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise ConfigError(f"JetConfig.storage: the folder {str(folder)!r} cannot be used: {error.strerror}") from error
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        raise ConfigError(f"JetConfig.storage: another member uses {str(folder)!r}; give each its own folder") from None
+    return fd
 
 
 class InstanceFolder:

@@ -28,7 +28,8 @@ class MemberSettings(msgspec.Struct, frozen=True):
     0 for none. `log_levels`: from which on records of shmjet's loggers, and of others, are sent to it. `stop_signals`
     end the member, too. `jobs` are its own, "module:function" by name. With `bind` it has a network, to which the
     fields behind belong; the secrets are not among them, because settings are seen in the list of processes.
-    `tells_members_apart`: members prove a secret that clients do not know.
+    `tells_members_apart`: members prove a secret that clients do not know. `storage` is the folder in which records of
+    jobs and snapshots outlive the member; empty: they end with it.
     """
 
     cluster_name: str
@@ -54,6 +55,7 @@ class MemberSettings(msgspec.Struct, frozen=True):
     tls: dict[str, Any] | None = None
     flow_period_ns: int = 100_000_000
     tells_members_apart: bool = False
+    storage: str = ""
 
 
 class Starting(msgspec.Struct, frozen=True, tag=True):

@@ -52,7 +52,9 @@ class JetConfig:
             returns a DAG or a pipeline, or a pair of one and a `JobConfig`. Members import the module (default none).
         partition_count: number of partitions of maps and edges, 1 to 65535 (default 271).
         backup_count: copies of each partition on other members; this version keeps none, and takes only the default, 1.
-        storage: "memory"; a directory in which maps, job records and snapshots survive is not there in this version.
+        storage: "memory" (default), or a directory in which snapshots and the records of jobs with a guarantee outlive
+            the member: one that is started with it again goes on with these jobs. It holds no maps in this version:
+            `get_map` is a `ConfigError` with it.
         flow_control_period: seconds between flow-control messages, above 0 (default 0.1).
         idle_min: seconds that an idle worker spins before it sleeps (default 50e-6).
         idle_max: seconds at most between two looks at something outside that cannot wake a worker (default 1e-3).
@@ -230,6 +232,10 @@ def _optional_text(where: str, value: Any) -> str | None:
     return None if value is None else _text(where, value)
 
 
+IN_MEMORY = "memory"
+"""The storage of a member whose jobs and maps end with it."""
+
+
 def _storage(where: str, value: Any) -> str:
     return _text(where, os.fspath(value) if isinstance(value, os.PathLike) else value)
 
@@ -329,7 +335,7 @@ _FIELDS: dict[str, _Field] = {
     "jobs": _Field({}, _read_table, _jobs),
     "partition_count": _Field(271, int, _integer(1, MOST_PARTITIONS)),
     "backup_count": _Field(1, int, not_yet(_integer(0, 6), 1, "keeps no backups of maps")),
-    "storage": _Field("memory", str, _storage),
+    "storage": _Field(IN_MEMORY, str, _storage),
     "flow_control_period": _Field(0.1, float, _seconds(zero=False)),
     "idle_min": _Field(50e-6, float, _seconds(zero=True)),
     "idle_max": _Field(1e-3, float, _seconds(zero=False)),

@@ -430,11 +430,6 @@ def test_the_client_may_be_anywhere_in_threads(jet: JetInstance, mapping: Callab
     assert len(jet.get_list(out)) == 80
 
 
-def test_a_setting_that_cannot_be_honoured_is_refused() -> None:
-    with pytest.raises(shmjet.ConfigError, match="storage is '/data'"):
-        shmjet.new_instance(shmjet.JetConfig(storage="/data"))
-
-
 def test_settings_of_another_kind_are_refused_by_name(jet: JetInstance, mapping: Callable[..., DAG]) -> None:
     dag, wrong = mapping(lambda x: x), {"name": "primes"}
     with pytest.raises(shmjet.ConfigError, match=r"new_job\(\): config must be a JobConfig, got .*'primes'.* \(dict\)"):

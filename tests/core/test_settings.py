@@ -33,7 +33,7 @@ DESCRIBING = {"core/config.py", "core/job.py", "cluster/client/unsupported_setti
 """Where settings are described and checked: to read one there is not to heed it."""
 
 NOT_YET: dict[type, dict[str, Any]] = {
-    JetConfig: {"backup_count": 2, "scale_up_delay": 1.0, "storage": "/tmp/here"},
+    JetConfig: {"backup_count": 2, "scale_up_delay": 1.0},
     JobConfig: {
         "auto_scaling": False,
         "split_brain_protection": True,

@@ -45,6 +45,7 @@ from shmjet.cluster.protocol import (
 from shmjet.cluster.settings import SOCKET_NAME
 from shmjet.core import (
     DAG,
+    ConfigError,
     DagError,
     JetConfig,
     JobConfig,
@@ -52,6 +53,7 @@ from shmjet.core import (
     MemberLostError,
     ShmjetError,
 )
+from shmjet.core.config import IN_MEMORY
 from shmjet.execution.failure import to_exception
 from shmjet.execution.foreign_errors import name_of, text_of
 from shmjet.grid import IList, IMap
@@ -376,8 +378,11 @@ class JetInstance:
             name: the same name gives the same map, in every process.
 
         Raises:
+            ConfigError: the instance has a `storage`, which holds no maps in this version.
             ShmjetError: the instance has been shut down.
         """
+        if self._config.storage != IN_MEMORY:
+            raise ConfigError(f"JetConfig.storage is {self._config.storage!r}, which holds no maps in this version")
         return self._maps.open().get_map(name)
 
     def get_list(self, name: str) -> IList[Any]:

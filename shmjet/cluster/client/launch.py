@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from shmjet.cluster.client.log_levels import levels
 from shmjet.cluster.client.member_start import MemberStart
 from shmjet.core import ConfigError, JetConfig, ShmjetError
+from shmjet.core.config import IN_MEMORY
 from shmjet.host.placement import place
 from shmjet.host.process_limits import lack_text
 from shmjet.host.standard_descriptors import fill_standard_descriptors
@@ -52,6 +53,7 @@ def member_settings(config: JetConfig) -> dict[str, Any]:
         "client_pid": os.getpid(),
         "log_levels": list(levels()),
         "jobs": dict(config.jobs),
+        "storage": "" if config.storage == IN_MEMORY else str(Path(config.storage).absolute()),
         **_network_settings(config),
     }
 

@@ -14,13 +14,9 @@ def check_instance(config: JetConfig) -> None:
     """Check the settings of an instance.
 
     Raises:
-        ConfigError: they are not a `JetConfig`, or one of them needs storage on disk, or a network that is not there.
+        ConfigError: they are not a `JetConfig`, or one of them needs a network that is not there.
     """
     _check_kind("new_instance()", config, JetConfig)
-    if config.storage != "memory":
-        raise ConfigError(
-            f"JetConfig.storage is {config.storage!r}, but in this version maps live in memory; leave it 'memory'"
-        )
     if config.bind is None:
         for name in ("members", "discovery", "tls"):
             if getattr(config, name):

@@ -8,6 +8,7 @@ import time
 from shmjet.cluster.lifecycle_messages import LastSnapshot, RunSettings, SnapshotRow, VertexState
 from shmjet.core import PlanError
 from shmjet.execution.messages import JobShape
+from shmjet.snapshots.chunk import check_pieces
 from shmjet.snapshots.manifest import DamagedSnapshotError, Manifest, read_manifest
 from shmjet.snapshots.store import ExportedSnapshot, LineageStore, SnapshotStore
 
@@ -109,6 +110,18 @@ class Lineage:
             else:
                 return str(path)
         return ""
+
+    def check(self) -> None:
+        """Compare snapshots with their checksums, the newest first, until one is whole; damaged ones are given up."""
+        for number in self._store.valid():
+            try:
+                manifest = read_manifest(self._store.path_of(number))
+                check_pieces(self._store.folder, (piece for vertex in manifest.vertices for piece in vertex.pieces()))
+            except DamagedSnapshotError as error:
+                logger.error("snapshot %d cannot be used: %s", number, error)
+                self._store.distrust(number)
+            else:
+                return
 
     def distrust_newest(self) -> None:
         """Take that a piece of the newest snapshot is damaged: the next attempt goes on from the one before it."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 from uuid import uuid4
+
+import msgspec
 
 from shmjet.cluster.jobs.context import MemberServices
 from shmjet.cluster.jobs.coordinator import AttemptPlan, JobCoordinator
@@ -13,6 +16,7 @@ from shmjet.cluster.jobs.lineage import Lineage, check_restorable
 from shmjet.cluster.jobs.registry import ParticipantRegistry
 from shmjet.cluster.jobs.restart_policy import DAMAGED, next_after
 from shmjet.cluster.jobs.run import JobRun, Next, RunRequest, Told
+from shmjet.cluster.jobs.run_records import RunRecord, RunRecords
 from shmjet.cluster.jobs.table import JobTable
 from shmjet.cluster.membership.peer_messages import (
     AskMetrics,
@@ -31,7 +35,7 @@ from shmjet.cluster.membership.views import Peer, View
 from shmjet.cluster.protocol import Submission
 from shmjet.cluster.requests.named_jobs import NamedJobs
 from shmjet.cluster.requests.post import FilePost, JobPost, Payload
-from shmjet.core import ConfigError, ShmjetError
+from shmjet.core import ConfigError, JobStatus, ShmjetError
 from shmjet.core.ownership import dealt
 from shmjet.execution.messages import Failure
 
@@ -63,6 +67,7 @@ class JobService:
         next_number: gives numbers of attempts, unique in the cluster.
         coordinating_for: says for how many seconds this member has coordinated.
         allow_code: whether clients may bring code.
+        records: of runs, with which a member that is started again goes on; None where they end with the member.
     """
 
     def __init__(
@@ -76,12 +81,15 @@ class JobService:
         next_number: Callable[[], int],
         coordinating_for: Callable[[], float],
         allow_code: bool,
+        records: RunRecords | None = None,
     ) -> None:
         self._services = services
         self._view = view
         self._next_number = next_number
         self._post = JobPost(others, self._deliver)
         self._coordinators: dict[int, JobCoordinator] = {}
+        self._records = records
+        self._is_closing = False
         self.participants = registry
         registry.open(services, self._post)
         self.table = JobTable(self._make_run, named, coordinating_for, allow_code=allow_code)
@@ -93,23 +101,94 @@ class JobService:
     # -- what is coordinated here -------------------------------------------------------------------------------
 
     def _make_run(self, request: RunRequest, on_status: Told, on_over: Told) -> JobRun:
-        number = self._next_number()
-        lineage = self._make_lineage(request.job)
+        return self._run_of(self._next_number(), request, self._make_lineage(request.job), on_status, on_over)
+
+    def _run_of(
+        self, number: int, request: RunRequest, lineage: Lineage | None, on_status: Told, on_over: Told
+    ) -> JobRun:
+        is_kept = self._records is not None and lineage is not None and lineage.takes_snapshots
+        has_outcome = False
+
+        def told(run: JobRun) -> None:
+            nonlocal has_outcome
+            if run.status.is_terminal and not self._is_closing:
+                has_outcome = True
+                if self._records is not None:
+                    self._records.remove(run.id)
+            on_status(run)
 
         def over(run: JobRun) -> None:
-            if lineage is not None:
+            if lineage is not None and (has_outcome or not is_kept):
                 lineage.remove()
             on_over(run)
 
-        return JobRun(
+        run = JobRun(
             number,
             request,
             attempts=self._make_attempt,
-            on_status=on_status,
+            on_status=told,
             on_over=over,
             after_failure=self._after_failure,
             lineage=lineage,
         )
+        if is_kept:
+            self._keep(run)
+        return run
+
+    def _keep(self, run: JobRun) -> None:
+        """Write the record of a run, now and whenever it is suspended or resumed.
+
+        Raises:
+            ShmjetError: there is no room for it.
+        """
+        records, lineage = self._records, run.lineage
+        assert records is not None
+        assert lineage is not None
+        job = msgspec.structs.replace(run.job, code=bytes(run.code.view()), code_size=0)
+        record = RunRecord(run.id, lineage.name, job)
+
+        def note(old: JobStatus, new: JobStatus) -> None:
+            if JobStatus.SUSPENDED in (old, new) and not new.is_terminal:
+                try:
+                    records.write(msgspec.structs.replace(record, is_suspended=new is not JobStatus.STARTING))
+                except OSError as error:
+                    logger.error("the record of %s cannot be written: %s", job.name or job.job_id, error)
+
+        try:
+            records.write(record)
+        except OSError as error:
+            lineage.remove()
+            raise ShmjetError(f"there is no room for the record of a job: {error}") from error
+        run.add_status_listener(note)
+
+    def restore_runs(self) -> None:
+        """Go on with the runs of which there are records, and remove snapshots that belong to none of them."""
+        if self._records is None:
+            return
+        snapshots, found = self._services.snapshots, self._records.all()
+        for record in found:
+            job = record.job
+            try:
+                lineage = Lineage(record.lineage, snapshots, job.settings)
+                lineage.check()
+                make = partial(self._restored, record, lineage)
+                run = self.table.restore(job, make)
+            except (OSError, ShmjetError) as error:
+                logger.error("job %s cannot go on: %s", job.name or job.job_id, error)
+                continue
+            logger.warning("job %s goes on: its member was started again", job.name or job.job_id)
+            if record.is_suspended:
+                run.suspend()
+            run.start()
+        known = {record.lineage for record in found}
+        for name in snapshots.lineages():
+            if name not in known:
+                snapshots.lineage(name).remove()
+
+    def _restored(
+        self, record: RunRecord, lineage: Lineage, request: RunRequest, on_status: Told, on_over: Told
+    ) -> JobRun:
+        return self._run_of(record.run, request, lineage, on_status, on_over)
 
     def _make_lineage(self, job: Submission) -> Lineage | None:
         """Return the lineage of a new run, which may begin from an exported snapshot; None without a guarantee.
@@ -224,6 +303,7 @@ class JobService:
             run.cancel()
 
     def end_all(self) -> None:
-        """Stop everything: this member is shut down."""
+        """Stop everything: this member is shut down. Runs of which there are records go on when it is started again."""
+        self._is_closing = True
         self.cancel_all()
         self.participants.orphan_all("its member is being shut down")

@@ -276,9 +276,7 @@ class JobTable:
 
         def changed(execution: Running) -> None:
             answer(execution)
-            news = _news_of(execution)
-            for watcher in list(self._watchers.get(execution.id, ())):
-                watcher.send(news)
+            self._tell(execution)
 
         wanted = RunRequest(job=record.submission, code=record.code, logs=request.logs)
         try:
@@ -294,13 +292,45 @@ class JobTable:
         self._watchers[execution.id] = {client}
         if request.logs is not None:
             self._readers[execution.id] = {client}
-        self._executions[execution.id] = execution
-        self._active.add(execution)
-        record.executions.append(execution)
+        self._add(record, execution)
         execution.start()  # first, because the workers have more to do than the client
         if not request.patient:
             answer(execution)
             client.flush()
+
+    def restore(self, submission: Submission, make: Make) -> Running:
+        """Take a run that goes on after its member was started again; it is not started here.
+
+        Args:
+            submission: of its job, with the code in it.
+            make: makes the run.
+
+        Raises:
+            ShmjetError: it cannot be made.
+        """
+        record = self._jobs.get(submission.job_id)
+        if record is None:
+            record = _recorded(submission, [])
+            self._remember(submission.job_id, record)
+        try:
+            execution = make(RunRequest(job=record.submission, code=record.code), self._tell, self._over)
+        except ShmjetError:
+            if not record.executions:
+                self._drop(submission.job_id)
+            raise
+        self._add(record, execution)
+        return execution
+
+    def _add(self, record: JobRecord, execution: Running) -> None:
+        self._executions[execution.id] = execution
+        self._active.add(execution)
+        record.executions.append(execution)
+
+    def _tell(self, execution: Running) -> None:
+        """Tell all clients that watch an execution how it is."""
+        news = _news_of(execution)
+        for watcher in list(self._watchers.get(execution.id, ())):
+            watcher.send(news)
 
     def _is_news(self, client: Client, request: Execute) -> bool:
         """Say whether a request that comes again has certainly not been carried out; answer it if not."""

@@ -17,15 +17,17 @@ import random
 import socket
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from shmjet.cluster.folder import InstanceFolder, base_folder, sweep
+from shmjet.cluster.folder import InstanceFolder, base_folder, lock_storage, sweep
 from shmjet.cluster.jobs.context import MemberServices
 from shmjet.cluster.jobs.lifecycle_requests import LifecycleRequests
 from shmjet.cluster.jobs.member_loss import MemberLossHandler
 from shmjet.cluster.jobs.registry import ParticipantRegistry
+from shmjet.cluster.jobs.run_records import RunRecords
 from shmjet.cluster.jobs.service import JobService
 from shmjet.cluster.jobs.snapshot_requests import SnapshotRequests
 from shmjet.cluster.member.cluster_status import ClusterStatus
@@ -91,6 +93,8 @@ class Member:
         self._phase = phase
         self._uuid = uuid.uuid4().hex
         self._alone: View | None = None
+        storage = Path(settings.storage) if settings.storage else None
+        self._storage_lock = -1 if storage is None else lock_storage(storage)
         base = base_folder()
         phase(f"removing the folders of dead members in {base}")
         sweep(base)
@@ -130,8 +134,8 @@ class Member:
             stealing=settings.steal_margin is not None,
             name_of=participants.name_of,
             note_change=self._monitor.note_change,
-            attachments=self.folder.path / "attachments",
-            snapshots=SnapshotStore(self.folder.path / "snapshots"),
+            attachments=(storage or self.folder.path) / "attachments",
+            snapshots=SnapshotStore((storage or self.folder.path) / "snapshots", sync=storage is not None),
             link=lambda: None if self._network is None else self._network.link,
             reach=None if self._network is None else self._network.reach,
         )
@@ -139,7 +143,10 @@ class Member:
         environments = None if network is None else ENVIRONMENTS_OF_A_CLUSTER
         Grid.create(self._grid_folder, settings.partition_count, environments=environments)
         self._grid = GridRequests(self._grid_folder)
-        self._ids = itertools.count(1 if network is None else (random.SystemRandom().getrandbits(30) << 32) + 1)
+        records = None if storage is None else RunRecords(storage / "jobs")
+        first = 1 if network is None else (random.SystemRandom().getrandbits(30) << 32) + 1
+        used = 0 if records is None else max((record.run for record in records.all()), default=0)
+        self._ids = itertools.count(max(first, used + 1))
         coordinating_for = (lambda: math.inf) if self._network is None else self._network.coordinating_for
         self._attachments = Attachments(self._services.attachments, self._network, lambda job: self._jobs.has_job(job))
         self._jobs = JobService(
@@ -151,6 +158,7 @@ class Member:
             next_number=lambda: next(self._ids),
             coordinating_for=coordinating_for,
             allow_code=settings.allow_code,
+            records=records,
         )
         refuse = (lambda _: None) if self._network is None else self._network.refuse_clients
         allow_code = settings.allow_code
@@ -217,6 +225,8 @@ class Member:
                 joining.cancel()
                 stopped.cancel()
             self._services.address = self._network.address
+        if self._network is None or self._network.is_coordinator:
+            self._jobs.restore_runs()
         return not self._stop.is_set()
 
     def _watch_starter(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -266,6 +276,8 @@ class Member:
         self._services.arenas.close()
         self._grid.close()
         self.folder.remove()
+        if self._storage_lock >= 0:
+            os.close(self._storage_lock)
         self._clients.close()
 
     # -- clients ------------------------------------------------------------------------------------------------

@@ -1,0 +1,101 @@
+"""Records of runs on disk: all that a member needs to go on with a run after it was started again.
+
+One file for each run of a job with a guarantee, from its start to its outcome. It is written under a temporary name,
+synced and renamed; a torn or damaged one is found by its checksum and left out.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from shmjet.cluster.protocol import Submission
+from shmjet.snapshots.manifest import sync_folder
+
+MAGIC: Final = b"shmjetRR"
+VERSION: Final = 1
+HEAD: Final = struct.Struct("<8sIIQ")
+"""Of a record's file: `MAGIC`, `VERSION`, CRC-32 of the body, bytes of the body."""
+_SUFFIX = ".run"
+
+logger = logging.getLogger("shmjet.member")
+
+
+class RunRecord(msgspec.Struct, frozen=True):
+    """A run.
+
+    Args:
+        run: its number.
+        lineage: the name of its lineage.
+        job: what it runs, with its code.
+        is_suspended: whether it is to wait until it is resumed.
+    """
+
+    run: int
+    lineage: str
+    job: Submission
+    is_suspended: bool = False
+
+
+class RunRecords:
+    """The records of one member.
+
+    Args:
+        folder: where they are; it is made if it is not there.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def write(self, record: RunRecord) -> None:
+        """Write a record, or replace it. Raises OSError when there is no room."""
+        body = msgspec.msgpack.encode(record)
+        path = self._path_of(record.run)
+        temporary = path.with_suffix(".part")
+        with temporary.open("wb") as file:
+            file.write(HEAD.pack(MAGIC, VERSION, zlib.crc32(body), len(body)))
+            file.write(body)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        sync_folder(self._folder)
+
+    def remove(self, run: int) -> None:
+        """Remove the record of a run that has its outcome."""
+        self._path_of(run).unlink(missing_ok=True)
+
+    def all(self) -> list[RunRecord]:
+        """Return all readable records, by the numbers of their runs."""
+        found = []
+        for path in self._folder.glob(f"*{_SUFFIX}"):
+            try:
+                found.append(_read(path))
+            except (OSError, ValueError, msgspec.MsgspecError) as error:
+                logger.error("the record of a run %s cannot be read, so that run does not go on: %s", path, error)
+        return sorted(found, key=lambda record: record.run)
+
+    def _path_of(self, run: int) -> Path:
+        return self._folder / f"{run}{_SUFFIX}"
+
+
+def _read(path: Path) -> RunRecord:
+    data = path.read_bytes()
+    if len(data) < HEAD.size:
+        raise ValueError(f"it has {len(data)} bytes")
+    magic, version, checksum, size = HEAD.unpack_from(data)
+    body = data[HEAD.size :]
+    if magic != MAGIC or version != VERSION:
+        raise ValueError("it is not of this version")
+    if len(body) != size or zlib.crc32(body) != checksum:
+        raise ValueError("it is damaged")
+    return msgspec.msgpack.decode(body, type=RunRecord)

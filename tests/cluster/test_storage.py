@@ -1,0 +1,157 @@
+"""Members with a storage: they are killed and started again, and go on with their jobs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import shmjet
+from shmjet import ConfigError, JetConfig, JetInstance, JobConfig, JobStatus, ProcessingGuarantee
+from shmjet.cluster.jobs.run_records import RunRecord, RunRecords
+from shmjet.cluster.lifecycle_messages import RunSettings
+from shmjet.cluster.protocol import Submission
+from shmjet.execution.messages import JobShape
+from tests.cluster.counting import counting, exact
+
+SOON_S = 30.0
+pytestmark = pytest.mark.slow
+Eventually = Callable[..., None]
+
+
+def started(storage: Path) -> JetInstance:
+    return shmjet.new_instance(JetConfig(cores=1, storage=str(storage)))
+
+
+def guaranteed(**settings: object) -> JobConfig:
+    chosen: dict[str, object] = {
+        "name": "counting",
+        "processing_guarantee": ProcessingGuarantee.EXACTLY_ONCE,
+        "snapshot_interval": 0.02,
+        **settings,
+    }
+    return JobConfig(**chosen)  # type: ignore[arg-type]
+
+
+def manifests(storage: Path) -> list[Path]:
+    return sorted(storage.glob("snapshots/*/*.manifest"), key=lambda path: int(path.stem))
+
+
+def kill_member(jet: JetInstance) -> None:
+    os.kill(jet.cluster.members[0].pid, signal.SIGKILL)
+    jet.shutdown()
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Path:
+    return tmp_path / "storage"
+
+
+def go_on(storage: Path, file: Path, gate: Path, eventually: Eventually) -> None:
+    """Start the member again, and wait for the end of its job."""
+    with started(storage) as jet:
+        job = jet.job(name="counting")
+        assert job is not None
+        execution = job.execution
+        assert execution is not None
+        gate.touch()
+        execution.result(SOON_S)
+        assert json.loads(file.read_text()) == exact(2000)
+        assert not list((storage / "jobs").iterdir())
+        eventually(lambda: not manifests(storage))
+
+
+@pytest.mark.parametrize("how", ["killed", "shut down", "damaged", "suspended"])
+def test_a_member_that_is_started_again_goes_on_with_its_job(
+    storage: Path, tmp_path: Path, eventually: Eventually, how: str
+) -> None:
+    file, gate = tmp_path / "result.json", tmp_path / "gate"
+    jet = started(storage)
+    job = jet.new_job(counting(file, 2000, gate=gate), guaranteed())
+    job.execute()
+    eventually(lambda: len(manifests(storage)) == 2)
+    if how == "suspended":
+        job.suspend()
+        eventually(lambda: job.status is JobStatus.SUSPENDED)
+    if how == "shut down":
+        jet.shutdown()
+    else:
+        kill_member(jet)
+    if how == "damaged":
+        newest = manifests(storage)[-1]
+        newest.write_bytes(newest.read_bytes()[:-7])
+    if how == "suspended":
+        with started(storage) as again:
+            job = again.job(name="counting")
+            assert job is not None
+            eventually(lambda: job.status is JobStatus.SUSPENDED)
+            job.resume()
+            eventually(lambda: job.status is JobStatus.RUNNING)
+    go_on(storage, file, gate, eventually)
+
+
+def test_a_chunk_that_is_torn_is_found_and_the_snapshot_before_it_taken(
+    storage: Path, tmp_path: Path, eventually: Eventually
+) -> None:
+    file, gate = tmp_path / "result.json", tmp_path / "gate"
+    jet = started(storage)
+    jet.new_job(counting(file, 2000, gate=gate), guaranteed()).execute()
+    eventually(lambda: len(manifests(storage)) == 2)
+    kill_member(jet)
+    newest = manifests(storage)[-1]
+    for chunk in newest.parent.glob(f"{newest.stem}-*.chunk"):
+        os.truncate(chunk, chunk.stat().st_size - 3)
+    go_on(storage, file, gate, eventually)
+
+
+def test_exported_snapshots_and_the_outcomes_of_jobs_stay(
+    storage: Path, tmp_path: Path, eventually: Eventually
+) -> None:
+    file, gate = tmp_path / "result.json", tmp_path / "gate"
+    with started(storage) as jet:
+        job = jet.new_job(counting(file, 200, gate=gate), guaranteed())
+        job.execute()
+        eventually(lambda: job.status is JobStatus.RUNNING)
+        job.cancel_and_export_snapshot("x")
+        plain = jet.new_job(counting(file, 200, gate=gate), JobConfig(name="plain"))
+        plain.execute()
+    with started(storage) as jet:
+        assert [snapshot.name for snapshot in jet.snapshots()] == ["x"]
+        assert jet.jobs() == []
+        gate.touch()
+        jet.new_job(counting(file, 200, gate=gate), guaranteed(initial_snapshot_name="x")).run(SOON_S)
+        assert json.loads(file.read_text()) == exact(200)
+
+
+def test_a_storage_is_one_members_and_holds_no_maps(storage: Path, tmp_path: Path) -> None:
+    with started(storage) as jet:
+        with pytest.raises(ConfigError, match="another member uses"):
+            started(storage)
+        with pytest.raises(ConfigError, match="holds no maps"):
+            jet.get_map("m")
+    plain_file = tmp_path / "file"
+    plain_file.write_text("")
+    with pytest.raises(ConfigError, match="cannot be used"):
+        started(plain_file)
+
+
+def test_a_damaged_record_is_left_out(tmp_path: Path) -> None:
+    records = RunRecords(tmp_path / "jobs")
+    settings = RunSettings(guarantee="exactly_once", snapshot_interval=0.5)
+    job = Submission("j", "name", JobShape([], []), b"code", b"config", {}, [], settings=settings)
+    kept = [RunRecord(number, f"lineage {number}", job, number == 3) for number in (12, 3, 7)]
+    for record in kept:
+        records.write(record)
+    assert records.all() == sorted(kept, key=lambda record: record.run)
+    path = tmp_path / "jobs" / "7.run"
+    data = path.read_bytes()
+    for damaged in (b"", data[:-1], data[:-1] + b"?", b"x" * len(data)):
+        path.write_bytes(damaged)
+        assert [record.run for record in records.all()] == [3, 12]
+    records.remove(7)
+    records.remove(7)
+    assert sorted(os.listdir(tmp_path / "jobs")) == ["12.run", "3.run"]
