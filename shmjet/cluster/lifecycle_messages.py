@@ -6,13 +6,7 @@ code.
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import msgspec
-
-from shmjet.core.checks import LONGEST_SNAPSHOT_NAME
-
-SnapshotName = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_SNAPSHOT_NAME)]
 
 
 class RunSettings(msgspec.Struct, frozen=True, array_like=True):
@@ -73,7 +67,7 @@ class ExportSnapshot(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
     request: int
     execution_id: int
-    name: SnapshotName
+    name: str
     cancel: bool = False
 
 
@@ -87,7 +81,7 @@ class DestroySnapshot(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Remove an exported snapshot; if it is not there, that is not an error."""
 
     request: int
-    name: SnapshotName
+    name: str
 
 
 LifecycleRequest = (

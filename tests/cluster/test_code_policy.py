@@ -12,6 +12,7 @@ import pickle
 import struct
 import textwrap
 from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from shmjet import (
     ConfigError,
     JetConfig,
     JetInstance,
+    JobStatus,
     ShmjetError,
     between,
     new_client,
@@ -33,6 +35,7 @@ from shmjet import (
     processors,
 )
 from shmjet.cluster.client.submission import submission_of
+from shmjet.cluster.lifecycle_messages import DestroySnapshot, ExportSnapshot
 from shmjet.cluster.protocol import Execute, GridCall, Upload
 from shmjet.core import JobConfig
 from shmjet.execution.messages import LogSubscription
@@ -44,7 +47,7 @@ from shmjet.grid.operations import NO_PREFIX, Add, Append, KeepClass, Replace, W
 pytestmark = pytest.mark.slow
 
 MODULE = """
-    from shmjet import DAG, between, processors
+    from shmjet import DAG, JobConfig, ProcessingGuarantee, Processor, between, processors
 
     def copied(read):
         dag = DAG()
@@ -56,6 +59,23 @@ MODULE = """
 
     def reads_list():
         return copied(processors.read_list("given"))
+
+    class Endless(Processor):
+        next_call = 0.01
+
+        def complete(self):
+            return False
+
+        def save_to_snapshot(self):
+            return self.outbox.offer_to_snapshot("k", 1)
+
+        def restore_from_snapshot(self, inbox):
+            inbox.clear()
+
+    def endless():
+        dag = DAG()
+        dag.new_vertex("endless", Endless, 1)
+        return dag, JobConfig(processing_guarantee=ProcessingGuarantee.EXACTLY_ONCE)
 """
 READERS = ("reads_map", "reads_list")
 SETTINGS: dict[str, Any] = {
@@ -64,7 +84,7 @@ SETTINGS: dict[str, Any] = {
     "secret": "hush",
     "member_secret": "members only",
     "allow_code": False,
-    "jobs": {name: f"sj_readers:{name}" for name in READERS},
+    "jobs": {name: f"sj_readers:{name}" for name in (*READERS, "endless")},
 }
 MAP, LIST = record_key(MAP_RECORD, "given"), record_key(LIST_RECORD, "given")
 
@@ -281,3 +301,41 @@ def test_a_wish_for_logs_is_data(attack: Attack) -> None:
 def test_a_job_has_an_id_of_the_usual_form(job_id: str, attack: Attack) -> None:
     with pytest.raises(ShmjetError, match="16 hexadecimal digits"):
         attack.ask(lambda number: Execute(number, job_id, None, True, None, "reads_map", os.urandom(4).hex()))
+
+
+def test_a_client_without_code_stops_jobs_and_lets_them_go_on(
+    member: JetInstance, attack: Attack, eventually: Callable[..., None]
+) -> None:
+    client = attack.client
+    job = client.named_job("endless")
+    execution = job.execute()
+    eventually(lambda: job.status is JobStatus.RUNNING)
+    snapshot = job.export_snapshot("kept", 30)
+    assert [(found.name, found.keys) for found in client.snapshots()] == [("kept", 1)]
+    job.suspend()
+    eventually(lambda: job.status is JobStatus.SUSPENDED)
+    job.resume()
+    eventually(lambda: job.status is JobStatus.RUNNING)
+    snapshot.destroy()
+    assert client.snapshots() == []
+    job.cancel()
+    with pytest.raises(CancelledError):
+        execution.result(30)
+
+
+@pytest.mark.parametrize("name", ["../../grid", "..", "/tmp", "a\0b", "x" * 201])
+def test_the_name_of_a_snapshot_leads_nowhere_else(name: str, member: JetInstance, attack: Attack) -> None:
+    folder = member.folder
+    before = {path.name for path in folder.iterdir()}
+    with pytest.raises(ShmjetError):
+        attack.ask(lambda number: DestroySnapshot(number, name))
+    with pytest.raises(ShmjetError):
+        attack.ask(lambda number: ExportSnapshot(number, 1, name))
+    assert before <= {path.name for path in folder.iterdir()}
+
+
+def test_a_job_that_may_be_joined_brings_code_too(attack: Attack) -> None:
+    dag = DAG()
+    dag.new_vertex("items", processors.read_items([1]))
+    with pytest.raises(AuthenticationError, match="allow_code"):
+        attack.client.new_job_if_absent(dag, JobConfig(name="new")).execute()

@@ -64,7 +64,11 @@ class ExecutionControl:
         Raises:
             TimeoutError: `timeout` is over.
         """
-        reply = self._ask(lambda number: ExportSnapshot(number, execution_id, name, cancel), timeout)
+        try:
+            reply = self._ask(lambda number: ExportSnapshot(number, execution_id, name, cancel), timeout)
+        except TimeoutError:
+            text = f"snapshot {name!r} has not been saved within {timeout:g} s; the export goes on"
+            raise TimeoutError(text) from None
         return Snapshot(reply.snapshot, self.destroy_snapshot)
 
     def snapshots(self) -> list[Snapshot]:

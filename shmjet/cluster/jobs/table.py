@@ -260,7 +260,9 @@ class JobTable:
                 self._drop(request.job_id)
             return
         if record is not None and record.submission.settings.has_guarantee and not record.has_ended:
-            text = f"{_called(submission)} runs already, and a job with a processing_guarantee runs once at a time"
+            is_suspended = any(execution.suspension is not None for execution in record.executions)
+            state = "is suspended" if is_suspended else "runs already"
+            text = f"{_called(submission)} {state}, and a job with a processing_guarantee runs once at a time"
             client.send(Refused(request.request, "JobAlreadyExistsError", text))
             return
         if record is None:  # not before it is certain that it runs: a job that never ran is not listed
