@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from shmjet.core.broadcast_key import BroadcastKey
 from shmjet.core.processor import ProcessorContext
 from shmjet.core.state_placement import placement_in, takes_place
-from shmjet.data.schema_heads import SchemaHeads
 from shmjet.processors.columns.saving import check_form, cut, row_partitions
 
 if TYPE_CHECKING:
@@ -45,6 +44,8 @@ class BuildSideState:
     """
 
     def __init__(self, join: HashJoin, keys: Mapping[str, str], context: ProcessorContext) -> None:
+        from shmjet.data.schema_heads import SchemaHeads
+
         self._join = join
         self._context = context
         self._is_broadcast = BUILD_EDGE in placement_in(context).broadcast

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from shmjet.core.broadcast_key import BroadcastKey
 from shmjet.core.processor import ProcessorContext
 from shmjet.core.state_placement import takes_place
-from shmjet.data.schema_heads import SchemaHeads
 from shmjet.processors.columns.saving import check_form, row_partitions
 
 if TYPE_CHECKING:
@@ -33,6 +32,7 @@ class GroupsState:
 
     def __init__(self, groups: Groups, keys: tuple[str, ...], context: ProcessorContext) -> None:
         from shmjet.columns.group_export import RestoredGroups
+        from shmjet.data.schema_heads import SchemaHeads
 
         self._groups = groups
         self._context = context

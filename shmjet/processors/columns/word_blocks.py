@@ -49,6 +49,7 @@ class WordReader:
         self._position = self._end = 0
         self._margin = MARGIN
         self._inside = False
+        self._counted = 0
         self.files = 0
         """Files of which this reader read the beginning."""
         self.bytes = 0
@@ -56,8 +57,22 @@ class WordReader:
         self.skipped = 0
         """Binary files of which this reader met the beginning."""
 
-    def open(self, segment: Segment) -> None:
-        """Begin a segment.
+    def count_into(self, counter: WordCounter) -> None:
+        """Count with another counter from now on."""
+        self._counted += self._counter.total
+        self._counter = counter
+
+    @property
+    def mark(self) -> int:
+        """The place in the open segment at which `open` can go on between two pieces; 0 when there is none."""
+        return 2 * self._position + self._inside if self._end else 0
+
+    def open(self, segment: Segment, mark: int = 0) -> None:
+        """Begin a segment, or go on in it.
+
+        Args:
+            segment: what to read.
+            mark: what the `mark` of another reader of this segment was; 0: from its beginning.
 
         Raises:
             OSError: when the file cannot be read; it names the path.
@@ -68,9 +83,10 @@ class WordReader:
             self.skipped += segment.start == 0
             self.close()
             return
-        self.files += segment.start == 0
-        self._position, self._end = segment.start, segment.end
-        self._inside = segment.start > 0
+        self.files += segment.start == 0 and not mark
+        self._position = mark // 2 if mark else segment.start
+        self._inside = mark % 2 == 1 if mark else segment.start > 0
+        self._end = segment.end
         self._margin = MARGIN
 
     def next_piece(self) -> bool:
@@ -91,7 +107,12 @@ class WordReader:
 
     def report(self) -> dict[str, int]:
         """Return the counts, by name."""
-        return {"files": self.files, "bytes": self.bytes, "skipped": self.skipped, "words": self._counter.total}
+        return {
+            "files": self.files,
+            "bytes": self.bytes,
+            "skipped": self.skipped,
+            "words": self._counted + self._counter.total,
+        }
 
     def close(self) -> None:
         """Close the file of the current segment, if any."""

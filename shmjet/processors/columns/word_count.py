@@ -16,9 +16,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from time import monotonic
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Final
 
-from shmjet.columns.words import WordCounter, WordPiece
+from shmjet.columns.words import WordCounter
+from shmjet.core.broadcast_key import BroadcastKey
+from shmjet.core.inbox import Inbox
 from shmjet.core.processor import (
     MetaSupplierContext,
     Processor,
@@ -26,19 +28,19 @@ from shmjet.core.processor import (
     ProcessorMetaSupplier,
     ProcessorSupplier,
 )
-from shmjet.data.columnar import Columnar
+from shmjet.data.errors import ProcessorError
+from shmjet.processors.columns.saving import EntrySteps
 from shmjet.processors.columns.word_blocks import WordReader
-from shmjet.processors.files.file_blocks import LARGEST_UNIT, Unit, absolute_patterns, cut_units, find_files, unit_size
+from shmjet.processors.columns.word_totals import CombineWordsProcessor, CountColumnProcessor, emitter, pieces_of
+from shmjet.processors.files.file_blocks import LARGEST_UNIT, Unit, absolute_patterns, find_files, unit_size
 from shmjet.processors.files.file_reader import CALL_SECONDS, STATS_PERIOD
 from shmjet.processors.files.file_source import PathLike
-from shmjet.processors.general.base import BulkProcessor, Supply, require_batches
+from shmjet.processors.files.file_work import FilePositions, FileWork, Partial, check_unchanged, last_changes
+from shmjet.processors.general.base import BulkProcessor, Supply
 from shmjet.processors.general.claims import ClaimCounter, Claims
 
-if TYPE_CHECKING:
-    from shmjet.data.batch import Batch
-
-ROWS = 8192
-"""Words in a piece, at most."""
+_PLAN: Final = "plan"
+"""Under a `BroadcastKey` of this: the plan of the job that the snapshot is of."""
 
 SHARES_PER_PROCESSOR = 4
 """Shares of the words for each processor that adds up, if there are as many such processors as counting ones."""
@@ -64,11 +66,15 @@ class WordCountOptions:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What the processors of all members have in common: the units, and how words are hashed and dealt."""
+    """What the processors of all members have in common: the files, and how words are hashed and dealt."""
 
-    units: Sequence[Unit]
+    work: FileWork
     seed: int
     shares: int
+
+
+def _bytes_of(unit: Unit) -> int:
+    return sum(segment.end - segment.start for segment in unit)
 
 
 def share_partition(share: int, partition_count: int) -> int:
@@ -77,7 +83,10 @@ def share_partition(share: int, partition_count: int) -> int:
 
 
 class CountWordsProcessor(BulkProcessor):
-    """Counts the words of the units that it claims, and emits the counts at the end.
+    """Counts the words of the units that it claims, and emits the counts at the end, and before each barrier.
+
+    It saves which units are through and how far it is in the one that it reads. The processor with index 0 saves the
+    plan, too: a restored job cuts the files as before, and deals words to the same shares.
 
     Args:
         counting: how to count.
@@ -86,6 +95,7 @@ class CountWordsProcessor(BulkProcessor):
     """
 
     work_unit = "bytes"
+    _saves_at_end = True
 
     def __init__(self, counting: WordCountOptions, plan: _Plan, claims: str | None) -> None:
         self._counting = counting
@@ -94,21 +104,38 @@ class CountWordsProcessor(BulkProcessor):
         self._claims: Claims | None = None
         self._reader: WordReader | None = None
         self._next_report = 0.0
-        self._done = False
+        self._done = self._is_flushing = False
+        self._positions = FilePositions()
+        self._unit: int | None = None
+        self._segment = 0
+        self._saving: EntrySteps | None = None
+        self._restored: dict[Any, Any] = {}
         self._read_bytes = self._all_bytes = 0
 
     def start(self, context: ProcessorContext) -> None:
         """Open the counter of claims."""
-        self._counter = WordCounter(self._counting.lower, self._plan.seed)
-        self._reader = WordReader(self._counter, self._counting.skip_binary)
         if self._address is not None:
             self._claims = Claims(self._address)
-        mine: Sequence[Unit] = self._plan.units if context.global_index == 0 else ()
+        self._emit = emitter(self._counting.batches)
+        self._begin(self._plan)
+
+    def _begin(self, plan: _Plan) -> None:
+        """Get ready to count what the positions leave of a plan."""
+        context, self._plan, positions = self.context, plan, self._positions
+        if self._reader is not None:
+            self._reader.close()
+        self._units = plan.work.units()
+        self._order = positions.order(self._units, with_seams=False)
+        self._changes = plan.work.changes()
+        self._counter = WordCounter(self._counting.lower, plan.seed)
+        self._reader = WordReader(self._counter, self._counting.skip_binary)
+        mine: Sequence[Unit] = self._units if context.global_index == 0 else ()
         if self._claims is None:
-            mine = self._plan.units[context.global_index :: context.total_parallelism]
-        self._all_bytes = sum(segment.end - segment.start for unit in mine for segment in unit)
+            mine = self._units[context.global_index :: context.total_parallelism]
+        self._all_bytes = sum(map(_bytes_of, mine))
+        done = (unit for number, unit in enumerate(self._units) if positions.is_done(number))
+        self._read_bytes = sum(map(_bytes_of, done)) if context.global_index == 0 else 0
         self._steps = self._count(self._reader)
-        self._emit = _emitter(self._counting.batches)
 
     def complete(self) -> bool:
         """Count until a call's time is over, then emit the counts; True when all are emitted."""
@@ -123,9 +150,72 @@ class CountWordsProcessor(BulkProcessor):
                     return False
             self._report()
             self._done = True
-            shares = 1 if self._counting.batches else self._plan.shares
-            self.emission.start(pieces_of(self._counter, self._emit, shares))
+            self.emission.start(self._results())
         return self.emission.flush()
+
+    def save_to_snapshot(self) -> bool:
+        """Emit all counts and begin with an empty table, then save the positions."""
+        if self._saving is None:
+            if not self._flush_counts():
+                return False
+            if self._unit is not None and self._reader is not None:
+                self._positions.reach(self._unit, Partial(self._segment, self._reader.mark))
+            self._saving = EntrySteps(self.outbox, self._entries())
+        if not self._saving.flush():
+            return False
+        self._saving = None
+        return True
+
+    def _flush_counts(self) -> bool:
+        if not self._is_flushing and not self._done:
+            overdue = self.outbox.overdue
+            while not self._counter.fold():
+                if overdue is not None and overdue():
+                    return False
+            self._is_flushing = True
+            self.emission.start(self._results())
+        if not self.emission.flush():
+            return False
+        if self._is_flushing and self._reader is not None:
+            self._is_flushing = False
+            self._counter = WordCounter(self._counting.lower, self._plan.seed)
+            self._reader.count_into(self._counter)
+        return True
+
+    def _results(self) -> Iterator[Any]:
+        return pieces_of(self._counter, self._emit, 1 if self._counting.batches else self._plan.shares)
+
+    def _entries(self) -> Iterator[tuple[Any, Any]]:
+        index, plan = self.context.global_index, self._plan
+        yield BroadcastKey(index), self._positions.saved()
+        if index == 0:
+            work = plan.work
+            files = work.plain, work.size, work.changed
+            yield BroadcastKey(_PLAN), (work.patterns, files, plan.seed, plan.shares)
+
+    def restore_from_snapshot(self, inbox: Inbox) -> None:
+        """Take the plan, and the positions of all processors."""
+        for key, value in inbox.take():
+            self._restored[key.key] = value
+
+    def finish_snapshot_restore(self) -> bool:
+        """Go on with the files of the snapshot.
+
+        Raises:
+            ProcessorError: the snapshot is of other files.
+        """
+        restored, self._restored = self._restored, {}
+        if not restored:
+            return True
+        patterns, (files, size, changed), seed, shares = restored.pop(_PLAN)
+        if tuple(patterns) != self._counting.patterns:
+            raise ProcessorError(
+                f"vertex {self.context.vertex_name!r}: the snapshot is of files {list(patterns)}, this source reads "
+                f"{list(self._counting.patterns)}"
+            )
+        self._positions = FilePositions.of([*restored.values()])
+        self._begin(_Plan(FileWork(tuple(patterns), (), files, "bytes", size, changed), seed, shares))
+        return True
 
     def close(self) -> None:
         """Close the file that is open, and the counter of claims."""
@@ -146,20 +236,27 @@ class CountWordsProcessor(BulkProcessor):
 
     def _count(self, reader: WordReader) -> Iterator[None]:
         """Count everything, a piece at a time."""
-        units = self._plan.units
-        for number in self._numbers():
-            if number >= len(units):
+        positions = self._positions
+        for claimed in self._numbers():
+            if claimed >= len(self._order):
                 break
-            for segment in units[number]:
+            number = self._order[claimed]
+            begun = positions.partial.get(number, Partial(0, 0))
+            for place, segment in enumerate(self._units[number][begun.segment :], begun.segment):
+                self._unit, self._segment = number, place
+                check_unchanged(segment.path, self._changes.get(segment.path, 0))
                 try:
-                    reader.open(segment)
+                    reader.open(segment, begun.items if place == begun.segment else 0)
                     while reader.next_piece():
                         yield
                 except OSError as error:
                     error.add_note(f"while reading {segment.path}, bytes {segment.start} to {segment.end}")
                     raise
                 self._read_bytes += segment.end - segment.start
+                self._segment = place + 1
                 yield
+            self._unit = None
+            positions.finish(number)
         while not self._counter.fold():
             yield
 
@@ -167,101 +264,6 @@ class CountWordsProcessor(BulkProcessor):
         name = self._counting.stats
         if name is not None and self.context.grid is not None and self._reader is not None:
             self.context.grid.get_map(name)[self.context.global_index] = self._reader.report()
-
-
-class CountColumnProcessor(BulkProcessor):
-    """Counts the words of a text column, and emits the counts at the end.
-
-    Args:
-        column: its name.
-        lower: fold case.
-    """
-
-    movable = False  # its table is native memory
-
-    def __init__(self, column: str, lower: bool) -> None:
-        self._column = column
-        self._lower = lower
-        self._is_folded = False
-
-    def start(self, context: ProcessorContext) -> None:
-        """Begin with an empty table."""
-        from shmjet.columns.text import WordCounts
-
-        self._counts = WordCounts(lower=self._lower, seed=random.getrandbits(63))
-
-    def absorb(self, ordinal: int, items: list[Any]) -> None:
-        """Count the words of batches."""
-        require_batches("count_words_of", items)
-        for batch in items:
-            self._counts.add(batch[self._column])
-
-    def complete(self) -> bool:
-        """Fold what is not ASCII, a part at a time, then emit."""
-        if not self._is_folded:
-            self._is_folded = self._counts.fold()
-            return False
-        return super().complete()
-
-    def results(self) -> Iterable[Batch]:
-        """Return the counts, a batch at a time."""
-        position = 0
-        while position >= 0:
-            batch, position = self._counts.batch(position, ROWS)
-            if batch.num_rows:
-                yield batch
-
-
-class CombineWordsProcessor(BulkProcessor):
-    """Adds up counts of words and emits the sums at the end.
-
-    Args:
-        batches: emit batches, otherwise plain tuples.
-    """
-
-    movable = False  # its table is native memory
-
-    def __init__(self, batches: bool) -> None:
-        self._batches = batches
-
-    def start(self, context: ProcessorContext) -> None:
-        """Begin with an empty table."""
-        self._counter = WordCounter(seed=random.getrandbits(63))
-        self._emit = _emitter(self._batches)
-
-    def absorb(self, ordinal: int, items: list[Any]) -> None:
-        """Add the counts of pieces or batches."""
-        for item in items:
-            if isinstance(item, Columnar):
-                from shmjet.columns.text import merge_batch
-
-                merge_batch(self._counter, cast("Batch", item))
-            else:
-                piece = WordPiece(*item)
-                self._counter.merge(piece.words, piece.counts)
-
-    def results(self) -> Iterable[Any]:
-        """Return pieces of the sums."""
-        return pieces_of(self._counter, self._emit, 1)
-
-
-def pieces_of(counter: WordCounter, emit: Callable[[WordPiece], Any], shares: int) -> Iterator[Any]:
-    """Yield all counts, `emit(piece)` for each piece of at most `ROWS` words; none for a share without words."""
-    for share in range(shares):
-        position = 0
-        while position >= 0:
-            piece, position = counter.piece(position, ROWS, share, shares)
-            if piece.counts:
-                yield emit(piece)
-
-
-def _emitter(batches: bool) -> Callable[[WordPiece], Any]:
-    """Return what makes an item of a piece."""
-    if not batches:
-        return tuple  # exactly a tuple, which the codec of rings takes to columns
-    from shmjet.columns.text import as_batch
-
-    return as_batch
 
 
 class WordCountSupplier(ProcessorSupplier):
@@ -286,7 +288,7 @@ class WordCountMetaSupplier(ProcessorMetaSupplier):
 
     def __init__(self, counting: WordCountOptions) -> None:
         self._counting = counting
-        self._plan = _Plan((), 0, 1)
+        self._plan = _Plan(FileWork((), (), (), "bytes", 1), 0, 1)
         self._claims: ClaimCounter | None = None
 
     def init(self, context: MetaSupplierContext) -> None:
@@ -297,9 +299,11 @@ class WordCountMetaSupplier(ProcessorMetaSupplier):
         """
         files = find_files(self._counting.patterns)
         total = sum(size for _, size in files) + _OPEN_COST * len(files)
-        units = cut_units(files, unit_size(total, context.total_parallelism, self._counting.largest_unit))
+        size = unit_size(total, context.total_parallelism, self._counting.largest_unit)
+        changed = last_changes(path for path, _ in files) if context.snapshotting_enabled else ()
+        work = FileWork(self._counting.patterns, (), tuple(files), "bytes", size, changed)
         shares = min(SHARES_PER_PROCESSOR * max(1, context.total_parallelism), MOST_SHARES)
-        self._plan = _Plan(units, random.getrandbits(63), shares)
+        self._plan = _Plan(work, random.getrandbits(63), shares)
 
     def get(self, addresses: Sequence[str]) -> Mapping[str, ProcessorSupplier]:
         """Return the suppliers: with claims on the only member, with fixed shares on several."""
