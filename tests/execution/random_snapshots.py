@@ -22,12 +22,13 @@ Item = tuple[str, int, int, int]
 
 @dataclass
 class Stage:
-    """One vertex: "source", "forward", "number" or "tally"; its inputs with how each is routed."""
+    """One vertex: "source", "forward", "number" or "tally"; its inputs with how each is routed, the last's priority."""
 
     name: str
     kind: str
     shards: list[int] = field(default_factory=list)
     inputs: list[tuple[Stage, str]] = field(default_factory=list)
+    priority: int = 0
 
     def expected(self) -> Counter[Item]:
         """Return what it emits, or counts."""
@@ -64,6 +65,7 @@ class RandomStages:
             stage = Stage(f"{kind}{i}", kind)
             for source in rng.sample(self.stages, rng.randint(1, min(2, len(self.stages)))):
                 stage.inputs.append((source, self._route(rng, source, kind)))
+            stage.priority = rng.choice([0, 0, -1]) if len(stage.inputs) == 2 else 0
             self.stages.append(stage)
         used = {source.name for stage in self.stages for source, _ in stage.inputs}
         for i, stage in enumerate([stage for stage in self.stages if stage.name not in used]):
@@ -89,6 +91,8 @@ class RandomStages:
             for ordinal, (source, route) in enumerate(stage.inputs):
                 edge = from_(made[source.name], outbound[source.name]).to(made[stage.name], ordinal)
                 outbound[source.name] += 1
+                if ordinal:
+                    edge.priority(stage.priority)
                 dag.edge(_routed(edge, route))
         return dag
 

@@ -10,9 +10,11 @@ import random
 from pathlib import Path
 from typing import Any
 
+from shmjet.cluster.jobs.attempt_snapshots import early_vertices
 from shmjet.core import DAG, JobConfig, ProcessingGuarantee
 from shmjet.execution.deployment import Deployment
 from shmjet.execution.messages import AtEnd, Resolve, Resolved, Save, Saved
+from shmjet.execution.plan import describe
 from shmjet.execution.tasklet import ProcessorTasklet
 from shmjet.snapshots.manifest import Manifest, ProcessorRecord, SavedVertex, write_manifest
 from tests.execution.harness import LocalRun
@@ -53,6 +55,8 @@ class SnapshotRun(LocalRun):
         seed: int = 0,
         **options: Any,
     ) -> None:
+        shape = describe(dag)
+        self._early = {shape.vertices[v].name for v in early_vertices(shape)}
         found = sorted(folder.glob("*.manifest"), key=lambda path: int(path.stem))
         last = found[-1] if found and restore else None
         super().__init__(
@@ -123,7 +127,7 @@ class SnapshotRun(LocalRun):
 
     def _begins(self) -> bool:
         left = self._left()
-        if not left:
+        if not left or any(tasklet.context.vertex_name in self._early for tasklet in left):
             return False
         live = {(self._vertex_of(t), t.context.local_index) for t in left}
         return live <= self._at_end or self._dice.random() < self._rate
