@@ -8,6 +8,7 @@ know tasklets.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 
 from shmjet._native import Codec
@@ -83,7 +84,7 @@ class ProcessorEntries:
             TypeError: a key has no canonical bytes.
             EntryError: an entry cannot be pickled.
         """
-        if any(type(entry[0]) is BroadcastKey for entry in entries):
+        if BroadcastKey in map(type, map(itemgetter(0), entries)):
             self._broadcast += [entry for entry in entries if type(entry[0]) is BroadcastKey]
             entries = [entry for entry in entries if type(entry[0]) is not BroadcastKey]
         self._count += len(entries)
