@@ -1,0 +1,229 @@
+"""What snapshots cost: the same job with EXACTLY_ONCE and without a guarantee, and how long taking one lasts.
+
+`snapshot_native`: batches into `group_by`, whose tables grow to 100 MB (`--quick`: 10 MB), a snapshot each second;
+unit rows/s, peer `none`. Target: ratio >= 0.9.
+
+`snapshot_dicts`: the same for counts by key in Python dicts, 10^6 keys (`--quick`: 10^5); peer `none`. Target: >= 0.8.
+
+`snapshot_taking`: seconds from the order to the validation record of such a state: an export of a job that stands
+still. There is no peer yet: Hazelcast 5 with the same keys on the same cores and backup count 0 has to be measured.
+
+`snapshot_pause`: the 99th percentile of the seconds between two items of a processor that keeps 10^5 keys in a dict, of
+those between which it was saved. Target: at most 0.03 s.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from _harness import Bench, Options, Report, elapsed, parse_options
+
+BENCHES = ("snapshot_native", "snapshot_dicts", "snapshot_taking", "snapshot_pause")
+BATCH_ROWS = 8192
+JOB_S = 600.0
+
+
+def config(guarantee: bool, interval: float = 1.0) -> Any:
+    """Exactly once with a snapshot each `interval` seconds, or no guarantee."""
+    from shmjet import JobConfig, ProcessingGuarantee
+
+    if not guarantee:
+        return JobConfig()
+    return JobConfig(processing_guarantee=ProcessingGuarantee.EXACTLY_ONCE, snapshot_interval=interval)
+
+
+def native_dag(rows: int, keys: int) -> Any:
+    """Batches with a key and a value, grouped by the key on all workers, and counted."""
+    import numpy
+
+    from shmjet import DAG, Batch, between, column, processors
+    from shmjet.columns import count, sum_
+
+    def batches(index: int, of: int) -> Any:
+        chance = numpy.random.default_rng(index)
+        values = numpy.ones(BATCH_ROWS, "int64")
+        for _ in range(rows // BATCH_ROWS // of):
+            yield Batch({"key": chance.integers(0, keys, BATCH_ROWS), "value": values})
+
+    dag = DAG()
+    source = dag.new_vertex("source", processors.generate(batches))
+    groups = dag.new_vertex("groups", processors.group_by("key").agg(n=count(), total=sum_("value")))
+    sink = dag.new_vertex("sink", processors.noop())
+    dag.edge(between(source, groups).partitioned(column("key")))
+    return dag.edge(between(groups, sink))
+
+
+def dict_dag(items: int, keys: int) -> Any:
+    """Numbers counted by key in dicts."""
+    from shmjet import DAG, between, processors
+
+    def key_of(number: int) -> int:
+        return number * 7919 % keys
+
+    dag = DAG()
+    source = dag.new_vertex("source", processors.generate(lambda index, of: range(index, items, of)))
+    counts = dag.new_vertex("counts", processors.aggregate_by_key([key_of], processors.counting()))
+    sink = dag.new_vertex("sink", processors.noop())
+    dag.edge(between(source, counts).partitioned(key_of))
+    return dag.edge(between(counts, sink))
+
+
+def with_and_without(options: Options, report: Report, name: str, dag: Any, items: int, target: str) -> None:
+    """The throughput of a job with snapshots each second, and without."""
+    import shmjet
+
+    with Bench(name, "rows/s" if "native" in name else "items/s") as bench:
+        jet = bench.resources.enter_context(shmjet.new_instance(shmjet.JetConfig(cores=options.workers)))
+        bench.facts = {"target": target, "workers": options.workers, "items": items}
+
+        def contender(guarantee: bool) -> Any:
+            return lambda: items / elapsed(lambda: jet.new_job(dag, config(guarantee)).run(timeout=JOB_S))
+
+        bench.ours(contender(True))
+        bench.peer("none", contender(False))
+        report.add(bench.measure(rounds=options.rounds))
+
+
+def standing_dag(keys: int, folder: Path, pause: bool) -> Any:
+    """Counts that are full, and stand still until a file is there; with `pause` they go on, and note their waits."""
+    from shmjet import DAG, AbstractProcessor, Processor, between
+
+    class Numbers(Processor):
+        """Gives each key once, then none (or the first one), until the file is there."""
+
+        def __init__(self) -> None:
+            self._next = 0
+
+        def complete(self) -> bool:
+            while self._next < keys:
+                if not self.outbox.offer(self._next):
+                    return False
+                self._next += 1
+            (folder / "full").touch()
+            if pause:
+                self.outbox.offer(0)
+            return (folder / "end").exists()
+
+        def save_to_snapshot(self) -> bool:
+            return self.outbox.offer_to_snapshot("next", self._next)
+
+    class Counts(AbstractProcessor):
+        """Counts by key in a dict, and notes the time between two items that a snapshot came between."""
+
+        def __init__(self) -> None:
+            self._counts: dict[int, tuple[int, int]] = {}
+            self._last = 0.0
+            self._waits: list[float] = []
+            self._saving: Any = None
+            self._was_saved = False
+
+        def try_process_any(self, ordinal: int, item: int) -> bool:
+            found, total = self._counts.get(item, (0, 0))
+            self._counts[item] = found + 1, total + item
+            if pause and item == 0:
+                now = time.perf_counter()
+                if self._last and self._was_saved:
+                    self._waits.append(now - self._last)
+                self._last, self._was_saved = now, False
+            return True
+
+        def save_to_snapshot(self) -> bool:
+            self._saving = self._saving or iter(self._counts.items())
+            if not self.outbox.offer_all_to_snapshot(self._saving):
+                return False
+            self._saving, self._was_saved = None, True
+            return True
+
+        def complete(self) -> bool:
+            (folder / "waits").write_text(json.dumps(sorted(self._waits)))
+            return True
+
+    dag = DAG()
+    numbers = dag.new_vertex("numbers", Numbers, 1)
+    counts = dag.new_vertex("counts", Counts, 1)
+    return dag.edge(between(numbers, counts).partitioned(_itself))
+
+
+def _itself(item: int) -> int:
+    return item
+
+
+def snapshot_taking(options: Options, report: Report) -> None:
+    """An export of a job whose state is in dicts and that stands still."""
+    import shmjet
+    from shmjet import JobStatus
+
+    keys = 100_000 if options.quick else 1_000_000
+    with Bench("snapshot_taking", "s") as bench, tempfile.TemporaryDirectory() as place:
+        jet = bench.resources.enter_context(shmjet.new_instance(shmjet.JetConfig(cores=options.workers)))
+        bench.facts = {"target": ">= 1x of Hazelcast 5", "keys in dicts": keys}
+        folder = Path(place)
+        job = jet.new_job(standing_dag(keys, folder, False), config(True, 1000.0))
+        execution = job.execute()
+        _wait_for(folder / "full")
+        while job.status is not JobStatus.RUNNING:
+            time.sleep(0.001)
+        bench.ours(lambda: elapsed(lambda: job.export_snapshot("bench", timeout=JOB_S)))
+        bench.skip("hazelcast", "not measured")
+        report.add(bench.measure(rounds=options.rounds))
+        (folder / "end").touch()
+        execution.result(JOB_S)
+
+
+def snapshot_pause(options: Options, report: Report) -> None:
+    """How long a processor with a large dict lets an item wait."""
+    import shmjet
+
+    keys, seconds = 100_000, 2.0 if options.quick else 6.0
+    with Bench("snapshot_pause", "s") as bench:
+        jet = bench.resources.enter_context(shmjet.new_instance(shmjet.JetConfig(cores=options.workers)))
+        bench.facts = {"target": "p99 <= 0.03 s", "keys": keys, "snapshots each": "0.2 s"}
+
+        def run() -> float:
+            with tempfile.TemporaryDirectory() as place:
+                folder = Path(place)
+                execution = jet.new_job(standing_dag(keys, folder, True), config(True, 0.2)).execute()
+                _wait_for(folder / "full")
+                time.sleep(seconds)
+                (folder / "end").touch()
+                execution.result(JOB_S)
+                waits = json.loads((folder / "waits").read_text())
+                return float(waits[len(waits) * 99 // 100])
+
+        bench.ours(run)
+        report.add(bench.measure(rounds=options.rounds))
+
+
+def _wait_for(path: Path) -> None:
+    deadline = time.monotonic() + JOB_S
+    while not path.exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{path} has not come within {JOB_S:.0f} s")
+        time.sleep(0.01)
+
+
+def main() -> int:
+    """Measure what was asked for."""
+    options = parse_options(__doc__, benches=BENCHES)
+    report = Report(options)
+    if options.wants("snapshot_native"):
+        rows, keys = (20_000_000, 300_000) if options.quick else (400_000_000, 3_000_000)
+        dag = native_dag(rows, keys)
+        with_and_without(options, report, "snapshot_native", dag, rows, "ratio >= 0.9")
+    if options.wants("snapshot_dicts"):
+        items, keys = (1_000_000, 100_000) if options.quick else (20_000_000, 1_000_000)
+        with_and_without(options, report, "snapshot_dicts", dict_dag(items, keys), items, "ratio >= 0.8")
+    if options.wants("snapshot_taking"):
+        snapshot_taking(options, report)
+    if options.wants("snapshot_pause"):
+        snapshot_pause(options, report)
+    return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
