@@ -53,8 +53,8 @@ class JetConfig:
         partition_count: number of partitions of maps and edges, 1 to 65535 (default 271).
         backup_count: copies of each partition on other members; this version keeps none, and takes only the default, 1.
         storage: "memory" (default), or a directory in which snapshots and the records of jobs with a guarantee outlive
-            the member: one that is started with it again goes on with these jobs. It holds no maps in this version:
-            `get_map` is a `ConfigError` with it.
+            the member: when it is started with it again, it goes on with these jobs. It holds no maps in this version:
+            then `get_map` is a `ConfigError`.
         flow_control_period: seconds between flow-control messages, above 0 (default 0.1).
         idle_min: seconds that an idle worker spins before it sleeps (default 50e-6).
         idle_max: seconds at most between two looks at something outside that cannot wake a worker (default 1e-3).

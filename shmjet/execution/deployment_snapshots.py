@@ -36,7 +36,9 @@ class DeploymentSnapshots:
         self._edges = edges
         self._guarantees = config.processing_guarantee is not ProcessingGuarantee.NONE
         self._partitions: dict[int, StatePartitions] = {}
-        self._orders = SnapshotOrders(deploy.execution_id, endpoint, codec)
+        slot = deploy.plan.slot
+        process = f"{slot.index}.{endpoint}" if slot.count > 1 else f"{endpoint}"
+        self._orders = SnapshotOrders(deploy.execution_id, process, codec)
         self._restoring: Restoring | None = None
         if deploy.manifest:
             self._restoring = Restoring(deploy.manifest, deploy.plan, edges, self._partitions_of, codec)

@@ -23,17 +23,17 @@ class SnapshotOrders:
 
     Args:
         execution_id: of the execution.
-        endpoint: this process' number in the plan.
+        process: names this process among those of all members.
         codec: of this process.
     """
 
-    def __init__(self, execution_id: int, endpoint: int, codec: Codec) -> None:
+    def __init__(self, execution_id: int, process: str, codec: Codec) -> None:
         self.save: Save | None = None
         """The newest order of phase one."""
         self.resolve: Resolve | None = None
         """The newest order of phase two."""
         self._execution_id = execution_id
-        self._endpoint = endpoint
+        self._process = process
         self._codec = codec
         self._writer: SnapshotWriter | None = None
         self._ended: dict[Place, tuple[StatePartitions, list[Entry]]] = {}
@@ -51,7 +51,7 @@ class SnapshotOrders:
         self.close()
         self.save = save
         self._told.clear()
-        name = f"{save.snapshot_id}-{self._execution_id}-{self._endpoint}.chunk"
+        name = f"{save.snapshot_id}-{self._execution_id}-{self._process}.chunk"
         self._writer = SnapshotWriter(save.folder, name, self._codec)
         for place in list(self._ended):
             self._report_ended(place)

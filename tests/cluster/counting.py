@@ -76,7 +76,7 @@ class Counts(Processor):
 
 
 class Result(Processor):
-    """Keeps the counts that it gets, and writes them to a file when all are there."""
+    """Keeps the counts that it gets, and writes them to a file when all are there, if there are any."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -87,6 +87,8 @@ class Result(Processor):
         inbox.clear()
 
     def complete(self) -> bool:
+        if not self._got:
+            return True
         temporary = self._file.with_suffix(".part")
         temporary.write_text(json.dumps(sorted(self._got.items())))
         os.replace(temporary, self._file)
@@ -101,7 +103,9 @@ class Result(Processor):
         inbox.clear()
 
 
-def counting(file: Path, count: int, *, gate: Path | None = None, sources: int = 2, counts: int = 2) -> DAG:
+def counting(
+    file: Path, count: int, *, gate: Path | None = None, sources: int = 2, counts: int = 2, spreads: bool = False
+) -> DAG:
     """Return a job that counts the numbers of some sources by key.
 
     Args:
@@ -110,12 +114,16 @@ def counting(file: Path, count: int, *, gate: Path | None = None, sources: int =
         gate: its sources end when this file is there.
         sources: how many there are.
         counts: how many processors count.
+        spreads: over all members, on each of which there are so many processors.
     """
     dag = DAG()
     numbers = dag.new_vertex("numbers", lambda: Numbers(count, gate), sources)
     counter = dag.new_vertex("counts", Counts, counts)
     result = dag.new_vertex("result", lambda: Result(file), 1)
-    return dag.edge(between(numbers, counter).partitioned(lambda item: item % KEYS)).edge(between(counter, result))
+    to_counter, to_result = between(numbers, counter).partitioned(lambda item: item % KEYS), between(counter, result)
+    if spreads:
+        to_counter, to_result = to_counter.distributed(), to_result.distributed().all_to_one()
+    return dag.edge(to_counter).edge(to_result)
 
 
 def exact(count: int, sources: int = 2) -> list[Any]:

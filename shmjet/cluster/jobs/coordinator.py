@@ -242,6 +242,7 @@ class JobCoordinator:
             ring_memory=self._services.ring_memory,
         )
         epoch = plan.epoch()
+        snapshots = "" if plan.lineage is None else plan.lineage.folder
         manifest = "" if plan.lineage is None else plan.lineage.restored_from()
         for place, peer in reversed(list(enumerate(members))):  # this member begins last: the others have further to go
             if place:
@@ -251,7 +252,7 @@ class JobCoordinator:
                 theirs = probed
             its_slot = msgspec.structs.replace(slot, index=place)
             logs = subscription_at(plan.logs, peer.uuid)
-            order = PreparePart(self.id, epoch, plan.job, theirs, its_slot, logs, plan.run, manifest)
+            order = PreparePart(self.id, epoch, plan.job, theirs, its_slot, logs, plan.run, manifest, snapshots)
             self._post.send(peer.uuid, order, plan.code)
 
     # -- what participants report -------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from signal import SIGKILL
 from typing import Any
 
@@ -71,6 +72,7 @@ logger = logging.getLogger("shmjet.member")
 
 FIRST_LOOK_S, LONGEST_LOOK_S = 0.001, 0.1
 """How soon, and how rarely at most, the member looks whether all processes of an attempt are ready."""
+_OTHER_HOST = "a job with a guarantee runs on the members of one host in this version; this one is on another host"
 _NONSENSE = (ValueError, LookupError, OverflowError)
 """What comes of reading numbers that mean nothing."""
 
@@ -168,6 +170,8 @@ class Participant:
             return
         self.peers = frozenset(order.slot.peers)
         try:
+            if order.snapshots and not Path(order.snapshots).is_dir():
+                raise PlanError(_OTHER_HOST)
             context = self._context = ExecutionContext(
                 order, assignment.code, self._services, first_worker=assignment.first_worker
             )

@@ -40,7 +40,8 @@ class PreparePart(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Coordinator to member: make your part of an attempt of a run. `execution` is the attempt's number.
 
     `epoch` is that of the view whose members take part; a member that is in another view refuses. `manifest` is the
-    path of the snapshot to restore, empty for none.
+    path of the snapshot to restore, empty for none, `snapshots` that of the folder where new ones are made, which all
+    members must see; empty for a job without a guarantee.
     """
 
     execution: int
@@ -51,6 +52,7 @@ class PreparePart(msgspec.Struct, frozen=True, tag=True, array_like=True):
     logs: LogSubscription | None = None
     run: int = 0
     manifest: str = ""
+    snapshots: str = ""
 
 
 class StartPart(msgspec.Struct, frozen=True, tag=True, array_like=True):
