@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from shmjet.core.job import ProcessingGuarantee
+
 if TYPE_CHECKING:
     from shmjet.core import DAG, Vertex
 
@@ -35,6 +37,7 @@ class SourceDef(Generic[T_co]):
         partition_key: function of an item that gives the key by which the partitions are made, with `partitions`.
         columnar: its items are batches of columns; None: some may be, which shows when they come.
         expand: adds more vertices than one and returns the one whose output counts; then `supplier` is not used.
+        guarantee: the strongest that it can keep: of each item, when the job goes on from a snapshot.
 
     Example:
         >>> SourceDef("numbers", supplier=None, parallelism=1).partitions is None
@@ -48,6 +51,7 @@ class SourceDef(Generic[T_co]):
     partition_key: Callable[[Any], Any] | None = None
     columnar: bool | None = False
     expand: Expansion | None = None
+    guarantee: ProcessingGuarantee = ProcessingGuarantee.NONE
 
     def __repr__(self) -> str:
         return f"<source {self.name!r}>"
@@ -77,6 +81,7 @@ class SinkDef(Generic[T_contra]):
         partitions: how many partitions it writes to, None when it has none.
         by_row: it takes items only: the rows of batches come to it as dicts, one by one, as they do to `map`.
         single: all items go to one processor in the cluster.
+        guarantee: the strongest that it can keep, in what it has written when the job has ended.
 
     Example:
         >>> SinkDef("list", supplier=None, parallelism=1).name
@@ -90,6 +95,7 @@ class SinkDef(Generic[T_contra]):
     partitions: int | None = None
     by_row: bool = False
     single: bool = False
+    guarantee: ProcessingGuarantee = ProcessingGuarantee.NONE
 
     def __repr__(self) -> str:
         return f"<sink {self.name!r}>"

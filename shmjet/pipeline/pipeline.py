@@ -172,7 +172,8 @@ class Pipeline:
         """Return the plan as a tree, from sinks to sources, with the reason of each choice.
 
         Args:
-            config: of the job.
+            config: of the job. If it has a processing guarantee, each source and sink is shown with the guarantee that
+                it keeps, which is the weaker one of the job's and its own.
             target: "spark" tells what `run_on_spark` would do.
 
         Raises:

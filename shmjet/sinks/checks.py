@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
+from shmjet.core.job import ProcessingGuarantee
 from shmjet.core.processor import ProcessorMetaSupplier
 from shmjet.pipeline.definitions import SinkDef
 from shmjet.processors.checks.assertion_sinks import AssertAnyOrderProcessor, AssertOrderedProcessor
@@ -26,7 +27,13 @@ def assert_ordered(expected: Iterable[T], message: str = "assert_ordered") -> Si
     Example:
         >>> stage.sort().write_to(sinks.assert_ordered([1, 2, 3]))        # doctest: +SKIP
     """
-    return SinkDef("assert_ordered", _one(Supply(AssertOrderedProcessor, tuple(expected), message)), 1, single=True)
+    return SinkDef(
+        "assert_ordered",
+        _one(Supply(AssertOrderedProcessor, tuple(expected), message)),
+        1,
+        single=True,
+        guarantee=ProcessingGuarantee.EXACTLY_ONCE,
+    )
 
 
 def assert_any_order(expected: Iterable[T], message: str = "assert_any_order") -> SinkDef[T]:
@@ -42,7 +49,13 @@ def assert_any_order(expected: Iterable[T], message: str = "assert_any_order") -
     Example:
         >>> stage.write_to(sinks.assert_any_order(["a", "b"]))            # doctest: +SKIP
     """
-    return SinkDef("assert_any_order", _one(Supply(AssertAnyOrderProcessor, tuple(expected), message)), 1, single=True)
+    return SinkDef(
+        "assert_any_order",
+        _one(Supply(AssertAnyOrderProcessor, tuple(expected), message)),
+        1,
+        single=True,
+        guarantee=ProcessingGuarantee.EXACTLY_ONCE,
+    )
 
 
 def _one(supply: Supply) -> ProcessorMetaSupplier:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal
 
+from shmjet.core.job import ProcessingGuarantee
 from shmjet.pipeline.definitions import SinkDef
 from shmjet.processors.files.compression import check_method
 from shmjet.processors.files.line_blocks import check_encoding
@@ -101,7 +102,8 @@ def files(
         parts=_parts(exactly_once, roll_by_size, roll_by_time),
     )
     supplier = RecordSinkSupplier(Folder(path, dict(storage_options or {})), writing)
-    return SinkDef(f"files({_short(path)})", supplier, by_row=format == "lines")
+    guarantee = ProcessingGuarantee.EXACTLY_ONCE if exactly_once else ProcessingGuarantee.AT_LEAST_ONCE
+    return SinkDef(f"files({_short(path)})", supplier, by_row=format == "lines", guarantee=guarantee)
 
 
 def json(

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from shmjet import processors
+from shmjet.core.job import ProcessingGuarantee
 from shmjet.core.processor import ProcessorMetaSupplier
 from shmjet.pipeline.definitions import SinkDef
 from shmjet.processors.grid.merge_sink import add_merging
@@ -23,6 +24,9 @@ def map_(
     Without `merge_fn` the last one written of equal keys stays. With it, `merge_fn(old, new)` gives the value where the
     key has one already (in the map, or from another item); None removes the entry. Items go to the processor that owns
     their key then, so that nothing is lost; the order in which values are merged is not defined.
+
+    In an EXACTLY_ONCE job, puts are repeated after a restart, which changes nothing if a key's value is the same each
+    time. With `merge_fn` items wait in memory for the next snapshot, and are merged once when it is valid.
 
     Args:
         name: of the map, made when it does not exist.
@@ -45,11 +49,13 @@ def map_(
     expand = None
     if merge_fn is not None:
         expand = partial(add_merging, map_name=name, key_fn=key_fn, value_fn=value_fn, merge_fn=merge_fn)
-    return SinkDef(f"map({name})", supplier, expand=expand, by_row=True)
+    return SinkDef(f"map({name})", supplier, expand=expand, by_row=True, guarantee=ProcessingGuarantee.EXACTLY_ONCE)
 
 
 def list_(name: str) -> SinkDef[Any]:
     """Append each item to a list of the instance; the order of an upstream stage with one processor is kept.
+
+    In an EXACTLY_ONCE job items wait in memory for the next snapshot, and are appended once when it is valid.
 
     Args:
         name: of the list, made when it does not exist.
@@ -61,11 +67,18 @@ def list_(name: str) -> SinkDef[Any]:
         >>> list_("primes").parallelism
         1
     """
-    return SinkDef(f"list({name})", ProcessorMetaSupplier.prefer_local_parallelism_one(processors.write_list(name)), 1)
+    return SinkDef(
+        f"list({name})",
+        ProcessorMetaSupplier.prefer_local_parallelism_one(processors.write_list(name)),
+        1,
+        guarantee=ProcessingGuarantee.EXACTLY_ONCE,
+    )
 
 
 def socket(host: str, port: int, to_string_fn: Callable[[Any], str] = str, *, charset: str = "utf-8") -> SinkDef[Any]:
     """Connect to a server and send each item as a line of text; one connection per member.
+
+    In a job with a processing guarantee a restart connects anew and may send items again: at-least-once.
 
     Args:
         host, port: of the server.
@@ -83,7 +96,9 @@ def socket(host: str, port: int, to_string_fn: Callable[[Any], str] = str, *, ch
     """
     supplier = processors.write_socket(host, port, to_string_fn, encoding=charset)
     supplier_of_one = ProcessorMetaSupplier.prefer_local_parallelism_one(supplier)
-    return SinkDef(f"socket({host}:{port})", supplier_of_one, 1, by_row=True)
+    return SinkDef(
+        f"socket({host}:{port})", supplier_of_one, 1, by_row=True, guarantee=ProcessingGuarantee.AT_LEAST_ONCE
+    )
 
 
 def logger(to_string_fn: Callable[[Any], str] = str, predicate: Callable[[Any], Any] | None = None) -> SinkDef[Any]:
@@ -110,4 +125,4 @@ def noop() -> SinkDef[Any]:
         >>> noop().name
         'noop'
     """
-    return SinkDef("noop", processors.noop())
+    return SinkDef("noop", processors.noop(), guarantee=ProcessingGuarantee.EXACTLY_ONCE)

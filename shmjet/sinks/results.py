@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, TypeVar
 
+from shmjet.core.job import ProcessingGuarantee
 from shmjet.data.errors import ShmjetError
 from shmjet.pipeline.definitions import SinkDef
 from shmjet.processors.general.collect import CollectSupplier, ResultSpool
 
 T = TypeVar("T")
+_GUARANTEE = ProcessingGuarantee.AT_LEAST_ONCE
 
 
 class Results(SinkDef[T]):
@@ -25,6 +27,9 @@ class Results(SinkDef[T]):
     its reader. The space is free again when the job is executed anew, with `close`, at the end of a `with` block, or
     when nothing refers to the object any more.
 
+    Results are seen at once, also in an EXACTLY_ONCE job; after a restart some come again. Where each must be there
+    once, write to a list or to files.
+
     Example:
         >>> results = sinks.collect()                                     # doctest: +SKIP
         >>> stage.write_to(results)                                   # doctest: +SKIP
@@ -37,7 +42,7 @@ class Results(SinkDef[T]):
 
     def __init__(self, name: str = "collect") -> None:
         spool = ResultSpool()
-        super().__init__(name, CollectSupplier(spool), parallelism=1)
+        super().__init__(name, CollectSupplier(spool), parallelism=1, guarantee=_GUARANTEE)
         object.__setattr__(self, "_spool", spool)
 
     def __iter__(self) -> Iterator[T]:
@@ -91,6 +96,6 @@ def collect(name: str = "collect") -> Results[Any]:
 
 def _restored(name: str, supplier: CollectSupplier) -> Results[Any]:
     results: Results[Any] = object.__new__(Results)
-    SinkDef.__init__(results, name, supplier, 1)
+    SinkDef.__init__(results, name, supplier, 1, guarantee=_GUARANTEE)
     object.__setattr__(results, "_spool", ResultSpool())
     return results

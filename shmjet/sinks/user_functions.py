@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from shmjet.core.checks import check_at_least
+from shmjet.core.job import ProcessingGuarantee
 from shmjet.core.processor import ProcessorContext, ProcessorMetaSupplier
 from shmjet.data.errors import ShmjetError
 from shmjet.pipeline.definitions import SinkDef
@@ -126,7 +127,10 @@ class SinkBuilder(Generic[C]):
             self._restore_snapshot,
         )
         made = BuiltSinkSupplier(functions) if functions.awaits_the_end else Supply(BuiltSinkProcessor, functions)
-        return SinkDef(self.name, ProcessorMetaSupplier.of(made, self._parallelism), self._parallelism)
+        is_restored = self._restore_snapshot is not None
+        guarantee = ProcessingGuarantee.EXACTLY_ONCE if is_restored else ProcessingGuarantee.AT_LEAST_ONCE
+        supplier = ProcessorMetaSupplier.of(made, self._parallelism)
+        return SinkDef(self.name, supplier, self._parallelism, guarantee=guarantee)
 
 
 def builder(name: str, create_fn: Callable[[ProcessorContext], C]) -> SinkBuilder[C]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from shmjet.core.job import ProcessingGuarantee
 from shmjet.data.columnar import Columnar
 from shmjet.pipeline.definitions import SourceDef
 from shmjet.processors.files.compression import check_method, compression_of
@@ -43,6 +44,9 @@ def files(
     Large plain files are read by all processors at once, packed and remote ones by one each. Names that end in `.gz`,
     `.bz2`, `.xz` or `.zst` (package zstandard) are unpacked on the way. The order of items is kept only within a piece
     of a file. Packed or remote files that become CSV or batches are first unpacked into temporary files without names.
+
+    In a job with a processing guarantee files have to stay as they are: a restarted job goes on in the middle of them,
+    and fails where one of this host was changed. It reads the files that were there when it began.
 
     Args:
         paths: a file, folder (read recursively) or glob (`**` included), a URL for fsspec such as `s3://bucket/*.gz`
@@ -90,7 +94,10 @@ def files(
     options = dict(storage_options or {})
     reading = RecordReadOptions(format, charset, errors, with_path, items, batches, not is_columnar, options)
     return SourceDef(
-        f"{_kind(format)}({_short(absolute)})", RecordMetaSupplier(absolute, reading), columnar=is_columnar
+        f"{_kind(format)}({_short(absolute)})",
+        RecordMetaSupplier(absolute, reading),
+        columnar=is_columnar,
+        guarantee=ProcessingGuarantee.EXACTLY_ONCE,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from shmjet import processors
 from shmjet.core.checks import check_at_least
+from shmjet.core.job import ProcessingGuarantee
 from shmjet.core.processor import Processor
 from shmjet.data.columnar import Columnar
 from shmjet.data.errors import PartitionCountError
@@ -16,6 +17,8 @@ from shmjet.processors.general.generate import ItemsProcessor
 from shmjet.processors.grid.partitioned_items import PartitionedItemsProcessor, partitioned
 
 T = TypeVar("T")
+
+_GUARANTEE = ProcessingGuarantee.EXACTLY_ONCE
 
 MANY = 1 << 16
 """So many items are emitted by all processors, each a run of them; fewer by one, in order."""
@@ -51,15 +54,21 @@ def items(iterable: Iterable[T], partitions: int | None = None, key: Callable[[T
         raise TypeError(f"sources.items: give both partitions and key, got partitions={partitions!r}, key={key!r}")
     check_at_least("sources.items: partitions", partitions, 1, PartitionCountError)
     given = partitioned(_checked(iterable), partitions, key)
-    return SourceDef("items", Supply(PartitionedItemsProcessor, given), partitions=partitions, partition_key=key)
+    return SourceDef(
+        "items",
+        Supply(PartitionedItemsProcessor, given),
+        partitions=partitions,
+        partition_key=key,
+        guarantee=_GUARANTEE,
+    )
 
 
 def _plain(iterable: Iterable[T]) -> SourceDef[T]:
     given: Any = iterable if type(iterable) is range else _checked(iterable)
     if len(given) < MANY:
-        return SourceDef("items", processors.read_items(given), 1, columnar=_columnar(given))
+        return SourceDef("items", processors.read_items(given), 1, columnar=_columnar(given), guarantee=_GUARANTEE)
     supply: Callable[[], Processor] = Supply(ItemsProcessor, given)
-    return SourceDef("items", supply, columnar=_columnar(given))
+    return SourceDef("items", supply, columnar=_columnar(given), guarantee=_GUARANTEE)
 
 
 def _columnar(given: Sequence[Any]) -> bool | None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from shmjet import processors
 from shmjet.core.checks import check_at_least
+from shmjet.core.job import ProcessingGuarantee
 from shmjet.core.keys import DEFAULT_PARTITION_COUNT
 from shmjet.data.errors import PartitionCountError
 from shmjet.pipeline.definitions import SourceDef
@@ -17,7 +18,8 @@ def map_(name: str, *, partitions: int = DEFAULT_PARTITION_COUNT) -> SourceDef[t
     """Emit the (key, value) tuples of a map of the instance, each once.
 
     The source is partitioned by the entry's key, with the partitions of the map, so that a join by the key with
-    another map, or with items that are partitioned alike, moves nothing.
+    another map, or with items that are partitioned alike, moves nothing. Under a processing guarantee the map must not
+    change while the job runs, see `processors.read_map`.
 
     Args:
         name: of the map. A map that does not exist is empty.
@@ -34,7 +36,9 @@ def map_(name: str, *, partitions: int = DEFAULT_PARTITION_COUNT) -> SourceDef[t
     processors.read_map(name)
     check_at_least("sources.map: partitions", partitions, 1, PartitionCountError)
     supplier = Supply(PartitionedMapProcessor, name, partitions)
-    return SourceDef(f"map({name})", supplier, partitions=partitions, partition_key=_key)
+    return SourceDef(
+        f"map({name})", supplier, partitions=partitions, partition_key=_key, guarantee=ProcessingGuarantee.EXACTLY_ONCE
+    )
 
 
 def list_(name: str) -> SourceDef[Any]:
@@ -50,11 +54,16 @@ def list_(name: str) -> SourceDef[Any]:
         >>> list_("primes").name
         'list(primes)'
     """
-    return SourceDef(f"list({name})", processors.read_list(name), 1, columnar=None)
+    return SourceDef(
+        f"list({name})", processors.read_list(name), 1, columnar=None, guarantee=ProcessingGuarantee.EXACTLY_ONCE
+    )
 
 
 def socket(host: str, port: int, *, charset: str = "utf-8", errors: str = "replace") -> SourceDef[str]:
     """Connect to a server and emit the lines of text that it sends, until it closes the connection.
+
+    It promises nothing in a job with a processing guarantee: what was sent to a processor that is lost does not come
+    again, and a restarted job connects anew.
 
     Args:
         host, port: of the server.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from shmjet.core.checks import check_at_least
+from shmjet.core.job import ProcessingGuarantee
 from shmjet.core.processor import ProcessorContext, ProcessorMetaSupplier
 from shmjet.data.errors import ShmjetError
 from shmjet.pipeline.definitions import SourceDef
@@ -88,10 +89,18 @@ class SourceBuilder(Generic[C]):
             self.create_fn, self._fill, self._destroy, self._create_snapshot, self._restore_snapshot
         )
         supply = Supply(BuiltSourceProcessor, functions)
+        has_position = self._create_snapshot is not None
+        guarantee = ProcessingGuarantee.EXACTLY_ONCE if has_position else ProcessingGuarantee.NONE
         if not self._parallelism:
-            return SourceDef(self.name, ProcessorMetaSupplier.force_total_parallelism_one(supply), 1, columnar=None)
+            return SourceDef(
+                self.name,
+                ProcessorMetaSupplier.force_total_parallelism_one(supply),
+                1,
+                columnar=None,
+                guarantee=guarantee,
+            )
         supplier = ProcessorMetaSupplier.of(supply, self._parallelism)
-        return SourceDef(self.name, supplier, self._parallelism, columnar=None)
+        return SourceDef(self.name, supplier, self._parallelism, columnar=None, guarantee=guarantee)
 
 
 def builder(name: str, create_fn: Callable[[ProcessorContext], C]) -> SourceBuilder[C]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shmjet.core.dag import DAG
-from shmjet.core.job import JobConfig
+from shmjet.core.job import JobConfig, ProcessingGuarantee
 from shmjet.pipeline.planner.compiler import compile_plan
 from shmjet.pipeline.planner.edge_buffers import buffer_edges
 from shmjet.pipeline.planner.explanation import explain
@@ -28,17 +28,19 @@ class Plan:
 
     Args:
         physical: its vertices and edges.
+        guarantee: of the job.
     """
 
     physical: PhysicalPlan
+    guarantee: ProcessingGuarantee = ProcessingGuarantee.NONE
 
     def to_dag(self) -> DAG:
         """Return the DAG."""
         return self.physical.to_dag()
 
     def explain(self) -> str:
-        """Return the plan as a tree, with the reason of each choice."""
-        return explain(self.physical)
+        """Return the plan as a tree, with the reason of each choice, and the guarantee of each source and sink."""
+        return explain(self.physical, self.guarantee)
 
 
 def plan(nodes: Sequence[Node], config: JobConfig) -> Plan:
@@ -55,4 +57,4 @@ def plan(nodes: Sequence[Node], config: JobConfig) -> Plan:
     graph = LogicalGraph(nodes)
     physical = compile_plan(graph, partition_counts(graph, config))
     buffer_edges(physical)
-    return Plan(physical)
+    return Plan(physical, config.processing_guarantee)

@@ -5,11 +5,19 @@ A vertex that feeds several others is written out where it is met first. It must
 
 from __future__ import annotations
 
+from shmjet.core.job import ProcessingGuarantee
 from shmjet.pipeline.planner.model import PhysicalPlan, PlannedEdge, PlannedVertex
 
+_ORDER = tuple(ProcessingGuarantee)
+"""From the weakest to the strongest."""
 
-def explain(plan: PhysicalPlan) -> str:
+
+def explain(plan: PhysicalPlan, guarantee: ProcessingGuarantee = ProcessingGuarantee.NONE) -> str:
     """Return the tree.
+
+    Args:
+        plan: whose.
+        guarantee: of the job; where there is one, each source and sink comes with its own.
 
     Each vertex stands with its number of processors, then come its reasons, then, indented, what feeds it, each with
     the way its items take from there.
@@ -18,12 +26,13 @@ def explain(plan: PhysicalPlan) -> str:
     lines: list[str] = []
     for vertex in plan.vertices:
         if not plan.outbound(vertex):
-            _write(plan, vertex, None, "", "", shown, lines)
+            _write(plan, guarantee, vertex, None, "", "", shown, lines)
     return "\n".join(lines) + "\n"
 
 
 def _write(
     plan: PhysicalPlan,
+    guarantee: ProcessingGuarantee,
     vertex: PlannedVertex,
     edge: PlannedEdge | None,
     head: str,
@@ -42,6 +51,8 @@ def _write(
     reasons = [] if again else [*vertex.why]
     if not again and vertex.stages not in ((), (vertex.name,)):
         reasons.insert(0, f"does {', '.join(vertex.stages)}")
+    if not again and vertex.guarantee is not None and guarantee is not ProcessingGuarantee.NONE:
+        reasons.append(_guarantee(guarantee, vertex.guarantee))
     reasons += [f"edge: {why}" for why in edge.why] if edge is not None else []
     lines += [f"{bar}{reason}" for reason in reasons]
     shown.add(vertex)
@@ -49,6 +60,7 @@ def _write(
         last = number == len(inbound) - 1
         _write(
             plan,
+            guarantee,
             each.source,
             each,
             f"{indent}{'└─ ' if last else '├─ '}",
@@ -56,6 +68,13 @@ def _write(
             shown,
             lines,
         )
+
+
+def _guarantee(of_job: ProcessingGuarantee, own: ProcessingGuarantee) -> str:
+    """Return the weaker one in words."""
+    effective = min(of_job, own, key=_ORDER.index)
+    text = f"guarantee: {effective.value.replace('_', ' ')}"
+    return text if effective is of_job else f"{text}, weaker than that of the job"
 
 
 def _parallelism(vertex: PlannedVertex) -> str:

@@ -34,6 +34,7 @@ def plan_source(draft: Draft, node: t.Node, transform: t.Source) -> Output:
     parallelism = source.parallelism if node.parallelism == -1 else node.parallelism
     vertex = draft.vertex(node.name, source.supplier, parallelism, node)
     vertex.expand = source.expand
+    vertex.guarantee = source.guarantee
     partitioning = None
     if source.partitions is not None:
         partitioning = partitioned_by(source.partition_key, source.partitions)
@@ -55,6 +56,7 @@ def plan_sink(draft: Draft, node: t.Node, transform: t.Sink) -> None:
     inputs = [draft.rows(output, node) if sink.by_row or _is_mixed(output) else output for output in draft.inputs(node)]
     vertex = draft.vertex(node.name, sink.supplier, parallelism, node, why)
     vertex.expand = sink.expand
+    vertex.guarantee = sink.guarantee
     ordinal = 0
     for output in inputs:
         if sink.single:

@@ -11,6 +11,7 @@ from typing import Any
 
 from shmjet.core.dag import DAG
 from shmjet.core.edge import EdgeConfig, from_
+from shmjet.core.job import ProcessingGuarantee
 from shmjet.core.processor import ProcessorMetaSupplier
 from shmjet.core.vertex import Vertex
 from shmjet.pipeline.definitions import Expansion
@@ -49,6 +50,7 @@ class PlannedVertex:
         stages: names of the stages whose work it does.
         why: reasons for it to be as it is.
         expand: instead of `supplier`, adds vertices to the DAG.
+        guarantee: of a source or sink, the strongest that it can keep; None for others.
     """
 
     name: str
@@ -57,6 +59,7 @@ class PlannedVertex:
     stages: tuple[str, ...] = ()
     why: list[str] = field(default_factory=list)
     expand: Expansion | None = None
+    guarantee: ProcessingGuarantee | None = None
 
     @property
     def processors(self) -> Any:
