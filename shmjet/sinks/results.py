@@ -23,6 +23,9 @@ class Results(SinkDef[T]):
     (`CancelledError` when it was cancelled). It may be iterated as often as wanted; executing the job again makes the
     results of the execution before unreadable.
 
+    In a job with EXACTLY_ONCE each result is read once, and results come when a snapshot has become valid. With
+    AT_LEAST_ONCE, and of processors on other hosts, some may come again after a restart.
+
     Results wait in a temporary file without a name (in the folder `TMPDIR`), not in memory, so the job never waits for
     its reader. The space is free again when the job is executed anew, with `close`, at the end of a `with` block, or
     when nothing refers to the object any more.

@@ -267,6 +267,7 @@ STATES = {
     "AsyncServiceProcessor": "the items of calls under way, by key or under a key of its own",
     "BuiltSinkProcessor": "what the user's snapshot function gives",
     "BuiltSourceProcessor": "what the user's snapshot function gives",
+    "CollectProcessor": "the file that the client reads, and how far it is to be committed",
     "CombineByKeyProcessor": "accumulators by key",
     "CombineGroupsProcessor": "rows of the table, by partition",
     "DistinctProcessor": "the keys met, by key",
@@ -299,7 +300,6 @@ STATES = {
 """What each class with hooks for snapshots saves."""
 
 STATELESS = {
-    "CollectProcessor",
     "FilterProcessor",
     "FilterServiceProcessor",
     "FlatMapProcessor",

@@ -10,138 +10,37 @@ its own user. Processors on other hosts put what they would write into a list of
 fetches it into a file of its own as it reads (`remote_results`). Must not know: jobs and instances; what the client is
 told of an execution is a future.
 
-The file holds frames: the length of a pickle (8 bytes, little-endian), then the pickle of a list of items.
+The file holds frames, see `result_frames`. Of a job with EXACTLY_ONCE the client reads what is committed, so results
+come with each snapshot.
 """
 
 from __future__ import annotations
 
-import contextlib
-import math
 import os
 import select
 import socket
-import struct
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import IO, Any
+from typing import Any
 
-from shmjet.core.latency_policy import policy_in
-from shmjet.core.processor import ProcessorContext, ProcessorMetaSupplier, ProcessorSupplier
-from shmjet.data.errors import ProcessorError, ShmjetError
+from shmjet.core.processor import ProcessorMetaSupplier, ProcessorSupplier
+from shmjet.data.errors import ShmjetError
 from shmjet.ipc import unix_sockets
-from shmjet.processors.general.base import BulkProcessor, Supply
+from shmjet.processors.general.base import Supply
 from shmjet.processors.general.client_ends import ClientEnds
-from shmjet.processors.general.remote_results import RemoteFrames, RemoteFrameWriter, RemoteResults, list_of, name_of
-from shmjet.processors.general.spill_files import SpillErrors, spill_file, spill_folder
+from shmjet.processors.general.collect_sink import CollectProcessor
+from shmjet.processors.general.remote_results import RemoteFrames, RemoteResults, name_of
+from shmjet.processors.general.result_frames import CommitScanner, next_frame
 from shmjet.ring import pickling
 
-_LENGTH = struct.Struct("<Q")
 _BACKLOG = 4096
 _HELLO_S = 5.0
 """Seconds that the client waits for the descriptor of a processor that has connected."""
 _LONGEST_WAIT_MS = 200
 _REMOTE_WAIT_MS = 50
 """How long at most a reader waits before it asks the cluster for more."""
-
-
-class CollectProcessor(BulkProcessor):
-    """Writes what it gets where the client finds it.
-
-    Args:
-        address: of the client's socket.
-    """
-
-    def __init__(self, address: str) -> None:
-        self._address = address
-        self._file: IO[bytes] | None = None
-        self._socket: socket.socket | None = None
-        self._remote: RemoteFrameWriter | None = None
-        self._folder = ""
-        self.next_call = math.inf
-
-    def start(self, context: ProcessorContext) -> None:
-        """Make the file and hand it to the client."""
-        self._folder = spill_folder(context.job_config.spill_folder)
-        self._file = spill_file(self._folder, "collect()")
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            unix_sockets.connect(self._socket, self._address)
-            socket.send_fds(self._socket, [b"f"], [self._file.fileno()])
-        except OSError as error:
-            frames = list_of(context.grid, self._address)
-            if frames is not None:
-                self._remote = RemoteFrameWriter(frames, policy_in(context).result_delay_ns / 1e9)
-                return
-            raise ProcessorError(
-                f"vertex {context.vertex_name!r}: no client collects its results ({error}); a job with collect() is "
-                "executed by the process that made it, which keeps running until the job has ended"
-            ) from error
-        self._socket.setblocking(False)
-
-    def absorb(self, ordinal: int, items: list[Any]) -> None:
-        """Write a list."""
-        assert self._file is not None
-        parts = _pickled(items)
-        size = sum(memoryview(part).nbytes for part in parts)
-        if self._remote is not None:
-            self._remote.write([_LENGTH.pack(size), *parts])
-            self.next_call = math.inf if self._remote.send_if_due() else self._remote.patience
-            return
-        with SpillErrors(self._folder, "collect()", "write results"):
-            self._write([_LENGTH.pack(size), *parts])
-        self._notify()
-
-    def try_process(self) -> bool:
-        """Send what waits for more to go with it."""
-        if self._remote is not None:
-            self.next_call = math.inf if self._remote.send_if_due() else self._remote.patience
-        return True
-
-    def finish(self) -> bool:
-        """Send what is left."""
-        if self._remote is not None:
-            self._remote.send()
-        return True
-
-    def close(self) -> None:
-        """Let go of both; the client sees the socket's end. What is left after an error is sent first."""
-        if self._remote is not None:
-            with contextlib.suppress(Exception):
-                self._remote.send()
-        for opened in (self._socket, self._file):
-            if opened is not None:
-                opened.close()
-
-    def _write(self, parts: Sequence[Any]) -> None:
-        assert self._file is not None
-        left = [memoryview(part).cast("B") for part in parts if memoryview(part).nbytes]
-        while left:
-            written = os.writev(self._file.fileno(), left[:512])
-            while left and written >= len(left[0]):
-                written -= len(left.pop(0))
-            if written:
-                left[0] = left[0][written:]
-
-    def _notify(self) -> None:
-        assert self._socket is not None
-        try:
-            self._socket.send(b".")
-        except BlockingIOError:
-            pass  # it has bytes enough to wake up for
-        except OSError:
-            pass  # it does not want more; the job goes on, as other sinks may matter
-
-
-def _pickled(items: list[Any]) -> Sequence[Any]:
-    """Pickle a list; an error names the type of the item that cannot be pickled, not that of the list."""
-    try:
-        return pickling.dumps(items)
-    except pickling.ItemEncodingError:
-        for item in items:
-            pickling.dumps(item)
-        raise
 
 
 class ResultSpool:
@@ -257,12 +156,13 @@ def _given_up() -> ShmjetError:
 class _Stream:
     """The results of one processor, as the client sees them."""
 
-    __slots__ = ("file", "socket")
+    __slots__ = ("commits", "file", "socket")
 
     def __init__(self, file: int, connection: int) -> None:
         self.file = file
         self.socket = connection
         """-1 once the processor is through."""
+        self.commits = CommitScanner(file)
 
 
 class _Descriptors:
@@ -313,6 +213,7 @@ class Run:
         self._lock = threading.Lock()
         self._open = _Descriptors()
         self._closed = False
+        self._committed: dict[bytes, int] = {}
         weakref.finalize(self, self._open.close)
         self._open.listener = _listener(address)
         self._remote: RemoteResults | None = None
@@ -327,6 +228,7 @@ class Run:
             ended = self.execution.done()
             if self._remote is not None:
                 self._fetch(self._remote, ended)
+            self._scan()
             position, progress = 0, False
             while (stream := self._stream(position)) is not None:
                 items, offsets[position] = self._read(stream, offsets.get(position, 0))
@@ -370,6 +272,14 @@ class Run:
                 raise _given_up()
             write()
 
+    def _scan(self) -> None:
+        """Find out how far results have been committed."""
+        with self._lock:
+            if not self._closed:
+                self._accept()
+                for stream in self._open.streams:
+                    self._committed |= stream.commits.scan()
+
     def _stream(self, position: int) -> _Stream | None:
         with self._lock:
             if self._closed:
@@ -382,19 +292,12 @@ class Run:
         with self._lock:
             if self._closed:
                 return [], at
-            head = os.pread(stream.file, _LENGTH.size, at)
-            if len(head) < _LENGTH.size:
+            self._committed |= stream.commits.scan()
+            payload, at = next_frame(stream.file, at, stream.commits.limit(self._committed))
+            if payload is None:
                 return [], at
-            (size,) = _LENGTH.unpack(head)
-            payload = bytearray(size)
-            view, done = memoryview(payload), 0
-            while done < size:
-                got = os.preadv(stream.file, [view[done:]], at + _LENGTH.size + done)
-                if not got:
-                    return [], at
-                done += got
         items: list[Any] = pickling.loads(payload, copy=False)
-        return items, at + _LENGTH.size + size
+        return items, at
 
     def _accept(self) -> None:
         """Take in the processors that have connected."""
