@@ -21,7 +21,15 @@ from shmjet.execution.snapshot_orders import Place
 from shmjet.execution.snapshot_steps import Share
 from shmjet.execution.state_partitions import StatePartitions
 from shmjet.snapshots.chunk import SCHEME_DEFAULT, ChunkReader, Entry
-from shmjet.snapshots.manifest import BROADCAST, ENGINE, Piece, ProcessorRecord, SavedVertex, read_manifest
+from shmjet.snapshots.manifest import (
+    BROADCAST,
+    ENGINE,
+    DamagedSnapshotError,
+    Piece,
+    ProcessorRecord,
+    SavedVertex,
+    read_manifest,
+)
 
 
 class Restoring:
@@ -73,7 +81,7 @@ class Restoring:
         if self._is_as_before(v, saved):
             record = _record_of(saved, me)
             if record is not None and record.finished:
-                return Share(True, iter(()), final=[e for piece in record.pieces for e in self._reader.entries(piece)])
+                return Share(True, iter(()), final=[e for piece in record.pieces for e in self._entries(v, piece)])
         elif all(record.finished for record in saved.processors):
             return Share(True, iter(()), final=self._final(v, saved, me))
         elif any(record.finished for record in saved.processors) and not (self._inbound(v) or saves_at_end):
@@ -83,6 +91,23 @@ class Restoring:
                 f"and has {self._total(v)} now: what is left to read is not known; start it with {saved.parallelism}"
             )
         return Share(False, self._lists(v, saved, me), self._heads(v, saved, me))
+
+    def _entries(self, v: int, piece: Piece) -> list[Entry]:
+        """Return the entries of a piece of a vertex.
+
+        Raises:
+            DamagedSnapshotError: it is torn, damaged or missing.
+            ProcessorError: an entry cannot be unpickled, as when its class is not there any more.
+        """
+        try:
+            return self._reader.entries(piece)
+        except DamagedSnapshotError:
+            raise
+        except Exception as error:
+            name = self._plan.vertices[v].name
+            raise ProcessorError(
+                f"the saved state of vertex {name!r} cannot be read back: {type(error).__name__}: {error}"
+            ) from error
 
     def close(self) -> None:
         """Unmap the files; idempotent."""
@@ -106,7 +131,7 @@ class Restoring:
             owners = self._owners(v, saved, record)
             for piece in record.pieces:
                 if piece.partition == BROADCAST or (self._is_direct(v, piece) and owners[piece.partition] == me):
-                    yield self._reader.entries(piece)
+                    yield self._entries(v, piece)
         yield from self._sorted_out(v, saved).pop(me, ())
 
     def _is_direct(self, v: int, piece: Piece) -> bool:
@@ -136,7 +161,7 @@ class Restoring:
             for piece in record.pieces:
                 if piece.partition in (BROADCAST, ENGINE) or self._is_direct(v, piece):
                     continue
-                for partition, entries in enumerate(self._partitions(v).split(self._reader.entries(piece))):
+                for partition, entries in enumerate(self._partitions(v).split(self._entries(v, piece))):
                     if entries is not None and owners[partition] in here:
                         found.setdefault(owners[partition], []).append(entries)
         return found
@@ -147,7 +172,7 @@ class Restoring:
         for record in saved.processors:
             for piece in record.pieces:
                 if me == 0 if piece.partition == BROADCAST else self._is_mine(v, piece, me):
-                    entries += self._reader.entries(piece)
+                    entries += self._entries(v, piece)
         return entries
 
     def _is_mine(self, v: int, piece: Piece, me: int) -> bool:
@@ -162,7 +187,7 @@ class Restoring:
             for piece in record.pieces:
                 if piece.partition != ENGINE:
                     continue
-                for (_, ordinal), items in self._reader.entries(piece):
+                for (_, ordinal), items in self._entries(v, piece):
                     mine = self._share_of_head(v, saved, record.processor, me, ordinal, items)
                     if mine:
                         found.append((ordinal, mine))

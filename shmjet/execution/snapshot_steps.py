@@ -203,6 +203,10 @@ class SnapshotSteps:
             heads = self._tasklet.intake.heads()
             if heads:
                 self._entries.add_own(heads)
+        self._begin_slice()
+        if not self._entries.write_full(self._slice_is_over):
+            self._tasklet.note_progress()
+            return
         if not self._offered:
             self._offered, entries = self._offer()
             if entries:

@@ -21,7 +21,7 @@ _FEW_ENTRIES = 2048
 """Up to so many entries of a processor make one piece of several partitions."""
 _PIECE_BYTES = 256 << 10
 """About so many bytes has a piece of a partition with many entries."""
-_LEAST_ENTRIES, _MOST_ENTRIES = 16, 4096
+_LEAST_ENTRIES, _MOST_ENTRIES = 16, 2048
 """Entries of a partition that are encoded before the processor has offered all, whatever their size."""
 
 
@@ -75,14 +75,14 @@ class ProcessorEntries:
         self._waiting: dict[int, list[Entry]] = {}
         self._broadcast: list[Entry] = []
         self._count = 0
+        self._full: set[int] = set()
         self._piece_entries = _MOST_ENTRIES
 
     def add(self, entries: list[Entry]) -> None:
-        """Take entries; partitions that have many are written.
+        """Take entries; partitions that have many now are written by `write_full`.
 
         Raises:
             TypeError: a key has no canonical bytes.
-            EntryError: an entry cannot be pickled.
         """
         if BroadcastKey in map(type, map(itemgetter(0), entries)):
             self._broadcast += [entry for entry in entries if type(entry[0]) is BroadcastKey]
@@ -96,13 +96,22 @@ class ProcessorEntries:
             if there is None:
                 waiting[partition] = there = share
             else:
-                there += share
+                there.extend(share)
             if len(there) >= self._piece_entries and self._count > _FEW_ENTRIES:
-                self._write_partition(partition)
+                self._full.add(partition)
 
     def add_own(self, entries: list[Entry]) -> None:
         """Write entries of the engine's own."""
         self._write(entries, ENGINE)
+
+    def write_full(self, overdue: Callable[[], bool]) -> bool:
+        """Write the partitions that have many entries; arguments, answer and errors are those of `flush`."""
+        full = self._full
+        while full:
+            self._write_partition(full.pop())
+            if full and overdue():
+                return False
+        return True
 
     def flush(self, overdue: Callable[[], bool]) -> bool:
         """Write what is waiting, partition by partition.
@@ -112,6 +121,9 @@ class ProcessorEntries:
 
         Returns:
             False when there is more.
+
+        Raises:
+            EntryError: an entry cannot be pickled.
         """
         if self._broadcast:
             entries, self._broadcast = self._broadcast, []
@@ -121,13 +133,16 @@ class ProcessorEntries:
             self._write([entry for share in waiting.values() for entry in share], SEVERAL)
             waiting.clear()
         while waiting:
-            self._write_partition(next(iter(waiting)))
+            self._write_partition(next(reversed(waiting)))
             if waiting and overdue():
                 return False
+        self._full.clear()
         return True
 
     def _write_partition(self, partition: int) -> None:
-        entries = self._waiting.pop(partition)
+        entries = self._waiting.pop(partition, None)
+        if entries is None:
+            return
         piece = self._write(entries, partition, self._partitions.count, self._partitions.scheme)
         if piece is not None:
             fitting = _PIECE_BYTES * len(entries) // piece.size

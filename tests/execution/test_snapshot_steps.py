@@ -386,3 +386,31 @@ def test_finished_processors_go_straight_to_their_end(tmp_path: Path) -> None:
         assert manual.states()[0] is State.END
         assert manual.save(1) == ["sink save", "sink prepare"]
         assert (0, True) in saved_places(next(r for r in manual.reports() if isinstance(r, Saved)))
+
+
+def test_state_that_cannot_be_read_back_names_the_vertex(tmp_path: Path) -> None:
+    with Manual(tmp_path) as manual:
+        manual.source.save_to_snapshot = lambda: manual.source.outbox.offer_to_snapshot("a", Forgotten())
+        manual.go_on()
+        manual.save(1)
+        records = [ProcessorRecord(0, False, manual.reports()[0].processors[0].pieces)]
+    vertices = [SavedVertex("source", 1, 271, records)]
+    write_manifest(tmp_path / "1.manifest", Manifest("l", 1, "j", None, 0.0, False, vertices))
+    with (
+        Manual(tmp_path, manifest=str(tmp_path / "1.manifest")) as manual,
+        pytest.raises(
+            ProcessorError, match="saved state of vertex 'source' cannot be read back: LookupError: no longer"
+        ),
+    ):
+        manual.go_on()
+
+
+class Forgotten:
+    """Saved by a version that knew it."""
+
+    def __reduce__(self) -> Any:
+        return _no_longer, ()
+
+
+def _no_longer() -> None:
+    raise LookupError("no longer")
