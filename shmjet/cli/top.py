@@ -152,7 +152,8 @@ def _picture(shown: Sequence[Seen]) -> RenderableType:
         line.append(f"{len(jobs)} running", style="not reverse")
         parts += [line, worker_table(each.workers, each.memory)]
         for row, flow in jobs:
-            parts += [Text(""), flow_view(_without_workers(flow), row.job_name or f"job {row.job_id}")]
+            shown_flow = flow if row.cause is None else at_rest(flow)
+            parts += [Text(""), flow_view(_without_workers(shown_flow), row.job_name or f"job {row.job_id}")]
             if (life := life_text(row, time.time())) is not None:
                 parts.append(Text(life, style="dim"))
         parts.append(Text(""))
@@ -184,6 +185,15 @@ def life_text(row: ExecutionRow, now: float) -> str | None:
         largest = sorted(last.vertices.items(), key=lambda pair: -pair[1].size)[:_MOST_STATES]
         parts += [f"{clean_line(name)} {amount_text(state.size, 'bytes')}" for name, state in largest if state.size]
     return " · ".join(parts) or None
+
+
+def at_rest(flow: Flow) -> Flow:
+    """Return the flow of a suspended job: what it has done stays, nothing moves, and no end is in sight."""
+    still = [
+        replace(vertex, received_rate=0.0, emitted_rate=0.0, busy=0.0, busiest=0.0, work=None)
+        for vertex in flow.vertices
+    ]
+    return replace(flow, vertices=tuple(still), bottleneck=None)
 
 
 def _without_workers(flow: Flow) -> Flow:

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from shmjet.cli.top import life_text
+from shmjet.cli.top import at_rest, life_text
 from shmjet.cluster.lifecycle_messages import LastSnapshot, SuspensionCause, VertexState
 from shmjet.cluster.protocol import ExecutionRow
+from shmjet.observe.flow import Flow, VertexFlow, Work
 
 LAST = LastSnapshot(12, 95.0, 0.25, 4096, 7, {"count": VertexState(7, 4096), "read": VertexState(0, 0)})
 
@@ -30,3 +31,9 @@ LAST = LastSnapshot(12, 95.0, 0.25, 4096, 7, {"count": VertexState(7, 4096), "re
 def test_what_is_not_in_the_flow_of_a_job(status: str, more: dict[str, Any], text: str | None) -> None:
     row = ExecutionRow(1, "abc", None, status, False, 10.0, None, None, None, None, **more)
     assert life_text(row, 100.0) == text
+
+
+def test_nothing_of_a_suspended_job_moves() -> None:
+    vertex = VertexFlow("items", 1, 0, 40, 0.0, 8.0, 0.5, 0.5, False, Work(40, 100, "items", 7.5))
+    flow = at_rest(Flow(5.0, (vertex,), (), (), None))
+    assert (flow.rate, flow.eta, flow.share, flow.vertices[0].emitted) == (0.0, None, None, 40)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
 from typing import Any
 
 import pytest
@@ -18,6 +19,8 @@ from shmjet import (
     JetConfig,
     JetInstance,
     JobConfig,
+    JobStateError,
+    JobStatus,
     Processor,
     ProcessorContext,
     between,
@@ -291,3 +294,51 @@ def test_each_member_has_its_own_part_in_the_metrics_for_prometheus(
         eventually(lambda: all_is_there(remote_members(cluster)))
     finally:
         cluster.close()
+
+
+class Silent(Processor):
+    """Emits nothing, and never ends."""
+
+    next_call = 0.01
+
+    def complete(self) -> bool:
+        return False
+
+
+def test_a_job_of_two_members_is_steered_by_way_of_the_one_that_does_not_coordinate(
+    pair: tuple[JetInstance, JetInstance],
+    client: JetInstance,
+    eventually: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    dag = DAG()
+    dag.new_vertex("silent", Silent, 1)
+    job = client.new_job_if_absent(dag, JobConfig(name="steered"))
+    execution = job.execute()
+    assert pair[1].new_job_if_absent(dag, JobConfig(name="steered")).id == job.id
+    job.suspend()
+    eventually(lambda: job.status is JobStatus.SUSPENDED)
+    assert job.suspension_cause is not None
+    assert job.suspension_cause.requested_by_user
+    seen = pair[0].job(name="steered")
+    assert seen is not None
+    assert seen.status is JobStatus.SUSPENDED
+    monkeypatch.setenv("SHMJET_SECRET", SECRET)
+    address = pair[0].cluster.members[1].address
+
+    def told(*command: str) -> str:
+        capsys.readouterr()
+        assert run_application([*command, "--address", address]) == 0
+        return capsys.readouterr().out
+
+    eventually(lambda: "suspended by a user" in told("jobs"))  # a busy member may be late with its answer
+    assert told("resume", "steered") == "job steered resumed\n"
+    assert told("restart", "steered") == "job steered restarted\n"
+    assert execution.metrics().attempts == 3
+    assert client.snapshots() == []
+    with pytest.raises(JobStateError, match="no processing_guarantee"):
+        job.export_snapshot("nothing")
+    job.cancel()
+    with pytest.raises(CancelledError):
+        execution.result(30)
