@@ -85,7 +85,7 @@ def share_partition(share: int, partition_count: int) -> int:
 class CountWordsProcessor(BulkProcessor):
     """Counts the words of the units that it claims, and emits the counts at the end, and before each barrier.
 
-    It saves which units are through and how far it is in the one that it reads. The processor with index 0 saves the
+    It saves which units are through and how far it is in the unit that it reads. The processor with index 0 saves the
     plan, too: a restored job cuts the files as before, and deals words to the same shares.
 
     Args:

@@ -1,0 +1,96 @@
+"""Tables of columns in jobs that are killed and restored, also with another number of processors."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shmjet.columns import count, sum_
+from shmjet.core import DAG, between, column, columns, from_
+from shmjet.processors import group_by, hash_join_batches, read_items, sort_batches, to_batches, to_rows
+from tests.execution.snapshot_runs import Killed, SnapshotRun
+from tests.execution.snapshot_stages import RESULTS, Positions, Tally
+
+SHARDS = (300, 200, 150)
+NAMES = {key: f"name {key}" for key in range(5)}
+
+
+@pytest.fixture(autouse=True)
+def no_results() -> Iterator[None]:
+    RESULTS.clear()
+    yield
+    RESULTS.clear()
+
+
+class PostponingRun(SnapshotRun):
+    """A run that takes no snapshot while the build side is open, as the coordinator of a cluster does."""
+
+    def _begins(self) -> bool:
+        is_open = any(tasklet.context.vertex_name in ("names", "named") for tasklet in self._left())
+        return not is_open and super()._begins()
+
+
+def job(parallelism: int, two_stages: bool) -> DAG:
+    """Items become batches, meet names, are grouped by key and shard, and sorted."""
+    dag = DAG()
+    source = dag.new_vertex("source", lambda: Positions("s", list(SHARDS)), local_parallelism=parallelism)
+    batches = dag.new_vertex("batches", to_batches(13, ["label", "key", "shard", "number"]), parallelism)
+    names = dag.new_vertex("names", read_items(list(NAMES.items())), local_parallelism=1)
+    named = dag.new_vertex("named", to_batches(2, ["key", "name"]), local_parallelism=1)
+    join = dag.new_vertex("join", hash_join_batches("key"), parallelism)
+    grouping = group_by("name", "shard").agg(n=count(), total=sum_("number"))
+    ordered = dag.new_vertex("ordered", sort_batches(["name", "shard"]), local_parallelism=1)
+    rows = dag.new_vertex("rows", to_rows(tuple), local_parallelism=1)
+    tally = dag.new_vertex("tally", lambda: Tally("t"), local_parallelism=1)
+    dag.edge(between(source, batches)).edge(between(names, named))
+    dag.edge(from_(batches).to(join, 0)).edge(from_(named).to(join, 1).broadcast().priority(-1))
+    if two_stages:
+        accumulate = dag.new_vertex("accumulate", grouping.accumulate, parallelism)
+        combine = dag.new_vertex("combine", grouping.combine, parallelism)
+        dag.edge(between(join, accumulate)).edge(between(accumulate, combine).partitioned(columns("name", "shard")))
+        dag.edge(between(combine, ordered))
+    else:
+        group = dag.new_vertex("group", grouping, parallelism)
+        dag.edge(between(join, group).partitioned(column("shard")))
+        dag.edge(between(group, ordered))
+    dag.edge(between(ordered, rows)).edge(between(rows, tally))
+    return dag
+
+
+def expected() -> dict[Any, int]:
+    numbers: Counter[tuple[str, int]] = Counter()
+    totals: Counter[tuple[str, int]] = Counter()
+    for shard, size in enumerate(SHARDS):
+        for number in range(size):
+            numbers[NAMES[number % 5], shard] += 1
+            totals[NAMES[number % 5], shard] += number
+    return {("t", (*key, n, totals[key])): 1 for key, n in numbers.items()}
+
+
+def test_without_a_kill_all_is_counted(tmp_path: Path) -> None:
+    run = PostponingRun(job(2, False), tmp_path, rate=0.2)
+    run.run()
+    assert run.valid > 3
+    assert expected() == RESULTS
+
+
+@pytest.mark.parametrize("two_stages", [False, True])
+@pytest.mark.parametrize("kills", [(40, 20), (60, 60), (110, 20)])
+def test_a_killed_job_gives_exactly_what_it_would_have_given(
+    tmp_path: Path, kills: tuple[int, int], two_stages: bool
+) -> None:
+    killed = 0
+    for at, kill_at in enumerate(kills):
+        try:
+            PostponingRun(
+                job(2 + at, two_stages), tmp_path, rate=0.3, restore=at > 0, kill_at=kill_at, seed=kill_at
+            ).run()
+        except Killed:
+            killed += 1
+    assert killed
+    PostponingRun(job(4, two_stages), tmp_path, rate=0.3, restore=True, seed=7).run()
+    assert expected() == RESULTS
