@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import pickle
 from collections.abc import Callable
+from functools import partial
 from time import process_time
 
 import numpy as np
@@ -62,12 +63,12 @@ def measure(name: str, keys: Batch, rounds: int) -> None:
     for _ in range(rounds):
         save, saved = timed(lambda: exported(table), groups)
         assert isinstance(saved, list)
-        load, other = timed(lambda saved=saved: restored(saved), groups)
+        load, other = timed(partial(restored, saved), groups)
         assert isinstance(other, Groups)
         assert len(other) == groups
         dump, data = timed(lambda: pickle.dumps(state, 5), groups)
         assert isinstance(data, bytes)
-        read, _ = timed(lambda data=data: pickle.loads(data), groups)
+        read, _ = timed(partial(pickle.loads, data), groups)
         size = sum(map(len, saved))
         best = [min(pair) for pair in zip(best, (save, load, dump, read), strict=True)]
     print(
