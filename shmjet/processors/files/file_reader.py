@@ -142,6 +142,7 @@ class FileProcessor(BulkProcessor):
         self._done = self._total = 0
         self._positions = FilePositions()
         self._order: Sequence[int] = ()
+        self._changes: dict[str, int] = {}  # looked at after a restore
         self._resumes = False
         self._restored: dict[Any, Any] = {}
         self._unit: int | None = None
@@ -221,6 +222,7 @@ class FileProcessor(BulkProcessor):
         )
         changed = (*(file[2] for file in files if file[3]), *(file[2] for file in files if not file[3]))
         self._begin(FileWork(tuple(patterns), streams, plain, cut, size, changed))
+        self._changes = self._work.changes()
         self._positions = FilePositions.of([value for key, value in restored.items() if isinstance(key, int)])
         self._order = self._positions.order(self._units, with_seams=self._seams is not None)
         self._pieces = self._read()
@@ -248,7 +250,6 @@ class FileProcessor(BulkProcessor):
         self._work = work
         self._units = work.units()
         self._order = range(len(self._units))
-        self._changes = work.changes()
         self._reader = self._make_reader()
 
     def _saved_entries(self) -> Iterator[tuple[Any, Any]]:

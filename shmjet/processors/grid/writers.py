@@ -166,6 +166,7 @@ class WriteAheadProcessor(WriteProcessor):
         unit, piece = min(self._restored)
         marker, number, items = self._restored.pop((unit, piece))
         self.write_once(list(items), marker, _mark(number, piece * PIECE))
+        self.next_call = 0.0 if self._restored else math.inf
         return not self._restored
 
     def finish(self) -> bool:
