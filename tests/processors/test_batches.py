@@ -297,8 +297,8 @@ def test_processors_for_items_take_a_batch_as_one_item() -> None:
     verify_processor(processors.filter(lambda batch: len(batch) > 1)).inputs([ONE, TWO]).same_batches().expect([ONE])
     verify_processor(processors.flat_map(lambda batch: [batch, batch])).inputs([TWO]).same_batches().expect([TWO, TWO])
     verify_processor(processors.noop()).inputs([ONE]).expect([])
-    verify_processor(processors.read_items([ONE, TWO])).without_snapshots().same_batches().expect([ONE, TWO])
-    verify_processor(processors.generate(lambda index, count: [ONE])).without_snapshots().expect([ONE])
+    verify_processor(processors.read_items([ONE, TWO])).same_batches().expect([ONE, TWO])
+    verify_processor(processors.generate(lambda index, count: [ONE])).expect([ONE])
 
 
 def test_a_batch_can_be_logged(caplog: pytest.LogCaptureFixture) -> None:
