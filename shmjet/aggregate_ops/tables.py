@@ -83,12 +83,11 @@ class NativeTable(KeyedTable):
         if taken < len(pairs):
             raise TypeError(f"expected (key, accumulator) pairs with {self.content}, got {pairs[taken]!r:.200}")
 
-    def items(self) -> Iterator[tuple[Any, Any]]:
-        """Return the (key, accumulator) pairs in the order in which their keys came."""
-        return chain.from_iterable(self._chunks())
+    def items(self, start: int = 0) -> Iterator[tuple[Any, Any]]:
+        """Return the (key, accumulator) pairs in the order in which their keys came, from number `start` on."""
+        return chain.from_iterable(self._chunks(start))
 
-    def _chunks(self) -> Iterator[list[tuple[Any, Any]]]:
-        position = 0
+    def _chunks(self, position: int) -> Iterator[list[tuple[Any, Any]]]:
         while position >= 0:
             pairs, position = self.native.chunk(position, _CHUNK)
             yield pairs

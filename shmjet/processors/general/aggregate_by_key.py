@@ -13,7 +13,7 @@ from typing import Any
 
 from shmjet._native import unify_nans
 from shmjet.aggregate_ops import AggregateOperation
-from shmjet.aggregate_ops.tables import put_pairs
+from shmjet.aggregate_ops.tables import NativeTable, put_pairs
 from shmjet.core.key_functions import NAN, KeyFn, keys_of, plain
 from shmjet.core.processor import Processor
 from shmjet.processors.general.aggregate import checked_operation
@@ -83,7 +83,10 @@ class KeyedAggregateProcessor(BulkProcessor):
 
     def saved_entries(self) -> Iterable[tuple[Any, Any]]:
         """Return the accumulators whose results have not been emitted, by key."""
-        return islice(self._table.items(), self.emission.drawn, None)
+        emitted = self.emission.drawn
+        if isinstance(self._table, NativeTable):
+            return self._table.items(emitted)
+        return islice(self._table.items(), emitted, None)
 
     def restore_entries(self, entries: list[tuple[Any, Any]]) -> None:
         """Put accumulators into the table; those of one key come together here if their edge was not partitioned."""
