@@ -5,6 +5,7 @@ Knows not how a run is saved.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 
@@ -16,6 +17,7 @@ from shmjet.cluster.lifecycle_messages import (
     ExportSnapshot,
     ListSnapshots,
     SnapshotReply,
+    SnapshotRow,
     SnapshotsReply,
 )
 from shmjet.cluster.protocol import Done, Refused
@@ -60,17 +62,27 @@ class SnapshotRequests:
 
     def list_snapshots(self, client: Client, request: ListSnapshots) -> None:
         """Answer with the exported snapshots, the oldest first."""
+        self._tasks.start(self._list(client, request))
+
+    async def _list(self, client: Client, request: ListSnapshots) -> None:
         try:
-            rows = [snapshot_row(snapshot) for snapshot in self._store.exported()]
+            rows = await asyncio.to_thread(self._rows)  # manifests may be large, and lie on a disk
         except OSError as error:
             client.send(Refused(request.request, "ShmjetError", f"the snapshots cannot be read: {error}"))
         else:
             client.send(SnapshotsReply(request.request, rows))
 
+    def _rows(self) -> list[SnapshotRow]:
+        return [snapshot_row(snapshot) for snapshot in self._store.exported()]
+
     def destroy_snapshot(self, client: Client, request: DestroySnapshot) -> None:
         """Remove an exported snapshot."""
+        self._tasks.start(self._destroy(client, request))
+
+    async def _destroy(self, client: Client, request: DestroySnapshot) -> None:
         try:
-            self._store.destroy(check_snapshot_name("the name of a snapshot", request.name))
+            name = check_snapshot_name("the name of a snapshot", request.name)
+            await asyncio.to_thread(self._store.destroy, name)
         except (ShmjetError, OSError) as error:
             text = f"snapshot {request.name!r} cannot be removed: {error}"
             client.send(Refused(request.request, "ShmjetError", text))
