@@ -31,6 +31,7 @@ from shmjet.execution.logs import about, speaker
 from shmjet.execution.outbound_edge import Outbound
 from shmjet.execution.snapshot_steps import SnapshotSteps
 from shmjet.execution.tasklet_metrics import Meter
+from shmjet.execution.tasklet_output import TaskletOutput
 from shmjet.execution.tasklet_state import State
 from shmjet.ring.lane import LaneReader, LaneWriter
 
@@ -86,13 +87,12 @@ class ProcessorTasklet:
         self.inbox = Inbox()
         self._outbox = outbox
         self._outbox.overdue = self._overdue if processor.is_cooperative else _never
-        self._outbound = list(outbound)
+        self.output = TaskletOutput(outbox, outbound, counters, clock)
         self.intake = InputSelector(inbound)
         self._edges = self.intake.edges
         self._meter = Meter(counters, len(outbound))
         self._watermark: Watermark | None = None
         self.last_barrier = -1
-        self._unflushed = False
         self._progress = False
         self._worked = False
         self._elapsed_ns = 0
@@ -128,7 +128,7 @@ class ProcessorTasklet:
 
     def _make_pollers(self) -> None:
         consumers = [consumer for edge in self._edges for consumer in edge.consumers]
-        producers = [producer for out in self._outbound for producer in out.producers]
+        producers = self.output.producers
         soaked = [consumer for edge in self.intake.buffered for consumer in edge.consumers]
         self.poller = self._all_inputs = Poller(consumers, producers)
         self._soaked_inputs = Poller(soaked, producers) if soaked else None
@@ -145,7 +145,7 @@ class ProcessorTasklet:
         if unit not in words.WORK_UNITS:
             raise ProcessorError(f"work_unit of {type(self.processor).__name__} is {unit!r}; use 'items' or 'bytes'")
         self.counters.words[words.WORK_UNIT] = words.WORK_UNITS.index(unit)
-        self._unflushed = True
+        self.output.unflushed = True
 
     @property
     def done(self) -> bool:
@@ -177,7 +177,7 @@ class ProcessorTasklet:
         self.steps.clear()
         self._outbox.overdue = None
         self._edges.clear()
-        self._outbound.clear()
+        self.output.edges.clear()
         if self.snapshots is not None:
             self.snapshots.release()
             self.snapshots = None
@@ -197,9 +197,9 @@ class ProcessorTasklet:
             self.due_ns = 0
         speaker.about = self._about
         self._progress = bool(self.intake.buffered) and self.intake.soak()
-        if not self._unflushed or self._flush():
+        if not self.output.unflushed or self._flush():
             self.steps[self.state]()
-            if self._unflushed and not self._flush():
+            if self.output.unflushed and not self._flush():
                 self._meter.blocked += 1
         if not self._progress:
             self.flush_buffered()
@@ -264,7 +264,7 @@ class ProcessorTasklet:
             return False
         return (
             self.state in (State.NULLARY_PROCESS, State.PROCESS_INBOX)
-            and not self._unflushed
+            and not self.output.unflushed
             and not self.inbox
             and not self.intake.has_items
         )
@@ -275,8 +275,8 @@ class ProcessorTasklet:
     def is_at_rest(self) -> bool:
         """Whether nothing of it is half done, so that it may move: all output has left, no item is in fragments."""
         return (
-            not self._unflushed
-            and not any(out.has_buffered_rows for out in self._outbound)
+            not self.output.unflushed
+            and not self.output.has_buffered_rows
             and not self._outbox.has_unfinished_item
             and not self._closed
             and self.state is not State.END
@@ -300,7 +300,7 @@ class ProcessorTasklet:
         plain["inbox"] = list(self.inbox)
         plain["intake"] = self.intake.export_state()
         plain["meter"] = self._meter.export_state()
-        plain["outbound"] = [out.export_state() for out in self._outbound]
+        plain["output"] = self.output.export_state()
         plain["snapshots"] = None if self.snapshots is None else self.snapshots.export_state()
         return plain
 
@@ -310,8 +310,7 @@ class ProcessorTasklet:
         state = dict(state)
         self.intake.import_state(state.pop("intake"))
         self._meter.import_state(state.pop("meter"))
-        for out, out_state in zip(self._outbound, state.pop("outbound"), strict=True):
-            out.import_state(out_state)
+        self.output.import_state(state.pop("output"))
         self.inbox.fill(state.pop("inbox"))
         snapshots = state.pop("snapshots")
         for name, value in state.items():
@@ -322,7 +321,7 @@ class ProcessorTasklet:
 
     def relink_output(self, ordinal: int, old: LaneWriter, new: LaneWriter) -> None:
         """Go on with another lane to a consumer that moves away."""
-        self._outbound[ordinal].replace(old, new)
+        self.output.relink(ordinal, old, new)
         self._make_pollers()
         self.runnable = True
 
@@ -336,46 +335,19 @@ class ProcessorTasklet:
 
     def _flush(self) -> bool:
         """Hand over the outbox; True when all of it has left."""
-        buckets = self._outbox.buckets
-        complete = True
-        for ordinal, out in enumerate(self._outbound):
-            bucket = buckets[ordinal]
-            if bucket:
-                out.add(bucket, self._outbox._is_plain(bucket))
-                buckets[ordinal] = []
-            before = out.moved
-            if not out.flush():
-                complete = False
-                if not out.is_waiting:
-                    out.is_waiting = True
-                    self.counters.note_waiting(ordinal, self.clock())
-            elif out.is_waiting:
-                out.is_waiting = False
-                self.counters.note_room(ordinal, self.clock())
-            if out.moved != before:
-                self._progress = True
-        self._unflushed = not complete
+        complete, moved = self.output.flush()
+        if moved:
+            self._progress = True
         return complete
 
     def flush_buffered(self) -> None:
         """Hand over the rows of batches that routers keep back; as far as lanes have room."""
-        if self._unflushed:
-            return
-        for out in self._outbound:
-            if out.has_buffered_rows:
-                before = out.moved
-                out.flush_buffered()
-                self._progress = self._progress or out.moved != before
+        if self.output.flush_buffered():
+            self._progress = True
 
     def emit_mark(self, mark: Mark) -> None:
-        """Queue a mark on every ordinal, behind all that the processor has emitted."""
-        buckets = self._outbox.buckets
-        for ordinal, out in enumerate(self._outbound):
-            if buckets[ordinal]:
-                out.add(buckets[ordinal])
-                buckets[ordinal] = []
-            out.add_mark(mark)
-        self._unflushed = True
+        """Queue a mark on every ordinal, after all that the processor has emitted."""
+        self.output.emit_mark(mark)
         self._progress = True
 
     # -- states -------------------------------------------------------------------------------------------------
@@ -453,7 +425,7 @@ class ProcessorTasklet:
                 return
         elif self._has_nullary:
             self._set_timer(State.NULLARY_PROCESS)
-        if not self._unflushed:
+        if not self.output.unflushed:
             self.polling = not self._progress
             self._worked = self.polling and self._elapsed_ns >= self._worked_ns
 
@@ -493,7 +465,7 @@ class ProcessorTasklet:
             self._set_timer(self.state)
         else:
             self._look_again()
-        self._unflushed = True
+        self.output.unflushed = True
 
     def _overdue(self) -> bool:
         """Say whether this callback has taken so long that more items have to wait for the next one."""
@@ -581,12 +553,12 @@ class ProcessorTasklet:
         if elapsed_ns > self._slow_call_ns:
             meter.slow_calls += 1
         if any(self._outbox.buckets):
-            self._unflushed = True
+            self.output.unflushed = True
             self._progress = True
 
     def _count(self) -> None:
         """Publish the numbers: after the first calls, when nothing goes on, and now and then between."""
-        self._meter.publish(self._begun_ns, self.state, self.processor, self.intake, self._outbound)
+        self._meter.publish(self._begun_ns, self.state, self.processor, self.intake, self.output.edges)
 
 
 def _never() -> bool:

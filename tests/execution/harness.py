@@ -269,7 +269,7 @@ class LocalRun:
     def _steal(self, rng: random.Random) -> None:
         """Let a random worker take a random tasklet from another one."""
         workers = self.deployments[: self.plan.worker_count]
-        victims = [d for d in workers if any(not t.done and t._edges and t._outbound for t in d.tasklets)]
+        victims = [d for d in workers if any(not t.done and t._edges and t.output.edges for t in d.tasklets)]
         if not victims:
             return
         victim = rng.choice(victims)
