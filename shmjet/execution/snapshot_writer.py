@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 from shmjet._native import Codec
 from shmjet.core.broadcast_key import BroadcastKey
+from shmjet.data.columnar import Columnar
 from shmjet.execution.state_partitions import StatePartitions
 from shmjet.snapshots.chunk import SCHEME_NONE, ChunkWriter, Entry
 from shmjet.snapshots.manifest import BROADCAST, ENGINE, SEVERAL, Piece
@@ -76,6 +78,8 @@ class ProcessorEntries:
         self._broadcast: list[Entry] = []
         self._count = 0
         self._full: set[int] = set()
+        self._column_bytes = 0
+        self._is_broadcast_full = False
         self._piece_entries = _MOST_ENTRIES
 
     def add(self, entries: list[Entry]) -> None:
@@ -84,6 +88,7 @@ class ProcessorEntries:
         Raises:
             TypeError: a key has no canonical bytes.
         """
+        offered = entries
         if BroadcastKey in map(type, map(itemgetter(0), entries)):
             self._broadcast += [entry for entry in entries if type(entry[0]) is BroadcastKey]
             entries = [entry for entry in entries if type(entry[0]) is not BroadcastKey]
@@ -99,14 +104,24 @@ class ProcessorEntries:
                 there.extend(share)
             if len(there) >= self._piece_entries and self._count > _FEW_ENTRIES:
                 self._full.add(partition)
+        self._column_bytes += column_bytes(offered)
+        if self._column_bytes >= _PIECE_BYTES:
+            self._column_bytes = 0
+            self._full.update(waiting)
+            self._is_broadcast_full = bool(self._broadcast)
 
     def add_own(self, entries: list[Entry]) -> None:
         """Write entries of the engine's own."""
         self._write(entries, ENGINE)
 
     def write_full(self, overdue: Callable[[], bool]) -> bool:
-        """Write the partitions that have many entries; arguments, answer and errors are those of `flush`."""
+        """Write the partitions that have many entries, or much in columns; arguments, answer and errors as `flush`."""
         full = self._full
+        if self._is_broadcast_full:
+            self._is_broadcast_full = False
+            self._write_broadcast()
+            if full and overdue():
+                return False
         while full:
             self._write_partition(full.pop())
             if full and overdue():
@@ -125,9 +140,7 @@ class ProcessorEntries:
         Raises:
             EntryError: an entry cannot be pickled.
         """
-        if self._broadcast:
-            entries, self._broadcast = self._broadcast, []
-            self._write(entries, BROADCAST)
+        self._write_broadcast()
         waiting = self._waiting
         if waiting and self._count <= _FEW_ENTRIES:
             self._write([entry for share in waiting.values() for entry in share], SEVERAL)
@@ -138,6 +151,11 @@ class ProcessorEntries:
                 return False
         self._full.clear()
         return True
+
+    def _write_broadcast(self) -> None:
+        if self._broadcast:
+            entries, self._broadcast = self._broadcast, []
+            self._write(entries, BROADCAST)
 
     def _write_partition(self, partition: int) -> None:
         entries = self._waiting.pop(partition, None)
@@ -155,3 +173,19 @@ class ProcessorEntries:
         if piece is not None:
             self.pieces.append(piece)
         return piece
+
+
+def column_bytes(entries: list[Entry]) -> int:
+    """Return the bytes of the batches in entries, if there is one in the last; tables save their rows so.
+
+    Only the last entry is looked at otherwise, because most state has many small entries.
+    """
+    if not entries or not _batch_bytes(entries[-1][1]):
+        return 0
+    return sum(_batch_bytes(value) for _, value in entries)
+
+
+def _batch_bytes(value: Any) -> int:
+    if isinstance(value, Columnar):
+        return max(value.nbytes, 1)
+    return sum(map(_batch_bytes, value)) if type(value) is tuple else 0
