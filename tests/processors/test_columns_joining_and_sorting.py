@@ -46,12 +46,10 @@ def rows_of(batches: list[Any]) -> list[tuple[Any, ...]]:
 def test_batches_are_sorted_as_one() -> None:
     supplier = processors.sort_batches(["city", "n"], descending=[False, True])
     expected = Batch({"city": ["Bonn", "Oslo", "Oslo", "Rome", None], "n": [2, 5, 1, 3, 4]})
-    verify_processor(supplier).without_snapshots().inputs(VISITS).expect([expected])
+    verify_processor(supplier).inputs(VISITS).expect([expected])
     first = Batch({"city": [None, "Bonn"], "n": [4, 2]})
-    verify_processor(processors.sort_batches("city", nulls_first=True, limit=2)).without_snapshots().inputs(
-        VISITS
-    ).expect([first])
-    verify_processor(processors.sort_batches("city")).without_snapshots().inputs([]).expect([])
+    verify_processor(processors.sort_batches("city", nulls_first=True, limit=2)).inputs(VISITS).expect([first])
+    verify_processor(processors.sort_batches("city")).inputs([]).expect([])
 
 
 @settings(deadline=None)
@@ -92,7 +90,7 @@ def test_sorting_in_runs_gives_what_sorted_gives(
 )
 def test_batches_are_joined(how: str, expected: list[Any]) -> None:
     supplier = processors.hash_join_batches("city", how=how)
-    check = verify_processor(supplier).without_snapshots().inputs(VISITS, CITIES).priorities(0, -1)
+    check = verify_processor(supplier).inputs(VISITS, CITIES).priorities(0, -1)
     check.output_checker(lambda wanted, got: rows_of(wanted) == rows_of(got))
     check.expect([Batch.from_rows(expected, ["city", "n", "country"][: len(expected[0])])])
 
@@ -198,13 +196,9 @@ def test_wrong_arguments_are_refused() -> None:
 def test_keys_are_named_as_for_edges_too() -> None:
     joined = processors.hash_join_batches(columns("city"), how="left", build_schema={"city": str, "n": "i4"})
     expected = [Batch({"city": ["Oslo"], "n": np.ma.masked_all(1, "i4")})]
-    verify_processor(joined).without_snapshots().inputs([Batch({"city": ["Oslo"]})], []).priorities(0, -1).expect(
-        expected
-    )
+    verify_processor(joined).inputs([Batch({"city": ["Oslo"]})], []).priorities(0, -1).expect(expected)
     sorted_ = processors.sort_batches(columns("a", "b"))
-    verify_processor(sorted_).without_snapshots().inputs([Batch({"a": [2, 1], "b": [1, 2]})]).expect(
-        [Batch({"a": [1, 2], "b": [2, 1]})]
-    )
+    verify_processor(sorted_).inputs([Batch({"a": [2, 1], "b": [1, 2]})]).expect([Batch({"a": [1, 2], "b": [2, 1]})])
 
 
 def joined_by_key(how: str, probe: list[Batch], build: list[Batch], workers: int, parallelism: int) -> list[Batch]:
@@ -278,8 +272,6 @@ def test_a_sort_may_meet_the_float_that_integers_of_both_signs_need_at_last(
     values: list[Any] = [2**63, -1, 5, 0.5]
     batches = [Batch({"n": [value]}) for value in values]
     sorting = processors.sort_batches("n", limit=limit)
-    verify_processor(sorting).without_snapshots().inputs(batches).expect(
-        [Batch({"n": sorted(map(float, values))[:limit]})]
-    )
+    verify_processor(sorting).inputs(batches).expect([Batch({"n": sorted(map(float, values))[:limit]})])
     with pytest.raises(BatchError, match="has -1 as well as integers from 2"):
-        verify_processor(sorting).without_snapshots().inputs(batches[:3]).expect([])
+        verify_processor(sorting).inputs(batches[:3]).expect([])
