@@ -24,10 +24,10 @@ PIECE_BYTES: Final = 512 << 10
 PIECE_ROWS: Final = 4096
 """Rows that are read in a step, at most: their memory stays in the cache of a core."""
 
-HASHED_ROWS: Final = 1 << 15
+HASHED_ROWS: Final = 1 << 14
 """Rows whose keys are hashed in a step."""
 
-SORTED_ROWS: Final = 1 << 17
+SORTED_ROWS: Final = 1 << 16
 """Rows that are sorted in a step."""
 
 

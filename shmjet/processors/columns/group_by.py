@@ -62,6 +62,8 @@ class GroupingProcessor(BulkProcessor):
         from shmjet.columns.groups import Groups
 
         self._groups = Groups(self._keys, self._aggregates)
+        if context.snapshotting_enabled:
+            GroupsState(self._groups, self._keys, context)  # so that the first barrier does not wait for imports
 
     @property
     def _table(self) -> Groups:
