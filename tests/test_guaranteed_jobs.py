@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import random
 import sys
 from collections.abc import Iterator
@@ -21,12 +22,8 @@ STRESS = Path(__file__).resolve().parents[1] / "stress"
 def jobs() -> Iterator[ModuleType]:
     """The module `stress/_guaranteed_jobs.py`, which is in no package."""
     sys.path.insert(0, str(STRESS))
-    try:
-        import _guaranteed_jobs
-
-        yield _guaranteed_jobs
-    finally:
-        sys.path.remove(str(STRESS))
+    yield importlib.import_module("_guaranteed_jobs")
+    sys.path.remove(str(STRESS))
 
 
 @pytest.fixture(scope="module")

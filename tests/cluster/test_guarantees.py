@@ -270,6 +270,34 @@ def test_a_suspended_job_can_be_exported(jet: JetInstance, file: Path, gate: Pat
     snapshot.destroy()
 
 
+class SavesForEver(Processor):
+    """Does not come to an end with saving, and says that it has begun."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def complete(self) -> bool:
+        return False
+
+    def save_to_snapshot(self) -> bool:
+        self._file.touch()
+        return False
+
+
+def test_the_end_of_a_job_ends_an_export(jet: JetInstance, file: Path, eventually: Eventually) -> None:
+    dag = DAG()
+    dag.new_vertex("saving", lambda: SavesForEver(file), 1)
+    job = jet.new_job(dag, guaranteed(snapshot_interval=1000.0))
+    job.execute()
+    eventually(lambda: job.status is JobStatus.RUNNING)
+    with concurrent.futures.ThreadPoolExecutor(1) as threads:
+        export = threads.submit(job.export_snapshot, "x", SOON_S)
+        eventually(file.exists)
+        job.cancel()
+        with pytest.raises(JobStateError, match="has ended, or is being stopped"):
+            export.result(SOON_S)
+
+
 def test_state_of_a_vertex_that_is_gone_is_named(
     jet: JetInstance, file: Path, gate: Path, eventually: Eventually
 ) -> None:

@@ -43,6 +43,9 @@ LAST_TRIES = 5
 AGAIN_S = 0.1
 """How long after its first failure it is tried again; twice as long after each further one."""
 
+STOPPED = "the job has ended, or is being stopped"
+"""What went wrong with a snapshot for which there is no attempt any more."""
+
 logger = logging.getLogger("shmjet.member")
 
 Done = Callable[[str | None], None]
@@ -112,7 +115,7 @@ class AttemptSnapshots:
             if not self._is_running and not self._has_stopped:
                 self._start()
         elif phase is not Phase.PREPARING and not self._has_stopped:
-            self._stop("the job has ended, or is being stopped")
+            self._stop(STOPPED)
 
     def _start(self) -> None:
         self._is_running = True
@@ -127,7 +130,7 @@ class AttemptSnapshots:
             done: called when it is over, with what went wrong.
         """
         if self._has_stopped:
-            done("the job has ended, or is being stopped")
+            done(STOPPED)
         else:
             self._wanted.append((request, done))
             self._consider()

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from shmjet.cluster.jobs.attempt_snapshots import STOPPED
 from shmjet.cluster.jobs.lineage import Lineage, snapshot_row
 from shmjet.cluster.jobs.snapshot import SnapshotRequest
 from shmjet.cluster.lifecycle_messages import LastSnapshot, SnapshotRow
@@ -338,7 +339,8 @@ class JobRun:
                 self._attempt.take_snapshot(SnapshotRequest(name=name), lambda error: _settle(outcome, error))
             error = await outcome
             if error is not None:
-                raise ShmjetError(f"no snapshot {name!r} of {self._name}: {error}")
+                kind = JobStateError if error == STOPPED else ShmjetError
+                raise kind(f"no snapshot {name!r} of {self._name}: {error}")
         exported = lineage.exported(name)
         if exported is None:
             raise ShmjetError(f"snapshot {name!r} was removed as soon as it was there")
