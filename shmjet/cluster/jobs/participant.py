@@ -368,7 +368,7 @@ class Participant:
                 self.endpoints.end()
                 if context is not None:
                     context.say_cancelled()
-                self._stopping.stop()
+                self._stopping.stop(soon=self.job.settings.has_guarantee)
             case Phase.ENDED:
                 self._end_timers()
             case Phase.FINISHING:

@@ -15,6 +15,8 @@ from shmjet.execution import control
 
 INTERRUPT_S = 0.2
 """How long a process may take to stop its part of a failed or cancelled execution before it is interrupted there."""
+INTERRUPT_SOON_S = 0.01
+"""The same of a job with a guarantee: nothing is lost when it is interrupted, and its next attempt waits."""
 GRACE_S = 1.2
 """How long it may take before it is killed."""
 CLOSE_S = 5.0
@@ -57,10 +59,14 @@ class Stopping:
         """Whether `stop` has been called."""
         return self._is_stopping
 
-    def stop(self) -> None:
-        """Watch processes that have been told to stop their part."""
+    def stop(self, *, soon: bool = False) -> None:
+        """Watch processes that have been told to stop their part.
+
+        Args:
+            soon: interrupt code that does not return almost at once.
+        """
         self._is_stopping = True
-        self._watch(INTERRUPT_S, GRACE_S, self._kill_all)
+        self._watch(INTERRUPT_SOON_S if soon else INTERRUPT_S, GRACE_S, self._kill_all)
 
     def close(self) -> None:
         """Watch processes that have been told to close what is left; they have all stopped."""
@@ -79,7 +85,7 @@ class Stopping:
 
     def _interrupt(self) -> None:
         """Signal the processes that run this execution's code still."""
-        left = [child for child in self._pending() if not child.lost]
+        left = self._left()
         for child in left:
             if child.block.request_interrupt(self._id):
                 self._workers.interrupt(child)
@@ -88,18 +94,21 @@ class Stopping:
 
     def _kill_all(self) -> None:
         """Kill the processes that have not stopped, whosever code keeps them: a cancelled job has to end."""
-        for child in list(self._pending()):
-            if not child.lost:
-                self._kill(child)
+        for child in self._left():
+            self._kill(child)
 
     def _kill_closing(self) -> None:
         """Kill the processes that do not come back from a `close` of this execution; others will get to theirs."""
-        left = [child for child in self._pending() if not child.lost]
+        left = self._left()
         for child in left:
             if self._running_in(child) == self._id:
                 self._kill(child)
         if left:
             self._again(self._kill_closing)
+
+    def _left(self) -> list[Child]:
+        """Return the processes to watch; the member itself waits for processes that it has told to exit."""
+        return [child for child in self._pending() if not (child.lost or child.stopping)]
 
     def _again(self, step: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()
