@@ -13,11 +13,14 @@ import numpy as np
 import pytest
 
 from shmjet import processors, sources
+from shmjet.core.context import MetaSupplierContext, ProcessorContext
+from shmjet.core.inbox import Inbox
+from shmjet.core.outbox import Outbox
 from shmjet.data.batch import Batch
 from shmjet.data.errors import ProcessorError
 from shmjet.processors.files.file_work import FilePositions, Partial
 
-from .crashing import Attempt, Snapshot, run_source
+from .crashing import EXACTLY_ONCE, Attempt, Snapshot, run_source
 
 LINES = [f"line {n} {'x' * (n % 17)}" for n in range(700)]
 RECORDS = [(n, 'a "quoted",\ntext\n' * (n % 3)) for n in range(400)]
@@ -73,6 +76,18 @@ def test_csv_with_quoted_newlines_is_read_once_through_kills(folder: Path, seed:
         )
 
     assert rows(run_source(supplier, seed)) == Counter(RECORDS)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_another_number_of_processors_that_would_cut_otherwise_goes_on_with_the_cut_of_the_snapshot(
+    folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shmjet.processors.files.file_blocks.SMALLEST_UNIT", 50)
+
+    def supplier() -> Any:
+        return processors.read_files(folder / "csv", as_=Batch, format="csv", schema=CSV, batch_rows=3)
+
+    assert rows(run_source(supplier, seed, counts=[1, 2, 5])) == Counter(RECORDS)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -136,6 +151,23 @@ def test_a_resumed_job_reads_the_files_that_it_began_with(folder: Path) -> None:
     snapshot = stopped_in_the_middle(supplier)
     (folder / "text" / "surplus").write_text("surplus\n")
     assert resumed(supplier, snapshot) == LINES[599:600]
+
+
+def test_blocks_with_quotes_are_not_read_where_there_is_no_table_of_seams(folder: Path) -> None:
+    def supplier() -> Any:
+        return processors.read_files(folder / "csv", as_=Batch, format="csv", schema=CSV, block_size=200)
+
+    snapshot = stopped_in_the_middle(supplier)
+    meta = supplier()
+    meta.init(MetaSupplierContext(job_config=EXACTLY_ONCE, member_count=2, total_parallelism=2))
+    (processor,) = meta.get(["here", "there"])["here"].get(1)
+    processor.init(Outbox([10]), ProcessorContext(job_config=EXACTLY_ONCE, member_count=2, total_parallelism=2))
+    inbox = Inbox()
+    inbox.fill(snapshot.entries[0])
+    processor.restore_from_snapshot(inbox)
+    with pytest.raises(ProcessorError, match="CSV files that one member was reading in blocks"):
+        processor.finish_snapshot_restore()
+    processor.close()
 
 
 def test_a_snapshot_of_other_paths_is_refused(folder: Path) -> None:

@@ -66,6 +66,13 @@ def test_at_least_once_no_line_is_lost_through_kills(tmp_path: Path, seed: int) 
     assert set(map(int, lines_in(tmp_path))) == set(range(100))
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_parts_behind_a_url_are_written_once_through_kills(tmp_path: Path, seed: int) -> None:
+    pytest.importorskip("fsspec")
+    run_sink(lambda: sinks.files(f"file://{tmp_path}/out").supplier, range(60), seed)
+    assert sorted(map(int, lines_in(tmp_path / "out"))) == list(range(60))
+
+
 def feed(attempt: Attempt, *items: Any) -> None:
     inbox = Inbox()
     inbox.fill(list(items))

@@ -64,3 +64,30 @@ def test_sinks_of_maps_and_lists() -> None:
     sums = grid.get_map("sums")
     assert sums["a"] % 3 == 0
     assert sums["b"] == 2 * sums["a"]
+
+
+class Position:
+    def __init__(self, context: Any) -> None:
+        self.at = 0
+
+    def fill(self, buffer: Any) -> None:
+        buffer.add_all(range(self.at, min(self.at + 2, 10)))
+        self.at = min(self.at + 2, 10)
+        if self.at == 10:
+            buffer.close()
+
+    def restore(self, states: list[int]) -> None:
+        (self.at,) = states
+
+
+def test_built_ends() -> None:
+    source = (
+        sources.builder("numbers", Position)
+        .fill_buffer_fn(Position.fill)
+        .create_snapshot_fn(lambda position: position.at)
+        .restore_snapshot_fn(Position.restore)
+        .build()
+    )
+    verify_processor(source.supplier).expect(range(10))
+    sink = sinks.builder("sink", lambda context: []).receive_fn(list.append).commit_fn(list.clear).build()
+    verify_processor(sink.supplier).inputs("abc").expect()

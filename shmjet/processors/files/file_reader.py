@@ -222,6 +222,7 @@ class FileProcessor(BulkProcessor):
         )
         changed = (*(file[2] for file in files if file[3]), *(file[2] for file in files if not file[3]))
         self._begin(FileWork(tuple(patterns), streams, plain, cut, size, changed))
+        self._require_seams()
         self._changes = self._work.changes()
         self._positions = FilePositions.of([value for key, value in restored.items() if isinstance(key, int)])
         self._order = self._positions.order(self._units, with_seams=self._seams is not None)
@@ -251,6 +252,27 @@ class FileProcessor(BulkProcessor):
         self._units = work.units()
         self._order = range(len(self._units))
         self._reader = self._make_reader()
+
+    def _require_seams(self) -> None:
+        """Check that blocks of CSV can be read where quotes decide how they begin.
+
+        Raises:
+            ProcessorError: they were cut on one member, and now there are several, which have no table of seams.
+        """
+        batches = self._batch_format()
+        if self._seams is not None or batches is None or all(not _is_cut(unit) for unit in self._units):
+            return
+        from shmjet.processors.files.file_batches import has_seams
+
+        if has_seams(batches):
+            raise ProcessorError(
+                f"vertex {self.context.vertex_name!r}: the snapshot is of CSV files that one member was reading in "
+                "blocks; go on with one member, or read them with quote=None"
+            )
+
+    def _batch_format(self) -> Format | None:
+        """Return the format of plain files that become batches."""
+        return self._reading.batches
 
     def _saved_entries(self) -> Iterator[tuple[Any, Any]]:
         """Return what belongs to a snapshot now."""
@@ -348,6 +370,10 @@ class FileProcessor(BulkProcessor):
         name = self._reading.stats
         if name is not None and self.context.grid is not None:
             self.context.grid.get_map(name)[self.context.global_index] = self._reader.report()
+
+
+def _is_cut(unit: Unit) -> bool:
+    return unit[0].end - unit[0].start < unit[0].size
 
 
 def row_count(items: list[Any]) -> int:

@@ -21,6 +21,7 @@ from shmjet.processors.general.claims import ClaimCounter
 
 if TYPE_CHECKING:
     from shmjet.processors.csv.quote_seams import SeamTable
+    from shmjet.processors.files.file_batches import Format
 
 _OPEN_COST = 16 << 10
 """The fixed cost of a file, in bytes."""
@@ -43,6 +44,9 @@ class RecordProcessor(FileProcessor):
     def _make_reader(self) -> Reader:
         self._plain = self._work.plain_units()
         return RecordReader(self._records, self._make_batches)
+
+    def _batch_format(self) -> Format | None:
+        return self._records.batches
 
     def _batch_reader(self) -> Any:
         assert isinstance(self._reader, RecordReader)
