@@ -88,7 +88,13 @@ def open_view() -> View | None:
     return TerminalView() if is_terminal else None
 
 
-def follow(execution: Future[None], metrics: Callable[[], Metrics], title: str, timeout: float | None = None) -> None:
+def follow(
+    execution: Future[None],
+    metrics: Callable[[], Metrics],
+    title: str,
+    timeout: float | None = None,
+    note: Callable[[], str] = lambda: "",
+) -> None:
     """Show an execution until it has ended, or `timeout` seconds are over; returns at once without a view.
 
     Args:
@@ -96,6 +102,7 @@ def follow(execution: Future[None], metrics: Callable[[], Metrics], title: str, 
         metrics: gives its metrics.
         title: how it is called.
         timeout: seconds.
+        note: gives what is said after the title, such as that it is suspended.
     """
     view = open_view()
     if view is None:
@@ -114,7 +121,7 @@ def follow(execution: Future[None], metrics: Callable[[], Metrics], title: str, 
             except ShmjetError:  # the member is gone: the execution will say so
                 return
             if found.vertices:
-                view.show(meter.take(found, time.time()), title)
+                view.show(meter.take(found, time.time()), title + note())
     finally:
         view.close()
 

@@ -184,3 +184,22 @@ def test_ipython_on_a_terminal_is_no_notebook(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: SimpleNamespace()))
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     assert live.open_view() is None
+
+
+def test_the_title_says_that_a_job_is_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
+    execution, titles = Future[None](), list[str]()
+
+    class View:
+        def show(self, flow: Flow, title: str) -> None:
+            titles.append(title)
+            if not execution.done():
+                execution.set_result(None)
+
+        def close(self) -> None:
+            titles.append("closed")
+
+    monkeypatch.setattr(live, "open_view", View)
+    monkeypatch.setattr(live, "REFRESH_S", 0.001)
+    live.follow(execution, lambda: metrics(vertex("a", 0)), "clicks", note=lambda: " (suspended)")
+    assert titles[0] == "clicks (suspended)"
+    assert titles[-1] == "closed"

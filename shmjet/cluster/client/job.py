@@ -170,7 +170,10 @@ class Job:
             if progress:
                 from shmjet.observe.live import follow
 
-                follow(execution, execution.metrics, self.name or f"job {self.id}", timeout)
+                def note() -> str:
+                    return " (suspended)" if execution.suspension_cause is not None else ""
+
+                follow(execution, execution.metrics, self.name or f"job {self.id}", timeout, note)
             execution.result(None if deadline is None else max(0.0, deadline - time.monotonic()))
         except (TimeoutError, KeyboardInterrupt):
             if not execution.done():
