@@ -20,7 +20,7 @@ from shmjet.snapshots.chunk import SCHEME_NONE, ChunkWriter, Entry
 from shmjet.snapshots.manifest import BROADCAST, ENGINE, SEVERAL, Piece
 
 _FEW_ENTRIES = 2048
-"""Up to so many entries of a processor make one piece of several partitions."""
+"""Up to so many entries of a processor make one piece of several partitions, if they are not large."""
 _PIECE_BYTES = 256 << 10
 """About so many bytes has a piece of a partition with many entries."""
 _LEAST_ENTRIES, _MOST_ENTRIES = 16, 2048
@@ -42,9 +42,15 @@ class SnapshotWriter:
         self._chunk = ChunkWriter(Path(folder) / name, codec)
 
     def write(
-        self, entries: list[Entry], partition: int, partition_count: int = 0, scheme: int = SCHEME_NONE
+        self,
+        entries: list[Entry],
+        partition: int,
+        partition_count: int = 0,
+        scheme: int = SCHEME_NONE,
+        *,
+        most: int | None = None,
     ) -> Piece | None:
-        """Append a piece; None when the file cannot take it, or could not before.
+        """Append a piece; None when the file cannot take it, or could not before, or it has more bytes than `most`.
 
         Raises:
             EntryError: an entry cannot be pickled.
@@ -52,7 +58,7 @@ class SnapshotWriter:
         if self.error is not None:
             return None
         try:
-            return self._chunk.write(entries, partition, partition_count, scheme)
+            return self._chunk.write(entries, partition, partition_count, scheme, most=most)
         except OSError as error:
             self.error = f"cannot write chunk file {str(self._chunk.path)!r}: {error.strerror or error}"
             return None
@@ -78,6 +84,7 @@ class ProcessorEntries:
         self._broadcast: list[Entry] = []
         self._count = 0
         self._full: set[int] = set()
+        self._are_large = False
         self._column_bytes = 0
         self._is_broadcast_full = False
         self._piece_entries = _MOST_ENTRIES
@@ -142,9 +149,14 @@ class ProcessorEntries:
         """
         self._write_broadcast()
         waiting = self._waiting
-        if waiting and self._count <= _FEW_ENTRIES:
-            self._write([entry for share in waiting.values() for entry in share], SEVERAL)
-            waiting.clear()
+        if len(waiting) > 1 and self._count <= _FEW_ENTRIES and not self._are_large:
+            together = [entry for share in waiting.values() for entry in share]
+            piece = self._writer.write(together, SEVERAL, most=_PIECE_BYTES)
+            self._are_large = piece is None and self._writer.error is None
+            if not self._are_large:
+                waiting.clear()
+            if piece is not None:
+                self.pieces.append(piece)
         while waiting:
             self._write_partition(next(reversed(waiting)))
             if waiting and overdue():

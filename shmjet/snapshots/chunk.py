@@ -72,8 +72,14 @@ class ChunkWriter:
         self._fd = -1
 
     def write(
-        self, entries: Sequence[Entry], partition: int, partition_count: int = 0, scheme: int = SCHEME_NONE
-    ) -> Piece:
+        self,
+        entries: Sequence[Entry],
+        partition: int,
+        partition_count: int = 0,
+        scheme: int = SCHEME_NONE,
+        *,
+        most: int | None = None,
+    ) -> Piece | None:
         """Append a piece with these entries, of which there is at least one.
 
         Args:
@@ -81,9 +87,10 @@ class ChunkWriter:
             partition: of all of them, or one of the negative numbers in `shmjet.snapshots.manifest`.
             partition_count: how many partitions there are.
             scheme: how keys are brought to partitions.
+            most: bytes that the payload may have; None: any number.
 
         Returns:
-            where it is.
+            where it is; None when it has more than `most` bytes, and then nothing is written.
 
         Raises:
             EntryError: an entry cannot be pickled; the text names its key.
@@ -97,6 +104,8 @@ class ChunkWriter:
         else:
             parts = [payload]
         size = sum(memoryview(part).nbytes for part in parts)
+        if most is not None and size > most:
+            return None
         head = PIECE_HEAD.pack(partition, partition_count, len(entries), codec, scheme, size)
         checksum = zlib.crc32(head)
         for part in parts:

@@ -11,6 +11,7 @@ import pytest
 
 from shmjet._native import Codec
 from shmjet.core import DAG, BroadcastKey, Inbox, JobConfig, ProcessingGuarantee, Processor, ProcessorError, between
+from shmjet.core.keys import partition_id
 from shmjet.core.outbox import OutboxError
 from shmjet.execution.messages import AtEnd, Resolve, Resolved, Save, Saved
 from shmjet.execution.tasklet import State
@@ -346,6 +347,18 @@ def test_large_state_is_saved_in_slices(tmp_path: Path) -> None:
         reader.close()
         assert sorted(found) == sorted(entries)
         assert len({piece.partition for piece in source.pieces}) == 271
+
+
+@pytest.mark.parametrize(("size", "pieces"), [(10, 1), (100_000, len({partition_id(key) for key in range(20)}))])
+def test_few_entries_make_one_piece_unless_they_are_large(tmp_path: Path, size: int, pieces: int) -> None:
+    with Manual(tmp_path) as manual:
+        entries = iter([(i, [b"x" * size, i]) for i in range(20)])
+        manual.source.save_to_snapshot = lambda: manual.source.outbox.offer_all_to_snapshot(entries)
+        manual.go_on()
+        manual.save(1)
+        source = next(saved for saved in manual.reports()[0].processors if saved.vertex == 0)
+        assert len(source.pieces) == pieces
+        assert sum(piece.entries for piece in source.pieces) == 20
 
 
 def test_restored_processors_get_entries_before_anything_else(tmp_path: Path) -> None:
