@@ -496,6 +496,7 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     """What a child needs to know once.
 
     `steal_margin`: how many tasklets more than its own another worker must have for it to take one; None: never.
+    `has_storage`: the member has one, which holds no maps in this version.
     """
 
     folder: str
@@ -506,3 +507,4 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     spin: bool
     partition_count: int
     steal_margin: int | None
+    has_storage: bool = False

@@ -11,7 +11,18 @@ from pathlib import Path
 import pytest
 
 import shmjet
-from shmjet import ConfigError, JetConfig, JetInstance, JobConfig, JobStatus, ProcessingGuarantee
+from shmjet import (
+    DAG,
+    ConfigError,
+    JetConfig,
+    JetInstance,
+    JobConfig,
+    JobFailedError,
+    JobStatus,
+    ProcessingGuarantee,
+    between,
+    processors,
+)
 from shmjet.cluster.jobs.run_records import RunRecord, RunRecords
 from shmjet.cluster.lifecycle_messages import RunSettings
 from shmjet.cluster.protocol import Submission
@@ -133,6 +144,11 @@ def test_a_storage_is_one_members_and_holds_no_maps(storage: Path, tmp_path: Pat
             started(storage)
         with pytest.raises(ConfigError, match="holds no maps"):
             jet.get_map("m")
+        dag = DAG()
+        items = dag.new_vertex("items", processors.read_items([("a", 1)]), 1)
+        dag.edge(between(items, dag.new_vertex("map", processors.write_map("m"), 1)))
+        with pytest.raises(JobFailedError, match=r"map 'm' cannot be used: JetConfig\.storage is set"):
+            jet.new_job(dag).run(SOON_S)
     plain_file = tmp_path / "file"
     plain_file.write_text("")
     with pytest.raises(ConfigError, match="cannot be used"):

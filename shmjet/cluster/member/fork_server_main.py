@@ -25,6 +25,7 @@ from shmjet.execution.logs import send_logs
 from shmjet.execution.messages import Command, Fork, WorkerSettings
 from shmjet.execution.worker import Worker
 from shmjet.grid import Grid
+from shmjet.grid.without_maps import GridWithoutMaps
 from shmjet.host.child_process import pin
 from shmjet.host.stacks import offer_stacks
 from shmjet.ipc.channel import Channel
@@ -56,7 +57,8 @@ def run_child(request: Fork, fds: list[int], logs: socket.socket, levels: Sequen
     channel = Channel(socket.socket(fileno=fds[0]), Command)
 
     def open_grid() -> Any:
-        return Grid.open(Path(settings.folder) / "grid")
+        grid = Grid.open(Path(settings.folder) / "grid")
+        return GridWithoutMaps(grid.opened) if settings.has_storage else grid
 
     def open_far_grid() -> Any:
         return GridCaller(Path(settings.folder) / SOCKET_NAME)

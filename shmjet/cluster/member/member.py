@@ -110,6 +110,7 @@ class Member:
             spin=settings.spin,
             partition_count=settings.partition_count,
             steal_margin=settings.steal_margin,
+            has_storage=storage is not None,
         )
         self._tasks = BackgroundTasks()
         self._eventfd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK) if network is not None else -1
