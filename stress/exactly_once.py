@@ -2,9 +2,9 @@
 
 A job has a source with a position, steps with and without state, and a sink that can count; snapshots are taken every
 10 ms. Meanwhile workers and carriers are killed (-9), the job is restarted (gracefully and not), suspended and resumed,
-exported, and cancelled with an export from which another job with other parallelism goes on. What the sink has in the
-end is compared with an interpreter over plain lists (`_guaranteed_jobs.py`). Each round is replayed by its own seed,
-which is printed with any fault.
+exported, and cancelled with an export from which another job with other parallelism goes on; as root, /dev/shm is full
+for a while. What the sink has in the end is compared with an interpreter over plain lists (`_guaranteed_jobs.py`).
+Each round is replayed by its own seed, which is printed with any fault.
 
 Usage: stress/exactly_once.py [--count N] [--seed S] [--ci] [--only DISTURBANCE] [--verbose]     (--ci: a minute)
 """
@@ -15,6 +15,7 @@ import contextlib
 import os
 import random
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -25,7 +26,19 @@ from pathlib import Path
 from typing import Any
 
 from _guaranteed_jobs import complaint, found_in, pipeline, random_shape
-from _stress import HANG_S, Options, Tally, all_gone, mark_processes, marked, name_of, parse_options, private_shm, watch
+from _stress import (
+    HANG_S,
+    SHM,
+    Options,
+    Tally,
+    all_gone,
+    mark_processes,
+    marked,
+    name_of,
+    parse_options,
+    private_shm,
+    watch,
+)
 
 import shmjet
 from shmjet import JetConfig, JetInstance, JobConfig, JobStateError, JobStatus, ProcessingGuarantee
@@ -34,14 +47,17 @@ JOB_S = 60.0
 """Seconds that a job may take before it counts as hanging."""
 RENEW_AFTER = 12
 """Rounds on one instance."""
-DISTURBANCES = ("worker", "carrier", "graceful", "forceful", "suspend", "export", "move")
+DISTURBANCES = ("worker", "carrier", "graceful", "forceful", "suspend", "export", "move", "full")
 
 
 class Round:
     """One job and what is done to it."""
 
-    def __init__(self, jet: JetInstance, mark: str, seed: int, options: Options, tally: Tally, folder: Path) -> None:
+    def __init__(
+        self, jet: JetInstance, mark: str, seed: int, options: Options, tally: Tally, folder: Path, *, is_alone: bool
+    ) -> None:
         self.jet, self.mark, self.tally, self.folder = jet, mark, tally, folder
+        self.has_own_shm = is_alone
         self.rng = random.Random(seed)
         self.name = f"round{seed}"
         self.shape = random_shape(self.rng)
@@ -124,6 +140,15 @@ class Round:
     def _export(self) -> None:
         self.job.export_snapshot(f"{self.name}-export", timeout=HANG_S)
 
+    def _full(self) -> None:
+        """Let /dev/shm be full for a while, so that snapshots fail; not where the job itself writes there."""
+        if self.has_own_shm and self.shape.sink == "files" and self.shape.source not in ("list", "map"):
+            there = os.statvfs(SHM)
+            used = (there.f_blocks - there.f_bfree) * there.f_frsize
+            _resize_shm(str(used))
+            time.sleep(0.1)
+            _resize_shm("50%")
+
     def _move(self) -> None:
         """Cancel the job with an export, and go on from that with another job."""
         name = f"{self.name}-moved"
@@ -140,6 +165,10 @@ class Round:
             time.sleep(0.002)
 
 
+def _resize_shm(size: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,size={size}", str(SHM)], check=True)
+
+
 def _kill(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
@@ -147,7 +176,7 @@ def _kill(pid: int) -> None:
 
 def main() -> int:
     options = parse_options(__doc__, count=500, ci=30, parts=DISTURBANCES)
-    private_shm()
+    is_alone = private_shm()
     mark = mark_processes()
     tally = Tally("exactly_once", options)
     seen: Counter[str] = Counter()
@@ -162,7 +191,7 @@ def main() -> int:
                 jet = shmjet.new_instance(JetConfig(cores=workers))
             folder = Path(place) / str(number)
             folder.mkdir()
-            one = Round(jet, mark, seed, options, tally, folder)
+            one = Round(jet, mark, seed, options, tally, folder, is_alone=is_alone)
             began = time.perf_counter()
             try:
                 wrong = one.play()
