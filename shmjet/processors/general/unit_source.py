@@ -74,7 +74,7 @@ class UnitSource(BulkProcessor):
 
     def complete(self) -> bool:
         """Emit what there is room for; True when all units are through."""
-        positions = self._begun()
+        positions, drawn = self._begun(), self.emission.drawn
         deadline = monotonic_ns() + policy_in(self.context).call_ns
         while self._skip(deadline) and self.emission.flush():
             if self._unit is not None:
@@ -83,7 +83,7 @@ class UnitSource(BulkProcessor):
             if self._unit is None:
                 return True
             self._open(positions[self._unit])
-            if monotonic_ns() >= deadline:
+            if self.emission.drawn > drawn and monotonic_ns() >= deadline:
                 break
         return False
 
