@@ -245,8 +245,9 @@ class Member:
 
     @property
     def uuid(self) -> str:
-        """This member's identity now."""
-        return self._uuid if self._network is None else self._network.me.uuid
+        """This member's identity now; before its port is open, one that others do not know."""
+        network = self._network
+        return self._uuid if network is None or not network.has_identity else network.me.uuid
 
     @property
     def address(self) -> str:

@@ -108,6 +108,11 @@ class Network:
         return self._state.me
 
     @property
+    def has_identity(self) -> bool:
+        """Whether its port is open: before that this member has no identity that others know."""
+        return self._membership is not None
+
+    @property
     def view(self) -> View | None:
         """The view in force; None while this member has none or is cut off from most of it."""
         return self._state.view if self._state.state is State.MEMBER else None
