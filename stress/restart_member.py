@@ -1,9 +1,9 @@
 """kill -9 of a member with a storage, and start it again: its jobs go on, and exactly once stays exact.
 
 Each round has a random job with state (`_guaranteed_jobs.py`) on a member whose storage is a folder. Meanwhile the
-member is killed a few times at random moments, or shut down, and started again; in between the newest manifest or chunk
-file may be torn (cut, or a byte turned). As root the storage lies on a file system of a few megabytes, which is full
-for a while: snapshots fail then, and the job does not.
+member is killed a few times at random moments, or shut down, and started again with another number of workers; in
+between the newest manifest or chunk file may be torn (cut, or a byte turned). As root the storage lies on a file
+system of a few megabytes, which is full for a while: snapshots fail then, and the job does not.
 
 Usage: stress/restart_member.py [--count N] [--seed S] [--ci] [--only FAULT] [--verbose]     (--ci: half a minute)
 """
@@ -57,13 +57,13 @@ class Round:
         self.shape = dataclasses.replace(
             random_shape(self.rng), source=self.rng.choice(["items", "built", "files"]), sink="files"
         )
+        self.shape = dataclasses.replace(self.shape, count=self.rng.choice([0, 400, 800, 1600]))
         self.name = f"round{seed}"
         self.folder = place / str(seed)
         self.storage = place / "disk" / str(seed)
         self.folder.mkdir()
         wanted = [fault for fault in options.only or FAULTS if has_disk or fault != "full"]
         self.plan = [(self.rng.random() * 0.4, self.rng.choice(wanted)) for _ in range(self.rng.choice([1, 1, 2, 3]))]
-        self.cores = self.rng.choice([1, 2])
         self.done: Counter[str] = Counter()
         self.was_running = False
         self.starts = 0
@@ -93,7 +93,7 @@ class Round:
     def _start(self) -> None:
         """Start the member, and look for the job that it goes on with; give it the job if there is none yet."""
         self.starts += 1
-        self.jet = shmjet.new_instance(JetConfig(cores=self.cores, storage=str(self.storage)))
+        self.jet = shmjet.new_instance(JetConfig(cores=self.rng.choice([1, 2, 3]), storage=str(self.storage)))
         job = self.jet.job(name=self.name)
         self.execution = None if job is None else job.execution
         if self.execution is None and not self._result_is_complete():
