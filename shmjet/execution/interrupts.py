@@ -3,20 +3,25 @@
 The member notes in a worker's control block which execution it wants out of there and sends SIGUSR1. The handler raises
 `ExecutionInterrupted` only where that execution's code is running at this moment and the engine can take it. Code that
 swallows the exception, or waits in C, is not reached: then the member kills the process. Nor is an import, of which a
-half would stay in the process for all jobs that follow: the member signals again, until the import has ended.
+half would stay in the process for all jobs that follow: the member signals again, until the import has ended. A `close`
+has some time before it is left, because it lets go of what the processor has opened; it is left at a later signal.
 """
 
 from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 from shmjet.execution import control
 
 logger = logging.getLogger("shmjet.worker")
+
+CLOSE_S = 0.15
+"""Seconds that a `close` has before it is interrupted; less than lies between two signals."""
 
 
 class ExecutionInterrupted(BaseException):
@@ -28,10 +33,13 @@ class Interrupts:
 
     Args:
         words: of the process' control block.
+        clock: gives seconds.
     """
 
-    def __init__(self, words: memoryview) -> None:
+    def __init__(self, words: memoryview, clock: Callable[[], float] = time.monotonic) -> None:
         self._words = words
+        self._clock = clock
+        self._earliest = 0.0  # when what is running now may be interrupted
         self.is_open = False
         """Whether user code is running now. The worker's loop sets it around each call; `around` is for the rest."""
 
@@ -41,7 +49,9 @@ class Interrupts:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         wanted = self._words[control.INTERRUPT]
-        if self.is_open and wanted and self._words[control.CURRENT_EXECUTION] == wanted and not _imports(frame):
+        if not self.is_open or not wanted or self._words[control.CURRENT_EXECUTION] != wanted or _imports(frame):
+            return
+        if self._clock() >= self._earliest:
             self.is_open = False
             raise ExecutionInterrupted(f"execution {wanted} is being ended")
 
@@ -58,7 +68,11 @@ class Interrupts:
 
     @contextmanager
     def closing(self, execution_id: int, what: str) -> Iterator[None]:
-        """Run a `close` of an execution's code: that it fails, or has to be interrupted, is logged and no more."""
+        """Run a `close` of an execution's code: that it fails, or has to be interrupted, is logged and no more.
+
+        It is interrupted when it has run for `CLOSE_S`, not before.
+        """
+        self._earliest = self._clock() + CLOSE_S
         try:
             with self.around(execution_id):
                 yield
@@ -66,6 +80,8 @@ class Interrupts:
             logger.error("close() of %s did not return, and was interrupted", what)
         except BaseException:  # SystemExit too: other jobs run in this process
             logger.exception("close() of %s failed", what)
+        finally:
+            self._earliest = 0.0
 
 
 def _imports(frame: FrameType | None) -> bool:

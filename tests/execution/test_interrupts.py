@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from shmjet.execution import control
-from shmjet.execution.interrupts import ExecutionInterrupted, Interrupts
+from shmjet.execution.interrupts import CLOSE_S, ExecutionInterrupted, Interrupts
 
 EXECUTION = 7
 
@@ -51,3 +51,26 @@ def test_an_import_is_not_cut_in_two(interrupts: Interrupts, tmp_path: Path, mon
     finally:
         for name in [name for name in sys.modules if name.startswith("package_of_a_job")]:
             del sys.modules[name]
+
+
+def test_a_close_has_time_before_it_is_left(caplog: pytest.LogCaptureFixture) -> None:
+    before = signal.getsignal(signal.SIGUSR1)
+    words = memoryview(bytearray(control.BLOCK_SIZE)).cast("q")
+    words[control.INTERRUPT] = EXECUTION
+    now = [100.0]
+    made = Interrupts(words, clock=lambda: now[0])
+    made.install()
+    reached = []
+    try:
+        with made.closing(EXECUTION, "a sink"):
+            signal.raise_signal(signal.SIGUSR1)
+            reached.append("soon")
+            now[0] += CLOSE_S
+            signal.raise_signal(signal.SIGUSR1)
+            reached.append("late")
+        with pytest.raises(ExecutionInterrupted), made.around(EXECUTION):  # other code is left at once
+            signal.raise_signal(signal.SIGUSR1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert reached == ["soon"]
+    assert "close() of a sink did not return, and was interrupted" in caplog.text
