@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from shmjet.cluster.jobs.attempt_snapshots import STOPPED
 from shmjet.cluster.jobs.run import ANNOUNCE_S, JobRun, Next, RunRequest, Told
+from shmjet.cluster.jobs.snapshot import SnapshotRequest
 from shmjet.cluster.protocol import Submission
 from shmjet.core import JobStateError, JobStatus
 from shmjet.execution.messages import Failure, JobShape
@@ -31,12 +33,16 @@ class Attempt:
         self.cancelled = self.is_over = self.is_started = self.left_off = False
         self.may_be_followed = True
         self.on_change, self.on_over = on_change, on_over
+        self.snapshots: list[Callable[[str | None], None]] = []
 
     def start(self) -> None:
         self.is_started = True
 
     def cancel(self) -> None:
         self.cancelled = True
+
+    def take_snapshot(self, request: SnapshotRequest, done: Callable[[str | None], None]) -> None:
+        self.snapshots.append(done)
 
     def becomes(self, status: JobStatus, text: str | None = None) -> None:
         self.status = status
@@ -51,7 +57,7 @@ class Attempt:
 class Story:
     """A run, the attempts that it makes, and what its client is told."""
 
-    def __init__(self, *, attempts: int = 1, otherwise: Next = Next.END) -> None:
+    def __init__(self, *, attempts: int = 1, otherwise: Next = Next.END, lineage: Any = None) -> None:
         self.made: list[Attempt] = []
         self.told: list[tuple[JobStatus, str | None]] = []
         self.over = 0
@@ -75,6 +81,7 @@ class Story:
             on_status=told,
             on_over=over,
             after_failure=lambda run, failure: Next.AGAIN if run.attempt_count < attempts else otherwise,
+            lineage=lineage,
         )
         self.run.add_status_listener(lambda old, new: self.statuses.append((old, new)))
         self.run.start()
@@ -88,6 +95,13 @@ class Story:
         assert self.newest.cancelled
         self.newest.becomes(JobStatus.FAILED)
         self.newest.ends()
+
+
+class WithSnapshots:
+    """The lineage of a job with a guarantee that has no snapshot yet."""
+
+    takes_snapshots = True
+    last = None
 
 
 def looped(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -325,5 +339,36 @@ def test_a_listener_is_told_no_more_when_it_is_removed() -> None:
         remove()
         story.newest.becomes(JobStatus.COMPLETED)
         assert told == [JobStatus.RUNNING]
+
+    looped(main)
+
+
+def test_a_client_that_waits_for_the_export_of_a_cancelled_run_hears_that_it_has_failed() -> None:
+    async def main() -> None:
+        story = Story(lineage=WithSnapshots())
+        story.newest.becomes(JobStatus.RUNNING)
+        export = asyncio.ensure_future(story.run.export_snapshot("last", cancel=True))
+        await asyncio.sleep(0)
+        (done,) = story.newest.snapshots
+        story.run.cancel()
+        done(STOPPED)
+        with pytest.raises(JobStateError, match="is being stopped"):
+            await asyncio.wait_for(export, 20)
+        story.stops()
+        assert (story.run.status, story.run.cancelled) == (JobStatus.FAILED, True)
+
+    looped(main)
+
+
+@pytest.mark.parametrize("cancel", [False, True])
+def test_no_snapshot_is_exported_of_a_run_that_an_error_is_about_to_suspend(cancel: bool) -> None:
+    async def main() -> None:
+        story = Story(otherwise=Next.SUSPEND, lineage=WithSnapshots())
+        story.newest.becomes(JobStatus.RUNNING)
+        story.newest.becomes(JobStatus.FAILED, "no such key")
+        with pytest.raises(JobStateError, match="is being stopped; cannot export"):
+            await asyncio.wait_for(story.run.export_snapshot("last", cancel=cancel), 0.05)
+        story.newest.ends()
+        assert story.run.status is JobStatus.SUSPENDED
 
     looped(main)

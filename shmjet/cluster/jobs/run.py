@@ -330,8 +330,10 @@ class JobRun:
                 self.cancel()
         else:
             verb = "export a snapshot of"
-            if self.status is not JobStatus.RUNNING or self._is_ending or self._stopping_for_wish:
+            if self.status is not JobStatus.RUNNING or self._is_ending:
                 raise JobStateError(f"{self._name} is {self._state}; cannot {verb} it")
+            if self._stopping_for_wish or self._next is not Next.END:
+                raise JobStateError(f"{self._name} is being stopped; cannot {verb} it")
             outcome: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
             if cancel:
                 self._ask_for(Wish(then=Next.END, graceful=True, name=name, exported=outcome), verb)
@@ -400,16 +402,16 @@ class JobRun:
         elif not self._stopping_for_wish:
             self._stopping_for_wish = True
             attempt.take_snapshot(
-                SnapshotRequest(terminal=True, name=wish.name), lambda error: self._left_off(attempt, error)
+                SnapshotRequest(terminal=True, name=wish.name), lambda error: self._left_off(attempt, wish, error)
             )
 
-    def _left_off(self, attempt: Coordinator, error: str | None) -> None:
+    def _left_off(self, attempt: Coordinator, wish: Wish, error: str | None) -> None:
         """Take how the terminal snapshot has ended; without it the next attempt goes on from the one before."""
-        wish = self._wish
-        if attempt is not self._attempt or wish is None or not self._stopping_for_wish:
+        if wish.exported is not None:  # also when the run was cancelled meanwhile: a client waits for it
+            _settle(wish.exported, error)
+        if attempt is not self._attempt or self._wish is None or not self._stopping_for_wish:
             return
         if wish.exported is not None:
-            _settle(wish.exported, error)
             if error is not None:
                 self._wish, self._stopping_for_wish = None, False
         elif error is not None and attempt.status is JobStatus.RUNNING:
