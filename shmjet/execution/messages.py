@@ -55,7 +55,7 @@ class EdgePlan(msgspec.Struct, frozen=True, array_like=True):
 class VertexShape(msgspec.Struct, frozen=True, array_like=True):
     """What planning needs to know of a vertex; `cooperative` is None when only an instance could tell,
     `movable` when nothing was declared; `has_meta` when its meta-supplier has to be asked; `is_endless` when its
-    processors never complete by themselves."""
+    processors never complete by themselves; `state_kind` names what its saved state is, empty when that is unknown."""
 
     name: str
     local_parallelism: int
@@ -64,6 +64,7 @@ class VertexShape(msgspec.Struct, frozen=True, array_like=True):
     has_meta: bool
     movable: bool | None
     is_endless: bool = False
+    state_kind: str = ""
 
 
 class JobShape(msgspec.Struct, frozen=True, array_like=True):

@@ -33,6 +33,11 @@ def _declared(supplier: object, name: str) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
+def _state_kind(supplier: object) -> str:
+    kind = None if _static(supplier, "state_kind") is None else getattr(supplier, "state_kind", None)
+    return kind if isinstance(kind, str) else ""
+
+
 def _static(supplier: object, name: str) -> object:
     """Return an attribute as it is declared, without running a property or `__getattr__`; None when there is none."""
     places = supplier.__mro__ if isinstance(supplier, type) else type(supplier).__mro__
@@ -59,6 +64,7 @@ def describe(dag: DAG) -> JobShape:
             supplier_for_all(vertex.supplier) is None,
             _declared(vertex.supplier, "movable"),
             _declared(vertex.supplier, "is_endless") is True,
+            _state_kind(vertex.supplier),
         )
         for vertex in order
     ]

@@ -66,12 +66,14 @@ class SavedVertex(msgspec.Struct, frozen=True, array_like=True):
         parallelism: processors that it had on all members together.
         partition_count: partitions of the job.
         processors: all of them.
+        kind: names what the state is; empty when that is unknown.
     """
 
     name: str
     parallelism: int
     partition_count: int
     processors: list[ProcessorRecord]
+    kind: str = ""
 
     @property
     def keys(self) -> int:

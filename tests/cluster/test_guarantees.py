@@ -316,6 +316,26 @@ def test_state_of_a_vertex_that_is_gone_is_named(
     snapshot.destroy()
 
 
+def test_state_of_another_kind_is_named_before_the_job_begins(
+    jet: JetInstance, file: Path, gate: Path, eventually: Eventually
+) -> None:
+    def dag(step: object, wait_for: Path | None) -> DAG:
+        made = DAG()
+        numbers = made.new_vertex("numbers", lambda: Numbers(100, wait_for), 2)
+        state, end = made.new_vertex("state", step, 2), made.new_vertex("end", processors.noop(), 1)
+        return made.edge(between(numbers, state).partitioned(lambda item: item % 10)).edge(between(state, end))
+
+    job = jet.new_job(dag(processors.distinct(), gate), guaranteed())
+    job.execute()
+    eventually(lambda: job.status is JobStatus.RUNNING)
+    eventually(lambda: job.export_snapshot("x").vertices["state"].keys > 0)
+    snapshot = job.cancel_and_export_snapshot("x")
+    with pytest.raises(PlanError, match="'x' has state of 'state' that distinct has saved; in the job it is sort"):
+        jet.new_job(dag(processors.sort(), None), guaranteed(initial_snapshot_name="x")).execute()
+    jet.new_job(dag(processors.distinct(), None), guaranteed(initial_snapshot_name="x")).run(SOON_S)
+    snapshot.destroy()
+
+
 def test_a_cancelled_job_leaves_nothing(jet: JetInstance, file: Path, gate: Path, eventually: Eventually) -> None:
     execution: Execution = jet.new_job(counting(file, 500, gate=gate), guaranteed()).execute()
     eventually(lambda: execution.status is JobStatus.RUNNING)

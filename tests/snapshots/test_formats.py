@@ -41,7 +41,7 @@ def test_chunk_file_is_as_the_page_says(tmp_path: Path) -> None:
 
 def test_manifest_is_as_the_page_says(tmp_path: Path) -> None:
     piece = manifest.Piece(-3, "a.chunk", 16, 40, 99, 2)
-    vertices = [SavedVertex("v", 2, 271, [ProcessorRecord(1, True, [piece])])]
+    vertices = [SavedVertex("v", 2, 271, [ProcessorRecord(1, True, [piece])], "sort")]
     write_manifest(tmp_path / "1.manifest", Manifest("l", 1, "j", "name", 1.5, True, vertices))
     data = (tmp_path / "1.manifest").read_bytes()
     magic, version, checksum, size = struct.unpack_from("<8sIIQ", data)
@@ -54,7 +54,7 @@ def test_manifest_is_as_the_page_says(tmp_path: Path) -> None:
         "job_name": "name",
         "created": 1.5,
         "terminal": True,
-        "vertices": [["v", 2, 271, [[1, True, [[-3, "a.chunk", 16, 40, 99, 2]]]]]],
+        "vertices": [["v", 2, 271, [[1, True, [[-3, "a.chunk", 16, 40, 99, 2]]]], "sort"]],
     }
 
 

@@ -148,13 +148,23 @@ class Lineage:
 
 
 def check_restorable(snapshot: ExportedSnapshot, shape: JobShape, *, allow_dropped_state: bool) -> None:
-    """Check that a job has all vertices of which a snapshot holds state.
+    """Check that a job has all vertices of which a snapshot holds state, and that they keep the same kind of state.
 
     Raises:
-        PlanError: it lacks one, and `allow_dropped_state` is not set; the text names the vertex.
+        PlanError: it lacks one, and `allow_dropped_state` is not set, or one is of another kind; the text names the
+            vertex.
     """
-    names = {vertex.name for vertex in shape.vertices}
-    missing = [vertex for vertex in snapshot.manifest.vertices if vertex.keys and vertex.name not in names]
+    kinds = {vertex.name: vertex.state_kind for vertex in shape.vertices}
+    saved = [vertex for vertex in snapshot.manifest.vertices if vertex.keys]
+    for vertex in saved:
+        kind = kinds.get(vertex.name, "")
+        if kind and vertex.kind and kind != vertex.kind:
+            raise PlanError(
+                f"snapshot {snapshot.name!r} has state of {vertex.name!r} that {vertex.kind} has saved; in the job "
+                f"it is {kind}, which cannot go on from it; give the stage another name (set_name), and set "
+                "JobConfig.allow_dropped_state"
+            )
+    missing = [vertex for vertex in saved if vertex.name not in kinds]
     if missing and not allow_dropped_state:
         lost = ", ".join(f"{vertex.name!r} ({vertex.keys} entries)" for vertex in missing)
         raise PlanError(

@@ -199,7 +199,8 @@ class SnapshotTaking:
                 if record.vertex == v
             ]
             records.sort(key=lambda record: record.processor)
-            vertices.append(SavedVertex(vertex.name, len(records), self._source.partition_count, records))
+            count = self._source.partition_count
+            vertices.append(SavedVertex(vertex.name, len(records), count, records, vertex.state_kind))
         return Manifest(
             self._lineage.name,
             self.id,

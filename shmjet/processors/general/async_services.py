@@ -121,6 +121,8 @@ class AsyncServiceProcessor(BulkProcessor):
         in_order: results are emitted in the order of their items.
     """
 
+    state_kind = "map_using_service_async"
+
     movable = False
 
     def __init__(self, holder: LoopHolder, call: ServiceCall, kind: str, most: int, in_order: bool) -> None:

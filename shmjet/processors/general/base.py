@@ -217,13 +217,14 @@ class Supply:
 
     The attribute `is_cooperative` spares the engine a probe. `takes_schemas` says that the processors want to know the
     columns of all batches on partitioned edges, those too of which they get no row (`shmjet.data.schema_heads`).
+    `state_kind` names what their saved state is; empty when nothing is known of it.
 
     Example:
         >>> Supply(dict, a=1)()
         {'a': 1}
     """
 
-    __slots__ = ("args", "is_cooperative", "kwargs", "processor", "takes_schemas")
+    __slots__ = ("args", "is_cooperative", "kwargs", "processor", "state_kind", "takes_schemas")
 
     processor: Callable[..., Any]
 
@@ -233,6 +234,7 @@ class Supply:
         self.kwargs = kwargs
         self.is_cooperative: bool = getattr(processor, "is_cooperative", True)
         self.takes_schemas: bool = getattr(processor, "takes_schemas", False) is True
+        self.state_kind: str = getattr(processor, "state_kind", "")
 
     @property
     def __name__(self) -> str:

@@ -19,6 +19,8 @@ from shmjet.processors.general.state_keys import with_one_nan
 class DistinctProcessor(TransformingProcessor):
     """Emits the first item of each key."""
 
+    state_kind = "distinct"
+
     def __init__(self, key_fn: KeyFn) -> None:
         self._key_fn = key_fn
         self._seen: set[Any] = set()

@@ -35,6 +35,8 @@ class HashJoinProcessor(ExpandingProcessor):
     that are partitioned by key are saved by key.
     """
 
+    state_kind = "hash_join"
+
     entries_at_once = 16
 
     def __init__(

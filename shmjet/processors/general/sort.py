@@ -93,6 +93,8 @@ class SortProcessor(BulkProcessor):
         folder: where files lie; None: as the job says.
     """
 
+    state_kind = "sort"
+
     entries_at_once = 4
 
     def __init__(

@@ -54,6 +54,8 @@ class _States:
 class FilterStatefulProcessor(TransformingProcessor):
     """Keeps the items for which a function of state and item is true."""
 
+    state_kind = "map_stateful"
+
     def __init__(self, states: _States) -> None:
         self._states = states
 
@@ -72,6 +74,8 @@ class FilterStatefulProcessor(TransformingProcessor):
 
 class FlatMapStatefulProcessor(ExpandingProcessor):
     """Emits all that a function of state and item returns."""
+
+    state_kind = "map_stateful"
 
     def __init__(self, states: _States) -> None:
         self._states = states
@@ -92,6 +96,8 @@ class FlatMapStatefulProcessor(ExpandingProcessor):
 
 class RollingAggregateProcessor(TransformingProcessor):
     """Emits the result so far after each item."""
+
+    state_kind = "rolling_aggregate"
 
     def __init__(self, op: AggregateOperation[Any, Any, Any], key_fn: KeyFn, keyed: bool) -> None:
         self._op = op

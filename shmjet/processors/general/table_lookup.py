@@ -20,6 +20,8 @@ from shmjet.processors.general.state_keys import with_one_nan
 class TableJoinProcessor(TransformingProcessor):
     """Keeps the last value for each key, then joins the stream with it."""
 
+    state_kind = "join_table"
+
     def __init__(self, key_fn: KeyFn, entry_keys: tuple[KeyFn | bool, ...], fn: Callable[[Any, Any], Any]) -> None:
         self._key_fn = key_fn
         self._entry_keys = entry_keys

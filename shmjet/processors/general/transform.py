@@ -81,6 +81,8 @@ class FlatMapProcessor(ExpandingProcessor):
 class MapStatefulProcessor(TransformingProcessor):
     """Keeps one state for each key (or one in all) and emits what `fn` makes of state and item."""
 
+    state_kind = "map_stateful"
+
     def __init__(self, create: Callable[[], Any], fn: Callable[..., Any], key_fn: KeyFn, keyed: bool) -> None:
         self._create = create
         self._fn = fn
