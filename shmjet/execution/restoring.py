@@ -1,14 +1,15 @@
 """What the processors of one process get back of a snapshot.
 
 An entry goes to the processor that owns its key's partition now, that of a broadcast key to all of the vertex. A piece
-of one partition is read by its owner only, if the vertex still has the same partitions; the keys of all other pieces
-are brought to partitions anew. A processor that had ended does not run again. Where a vertex has another number of
-processors than before, that holds only if all of them had ended.
+of one partition is read by its owner only, if the vertex still has the same partitions, and a piece of one processor by
+that one, if all partitions still have the same owners; the keys of all other pieces are brought to partitions anew. A
+processor that had ended does not run again. Where a vertex has another number of processors than before, that holds
+only if all of them had ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from shmjet.snapshots.chunk import SCHEME_DEFAULT, ChunkReader, Entry
 from shmjet.snapshots.manifest import (
     BROADCAST,
     ENGINE,
+    OWNED,
     DamagedSnapshotError,
     Piece,
     ProcessorRecord,
@@ -128,25 +130,33 @@ class Restoring:
     def _lists(self, v: int, saved: SavedVertex, me: int) -> Iterator[list[Entry]]:
         """Yield the entries of one processor, a piece at a time."""
         for record in saved.processors:
-            owners = self._owners(v, saved, record)
+            ended = self._ended(v, saved, record)
             for piece in record.pieces:
-                if piece.partition == BROADCAST or (self._is_direct(v, piece) and owners[piece.partition] == me):
+                owner = me if piece.partition == BROADCAST else self._owner(v, piece)
+                if me == (record.processor if owner in ended else owner):
                     yield self._entries(v, piece)
         yield from self._sorted_out(v, saved).pop(me, ())
 
-    def _is_direct(self, v: int, piece: Piece) -> bool:
-        """Say whether a piece is of a partition that the vertex has now."""
-        if piece.partition < 0:
-            return False
+    def _owner(self, v: int, piece: Piece) -> int | None:
+        """Return the processor to which all of a piece belongs; None: it has to be sorted out by key."""
+        if OWNED < piece.partition < 0:
+            return None
         head, now = self._reader.head(piece), self._partitions(v)
-        return head.scheme == now.scheme == SCHEME_DEFAULT and head.partition_count == now.count
+        if not head.scheme == now.scheme == SCHEME_DEFAULT:
+            return None
+        if piece.partition <= OWNED:
+            return OWNED - piece.partition if head.partition_count == now.checksum else None
+        return now.owners[piece.partition] if head.partition_count == now.count else None
+
+    def _ended(self, v: int, saved: SavedVertex, record: ProcessorRecord) -> Collection[int]:
+        """Return the processors that have ended, in whose place a processor gets back what it has saved for them."""
+        if not self._is_as_before(v, saved) or record.finished:
+            return ()
+        return {other.processor for other in saved.processors if other.finished}
 
     def _owners(self, v: int, saved: SavedVertex, record: ProcessorRecord) -> Sequence[int]:
         """Return partition -> processor for what a processor has saved: itself in place of the ended ones."""
-        owners = self._partitions(v).owners
-        if not self._is_as_before(v, saved) or record.finished:
-            return owners
-        ended = {other.processor for other in saved.processors if other.finished}
+        owners, ended = self._partitions(v).owners, self._ended(v, saved, record)
         return [record.processor if owner in ended else owner for owner in owners] if ended else owners
 
     def _sorted_out(self, v: int, saved: SavedVertex) -> dict[int, list[list[Entry]]]:
@@ -159,7 +169,7 @@ class Restoring:
         for record in saved.processors:
             owners = self._owners(v, saved, record)
             for piece in record.pieces:
-                if piece.partition in (BROADCAST, ENGINE) or self._is_direct(v, piece):
+                if piece.partition in (BROADCAST, ENGINE) or self._owner(v, piece) is not None:
                     continue
                 for partition, entries in enumerate(self._partitions(v).split(self._entries(v, piece))):
                     if entries is not None and owners[partition] in here:
@@ -171,12 +181,9 @@ class Restoring:
         entries: list[Entry] = [entry for entries in self._sorted_out(v, saved).pop(me, ()) for entry in entries]
         for record in saved.processors:
             for piece in record.pieces:
-                if me == 0 if piece.partition == BROADCAST else self._is_mine(v, piece, me):
+                if me == (0 if piece.partition == BROADCAST else self._owner(v, piece)):
                     entries += self._entries(v, piece)
         return entries
-
-    def _is_mine(self, v: int, piece: Piece, me: int) -> bool:
-        return self._is_direct(v, piece) and self._partitions(v).owners[piece.partition] == me
 
     # -- what ordered edges held --------------------------------------------------------------------------------
 

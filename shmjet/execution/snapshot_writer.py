@@ -16,15 +16,15 @@ from shmjet._native import Codec
 from shmjet.core.broadcast_key import BroadcastKey
 from shmjet.data.columnar import Columnar
 from shmjet.execution.state_partitions import StatePartitions
-from shmjet.snapshots.chunk import SCHEME_NONE, ChunkWriter, Entry
-from shmjet.snapshots.manifest import BROADCAST, ENGINE, SEVERAL, Piece
+from shmjet.snapshots.chunk import SCHEME_DEFAULT, SCHEME_NONE, ChunkWriter, Entry
+from shmjet.snapshots.manifest import BROADCAST, ENGINE, OWNED, SEVERAL, Piece
 
 _FEW_ENTRIES = 2048
-"""Up to so many entries of a processor make one piece of several partitions, if they are not large."""
+"""Up to so many entries of a processor make one piece, if they are not large."""
 _PIECE_BYTES = 256 << 10
-"""About so many bytes has a piece of a partition with many entries."""
-_LEAST_ENTRIES, _MOST_ENTRIES = 16, 2048
-"""Entries of a partition that are encoded before the processor has offered all, whatever their size."""
+"""About so many bytes has a piece where there are many entries."""
+_LEAST_ENTRIES, _FIRST_ENTRIES, _MOST_ENTRIES = 16, 256, 2048
+"""Entries of a piece: at least, before it is known how large they are, and at most."""
 
 
 class SnapshotWriter:
@@ -87,42 +87,55 @@ class ProcessorEntries:
         self._are_large = False
         self._column_bytes = 0
         self._is_broadcast_full = False
-        self._piece_entries = _MOST_ENTRIES
+        self._piece_entries = _FIRST_ENTRIES
 
     def add(self, entries: list[Entry]) -> None:
-        """Take entries; partitions that have many now are written by `write_full`.
+        """Take entries; where there are many of one processor or partition now, they are written by `write_full`.
+
+        Entries go by processor. Those with columns go by partition, because they are large: where there are other
+        processors than before, each reads its own only.
 
         Raises:
             TypeError: a key has no canonical bytes.
         """
-        offered = entries
-        if BroadcastKey in map(type, map(itemgetter(0), entries)):
+        keys = list(map(itemgetter(0), entries))
+        columns = column_bytes(entries)
+        if BroadcastKey in map(type, keys):
             self._broadcast += [entry for entry in entries if type(entry[0]) is BroadcastKey]
             entries = [entry for entry in entries if type(entry[0]) is not BroadcastKey]
+            keys = list(map(itemgetter(0), entries))
         self._count += len(entries)
-        waiting = self._waiting
-        for partition, share in enumerate(self._partitions.split(entries)) if entries else ():
-            if share is None:
-                continue
-            there = waiting.get(partition)
-            if there is None:
-                waiting[partition] = there = share
-            else:
-                there.extend(share)
-            if len(there) >= self._piece_entries and self._count > _FEW_ENTRIES:
-                self._full.add(partition)
-        self._column_bytes += column_bytes(offered)
+        if not entries:
+            pass
+        elif self._partitions.scheme != SCHEME_DEFAULT or columns:
+            for partition, share in enumerate(self._partitions.split(entries)):
+                self._keep(partition, share)
+        else:
+            for owner, share in enumerate(self._partitions.split_by_owner(entries, keys)):
+                self._keep(OWNED - owner, share)
+        self._column_bytes += columns
         if self._column_bytes >= _PIECE_BYTES:
             self._column_bytes = 0
-            self._full.update(waiting)
+            self._full.update(self._waiting)
             self._is_broadcast_full = bool(self._broadcast)
+
+    def _keep(self, partition: int, share: list[Entry] | None) -> None:
+        if share is None:
+            return
+        there = self._waiting.get(partition)
+        if there is None:
+            self._waiting[partition] = there = share
+        else:
+            there.extend(share)
+        if len(there) >= self._piece_entries:
+            self._full.add(partition)
 
     def add_own(self, entries: list[Entry]) -> None:
         """Write entries of the engine's own."""
         self._write(entries, ENGINE)
 
     def write_full(self, overdue: Callable[[], bool]) -> bool:
-        """Write the partitions that have many entries, or much in columns; arguments, answer and errors as `flush`."""
+        """Write where there are many entries, or much in columns; arguments, answer and errors as `flush`."""
         full = self._full
         if self._is_broadcast_full:
             self._is_broadcast_full = False
@@ -130,13 +143,15 @@ class ProcessorEntries:
             if full and overdue():
                 return False
         while full:
-            self._write_partition(full.pop())
+            partition = full.pop()
+            if self._write_some(partition) >= self._piece_entries:
+                full.add(partition)
             if full and overdue():
                 return False
         return True
 
     def flush(self, overdue: Callable[[], bool]) -> bool:
-        """Write what is waiting, partition by partition.
+        """Write what is waiting, piece by piece.
 
         Args:
             overdue: asked after each piece; True ends this call.
@@ -149,16 +164,10 @@ class ProcessorEntries:
         """
         self._write_broadcast()
         waiting = self._waiting
-        if len(waiting) > 1 and self._count <= _FEW_ENTRIES and not self._are_large:
-            together = [entry for share in waiting.values() for entry in share]
-            piece = self._writer.write(together, SEVERAL, most=_PIECE_BYTES)
-            self._are_large = piece is None and self._writer.error is None
-            if not self._are_large:
-                waiting.clear()
-            if piece is not None:
-                self.pieces.append(piece)
+        if waiting and self._count <= _FEW_ENTRIES and not self._are_large:
+            self._write_together()
         while waiting:
-            self._write_partition(next(reversed(waiting)))
+            self._write_some(next(reversed(waiting)))
             if waiting and overdue():
                 return False
         self._full.clear()
@@ -169,14 +178,43 @@ class ProcessorEntries:
             entries, self._broadcast = self._broadcast, []
             self._write(entries, BROADCAST)
 
-    def _write_partition(self, partition: int) -> None:
-        entries = self._waiting.pop(partition, None)
-        if entries is None:
+    def _write_together(self) -> None:
+        """Write all that waits as one piece, unless it is large."""
+        waiting = self._waiting
+        if len(waiting) == 1:
+            ((partition, together),) = waiting.items()
+            head = self._head(partition)
+        else:
+            together = [entry for share in waiting.values() for entry in share]
+            head = SEVERAL, 0, SCHEME_NONE
+        piece = self._writer.write(together, *head, most=_PIECE_BYTES)
+        if piece is not None:
+            self.pieces.append(piece)
+        elif self._writer.error is None:
+            self._are_large = True
+            self._piece_entries = _LEAST_ENTRIES
             return
-        piece = self._write(entries, partition, self._partitions.count, self._partitions.scheme)
+        waiting.clear()
+
+    def _write_some(self, partition: int) -> int:
+        """Write a piece with entries of a partition, or of a processor, and return how many are left."""
+        entries, most = self._waiting.pop(partition, None), self._piece_entries
+        if entries is None:
+            return 0
+        if len(entries) > most:
+            self._waiting[partition] = waiting = entries
+            entries = waiting[-most:]
+            del waiting[-most:]
+        piece = self._write(entries, *self._head(partition))
         if piece is not None:
             fitting = _PIECE_BYTES * len(entries) // piece.size
             self._piece_entries = max(_LEAST_ENTRIES, min(_MOST_ENTRIES, fitting))
+        return len(self._waiting.get(partition, ()))
+
+    def _head(self, partition: int) -> tuple[int, int, int]:
+        """Return what the head of a piece says of partitions."""
+        partitions = self._partitions
+        return partition, partitions.count if partition >= 0 else partitions.checksum, partitions.scheme
 
     def _write(
         self, entries: list[Entry], partition: int, partition_count: int = 0, scheme: int = SCHEME_NONE

@@ -7,6 +7,7 @@ bring everything to one processor, that one has all state. Pure.
 
 from __future__ import annotations
 
+import zlib
 from array import array
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -50,7 +51,10 @@ class StatePartitions:
         else:
             total = plan.vertices[v].parallelism * plan.slot.count
             self.owners = array("H", [partition % total for partition in range(self.count)])
+        self.checksum = zlib.crc32(self.owners)
+        """CRC-32 of `owners`: pieces of one processor's entries say with it for which owners they were made."""
         self._identity = array("H", range(self.count))
+        self._processors = max(self.owners) + 1
 
     @classmethod
     def of_edge(cls, plan: JobPlan, code: EdgeCode, v: int) -> StatePartitions:
@@ -73,9 +77,22 @@ class StatePartitions:
         keys = [entry[0] for entry in entries]
         if self._partitioner is None:
             return split(entries, keys, self.count, self._identity, self.count, canonical_bytes)
+        return self._custom(self._partitioner, entries, keys)
+
+    def split_by_owner(self, entries: list[Entry], keys: list[Any]) -> list[list[Entry] | None]:
+        """Return the entries of each processor of the vertex, None where there are none; only of `SCHEME_DEFAULT`.
+
+        Raises:
+            TypeError: a key is of a type without canonical bytes.
+        """
+        return split(entries, keys, self.count, self.owners, self._processors, canonical_bytes)
+
+    def _custom(
+        self, partitioner: Callable[[Any, int], int], entries: list[Entry], keys: list[Any]
+    ) -> list[list[Entry] | None]:
         found: list[list[Entry] | None] = [None] * self.count
         for key, entry in zip(keys, entries, strict=True):
-            partition = self._partitioner(key, self.count)
+            partition = partitioner(key, self.count)
             if type(partition) is not int or not 0 <= partition < self.count:
                 raise PartitionError(
                     f"{self._text}: the partitioner returned {partition!r} for key {key!r}; it must return an int from "

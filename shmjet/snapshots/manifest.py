@@ -27,7 +27,9 @@ BROADCAST: Final = -1
 ENGINE: Final = -2
 """The partition of pieces with entries of the engine's own."""
 SEVERAL: Final = -3
-"""The partition of pieces with entries of several partitions, where there are too few for pieces of their own."""
+"""The partition of pieces with entries of several partitions and processors."""
+OWNED: Final = -4
+"""The partition of pieces with entries that all belong to processor 0; that of processor 1's is one less, and so on."""
 
 
 class DamagedSnapshotError(ShmjetError):

@@ -9,7 +9,8 @@ import numpy as np
 from shmjet import Batch
 from shmjet.core import BroadcastKey
 from shmjet.execution.snapshot_writer import ProcessorEntries, column_bytes
-from shmjet.snapshots.manifest import BROADCAST, SEVERAL, Piece
+from shmjet.snapshots.chunk import SCHEME_DEFAULT
+from shmjet.snapshots.manifest import BROADCAST, OWNED, SEVERAL, Piece
 
 
 class Written:
@@ -18,18 +19,29 @@ class Written:
     def __init__(self) -> None:
         self.pieces: list[tuple[int, list[Any]]] = []
 
-    def write(self, entries: list[Any], partition: int, *_: Any) -> Piece | None:
+    error: str | None = None
+
+    def write(self, entries: list[Any], partition: int, *_: Any, most: int | None = None) -> Piece | None:
+        size = 24 + sum(len(value) if isinstance(value, bytes) else 8 for _, value in entries)
+        if most is not None and size > most:
+            return None
         self.pieces.append((partition, [key for key, _ in entries]))
-        return None
+        return Piece(partition, "", 0, size, 0, len(entries))
 
 
 class ByKey:
     """The key is the partition."""
 
-    count, scheme = 9, 0
+    count, scheme, checksum = 9, SCHEME_DEFAULT, 77
 
     def split(self, entries: list[Any]) -> list[list[Any] | None]:
         return [[entry for entry in entries if entry[0] == partition] or None for partition in range(self.count)]
+
+    def split_by_owner(self, entries: list[Any], keys: list[Any]) -> list[list[Any] | None]:
+        """Keys up to 4 are of processor 0, the others of processor 1."""
+        assert keys == [key for key, _ in entries]
+        low, high = ([entry for entry in entries if (entry[0] > 4) == is_high] for is_high in (False, True))
+        return [low or None, high or None]
 
 
 def rows(count: int) -> Batch:
@@ -68,7 +80,7 @@ def test_small_state_waits_for_the_end() -> None:
     assert entries_of([(1, rows(10)), (2, (rows(10),))], [(3, 5)]).pieces == []
     written = Written()
     entries: Any = ProcessorEntries(written, ByKey())  # type: ignore[arg-type]
-    entries.add([(1, rows(10)), (2, 7)])
+    entries.add([(1, rows(10)), (7, 7)])
     assert entries.flush(lambda: False)
     assert [partition for partition, _ in written.pieces] == [SEVERAL]
 
@@ -77,3 +89,33 @@ def test_only_the_last_entry_says_whether_there_are_columns() -> None:
     assert column_bytes([]) == 0
     assert column_bytes([(1, rows(100)), (2, 3)]) == 0
     assert column_bytes([(1, (2, rows(100))), (2, rows(100))]) == 1600
+
+
+def test_few_entries_of_one_processor_make_one_piece_of_it() -> None:
+    written = Written()
+    entries: Any = ProcessorEntries(written, ByKey())  # type: ignore[arg-type]
+    entries.add([(7, 1), (5, 2)])
+    assert entries.flush(lambda: False)
+    assert written.pieces == [(OWNED - 1, [7, 5])]
+
+
+def test_many_entries_make_pieces_of_about_the_same_bytes_before_all_have_been_offered() -> None:
+    written = entries_of([(1, 0)] * 2300, [(5, 0)] * 3)
+    assert [(partition, len(keys)) for partition, keys in written.pieces] == [(OWNED, 256)]
+    written = entries_of([(1, 0)] * 2400, [(5, 0)] * 3)
+    assert [(partition, len(keys)) for partition, keys in written.pieces] == [(OWNED, 256), (OWNED, 2048)]
+
+
+def test_large_entries_do_not_wait_for_many() -> None:
+    large = bytes(10_000)
+    written = entries_of(*[[(1, large)] * 64 for _ in range(8)])
+    assert [len(keys) for _, keys in written.pieces] == [256, *[26] * 9]
+
+
+def test_few_large_entries_make_several_pieces() -> None:
+    written = Written()
+    entries: Any = ProcessorEntries(written, ByKey())  # type: ignore[arg-type]
+    entries.add([(key % 9, bytes(100_000)) for key in range(40)])
+    assert entries.flush(lambda: False)
+    assert {partition for partition, _ in written.pieces} == {OWNED, OWNED - 1}
+    assert max(len(keys) for _, keys in written.pieces) <= 16

@@ -1,0 +1,101 @@
+"""Pieces of one processor's entries come back to it alone; where partitions have other owners they go by key."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from shmjet._native import Codec
+from shmjet.core.keys import partition_id
+from shmjet.execution.restoring import Restoring
+from shmjet.execution.snapshot_writer import ProcessorEntries, SnapshotWriter
+from shmjet.execution.state_partitions import StatePartitions
+from shmjet.snapshots.chunk import ChunkReader
+from shmjet.snapshots.manifest import OWNED, Manifest, Piece, ProcessorRecord, SavedVertex, write_manifest
+
+STATE = [(f"key {number}", (number, float(number))) for number in range(9000)]
+
+
+def plan_of(parallelism: int, partition_count: int = 271) -> Any:
+    """A plan of one vertex without edges, whose partitions are dealt out in turn."""
+    vertex = SimpleNamespace(name="v", parallelism=parallelism, inbound=0)
+    slot = SimpleNamespace(index=0, count=1)
+    return SimpleNamespace(partition_count=partition_count, vertices=[vertex], edges=[], slot=slot)
+
+
+def owner_of(key: str, parallelism: int, partition_count: int = 271) -> int:
+    return partition_id(key, partition_count) % parallelism
+
+
+def save(folder: Path, finished: frozenset[int] = frozenset(), *, mixed: bool = False) -> list[Piece]:
+    """Let three processors save the state, each what it owns, or what comes in turn; return the pieces."""
+    writer, pieces, records = SnapshotWriter(str(folder), "a.chunk", Codec()), [], []
+    for processor in range(3):
+        own = [entry for entry in STATE if owner_of(entry[0], 3) == processor]
+        entries = ProcessorEntries(writer, StatePartitions(plan_of(3), [], 0))
+        share = STATE[processor::3] if mixed else own
+        for at in range(0, len(share), 700):
+            entries.add(share[at : at + 700])
+            assert entries.write_full(lambda: False)
+        assert entries.flush(lambda: False)
+        pieces += entries.pieces
+        records.append(ProcessorRecord(processor, processor in finished, entries.pieces))
+    writer.close()
+    write_manifest(folder / "m", Manifest("l", 1, "j", None, 0.0, False, [SavedVertex("v", 3, 271, records)]))
+    return pieces
+
+
+def restored(folder: Path, processor: int, plan: Any) -> list[Any]:
+    """What a processor gets in a process of its own."""
+    restoring = Restoring(str(folder / "m"), plan, [], lambda v: StatePartitions(plan, [], v), Codec())
+    share = restoring.share((0, processor), saves_at_end=True)
+    found = [*share.final, *(entry for entries in share.lists for entry in entries)]
+    restoring.close()
+    return found
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize(("parallelism", "partition_count"), [(3, 271), (1, 271), (2, 271), (5, 271), (3, 100)])
+def test_each_processor_gets_the_entries_of_its_partitions(
+    tmp_path: Path, parallelism: int, partition_count: int, mixed: bool
+) -> None:
+    pieces = save(tmp_path, mixed=mixed)
+    assert {piece.partition for piece in pieces} == {OWNED, OWNED - 1, OWNED - 2}
+    for processor in range(parallelism):
+        found = restored(tmp_path, processor, plan_of(parallelism, partition_count))
+        expected = [entry for entry in STATE if owner_of(entry[0], parallelism, partition_count) == processor]
+        assert sorted(found) == sorted(expected)
+
+
+def test_a_piece_of_one_processor_is_read_by_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: Counter[Piece] = Counter()
+    entries_of = ChunkReader.entries
+
+    def counted(reader: ChunkReader, piece: Piece) -> list[Any]:
+        read[piece] += 1
+        return entries_of(reader, piece)
+
+    monkeypatch.setattr(ChunkReader, "entries", counted)
+    pieces = save(tmp_path)
+    for processor in range(3):
+        restored(tmp_path, processor, plan_of(3))
+    assert read == Counter(pieces)
+
+
+def test_a_processor_gets_back_what_it_has_saved_for_one_that_had_ended(tmp_path: Path) -> None:
+    save(tmp_path, frozenset({1}), mixed=True)
+    for processor in (0, 2):
+        found = [entry for entry in restored(tmp_path, processor, plan_of(3)) if owner_of(entry[0], 3) == 1]
+        own = [entry for entry in STATE[processor::3] if owner_of(entry[0], 3) == 1]
+        assert sorted(found) == sorted(own)
+
+
+def test_processors_that_had_all_ended_are_dealt_to_another_number(tmp_path: Path) -> None:
+    save(tmp_path, frozenset({0, 1, 2}))
+    for processor in range(2):
+        expected = [entry for entry in STATE if owner_of(entry[0], 2) == processor]
+        assert sorted(restored(tmp_path, processor, plan_of(2))) == sorted(expected)
