@@ -325,3 +325,19 @@ def test_an_error_without_suspension_still_fails_the_job(any_jet: JetInstance, a
 
     with pytest.raises(JobFailedError, match="no room"):
         any_jet.new_job(adding(check), guaranteed("failing")).run(SOON_S)
+
+
+def test_a_client_that_is_closed_says_that_its_job_is_suspended(
+    networked: JetInstance, adding: Callable[..., DAG], eventually: Eventually
+) -> None:
+    with new_client([networked.cluster.members[0].address], ClientConfig(secret="hush")) as client:
+        job = client.new_job(adding(), JobConfig(name="at rest"))
+        execution = job.execute()
+        job.suspend()
+        eventually(lambda: job.status is JobStatus.SUSPENDED)
+    assert str(execution.exception(SOON_S)) == "this client is closed; job 'at rest' is suspended"
+    found = networked.job(name="at rest")
+    assert found is not None
+    assert found.status is JobStatus.SUSPENDED
+    found.cancel()
+    eventually(lambda: found.status is JobStatus.FAILED)

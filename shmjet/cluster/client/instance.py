@@ -358,7 +358,8 @@ class JetInstance:
             name = repr(job.name) if job.name else job.id
             text = f"{self._backend.loss} (job {name})" if why is None else f"job {name} failed: {why}"
             if self._closed:
-                text = f"this client is closed; job {name} is still running"
+                state = "suspended" if execution.suspension_cause is not None else "still running"
+                text = f"this client is closed; job {name} is {state}"
             execution.changed(JobStatus.FAILED, False, partial(MemberLostError, text))
 
     def snapshots(self) -> list[Snapshot]:
