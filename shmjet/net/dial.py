@@ -19,7 +19,7 @@ from shmjet.net.addresses import split_address
 from shmjet.net.handshake import CLIENT, NONCE_SIZE, Dialing, HandshakeError, Identity
 from shmjet.net.messages import TlsFiles
 from shmjet.net.relay import Relay
-from shmjet.net.tls import client_context, peer_binding
+from shmjet.net.tls import client_context, peer_binding, tls_trouble
 from shmjet.net.wire_socket import TlsWire
 
 _AUTHENTICATION = ("authentication", "fenced")
@@ -112,12 +112,14 @@ def _dial(address: str, cluster: str, secret: bytes, tls: TlsFiles | None, deadl
             raise AuthenticationError(f"{address}: {error}") from None
         if error.kind == "cluster":
             raise ConfigError(f"{address}: {error}, and this client wants cluster {cluster!r}") from None
+        if error.kind == "tls":
+            raise ConfigError(f"{address}: {error}; give it ClientConfig.tls") from None
         if error.kind == "busy":
             raise _Busy(f"{address}: {error}") from None
         raise ShmjetError(f"{address}: {error}") from None
     except ssl.SSLError as error:
         sock.close()
-        raise AuthenticationError(f"{address}: TLS: {error.reason or error}") from error
+        raise AuthenticationError(f"{address}: {tls_trouble(error)}") from error
     except BaseException:
         sock.close()
         raise

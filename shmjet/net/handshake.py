@@ -352,7 +352,7 @@ def refusal(kind: str, reason: str) -> bytes:
     return PREAMBLE.pack(MAGIC, VERSION) + LENGTH.pack(len(body)) + body
 
 
-_KINDS = ("authentication", "cluster", "version", "self", "fenced", "protocol", "duplicate", "busy")
+_KINDS = ("authentication", "cluster", "version", "self", "fenced", "protocol", "duplicate", "busy", "tls")
 
 
 def _refused(verdict: Refused) -> HandshakeError:

@@ -225,7 +225,8 @@ class ConnectFailed(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
     `kind`: "unreachable" (nothing listens, or no answer in time), "authentication" (one of the two secrets, or a
     certificate, is wrong), "cluster" (another cluster's member), "version", "self" (this member's own address),
-    "fenced" (it has fenced this member), "protocol" (it is not a member).
+    "fenced" (it has fenced this member), "protocol" (it is not a member), "tls" (it takes TLS
+    only, and this one has none).
     """
 
     address: str

@@ -14,9 +14,9 @@ import socket
 import ssl
 from collections.abc import Callable
 
-from shmjet.net.handshake import NONCE_SIZE, Answering, Dialing, HandshakeError, Identity, refusal
+from shmjet.net.handshake import MAGIC, NONCE_SIZE, Answering, Dialing, HandshakeError, Identity, refusal
 from shmjet.net.messages import TlsFiles
-from shmjet.net.tls import client_context, own_binding, peer_binding, server_context
+from shmjet.net.tls import client_context, own_binding, peer_binding, server_context, tls_trouble
 from shmjet.net.wire_socket import PlainWire, TlsWire, Wire, tune
 
 _READ = 2048
@@ -92,9 +92,7 @@ class PendingConnection:
         }
         if host is None:
             self.stage = Stage.TLS if security.server is not None else Stage.TALKING
-            if security.server is not None:
-                self._wrap(security.server, None)
-            else:
+            if security.server is None:
                 self._talk()
         else:
             self.stage = Stage.CONNECTING
@@ -150,7 +148,23 @@ class PendingConnection:
             self._socket, server_side=host is None, do_handshake_on_connect=False, server_hostname=host
         )
 
+    def _began(self, server: ssl.SSLContext) -> bool:
+        """Look how a dialer begins, and begin TLS; False when nothing has come yet."""
+        try:
+            head = self._socket.recv(1, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            return False
+        if head == MAGIC[:1]:  # no record of TLS begins so: it is told in the clear, as it could read nothing else
+            self.stage = Stage.TALKING
+            raise HandshakeError("tls", "this member takes connections with TLS only, and the dialer has no tls")
+        self._wrap(server, None)
+        return True
+
     def _secured(self) -> bool:
+        if not isinstance(self._socket, ssl.SSLSocket):
+            assert self._security.server is not None
+            if not self._began(self._security.server):
+                return False
         assert isinstance(self._socket, ssl.SSLSocket)
         try:
             self._socket.do_handshake()
@@ -161,7 +175,7 @@ class PendingConnection:
             self.wants = select.EPOLLOUT
             return False
         except ssl.SSLError as error:
-            raise HandshakeError("authentication", f"TLS: {error.reason or error}") from None
+            raise HandshakeError("authentication", tls_trouble(error)) from None
         self.wants = select.EPOLLIN
         self._talk()
         return True
@@ -214,7 +228,7 @@ class PendingConnection:
         except ssl.SSLEOFError:
             return b""
         except ssl.SSLError as error:  # with TLS 1.3 it is here that a refused certificate shows
-            raise HandshakeError("authentication", f"TLS: {error.reason or error}") from None
+            raise HandshakeError("authentication", tls_trouble(error)) from None
 
     def _say(self, data: bytes) -> None:
         self._out += data

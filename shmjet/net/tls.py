@@ -74,3 +74,17 @@ def own_binding(files: TlsFiles) -> bytes:
 def peer_binding(connection: ssl.SSLSocket | ssl.SSLObject) -> bytes:
     """Return what the certificate of the listener that one is connected to adds to the handshake."""
     return hashlib.sha256(connection.getpeercert(binary_form=True) or b"").digest()
+
+
+def tls_trouble(error: ssl.SSLError) -> str:
+    """Return what went wrong in a handshake of TLS, in the words of an error message.
+
+    Example:
+        >>> tls_trouble(ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number"))
+        'TLS: [SSL: WRONG_VERSION_NUMBER] wrong version number'
+    """
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"TLS: the other end's certificate is refused: {error.verify_message}"
+    if error.reason == "WRONG_VERSION_NUMBER":
+        return f"TLS: the other end does not speak TLS ({error.reason}); give all members and clients the same tls"
+    return f"TLS: {error.reason or error}"

@@ -18,7 +18,6 @@ from shmjet import (
     ConfigError,
     JetConfig,
     JetInstance,
-    MemberLostError,
     ShmjetError,
     between,
     new_client,
@@ -77,9 +76,12 @@ def test_members_and_clients_meet_over_tls(first: JetInstance, tls: dict[str, ob
         assert sorted(second.get_list("out")) == list(range(100))
 
 
-def test_who_comes_in_the_clear_is_not_heard(first: JetInstance) -> None:
-    with pytest.raises(MemberLostError):
+def test_who_comes_in_the_clear_is_told_of_tls(first: JetInstance) -> None:
+    with pytest.raises(ConfigError, match="TLS only"):
         new_client([address_of(first)], ClientConfig(secret="hush", connect_timeout=3))
+    with pytest.raises(ConfigError, match="TLS only"):  # it founded a cluster of its own
+        new_instance(JetConfig(cores=1, bind="127.0.0.1:0", secret="hush", members=[address_of(first)]))
+    assert len(first.cluster.members) == 1
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from shmjet.core import AuthenticationError, ShmjetError
+from shmjet.core import AuthenticationError, ConfigError, ShmjetError
 from shmjet.net import link
 from shmjet.net.dial import dial
 from shmjet.net.handshake import (
@@ -598,3 +598,23 @@ def test_plain_text_at_a_tls_port_is_closed(members: Any, certificates: Path, ca
     read_to_end(member, sock)
     assert len([r for r in caplog.records if r.name == "shmjet.link"]) == 1
     assert ssl.OPENSSL_VERSION
+
+
+def test_who_comes_in_the_clear_is_told_that_a_member_takes_tls_only(members: Any, certificates: Path) -> None:
+    secured, clear = members(tls=files(certificates)), members()
+    clear.order(Connect(secured.address))
+    failed = await_([secured, clear], lambda: clear.take(ConnectFailed))
+    assert failed.kind == "tls"
+    assert "TLS only" in failed.reason
+    client = in_thread(lambda: dial(secured.address, cluster="test", secret=SECRET, timeout=20))
+    await_([secured], client.done)
+    with pytest.raises(ConfigError, match=r"TLS only.*ClientConfig\.tls"):
+        client.result(20)
+
+
+def test_who_comes_with_tls_is_told_that_a_member_has_none(members: Any, certificates: Path) -> None:
+    secured, clear = members(tls=files(certificates)), members()
+    secured.order(Connect(clear.address))
+    failed = await_([secured, clear], lambda: secured.take(ConnectFailed))
+    assert failed.kind == "authentication"
+    assert "does not speak TLS" in failed.reason

@@ -423,7 +423,7 @@ class Network:
                     self._state.fenced_by(event.address, now)
             case "authentication":
                 self._fail_start(AuthenticationError(f"cannot join {event.address}: {event.reason}"))
-            case "cluster" | "version" | "protocol":
+            case "cluster" | "version" | "protocol" | "tls":
                 self._fail_start(ConfigError(f"cannot join {event.address}: {event.reason}"))
 
 
