@@ -7,9 +7,12 @@ of a request that has begun. With the limit, such connections cannot keep others
 from __future__ import annotations
 
 import asyncio
+import logging
+from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from shmjet.ipc.rate_limited_log import RateLimitedLog
 from shmjet.net.admission import Admission, source_of
 
 REQUEST_S = 10.0
@@ -18,13 +21,28 @@ MOST_WAITING = 128
 """Connections that have not asked yet, all together; for one more, one of the address that has the most is closed."""
 
 
+class RequestLog(logging.Logger):
+    """What uvicorn says about requests: its warnings, which strangers bring about, are limited in rate."""
+
+    def __init__(self) -> None:
+        super().__init__("shmjet.console.requests", logging.WARNING)
+        self.parent = logging.getLogger("shmjet.console")
+        self._limited = RateLimitedLog(self.parent)
+
+    def warning(self, msg: object, *args: object, **_: Any) -> None:
+        """Log a warning, or count it for the next."""
+        self._limited.warning(str(msg), *args)
+
+
 class Connection(H11Protocol):
-    """One connection. The console's server makes them; all of one server share `waiting`."""
+    """One connection. The console's server makes them; all of one server share `waiting` and `requests`."""
 
     waiting: Admission[Connection]
+    requests: RequestLog
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take it, and have another one go where there are too many."""
+        self.logger = self.requests
         super().connection_made(transport)
         self._deadline: asyncio.TimerHandle | None = None
         self._await_request()
@@ -65,4 +83,4 @@ class Connection(H11Protocol):
 
 def connections() -> type[Connection]:
     """Return what a server makes its connections of."""
-    return type("Connection", (Connection,), {"waiting": Admission()})
+    return type("Connection", (Connection,), {"waiting": Admission(), "requests": RequestLog()})

@@ -198,3 +198,15 @@ def test_connections_that_ask_nothing_keep_nobody_out_of_the_console(
             for sock in silent:
                 sock.close()
             kept.close()
+
+
+def test_requests_that_are_none_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    with shmjet.new_instance(JetConfig(cores=1)) as jet, shmjet.console.serve(jet) as console:
+        port = urlsplit(console.url).port
+        for _ in range(200):
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as sock:
+                sock.sendall(b"no request\r\n\r\n")
+                assert sock.recv(100).startswith(b"HTTP/1.1 400")
+    said = [record for record in caplog.records if "Invalid HTTP request" in record.getMessage()]
+    assert 1 <= len(said) < 100
+    assert {record.name for record in said} == {"shmjet.console"}
