@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from weakref import WeakSet
 
 from shmjet._native import Codec
 from shmjet.ring.frames import CODEC_COLUMNS, CODEC_PICKLE
@@ -35,6 +36,9 @@ SCHEME_DEFAULT: Final = 1
 """Partitions are those of the default partitioner."""
 SCHEME_CUSTOM: Final = 2
 """Partitions are those of a function that only the job knows."""
+
+_READ_BACK: WeakSet[type] = WeakSet()
+"""Classes of values that this process has read back."""
 
 _MOST_PARTS = 512
 """Buffers of one write; the system takes 1,024 at most."""
@@ -71,6 +75,28 @@ class ChunkWriter:
         self._codec = codec
         self._fd = -1
 
+    def _read_back(self, entries: Sequence[Entry]) -> None:
+        """Unpickle the first entry with a value of each class that this process has not seen yet.
+
+        So what can be saved and not restored is found before anything relies on it.
+
+        Raises:
+            EntryError: it cannot be unpickled.
+        """
+        for entry in entries:
+            kind = type(entry[1])
+            if kind in _READ_BACK:
+                continue
+            _READ_BACK.add(kind)
+            try:
+                list(loads(b"".join(map(bytes, dumps_by_value([entry])))))
+            except Exception as error:
+                _READ_BACK.discard(kind)
+                raise EntryError(
+                    f"the entry of key {_short(entry[0])} could not be restored: its value, a {kind.__qualname__}, can "
+                    f"be pickled, but reading it back raises {type(error).__name__}: {error}"
+                ) from error
+
     def write(
         self,
         entries: Sequence[Entry],
@@ -101,6 +127,7 @@ class ChunkWriter:
         parts: list[Any]
         if payload is None:
             codec, parts = CODEC_PICKLE, list(_pickled(entries))
+            self._read_back(entries)
         else:
             parts = [payload]
         size = sum(memoryview(part).nbytes for part in parts)

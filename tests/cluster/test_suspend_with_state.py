@@ -1,4 +1,4 @@
-"""Jobs with a guarantee that are stopped and go on: what they know comes back, whoever asks, under whatever name."""
+"""Jobs with a guarantee that are stopped and go on: their state comes back, for every client and under any name."""
 
 from __future__ import annotations
 

@@ -128,3 +128,18 @@ def test_file_that_cannot_take_a_piece_is_as_before(tmp_path: Path, monkeypatch:
     writer.close()
     check_pieces(tmp_path, [first, third])
     assert third.offset == first.offset + first.size
+
+
+class _Opaque:
+    """Pickles, and cannot be made again."""
+
+    def __reduce__(self) -> tuple[type, tuple[str]]:
+        return int, ("no number",)
+
+
+def test_a_value_that_cannot_be_read_back_is_refused_when_it_is_saved(tmp_path: Path) -> None:
+    writer = ChunkWriter(tmp_path / "1.chunk", Codec())
+    with pytest.raises(EntryError, match=r"key 'k' could not be restored: its value, a _Opaque.*ValueError"):
+        writer.write([("k", _Opaque())], 0)
+    assert not (tmp_path / "1.chunk").exists()
+    writer.close()

@@ -245,7 +245,7 @@ class Member:
 
     @property
     def uuid(self) -> str:
-        """This member's identity now; before its port is open, one that others do not know."""
+        """This member's identity now; before its port is open, others do not know it."""
         network = self._network
         return self._uuid if network is None or not network.has_identity else network.me.uuid
 
