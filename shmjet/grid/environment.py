@@ -12,6 +12,7 @@ This module does not know what maps, lists or entries are.
 from __future__ import annotations
 
 import errno
+import resource
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -155,6 +156,12 @@ class Environment:
             return result
 
     def _explained(self, error: lmdb.Error, what: str) -> GridError:
+        longest = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+        if longest != resource.RLIM_INFINITY and error.code in (errno.EFBIG, errno.EIO):
+            return GridFullError(
+                f"no room for {what}: this process may write files of {longest} bytes at most (RLIMIT_FSIZE, "
+                f"`ulimit -f`), and the store in {self.folder} would be longer ({error})"
+            )
         if isinstance(error, lmdb.DiskError) or error.code in _NO_ROOM:
             return GridFullError(
                 f"no room for {what}: the file system of {self.folder} is full ({error}); clear or destroy what is "

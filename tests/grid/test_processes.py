@@ -195,6 +195,20 @@ def test_two_grids_of_one_folder_share_what_is_open(folder: Path) -> None:
         assert one.get_map("m")["a"] == 1
 
 
+def test_a_limit_of_file_sizes_is_not_taken_for_a_full_file_system(folder: Path) -> None:
+    with Grid.open(folder) as grid:
+        jet = grid.get_map("m")
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+        try:
+            with pytest.raises(GridFullError, match=r"map 'm'.*files of 0 bytes at most \(RLIMIT_FSIZE"):
+                jet["a"] = 1
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        jet["a"] = 2
+        assert jet["a"] == 2
+
+
 def test_a_full_environment_names_limit_and_remedy_and_stays_usable(tmp_path: Path) -> None:
     place = tmp_path / "small"
     Grid.create(place, environments=1, map_size=1 << 20)
