@@ -79,7 +79,7 @@ def test_rows_of_any_kind_make_a_batch() -> None:
         ({"a": [1, "x"]}, "column 'a' mixes text"),
         ({"a": [SECOND, 5]}, "column 'a' mixes timedelta64 with int"),
         ({"a": [True, None, SECOND, 5]}, "column 'a' mixes timedelta64 with bool, int"),
-        ({"a": [np.timedelta64("NaT"), np.int8(5)]}, "column 'a' mixes timedelta64 with int8"),
+        ({"a": [np.timedelta64("NaT", "s"), np.int8(5)]}, "column 'a' mixes timedelta64 with int8"),
         ({"a": [np.datetime64("2020-01-01"), SECOND]}, "column 'a' mixes datetime64 with timedelta64"),
         ({"a": [np.timedelta64(1, "M"), SECOND]}, "column 'a' has dtype object"),
         ({"a": [2.5, SECOND]}, "column 'a' has dtype object"),

@@ -261,15 +261,15 @@ class ClusterRun:
     def _disturb(self, rng: random.Random) -> None:
         """Move a tasklet to another worker of its member, or have all sources that still run emit a barrier."""
         if self._barrier == 0 or rng.random() < 0.1:
-            sources = [t for run in self.runs for t in run.tasklets if not t._edges]
+            sources = [t for run in self.runs for t in run.tasklets if not t.intake.edges]
             if sources and all(t.state is not State.EMIT_DONE_ITEM for t in sources):
                 self._barrier += 1
                 for tasklet in sources:
-                    tasklet._emit_mark(Barrier(self._barrier))
+                    tasklet.emit_mark(Barrier(self._barrier))
                     tasklet.runnable = True
         for run in self.runs:
             victim, thief = rng.sample(run.deployments, 2)
-            candidates = [t for t in victim.tasklets if not t.done and t._edges and t._outbound]
+            candidates = [t for t in victim.tasklets if not t.done and t.intake.edges and t.output.edges]
             handed = victim.hand_over(rng.choice(candidates), run.deployments.index(thief)) if candidates else None
             if handed is not None:
                 message, fds = handed

@@ -41,6 +41,7 @@ def test_each_line_is_written_once_through_kills_at_any_step(tmp_path: Path, nam
     assert sorted(map(int, lines_in(tmp_path))) == list(range(200))
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # files of processors that are killed
 @pytest.mark.parametrize("seed", range(5))
 def test_records_of_csv_json_and_arrays_are_written_once_through_kills(tmp_path: Path, seed: int) -> None:
     run_sink(lambda: sinks.json(tmp_path / "json", compression="gzip").supplier, range(60), seed)

@@ -25,7 +25,8 @@ def memory_size(items: list[Any]) -> int:
     """Return the bytes that a list of items takes, estimated from a sample.
 
     Example:
-        >>> memory_size(["x" * 951] * 100) == 100 * (1000 + 8)
+        >>> from sys import getsizeof
+        >>> memory_size(["x" * 951] * 100) == 100 * (getsizeof("x" * 951) + 8)
         True
     """
     count = len(items)

@@ -22,15 +22,13 @@ _MOST_TRIED = 1 << 16
 def own_key(context: ProcessorContext) -> int:
     """Return a key for the state of one processor that belongs to no group.
 
-        While the vertex has as many processors, the entry comes back to the same one; where all edges lead to one
-        processor, to that one. With another number of processors it comes to any one of them.
+    While the vertex has as many processors, the entry comes back to the same one; where all edges lead to one
+    processor, to that one. With another number of processors it comes to any one of them.
 
-        Example:
-            >>> from shmjet.core.keys import partition_id
-    from shmjet.core.state_placement import placement_in
-            >>> context = ProcessorContext(global_index=2, total_parallelism=3)
-            >>> partition_id(own_key(context), context.partition_count) % 3
-            2
+    Example:
+        >>> context = ProcessorContext(global_index=2, total_parallelism=3)
+        >>> partition_id(own_key(context), context.partition_count) % 3
+        2
     """
     index, total = context.global_index, context.total_parallelism
     placement = placement_in(context)
