@@ -401,7 +401,7 @@ def test_finished_processors_go_straight_to_their_end(tmp_path: Path) -> None:
         assert (0, True) in saved_places(next(r for r in manual.reports() if isinstance(r, Saved)))
 
 
-def test_state_that_cannot_be_read_back_names_the_vertex(tmp_path: Path) -> None:
+def test_state_that_cannot_be_read_back_names_the_vertex(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Manual(tmp_path) as manual:
         manual.source.save_to_snapshot = lambda: manual.source.outbox.offer_to_snapshot("a", Forgotten())
         manual.go_on()
@@ -409,6 +409,7 @@ def test_state_that_cannot_be_read_back_names_the_vertex(tmp_path: Path) -> None
         records = [ProcessorRecord(0, False, manual.reports()[0].processors[0].pieces)]
     vertices = [SavedVertex("source", 1, 271, records)]
     write_manifest(tmp_path / "1.manifest", Manifest("l", 1, "j", None, 0.0, False, vertices))
+    monkeypatch.setattr(Forgotten, "is_known", False)
     with (
         Manual(tmp_path, manifest=str(tmp_path / "1.manifest")) as manual,
         pytest.raises(
@@ -421,9 +422,13 @@ def test_state_that_cannot_be_read_back_names_the_vertex(tmp_path: Path) -> None
 class Forgotten:
     """Saved by a version that knew it."""
 
+    is_known = True
+
     def __reduce__(self) -> Any:
         return _no_longer, ()
 
 
-def _no_longer() -> None:
+def _no_longer() -> object:
+    if Forgotten.is_known:
+        return object()
     raise LookupError("no longer")
