@@ -1,4 +1,4 @@
-"""Builds the two C extensions, the engine's and the column kernels; all else is in setup.cfg.
+"""Builds the C extensions: the engine's, the column kernels and the Arrow exchange; all else is in setup.cfg.
 
 What is missing for that is named before anything is copied or compiled: pip shows all that a build has printed.
 """
@@ -24,6 +24,7 @@ SOURCES = [
 ]
 HEADERS = sorted([*glob("shmjet/_native/*.h"), *glob("shmjet/_native/*/*.h")])
 KERNELS = sorted(glob("shmjet/_native/columns/*.c"))
+EXCHANGE = sorted(glob("shmjet/_native/arrow/*.c"))
 LIMITED = [("Py_LIMITED_API", "0x030B0000")]
 OPTIONS = ["-std=c11", "-O3", "-fvisibility=hidden", "-Wall", "-Wextra"]
 BUILDING = {"build", "build_ext", "bdist_wheel", "bdist", "editable_wheel", "develop", "install"}
@@ -71,6 +72,15 @@ setup(
         Extension(
             "shmjet._native._columns",
             sources=KERNELS,
+            depends=HEADERS,
+            include_dirs=["shmjet/_native"],
+            define_macros=LIMITED,
+            extra_compile_args=OPTIONS,
+            py_limited_api=True,
+        ),
+        Extension(
+            "shmjet._native._arrow",
+            sources=EXCHANGE,
             depends=HEADERS,
             include_dirs=["shmjet/_native"],
             define_macros=LIMITED,

@@ -22,8 +22,11 @@ of any alignment.
 DateForm: TypeAlias = tuple[str, int, int, int, int, int]
 """(tag, times, least, most, scale, add): what the integer in a date or duration means as a key. See key_column.h."""
 
-KeyForm: TypeAlias = DateForm | int | None
-"""Of a date or duration; the number of fields of a structured column, which are the next columns; None for others."""
+DecimalForm: TypeAlias = tuple[str, int]
+"""("D", scale) of a column of decimals, 8 or 16 bytes a value. See decimal_key.h."""
+
+KeyForm: TypeAlias = DateForm | DecimalForm | int | None
+"""Of a date, duration or decimal; the number of fields of a structured column, which come next; None for others."""
 
 def hash_columns(columns: Sequence[Column], out: Array, forms: Sequence[KeyForm] | None = None) -> None:
     """Write murmur3_32 (seed 0) of each row's canonical key bytes; several columns are the tuple of their values.
@@ -130,16 +133,17 @@ class GroupTable:
     """
 
     def __init__(self, keys: str, aggregates: Sequence[tuple[str, str]]) -> None: ...
-    def add(self, keys: Sequence[Column], inputs: Sequence[Column | None], rows: int, /) -> None:
+    def add(self, keys: Sequence[Column], inputs: Sequence[Column | None], rows: int, numbers: Array = ..., /) -> None:
         """Add rows; `inputs` has a column for each aggregate, or None for a count of rows.
 
-        A count of a column looks only at its nulls; the column may be of any kind.
+        A count of a column looks only at its nulls; the column may be of any kind. `numbers` (uint32) gets the number
+        of each row's group, from 0 on.
 
         Raises:
             ValueError: a column does not fit its class, or not all have `rows` rows; a column is mixed.
             OSError: no memory.
         """
-    def merge(self, keys: Sequence[Column], states: Sequence[Column], rows: int, /) -> None:
+    def merge(self, keys: Sequence[Column], states: Sequence[Column], rows: int, numbers: Array = ..., /) -> None:
         """Add groups exported by another table; `states` has a column for each part. Raises as `add`."""
     def read_words(self, field: int, positions: int | Array, count: int, out: Array, valid: Array, /) -> bool:
         """Write a field of `count` groups as 8-byte words, and one byte each for not null.
@@ -444,3 +448,221 @@ def is_utf8(data: Array, /) -> bool:
 
 def csv_power_of_five(exponent: int, /) -> tuple[int, int] | None:
     """Return a row of the table of powers of five: the first 128 bits in two halves; None outside the table."""
+
+# -- functions of text (text_match.h, text_edit.h) -------------------------------------------------
+
+def text_has(text: Column, how: int, part: Array, found: Array) -> None:
+    """Write whether each value has a part: anywhere (`how` 0), at the beginning (1) or at the end (2).
+
+    Raises:
+        TypeError: a column of another kind. ValueError: a buffer is too short.
+    """
+
+def text_compare(text: Column, other: Column, sign: Array) -> None:
+    """Write -1, 0 or 1 (int8) as each value is less than, equal to or greater than the other, in the order of bytes.
+
+    `other` has as many rows, or one for all.
+
+    Raises:
+        TypeError: a column of another kind. ValueError: a buffer is too short, or the rows do not fit.
+    """
+
+def text_equal(text: Column, other: Column, equal: Array) -> None:
+    """Write whether each value is equal to the other; otherwise as `text_compare`."""
+
+def text_among(text: Column, values: Column, found: Array) -> None:
+    """Write whether each value is among others, which are in the order of their bytes.
+
+    Raises:
+        TypeError: a column of another kind. ValueError: a buffer is too short.
+    """
+
+def text_dfa(text: Column, table: Array, at_end: Array, start: int, found: Array) -> int:
+    """Run an automaton over each value whose `found` is not 0; see `shmjet.columns.expressions.automata`.
+
+    Returns:
+        How many values are left to the caller: `found` is 2 there.
+
+    Raises:
+        TypeError: a column of another kind. ValueError: a buffer is too short, or a state is out of range.
+    """
+
+def text_chars(text: Column, count: Array) -> None:
+    """Write the code points (int64) of each value.
+
+    Raises:
+        TypeError: a column of another kind. ValueError: a buffer is too short.
+    """
+
+def text_slice(text: Column, start: int, length: int, begins: Array, ends: Array) -> None:
+    """Write where in the data a part of each value begins and ends (int64), counted in code points.
+
+    `start` counts from the end if it is negative; a `length` of -1 goes to the end.
+
+    Raises:
+        TypeError: a column of another kind. ValueError: a buffer is too short.
+    """
+
+def text_strip(text: Column, marks: Array, wide: bool, begins: Array, ends: Array, other: Array) -> int:
+    """Write where each value begins and ends without the bytes that have a mark (256 of them) at its ends.
+
+    Returns:
+        If `wide`, how many values have a byte beyond ASCII at an end then: `other` is 1 there.
+
+    Raises:
+        TypeError: a column of another kind. ValueError: a buffer is too short.
+    """
+
+def text_ranges(text: Column, begins: Array, ends: Array, offsets: Array, data: Array) -> None:
+    """Copy a part of the data for each row, and write the offsets (int64, one more than rows).
+
+    Raises:
+        TypeError: a column of another kind. ValueError: a buffer is too short, or a part leaves the data.
+    """
+
+def text_replace(text: Column, part: Array, value: Array, offsets: Array | None, data: Array | None) -> int:
+    """Put `value` in place of every `part`, which is not empty; with None only count.
+
+    Returns:
+        The bytes of the result.
+
+    Raises:
+        TypeError: a column of another kind. ValueError: a buffer is too short.
+    """
+
+def text_split_lists(text: Column, by: Array, offsets: Array | None, data: Array | None) -> int:
+    """Write the pieces of each value between separators as a list of text (docs/formats/batch.md).
+
+    Returns:
+        The bytes of the result.
+
+    Raises:
+        TypeError: a column of another kind. ValueError: a buffer is too short. OverflowError: a value is too long.
+    """
+
+def text_parse(text: Column, kind: str, size: int, unit: str, out: Array, other: Array) -> int:
+    """Read numbers, bools and dates of the plain forms.
+
+    Args:
+        text: a column of text; its nulls are not read.
+        kind: of the values: `i`, `u`, `f`, `b` or `M`.
+        size: bytes of a value.
+        unit: of dates, one of Y M W D h m s i u n; for others any character.
+        out: zeros; the values.
+        other: bool; the rows that are left to the caller.
+
+    Returns:
+        How many are left.
+    """
+
+def text_lists(words: Column, counts: Array, offsets: Array | None, data: Array | None) -> int:
+    """Write lists of text, as columns of lists hold them.
+
+    Args:
+        words: of all lists, one after the other.
+        counts: int64, how many words each list has.
+        offsets, data: int64 and bytes; None for the size alone.
+
+    Returns:
+        The bytes of all lists.
+    """
+
+def text_upper(text: Column, data: Array, other: Array) -> int:
+    """Write the data with ASCII letters in upper case.
+
+    Returns:
+        How many values are not all ASCII and left to the caller: `other` is 1 there.
+
+    Raises:
+        TypeError: a column of another kind. ValueError: a buffer is too short.
+    """
+
+# -- arithmetic (arithmetic.h) ---------------------------------------------------------------------
+
+def checked_arithmetic(symbol: str, kind: str, itemsize: int, one: Array, two: Array, out: Array) -> bool:
+    """Compute `+`, `-` or `*` of integers of one type (`kind` "i" or "u"); an operand may have one value for all rows.
+
+    Returns:
+        Whether a result has left the type.
+
+    Raises:
+        ValueError: the arrays do not fit.
+    """
+
+def run_numbers(code: bytes, columns: tuple[Array, ...], values: bytes, results: tuple[Array, ...], rows: int) -> bool:
+    """Run instructions over columns of int64 and float64, block by block.
+
+    Args:
+        code: five bytes for each instruction: operator, kind of the operands (`i`, `f` or `b`), the registers of the
+            operands and that of the result. Registers are the columns, the values, the results, then room for a block.
+        columns: what is read, 8 bytes for each row.
+        values: numbers of 8 bytes, the same for all rows.
+        results: what is written, 8 bytes for each row, or one for bools.
+        rows: at least 2.
+
+    Returns:
+        Whether an integer has left its type; the results mean nothing then.
+
+    Raises:
+        ValueError: an instruction is wrong, or a column does not fit.
+    """
+
+def keep_rows(values: Array, itemsize: int, mask: Array, out: Array) -> int:
+    """Write the values (1, 2, 4 or 8 bytes each) whose mask is not 0; `out` has room for one more.
+
+    Returns:
+        How many they are.
+
+    Raises:
+        ValueError: the arrays do not fit.
+    """
+
+# -- decimals (decimal.h) --------------------------------------------------------------------------
+
+Decimals: TypeAlias = tuple[Array, int, bool, int]
+"""(data, width, is_single, shift): integers of 8 or 16 bytes, one a row or a single one, times 10**shift."""
+
+def decimal_arithmetic(
+    symbol: str, one: Decimals, two: Decimals, valid: Array | None, rows: int, digits: int, out: Array, width: int
+) -> int:
+    """Write `+ - * / %` of each row, of `width` bytes; return the first valid row of more than `digits` digits, or -1.
+
+    `/` rounds down, as Python's `//`; by 0 it gives 0, as does `%`.
+    """
+
+def decimal_compare(one: Decimals, two: Decimals, rows: int, out: Array) -> None:
+    """Write -1, 0 or 1 for each row into int8s."""
+
+def decimal_compare_floats(one: Decimals, floats: Array, is_single: bool, rows: int, out: Array) -> None:
+    """Write -1, 0 or 1 for each row into int8s, 2 where the float is NaN; the shift of `one` is its scale."""
+
+def decimal_rescale(
+    one: Decimals, valid: Array | None, rows: int, down: int, rounds: int, digits: int, out: Array, width: int
+) -> int:
+    """Write each value shifted up and then divided by 10 to the power of `down`; return the first bad row, or -1.
+
+    What is left makes the row a bad one (rounds = 0), is rounded half away from 0 (1), or is cut off (2).
+    """
+
+def decimal_sum(one: Decimals, valid: Array | None, rows: int) -> tuple[int, int, int]:
+    """Return the sum of the valid rows as (high, low): high * 2**64 + low."""
+
+def decimal_extreme(one: Decimals, valid: Array | None, rows: int, is_greatest: bool) -> int:
+    """Return the first row of the least or greatest valid value; -1 where there is none."""
+
+def decimal_to_floats(one: Decimals, rows: int, out: Array) -> None:
+    """Write the nearest float64 of each value; the shift of `one` is its scale."""
+
+def decimal_of_floats(
+    floats: Array, valid: Array | None, rows: int, scale: int, digits: int, out: Array, width: int
+) -> int:
+    """Write float64s rounded to a scale; return the first valid row that does not fit, or -1."""
+
+def decimal_of_text(column: Column, scale: int, digits: int, out: Array, width: int) -> int:
+    """Write what text such as "-12.50" says; return the first row that does not fit, or -1."""
+
+def decimal_to_text(one: Decimals, rows: int, offsets: Array, data: Array) -> int:
+    """Write each value with all digits of its scale, which is the shift of `one`; return how many bytes `data` has.
+
+    `offsets` is int64, `rows + 1`; `data` has 42 bytes for each row.
+    """

@@ -495,6 +495,56 @@ class LinkLoop:
         """Descriptor of the connection that the last exception is about; -1 for none."""
 
 @final
+class Coalescer:
+    """What may be passed on after watermarks on several inputs, by the rules of `shmjet.core.WatermarkCoalescer`.
+
+    Watermarks are their timestamps here, 2**63 - 1 is the idle message, and None stands for nothing. Raises `error`
+    where an input that has ended brings something, or a watermark does not rise. It can be pickled.
+    """
+
+    def __new__(cls, input_count: int, error: type[Exception]) -> Coalescer: ...
+    def observe_event(self, index: int, /) -> None:
+        """Note that an item came."""
+
+    def observe_watermark(self, index: int, timestamp: int, /) -> int | None:
+        """Note a watermark, and return what is to be passed on."""
+
+    def input_done(self, index: int, /) -> int | None:
+        """Note the end of an input, and return what is to be passed on."""
+
+    def pending(self) -> int | None:
+        """Return the idle message when it has to follow the watermark given out just before."""
+
+    def take(
+        self, consumers: list[RingConsumer], inputs: list[int], first: int, /
+    ) -> tuple[list[int], int | None, bool, int]:
+        """Take the watermarks at the heads of all enabled rings, until one is to be passed on.
+
+        `inputs` are the consumers' numbers, ascending; it starts with the first that is not below `first`, and goes
+        round. Returns the inputs with something else at the head, what is to be passed on (the rest has not been
+        looked at then), whether anything was taken, and the input to start with next time.
+        """
+
+    def follow(self, consumer: RingConsumer, index: int, /) -> int | None:
+        """Take the watermarks at the head of one ring, until one is to be passed on, which is returned."""
+
+    @property
+    def coalesced(self) -> int | None:
+        """The last watermark passed on."""
+
+    @property
+    def top_observed(self) -> int | None:
+        """The highest watermark seen on any input."""
+
+    @property
+    def slowest(self) -> tuple[int, int | None]:
+        """The active input with the lowest watermark, -1 when none is active; and that watermark."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the idle message was passed on, and nothing came since."""
+
+@final
 class Poller:
     """What one tasklet waits for, scanned in C: consumers with data, and blocked producers whose mark is reached."""
 
@@ -508,8 +558,47 @@ class Poller:
     def ready_inputs(self) -> list[int]:
         """Return the indexes of the enabled consumers that have data, whatever `inputs` says."""
 
+def push_marks(producers: list[RingProducer], kind: int, value: int, flags: int, /) -> list[int]:
+    """Put a mark into each ring; return the indexes of those left out, which are full or reserved."""
+
 def index_of_special(items: list[Any], start: int, special_type: type, /) -> int:
     """Return the first index from `start` on whose item is None or an instance of `special_type`, else -1."""
+
+def name_tuples(number: int, named: type[tuple[Any, ...]], /) -> None:
+    """Make lists of a class of named tuples columns for the codec, which sends the number for the class.
+
+    `number` is from 0 to 7 and means the same class in all processes. Raises TypeError for another number or class.
+    """
+
+def cut_frames(
+    items: list[Any], stamps: list[int] | None, slide: int, offset: int, lowest: int, /
+) -> tuple[dict[int, list[Any]], list[Any]]:
+    """Group items by the end of the frame that their timestamp is in; second, the items of frames below `lowest`.
+
+    Without `stamps` the items are pairs `(timestamp, item)`, whose second parts are grouped. Frames end at `offset`
+    plus a multiple of `slide`. Raises TypeError for a timestamp that is not an int of 64 bits.
+    """
+
+def cut_results(items: list[Any], keyed: bool, lowest: int, /) -> tuple[dict[int, list[tuple[Any, Any]]], list[Any]]:
+    """Group results of frames `(start, end, key, accumulator, ...)` by their ends, as pairs of key and accumulator.
+
+    Without keys they are `(start, end, accumulator, ...)`, and the key is None. Second, the results of frames below
+    `lowest`. Raises TypeError for anything else.
+    """
+
+def keyed_results(
+    kind: type[tuple[Any, ...]],
+    start: int,
+    end: int,
+    pairs: list[tuple[Any, Any]],
+    is_early: bool,
+    stamp: int | None,
+    /,
+) -> list[Any]:
+    """Return a named tuple `(start, end, key, result, is_early)` for each pair of a key and a result.
+
+    With a `stamp` each one is in a pair `(stamp, named tuple)`.
+    """
 
 def murmur3_32(data: Buffer, seed: int = 0, /) -> int:
     """Return MurmurHash3_x86_32, unsigned: the same as `mmh3.hash(data, seed, signed=False)`."""

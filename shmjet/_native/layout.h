@@ -83,4 +83,14 @@ static inline PyObject *layout_get_tuple(const object_layout_t *layout, PyObject
     return items ? items[i] : PyTuple_GetItem(tuple, i);
 }
 
+/* A tuple without items of a class of named tuples. As tuple.__new__ makes it: what lies between the head of the object
+ * and its items is the cached hash (from 3.14 on), which is -1 until it is known. */
+static inline PyObject *layout_new_named(const object_layout_t *layout, PyTypeObject *type, Py_ssize_t arity) {
+    allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    PyObject *tuple = alloc(type, arity);
+    if (tuple && layout->tuple_items)
+        memset((char *)tuple + sizeof(PyVarObject), 0xff, (size_t)layout->tuple_items - sizeof(PyVarObject));
+    return tuple;
+}
+
 #endif

@@ -2,6 +2,7 @@
  * _core.pyi. */
 #include "ring/native.h"
 
+#include "codec/codec.h"
 #include "items/items.h"
 #include "ring/claims.h"
 #include "ring/slab.h"
@@ -10,7 +11,7 @@
 
 extern PyType_Spec doorbell_spec, poller_spec, producer_spec, consumer_spec, codec_spec, tally_spec, totals_spec,
     slab_writer_spec, slab_reader_spec, slot_spec, claims_spec, number_sorter_spec,
-    edge_flow_spec, packet_writer_spec, packet_reader_spec, link_loop_spec;
+    edge_flow_spec, packet_writer_spec, packet_reader_spec, link_loop_spec, coalescer_spec;
 
 static int module_exec(PyObject *module);
 
@@ -92,6 +93,7 @@ static PyObject *module_short_slice(PyObject *module, PyObject *nanoseconds) {
 static PyMethodDef module_methods[] = {
     FAST("ring_format", module_ring_format, "ring_format(buffer, offset, capacity, queue_size) -> None"),
     {"ring_items", module_ring_items, METH_O, "ring_items(header) -> int: items published and not yet released"},
+    FAST("push_marks", producers_push_marks, "push_marks(producers, kind, value, flags) -> list[int]: those left out"),
     FAST("index_of_special", routing_index_of_special, "index_of_special(items, start, special_type) -> int"),
     FAST("murmur3_32", routing_murmur3_32, "murmur3_32(data, seed=0) -> int"),
     FAST("partition_of", routing_partition_of, "partition_of(key, count, fallback) -> int"),
@@ -101,6 +103,11 @@ static PyMethodDef module_methods[] = {
     {"ascends", ordering_ascends, METH_O,
      "ascends(keys) -> bool | None: whether numbers or ASCII text do; None: it has others"},
     FAST("unify_nans", nans_unify, "unify_nans(keys, nan) -> list: every NaN, in tuples too, is this one"),
+    FAST("name_tuples", codec_name_tuples, "name_tuples(number, type) -> None: the codec knows them by this number"),
+    FAST("cut_frames", frames_cut,
+         "cut_frames(items, stamps, slide, offset, lowest) -> (dict[end, items], late items)"),
+    FAST("cut_results", frames_cut_results, "cut_results(items, keyed, lowest) -> (dict[end, pairs], late items)"),
+    FAST("keyed_results", frames_keyed_results, "keyed_results(type, start, end, pairs, is_early, stamp) -> list"),
     FAST("split", routing_split, "split(items, keys, count, table, consumers, fallback) -> list[list | None]"),
     {"short_slice", module_short_slice, METH_O, "short_slice(nanoseconds) -> bool: whether the scheduler takes it"},
     {"clock_ns", module_clock_ns, METH_NOARGS, "clock_ns() -> int: CLOCK_MONOTONIC in nanoseconds"},
@@ -120,6 +127,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
     Py_VISIT((PyObject *)state->packet_reader);
     Py_VISIT((PyObject *)state->slab_writer);
     Py_VISIT(state->corrupt_error);
+    for (int i = 0; i < NAMED_TUPLES; i++) Py_VISIT((PyObject *)state->named[i].type);
     return 0;
 }
 
@@ -136,6 +144,7 @@ static int module_clear(PyObject *module) {
     Py_CLEAR(state->packet_reader);
     Py_CLEAR(state->slab_writer);
     Py_CLEAR(state->corrupt_error);
+    for (int i = 0; i < NAMED_TUPLES; i++) Py_CLEAR(state->named[i].type);
     return 0;
 }
 
@@ -188,7 +197,7 @@ static int module_exec(PyObject *module) {
                                                      "A word in shared memory has a value that no ring writes.",
                                                      PyExc_RuntimeError, NULL);
     if (!state->corrupt_error || PyModule_AddObjectRef(module, "RingCorruptError", state->corrupt_error) < 0) return -1;
-    PyTypeObject *tally, *totals, *slab_reader, *claims, *number_sorter, *link_loop;
+    PyTypeObject *tally, *totals, *slab_reader, *claims, *number_sorter, *link_loop, *coalescer;
     if (!(state->codec = add_type(module, &codec_spec)) || !(state->doorbell = add_type(module, &doorbell_spec)) ||
         !(state->producer = add_type(module, &producer_spec)) ||
         !(state->consumer = add_type(module, &consumer_spec)) || !(state->poller = add_type(module, &poller_spec)) ||
@@ -199,7 +208,7 @@ static int module_exec(PyObject *module) {
         !(state->edge_flow = add_type(module, &edge_flow_spec)) ||
         !(state->packet_writer = add_type(module, &packet_writer_spec)) ||
         !(state->packet_reader = add_type(module, &packet_reader_spec)) ||
-        !(link_loop = add_type(module, &link_loop_spec)))
+        !(link_loop = add_type(module, &link_loop_spec)) || !(coalescer = add_type(module, &coalescer_spec)))
         return -1;
     Py_DECREF((PyObject *)tally); /* the module's dict holds these */
     Py_DECREF((PyObject *)totals);
@@ -207,6 +216,7 @@ static int module_exec(PyObject *module) {
     Py_DECREF((PyObject *)claims);
     Py_DECREF((PyObject *)number_sorter);
     Py_DECREF((PyObject *)link_loop);
+    Py_DECREF((PyObject *)coalescer);
     if (PyModule_AddIntConstant(module, "RING_HEADER", RING_HEADER_SIZE) < 0 ||
         PyModule_AddIntConstant(module, "RING_ALIGNMENT", RING_ALIGNMENT) < 0 ||
         PyModule_AddIntConstant(module, "RING_MIN_CAPACITY", RING_MIN_CAPACITY) < 0 ||

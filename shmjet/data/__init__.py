@@ -2,3 +2,5 @@
 
 Knows nothing of how items travel, of processes or of jobs.
 """
+
+from shmjet.data import window_results as window_results  # the codec of every process knows these classes

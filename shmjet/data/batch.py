@@ -15,12 +15,14 @@ from typing import Any, Final, final, overload
 import numpy as np
 import numpy.typing as npt
 
-from shmjet.data.column import Values, checked_mask, equal_columns, plain_values
+from shmjet.data.column import Values, checked_mask, equal_columns, joined, physical, plain_values
+from shmjet.data.column_types import Kind, kind_of
 from shmjet.data.columnar import Columnar
-from shmjet.data.errors import BatchError
+from shmjet.data.errors import BatchError, no_column
 from shmjet.data.nullable import Nullable, column_parts
 from shmjet.data.row_choice import checked_rows, true_rows
-from shmjet.data.text import Indices, Mask, Text
+from shmjet.data.text import Indices, Mask
+from shmjet.data.typed_column import Physical, TypedColumn, copied
 
 _SHOWN_ROWS: Final = 10
 _SHOWN_WIDTH: Final = 100
@@ -35,10 +37,13 @@ class Batch(Columnar):
             `Nullable`, or a sequence of values of one kind (text becomes `Text`, None a null). Arrays that are not
             contiguous or not in native byte order are copied.
         validity: name → bool array, False where the column is null; columns without nulls need none.
+        schema: name → type, for columns whose values alone do not say it: a numpy dtype, `int`, `float`, `bool`, `str`,
+            `bytes`, `Decimal`, or a text such as `"decimal(15, 2)"`, `"timestamp[us, Europe/Berlin]"`, `"category"`,
+            `"list<int64>"`, `"struct<a: int64, b: text>"`. Other columns have the type of their values.
 
     Raises:
         BatchError: a name is empty or no str, columns differ in length, a column is not one-dimensional or of dtype
-            object; the text names the column.
+            object, a value does not fit into the type that `schema` gives; the text names the column.
 
     Example:
         >>> batch = Batch({"user": [1, 2, 1], "city": ["Rome", "Oslo", None]})
@@ -53,15 +58,22 @@ class Batch(Columnar):
     _validity: dict[str, Mask]
     _num_rows: int
 
-    def __init__(self, columns: Mapping[str, Any], validity: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        columns: Mapping[str, Any],
+        validity: Mapping[str, Any] | None = None,
+        *,
+        schema: Mapping[str, Any] | None = None,
+    ) -> None:
         if not isinstance(columns, Mapping):
             raise BatchError(f"a Batch takes a dict of columns by name, got {type(columns).__name__}")
+        kinds = {} if schema is None else _kinds(schema, columns)
         values: dict[str, Values] = {}
         masks: dict[str, Mask] = {}
         for name, given in columns.items():
             if not isinstance(name, str) or not name:
                 raise BatchError(f"a column's name must be a non-empty str, got {name!r}")
-            values[name], mask = column_parts(name, given)
+            values[name], mask = column_parts(name, given, kinds.get(name))
             if mask is not None:
                 masks[name] = mask
         rows = len(next(iter(values.values()))) if values else 0
@@ -78,7 +90,7 @@ class Batch(Columnar):
 
     def _set(self, columns: dict[str, Values], validity: dict[str, Mask], rows: int) -> None:
         for array in (*columns.values(), *validity.values()):
-            if not isinstance(array, Text):
+            if isinstance(array, np.ndarray):
                 array.flags.writeable = False
         _set_columns(self, columns)
         _set_validity(self, validity)
@@ -102,12 +114,19 @@ class Batch(Columnar):
         return self
 
     @classmethod
-    def from_rows(cls, rows: Iterable[Any], columns: Sequence[str] | None = None) -> Batch:
+    def from_rows(
+        cls,
+        rows: Iterable[Any],
+        columns: Sequence[str] | None = None,
+        *,
+        schema: Mapping[str, Any] | None = None,
+    ) -> Batch:
         """Make a batch of rows: dicts, or tuples (or other sequences) in the order of `columns`.
 
         Args:
             rows: each has a value for each column; None is a null.
-            columns: the names; may be left out for dicts of equal keys.
+            columns: the names; may be left out for dicts of equal keys, or where `schema` has all of them.
+            schema: name → type, as for `Batch`.
 
         Raises:
             BatchError: a row lacks a column or has another length, or a column's values are of no common kind; without
@@ -117,10 +136,13 @@ class Batch(Columnar):
         every_column = columns is None
         if columns is None:
             if not listed:
-                return cls({})
-            if not isinstance(listed[0], Mapping):
+                return cls({name: [] for name in schema or {}}, schema=schema)
+            if schema is not None and not isinstance(listed[0], Mapping):
+                columns = list(schema)
+            elif not isinstance(listed[0], Mapping):
                 raise BatchError("from_rows() needs the names of the columns for rows that are not dicts")
-            columns = list(listed[0])
+            else:
+                columns = list(listed[0])
         names = list(columns)
         if len(set(names)) < len(names):
             raise BatchError(f"from_rows() got duplicate column names: {names}")
@@ -137,8 +159,8 @@ class Batch(Columnar):
             elif len(row) != len(names):
                 raise BatchError(f"row {place} has {len(row)} values for {len(names)} columns: {row!r:.80}")
         if listed and isinstance(listed[0], Mapping):
-            return cls({name: [row[name] for row in listed] for name in names})
-        return cls({name: [row[place] for row in listed] for place, name in enumerate(names)})
+            return cls({name: [row[name] for row in listed] for name in names}, schema=schema)
+        return cls({name: [row[place] for row in listed] for place, name in enumerate(names)}, schema=schema)
 
     @classmethod
     def concat(cls, batches: Iterable[Batch]) -> Batch:
@@ -160,9 +182,9 @@ class Batch(Columnar):
         if len(parts) == 1:
             return first
         columns: dict[str, Values] = {}
-        for name, column in first._columns.items():
+        for name in first._columns:
             pieces = [part._columns[name] for part in parts]
-            columns[name] = Text.concat(pieces) if isinstance(column, Text) else np.concatenate(pieces)  # type: ignore[arg-type]
+            columns[name] = joined(pieces)
         masked = {name for part in parts for name in part._validity}
         validity = {
             name: np.concatenate([part._validity.get(name, np.ones(part.num_rows, np.bool_)) for part in parts])
@@ -172,6 +194,58 @@ class Batch(Columnar):
         self = object.__new__(cls)
         self._set(columns, validity, sum(part.num_rows for part in parts))
         return self
+
+    # -- exchange with other libraries ---------------------------------------------------------------------------------
+
+    @classmethod
+    def from_arrow(cls, table: Any) -> Batch:
+        """Make a batch of another library's table, by Arrow's C interfaces; neither side needs pyarrow.
+
+        The batch shares the memory of the table where the layouts agree (numbers, times, text with 64-bit offsets) and
+        the table has one chunk, and keeps it alive: do not change the table in place afterwards. Else columns are
+        copied.
+
+        Args:
+            table: anything with `__arrow_c_stream__` or `__arrow_c_array__`: a frame of polars or pandas, a table or
+                record batch of pyarrow, a relation of duckdb. A named column (a polars Series) becomes a batch of one
+                column.
+
+        Raises:
+            BatchError: it is none of these, or its producer failed; a column has no name, that of another, or a type
+                that no column holds.
+
+        Example:
+            >>> batch = Batch({"user": [1, 2], "city": ["Rome", None]})
+            >>> Batch.from_arrow(batch) == batch  # a batch is such a table itself
+            True
+        """
+        from shmjet.data.arrow.streams import from_arrow
+
+        return from_arrow(table)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Give the batch to another library, which shares its memory where the layouts agree.
+
+        Args:
+            requested_schema: a capsule with the schema that the consumer would like; text with 32-bit or 64-bit
+                offsets is as it asks.
+
+        Raises:
+            BatchError: Arrow has no type for a column.
+        """
+        from shmjet.data.arrow.streams import stream_of
+
+        return stream_of(self.schema, [self], requested_schema)
+
+    def __arrow_c_schema__(self) -> Any:
+        """Give the schema to another library.
+
+        Raises:
+            BatchError: Arrow has no type for a column.
+        """
+        from shmjet.data.arrow.streams import schema_capsule_of
+
+        return schema_capsule_of(self.schema)
 
     # -- what is in it -------------------------------------------------------------------------------------------------
 
@@ -191,8 +265,8 @@ class Batch(Columnar):
         return tuple(self._columns)
 
     @property
-    def schema(self) -> dict[str, np.dtype[Any] | str]:
-        """Each column's numpy dtype, or `"text"` or `"bytes"`."""
+    def schema(self) -> dict[str, Kind]:
+        """Each column's numpy dtype, `"text"` or `"bytes"`, or its `ColumnType`."""
         return {name: column.dtype for name, column in self._columns.items()}
 
     @property
@@ -225,7 +299,7 @@ class Batch(Columnar):
         try:
             return self._columns[name]
         except (KeyError, TypeError):
-            raise BatchError(f"there is no column {name!r}; there are {list(self._columns)}") from None
+            raise no_column(name, self._columns) from None
 
     def __len__(self) -> int:
         return self._num_rows
@@ -302,7 +376,7 @@ class Batch(Columnar):
         columns = {name: column[rows] for name, column in self._columns.items()}
         validity = {name: mask[rows] for name, mask in self._validity.items()}
         if rows.step not in (None, 1):
-            columns = {n: c if isinstance(c, Text) else np.ascontiguousarray(c) for n, c in columns.items()}
+            columns = {n: np.ascontiguousarray(c) if isinstance(c, np.ndarray) else c for n, c in columns.items()}
             validity = {name: np.ascontiguousarray(mask) for name, mask in validity.items()}
         count = len(range(*rows.indices(self._num_rows)))
         result = object.__new__(Batch)
@@ -311,13 +385,10 @@ class Batch(Columnar):
 
     def copy(self) -> Batch:
         """Return a batch with memory of its own: free of slots and of arrays that others may change."""
-        columns: dict[str, Values] = {}
-        for name, column in self._columns.items():
-            if isinstance(column, Text):
-                compact = column.compact()
-                columns[name] = Text.trusted(compact.offsets.copy(), compact.data.copy(), column.is_bytes)
-            else:
-                columns[name] = column.copy()
+        columns: dict[str, Values] = {
+            name: column.copy() if isinstance(column, TypedColumn) else copied(column)
+            for name, column in self._columns.items()
+        }
         result = object.__new__(Batch)
         result._set(columns, {name: mask.copy() for name, mask in self._validity.items()}, self._num_rows)
         return result
@@ -438,14 +509,29 @@ class Batch(Columnar):
         return as_html(self, _SHOWN_ROWS)
 
 
-def stored_column(batch: Batch, name: str) -> tuple[Values, Mask | None]:
-    """Return a column as the batch stores it: its values, and its mask if there is one, False at the nulls.
+def _kinds(schema: Mapping[str, Any], columns: Mapping[str, Any]) -> dict[str, Kind]:
+    """Return a user's schema with kinds for its words. Raises BatchError where it does not fit the columns."""
+    if not isinstance(schema, Mapping):
+        raise BatchError(f"a schema is a dict of names and types, got {type(schema).__name__}")
+    unknown = next((name for name in schema if name not in columns), None)
+    if unknown is not None:
+        raise BatchError(f"schema names the column {unknown!r}; there are {list(columns)}")
+    return {name: kind_of(name, given) for name, given in schema.items()}
 
-    For the engine: what lies under a null has no meaning, and a mask may have no nulls.
+
+def stored_column(batch: Batch, name: str) -> tuple[Physical, Mask | None]:
+    """Return a column of an array or `Text`: its values, and its mask if there is one, False at the nulls.
+
+    For kernels that know no other types: what lies under a null has no meaning, and a mask may have no nulls.
 
     Raises:
-        BatchError: there is no such column.
+        BatchError: there is no such column, or it is a `TypedColumn`.
     """
+    return physical(name, batch._column(name)), batch._validity.get(name)
+
+
+def any_column(batch: Batch, name: str) -> tuple[Values, Mask | None]:
+    """As `stored_column`, for a `TypedColumn`, too."""
     return batch._column(name), batch._validity.get(name)
 
 

@@ -1,4 +1,4 @@
-"""What a column of a batch is made of: whatever users have, turned into an array of fixed width or `Text`, with a mask.
+"""What a column of a batch is made of: whatever users have, turned into an array, `Text` or `TypedColumn`, with a mask.
 
 Normalising happens here, once: native byte order, contiguous, one-dimensional. Nothing behind it has to ask again.
 """
@@ -13,18 +13,20 @@ import numpy.typing as npt
 
 from shmjet.data.errors import BatchError
 from shmjet.data.text import Mask, Text
+from shmjet.data.typed_column import Physical, TypedColumn, plain_physical
+from shmjet.data.typed_sequences import is_typed_value, typed_sequence
 
-Values: TypeAlias = npt.NDArray[Any] | Text
+Values: TypeAlias = npt.NDArray[Any] | Text | TypedColumn
 """One column."""
 
 
 def as_column(name: str, given: Any) -> tuple[Values, Mask | None]:
-    """Return what `Batch` keeps of a column: a read-only, contiguous array in native order or a `Text`; and its mask.
+    """Return what `Batch` keeps of a column: a contiguous array in native order, `Text` or `TypedColumn`; and its mask.
 
     Raises:
         BatchError: it cannot be a column.
     """
-    if isinstance(given, Text):
+    if isinstance(given, Text | TypedColumn):
         return given, None
     if isinstance(given, np.ma.MaskedArray):
         if given.dtype.hasobject and given.ndim == 1:
@@ -48,19 +50,18 @@ def plain_values(column: Values) -> list[Any]:
     Raises:
         UnicodeDecodeError: text is not valid UTF-8.
     """
-    try:
-        return column.tolist()
-    except OverflowError:  # numpy 2.5 and later, where a date lies beyond what its calendar can count
-        return [_plain_value(value) for value in column]
+    return column.to_list() if isinstance(column, TypedColumn) else plain_physical(column)
 
 
-def _plain_value(value: Any) -> Any:
-    if isinstance(value, np.void) and value.dtype.names is not None:
-        return tuple(_plain_value(value[name]) for name in value.dtype.names)
-    try:
-        return value.item()
-    except OverflowError:
-        return int(value.view(np.int64))
+def physical(name: str, column: Values) -> Physical:
+    """Return a column of an array or `Text` as it is, for what computes on these alone.
+
+    Raises:
+        BatchError: it has another type, whose stored values mean nothing without it.
+    """
+    if isinstance(column, TypedColumn):
+        raise BatchError(f"column {name!r} is of {column.dtype}, which is not possible here; cast it, or leave it out")
+    return column
 
 
 def checked_mask(name: str, given: Any, rows: int) -> Mask:
@@ -103,6 +104,8 @@ def _sequence_column(name: str, values: list[Any]) -> tuple[Values, Mask | None]
             return Text.of([blank if value is None else value for value in values]), mask
         except BatchError as error:
             raise BatchError(f"column {name!r}: {error}") from None
+    if any(is_typed_value(value) for value in present):
+        return typed_sequence(name, values, present, _inner_column), mask
     filled = values
     if mask is not None:
         empty = type(present[0])() if present and isinstance(present[0], bool | int | float | complex) else None
@@ -123,6 +126,14 @@ def _sequence_column(name: str, values: list[Any]) -> tuple[Values, Mask | None]
     if array.dtype == object and array.ndim == 1:
         array = _of_dates(array, present)
     return _array_column(name, array), mask
+
+
+def _inner_column(name: str, values: list[Any]) -> Values:
+    """Return values inside lists or dicts, none of which is None."""
+    column, _ = as_column(name, values)
+    if isinstance(column, np.ndarray) and column.dtype.kind not in "biufcmM":
+        raise BatchError(f"column {name!r}: values of {column.dtype} cannot be in a list or dict")
+    return column
 
 
 def _array(name: str, filled: list[Any], present: list[Any]) -> npt.NDArray[Any]:
@@ -206,7 +217,7 @@ def equal_columns(one: Values, valid: Mask | None, two: Values, others: Mask | N
             return False
         rows = np.flatnonzero(valid)
         one, two = one.take(rows), two.take(rows)
-    if isinstance(one, Text):
+    if isinstance(one, Text | TypedColumn):
         return one.equals(two)
     assert isinstance(two, np.ndarray)
     return _equal_arrays(one, two)
@@ -218,3 +229,13 @@ def _equal_arrays(one: npt.NDArray[Any], two: npt.NDArray[Any]) -> bool:
         return all(_equal_arrays(one[name], two[name]) for name in one.dtype.names)
     with np.errstate(invalid="ignore"):  # numpy 2.5 and later warn of a signaling NaN
         return np.array_equal(one, two, equal_nan=one.dtype.kind in "fcmM")
+
+
+def joined(columns: Sequence[Values]) -> Values:
+    """Return the values of columns of one kind, in order."""
+    first = columns[0]
+    if isinstance(first, Text):
+        return Text.concat(columns)  # type: ignore[arg-type]
+    if isinstance(first, TypedColumn):
+        return TypedColumn.concat(columns)  # type: ignore[arg-type]
+    return np.concatenate(columns)

@@ -11,11 +11,19 @@ if TYPE_CHECKING:
     from shmjet._native._columns import Column
 from shmjet.data.batch import Batch, stored_column
 from shmjet.data.column import Values
+from shmjet.data.errors import BatchError
 from shmjet.data.text import Mask, Text
+from shmjet.data.typed_column import TypedColumn
 
 
 def descriptor(values: Values, valid: Mask | None = None) -> Column:
-    """Return the tuple that a kernel takes for a column, with its validity mask if it has one."""
+    """Return the tuple that a kernel takes for a column, with its validity mask if it has one.
+
+    Raises:
+        BatchError: it has a type that kernels do not know.
+    """
+    if isinstance(values, TypedColumn):
+        raise BatchError(f"a column of {values.dtype} is not possible here; cast it, or leave it out")
     if isinstance(values, Text):
         return "y" if values.is_bytes else "t", 0, len(values), values.data, values.offsets, valid
     data: npt.NDArray[Any] = values

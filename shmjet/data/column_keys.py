@@ -14,11 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from shmjet._native._columns import hash_columns
-from shmjet.data.batch import Batch, stored_column
+from shmjet.data.batch import Batch, any_column
 from shmjet.data.column import Values
 from shmjet.data.column_descriptors import descriptor
+from shmjet.data.column_types import ColumnType, DecimalType, ZonedType
 from shmjet.data.errors import BatchError
 from shmjet.data.text import Mask, Text
+from shmjet.data.typed_column import TypedColumn
+from shmjet.data.typed_keys import key_values
 
 if TYPE_CHECKING:
     from shmjet._native._columns import Column, DateForm, KeyForm
@@ -56,7 +59,7 @@ def key_columns(batch: Batch, names: Sequence[str]) -> KeyColumns:
     columns: list[Column] = []
     forms: list[KeyForm] = []
     for name in names:
-        _take_apart(name, *stored_column(batch, name), columns, forms)
+        _take_apart(name, *any_column(batch, name), columns, forms)
     return KeyColumns(tuple(columns), tuple(forms) if any(form is not None for form in forms) else None)
 
 
@@ -84,6 +87,10 @@ def hash_rows(batch: Batch, names: Sequence[str]) -> Hashes:
 
 def _take_apart(name: str, values: Values, valid: Mask | None, columns: list[Column], forms: list[KeyForm]) -> None:
     """Append a column, behind a structured one its fields."""
+    if isinstance(values, TypedColumn):
+        columns.append(descriptor(key_values(values), valid))
+        forms.append(_typed_form(values.dtype))
+        return
     form: KeyForm = None
     if not isinstance(values, Text):
         dtype = values.dtype
@@ -102,6 +109,17 @@ def _take_apart(name: str, values: Values, valid: Mask | None, columns: list[Col
             raise BatchError(f"column {name!r} of dtype {dtype} cannot be a key: {dtype.name} values have no key bytes")
     columns.append(descriptor(values, valid))
     forms.append(form)
+
+
+def _typed_form(kind: ColumnType) -> KeyForm:
+    """Say what the stored values of a type are as keys; categories are text, and nested values bytes."""
+    if isinstance(kind, DecimalType):
+        return "D", kind.scale
+    if not isinstance(kind, ZonedType):
+        return None
+    if kind.unit == "ns":  # where it is whole microseconds, Python has it
+        return "Z", 1, -(1 << 63) + 1, (1 << 63) - 1, -1000, 0
+    return "Z", *_date_form(np.dtype(f"M8[{kind.unit}]"))[1:]
 
 
 def _field(name: str, values: npt.NDArray[Any], field: str) -> npt.NDArray[Any]:

@@ -7,7 +7,7 @@ This module knows nothing of what raises them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 
@@ -127,6 +127,19 @@ class RestartableError(ShmjetError):
     """
 
 
+class AssertionCompletedError(ShmjetError):
+    """Ends a job with an endless source whose sink `assert_collected_eventually` has seen what it waits for.
+
+    It is the cause of the `JobFailedError` with which such a job ends, so a test expects it.
+
+    Example:
+        >>> try:
+        ...     jet.new_job(pipeline).run()                  # doctest: +SKIP
+        ... except JobFailedError as error:
+        ...     assert isinstance(error.cause, shmjet.testing.AssertionCompletedError)
+    """
+
+
 class AuthenticationError(ShmjetError):
     """The other side has not proved that it knows the secret."""
 
@@ -220,3 +233,16 @@ class WorkerLostError(ShmjetError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), str(self), self.__dict__, self.__cause__)
+
+
+def no_column(name: object, there: Iterable[str]) -> BatchError:
+    """Return the error for a column that a batch lacks.
+
+    Example:
+        >>> str(no_column("carier", ["carrier", "dest"]))
+        "there is no column 'carier'; there are ['carrier', 'dest']; did you mean 'carrier'?"
+    """
+    from shmjet.data.suggestions import meant
+
+    names = list(there)
+    return BatchError(f"there is no column {name!r}; there are {names}{meant(name, names)}")

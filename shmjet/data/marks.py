@@ -30,6 +30,16 @@ IDLE: Final = Watermark((1 << 63) - 1)
 """The watermark of a lane that has nothing to say about time for now."""
 
 
+def watermark_of(timestamp: int | None) -> Watermark | None:
+    """Return the watermark with a timestamp, `IDLE` for that of `IDLE`; None for None.
+
+    Example:
+        >>> watermark_of(5), watermark_of(None)
+        (Watermark(timestamp=5), None)
+    """
+    return None if timestamp is None else IDLE if timestamp == IDLE.timestamp else Watermark(timestamp)
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Barrier:

@@ -8,18 +8,21 @@ False). Must not know of batches.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, final, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from shmjet.data import operators, reductions
+from shmjet.data import operators, reductions, typed_casts, typed_operators
 from shmjet.data.column import Values, as_column, checked_mask, plain_values
+from shmjet.data.column_types import ColumnType, Kind, kind_of
 from shmjet.data.errors import BatchError
+from shmjet.data.fitting import column_of, fitted
 from shmjet.data.row_choice import checked_rows, is_mask, true_rows
 from shmjet.data.text import Indices, Mask, Text
-from shmjet.data.value_text import value_text
+from shmjet.data.typed_column import TypedColumn
+from shmjet.data.value_text import typed_text, value_text
 
 _SHOWN: Final = 6
 
@@ -110,8 +113,8 @@ class Nullable:
     # -- what is in it -------------------------------------------------------------------------------------------------
 
     @property
-    def dtype(self) -> np.dtype[Any] | str:
-        """The numpy dtype of the values, or `"text"` or `"bytes"`."""
+    def dtype(self) -> Kind:
+        """The numpy dtype of the values, `"text"` or `"bytes"`, or their `ColumnType`."""
         return self._values.dtype
 
     @property
@@ -187,7 +190,7 @@ class Nullable:
         values = self._values
         if not self._valid.any():  # what lies under nulls says nothing
             values = operators.under_nulls(values, filling)
-        filled = operators.choose(self._valid, values, filling)
+        filled = operators.choose(self._valid, values, operators.blanked(filling, there))
         valid = self._valid | there
         return filled if valid.all() else Nullable.trusted(filled, valid)
 
@@ -221,12 +224,19 @@ class Nullable:
             BatchError: a value does not fit into it, or there is no such cast.
         """
         try:
-            wanted = np.dtype(dtype).newbyteorder("=")
-        except TypeError:
-            raise BatchError(f"astype() takes a numpy dtype, int, float or bool, got {dtype!r}") from None
-        if not self._valid.any() and wanted.kind in "biufcmM":
+            wanted = kind_of("astype", dtype)
+        except BatchError:
+            raise BatchError(
+                f"astype() takes a numpy dtype, int, float, bool or a type such as 'decimal(15, 2)', got {dtype!r}"
+            ) from None
+        if isinstance(wanted, ColumnType) or isinstance(self._values, TypedColumn):
+            made = typed_casts.cast(self._values, wanted, self._valid, operators.cast)
+            if made is None:
+                raise BatchError(f"a column of {self.dtype} cannot be cast to {wanted}")
+            return Nullable.trusted(made, self._valid)
+        if isinstance(wanted, np.dtype) and not self._valid.any() and wanted.kind in "biufcmM":
             return _nothing(wanted, len(self))
-        if isinstance(self._values, Text):
+        if not isinstance(self._values, np.ndarray) or isinstance(wanted, str):
             raise BatchError(f"a column of {self.dtype} cannot be cast to {wanted}")
         return Nullable.trusted(operators.cast(self._values, wanted, self._valid), self._valid)
 
@@ -295,7 +305,7 @@ class Nullable:
             return scalar, np.ones(rows, np.bool_)
         if isinstance(other, Nullable):
             values, valid = other.parts()
-        elif isinstance(other, Text | np.ndarray | list | tuple):
+        elif isinstance(other, Text | TypedColumn | np.ndarray | list | tuple):
             values, mask = as_column("other", other)
             valid = np.ones(len(values), np.bool_) if mask is None else mask
             if isinstance(other, list | tuple) and len(values) == rows and not valid.any():
@@ -322,7 +332,8 @@ class Nullable:
             return NotImplemented
         values, there = operand
         if values is None:
-            values = np.ones(len(self), self.dtype) if operators.kind_of(self._values) in "biufcm" else self._values
+            has_ones = isinstance(self._values, np.ndarray) and self._values.dtype.kind in "biufcm"
+            values = np.ones(len(self), self._values.dtype) if has_ones else self._values
         one, two = (values, self._values) if reflected else (self._values, values)
         try:
             return Nullable.trusted(*operators.calculate(symbol, one, two, self._valid & there))
@@ -415,10 +426,18 @@ class Nullable:
 
     def __repr__(self) -> str:
         first, there = self._values[:_SHOWN], self._valid[:_SHOWN].tolist()
-        texts = map(repr, first) if isinstance(first, Text) else map(value_text, first)
+        if isinstance(first, TypedColumn):
+            texts: Iterable[str] = typed_text(first)
+        else:
+            texts = map(repr, first) if isinstance(first, Text) else map(value_text, first)
         shown = [text if known else "None" for text, known in zip(texts, there, strict=True)]
         shown += ["..."] if len(self) > _SHOWN else []
         return f"Nullable([{', '.join(shown)}], {len(self)} {self.dtype} values, {len(self) - self.count()} null)"
+
+    def _repr_html_(self) -> str:
+        from shmjet.data.batch_text import column_html
+
+        return column_html(self)
 
 
 def _nothing(dtype: np.dtype[Any], rows: int) -> Nullable:
@@ -431,17 +450,18 @@ def _scalar(value: Any) -> Any:
         value = value[()]
     if isinstance(value, np.generic | bool | int | float | complex | str | bytes):
         return value
+    if typed_operators.is_typed(value) and not isinstance(value, TypedColumn):
+        return value
     if isinstance(value, datetime.datetime):
-        if value.tzinfo is not None:
-            raise BatchError(f"a column of dates has no time zone, {value!r} has one; convert it and drop its zone")
         return np.datetime64(value, "us")
     if isinstance(value, datetime.date):
         return np.datetime64(value, "D")
     return np.timedelta64(value, "us") if isinstance(value, datetime.timedelta) else None
 
 
-def column_parts(name: str, given: Any) -> tuple[Values, Mask | None]:
-    """Return what a batch keeps of a column: as `as_column`, for a `Nullable` too."""
+def column_parts(name: str, given: Any, kind: Kind | None = None) -> tuple[Values, Mask | None]:
+    """Return what a batch keeps of a column: as `as_column`, for a `Nullable` too, and of a kind if one is given."""
     if isinstance(given, Nullable):
-        return given.parts()
-    return as_column(name, given)
+        values, valid = given.parts()
+        return values if kind is None else fitted(name, values, valid, kind), valid
+    return as_column(name, given) if kind is None else column_of(name, given, kind)

@@ -91,7 +91,7 @@ def apply(function: np.ufunc, inputs: Sequence[Any]) -> Any:
 
 def _of_one(function: np.ufunc, column: Nullable) -> Nullable:
     values, valid = column.parts()
-    if isinstance(values, Text) or (values.dtype.kind in "iu" and function in _WRAPPING):
+    if not isinstance(values, np.ndarray) or (values.dtype.kind in "iu" and function in _WRAPPING):
         raise TypeError(f"numpy.{function.__name__} does not work on a column of {column.dtype}")
     return _spread(function(column.drop_null()), valid)
 

@@ -14,10 +14,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from shmjet.data import typed_operators
 from shmjet.data.errors import BatchError
 from shmjet.data.text import Mask, Text
+from shmjet.data.typed_column import TypedColumn
 
 Array = npt.NDArray[Any]
+Values = Array | Text | TypedColumn
 
 _ARITHMETIC: Final[dict[str, Any]] = {
     "+": np.add,
@@ -47,9 +50,11 @@ _NAT: Final = np.iinfo(np.int64).min
 
 
 def kind_of(operand: Any) -> str:
-    """Return numpy's letter for an operand's kind; "U" and "S" for `Text`, too."""
+    """Return numpy's letter for an operand's kind; "U" and "S" for `Text`, too, and "?" for a `TypedColumn`."""
     if isinstance(operand, Text):
         return "S" if operand.is_bytes else "U"
+    if typed_operators.is_typed(operand):
+        return "?"
     if isinstance(operand, int):
         return "b" if isinstance(operand, bool) else "i"
     return np.asarray(operand).dtype.kind
@@ -57,7 +62,7 @@ def kind_of(operand: Any) -> str:
 
 def type_name(operand: Any) -> str:
     """Return what a message calls an operand's type."""
-    if isinstance(operand, Text | np.ndarray | np.generic):
+    if isinstance(operand, Text | TypedColumn | np.ndarray | np.generic):
         return str(operand.dtype)
     return type(operand).__name__
 
@@ -65,7 +70,7 @@ def type_name(operand: Any) -> str:
 # -- arithmetic --------------------------------------------------------------------------------------------------------
 
 
-def calculate(symbol: str, one: Any, two: Any, valid: Mask) -> tuple[Array, Mask]:
+def calculate(symbol: str, one: Any, two: Any, valid: Mask) -> tuple[Values, Mask]:
     """Return what an arithmetic operator gives, and where that is a value.
 
     Args:
@@ -79,6 +84,8 @@ def calculate(symbol: str, one: Any, two: Any, valid: Mask) -> tuple[Array, Mask
     Raises:
         BatchError: an integer or a span of time leaves its type, or the operator does not work on such operands.
     """
+    if typed_operators.is_typed(one) or typed_operators.is_typed(two):
+        return typed_operators.calculate(symbol, one, two, valid, calculate)
     kinds = kind_of(one) + kind_of(two)
     if not set(kinds) <= set("biufcmM") or (kinds == "bb" and symbol in "+-"):
         raise _unfit(symbol, one, two)
@@ -95,9 +102,11 @@ def calculate(symbol: str, one: Any, two: Any, valid: Mask) -> tuple[Array, Mask
     return result, valid
 
 
-def negate(values: Array | Text, valid: Mask) -> Array:
+def negate(values: Values, valid: Mask) -> Values:
     """Return `-values`. Raises BatchError as `calculate`."""
-    if isinstance(values, Text) or values.dtype.kind not in "iufcm":
+    if isinstance(values, TypedColumn):
+        return typed_operators.negate(values)
+    if not isinstance(values, np.ndarray) or values.dtype.kind not in "iufcm":
         raise BatchError(f"- does not work on a column of {values.dtype}")
     if values.dtype.kind in "iu":
         wrong = values > 0 if values.dtype.kind == "u" else values == np.iinfo(values.dtype).min
@@ -107,9 +116,11 @@ def negate(values: Array | Text, valid: Mask) -> Array:
     return result
 
 
-def absolute(values: Array | Text, valid: Mask) -> Array:
+def absolute(values: Values, valid: Mask) -> Values:
     """Return `abs(values)`. Raises BatchError as `calculate`."""
-    if isinstance(values, Text) or values.dtype.kind not in "biufcm":
+    if isinstance(values, TypedColumn):
+        return typed_operators.absolute(values)
+    if not isinstance(values, np.ndarray) or values.dtype.kind not in "biufcm":
         raise BatchError(f"abs() does not work on a column of {values.dtype}")
     if values.dtype.kind == "i":
         _refuse((values == np.iinfo(values.dtype).min) & valid, "abs", None, values, values.dtype)
@@ -259,6 +270,8 @@ def compare(symbol: str, one: Any, two: Any, valid: Mask) -> Mask:
     Raises:
         BatchError: such operands cannot be compared: text with numbers, numbers with dates.
     """
+    if typed_operators.is_typed(one) or typed_operators.is_typed(two):
+        return typed_operators.compare(symbol, one, two, valid, compare)
     first, second = kind_of(one), kind_of(two)
     if first != second and not (first in _NUMBERS and second in _NUMBERS):
         if not valid.any():  # a column of nulls only, such as [None, None], may be of any type
@@ -336,8 +349,10 @@ def invert(values: Any) -> Array:
     return result
 
 
-def under_nulls(values: Array | Text, filling: Any) -> Array | Text:
+def under_nulls(values: Values, filling: Any) -> Values:
     """Return what lies under nulls alone, of the kind of what replaces them where the two do not go together."""
+    if isinstance(values, TypedColumn) or typed_operators.is_typed(filling):
+        return typed_operators.under_nulls(values, filling)
     kind = kind_of(filling)
     if kind == kind_of(values) or (kind in _NUMBERS and kind_of(values) in _NUMBERS):
         return values
@@ -347,12 +362,19 @@ def under_nulls(values: Array | Text, filling: Any) -> Array | Text:
     return np.zeros(len(values), np.int64 if dtype.hasobject else dtype)
 
 
-def choose(valid: Mask, values: Array | Text, filling: Any) -> Array | Text:
+def blanked(filling: Any, counts: Mask) -> Any:
+    """Return a typed column with zeros where nothing counts; anything else as it is."""
+    return typed_operators.blanked(filling, counts) if isinstance(filling, TypedColumn) else filling
+
+
+def choose(valid: Mask, values: Values, filling: Any) -> Values:
     """Return the values where `valid` is true, elsewhere those of `filling`, a scalar or a column.
 
     Raises:
         BatchError: one is text and the other numbers or dates, or a number is out of the range of the values' type.
     """
+    if isinstance(values, TypedColumn) or typed_operators.is_typed(filling):
+        return typed_operators.choose(valid, values, filling, choose)
     first, second = kind_of(values), kind_of(filling)
     if first != second and not (first in _NUMBERS and second in _NUMBERS):
         raise BatchError(f"a column of {values.dtype} cannot be filled with {type_name(filling)}")

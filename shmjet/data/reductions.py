@@ -8,14 +8,16 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from shmjet.data import typed_reductions
 from shmjet.data.column import Values
 from shmjet.data.errors import BatchError
 from shmjet.data.text import Mask, Text
+from shmjet.data.typed_column import Physical, TypedColumn
 
 _LOW: Final = (1 << 32) - 1
 
 
-def _present(values: Values, valid: Mask) -> Values:
+def _present(values: Physical, valid: Mask) -> Physical:
     return values if valid.all() else values.take(np.flatnonzero(valid))
 
 
@@ -25,8 +27,10 @@ def sum_of(values: Values, valid: Mask) -> Any:
     Raises:
         BatchError: it leaves 64 bits, or the values cannot be added.
     """
+    if isinstance(values, TypedColumn):
+        return typed_reductions.sum_of(values, valid)
     there = _present(values, valid)
-    if isinstance(there, Text) or there.dtype.kind not in "biufcm":
+    if not isinstance(there, np.ndarray) or there.dtype.kind not in "biufcm":
         raise BatchError(f"a column of {values.dtype} has no sum")
     if not len(there):
         return None
@@ -41,8 +45,10 @@ def sum_of(values: Values, valid: Mask) -> Any:
 
 def mean_of(values: Values, valid: Mask) -> Any:
     """Return the mean: of numbers and bools a float64, of spans a span. Raises BatchError when there is none."""
+    if isinstance(values, TypedColumn):
+        return typed_reductions.mean_of(values, valid)
     there = _present(values, valid)
-    if isinstance(there, Text) or there.dtype.kind not in "biufcm":
+    if not isinstance(there, np.ndarray) or there.dtype.kind not in "biufcm":
         raise BatchError(f"a column of {values.dtype} has no mean")
     if not len(there):
         return None
@@ -65,6 +71,8 @@ def greatest_of(values: Values, valid: Mask) -> Any:
 
 
 def _extreme(values: Values, valid: Mask, of_list: Callable[[Any], Any], of_array: np.ufunc) -> Any:
+    if isinstance(values, TypedColumn):
+        return typed_reductions.extreme_of(values, valid, of_list is max)
     there = _present(values, valid)
     if isinstance(there, np.ndarray) and there.dtype.kind == "V":
         raise BatchError(f"a column of {values.dtype} has no order")

@@ -301,6 +301,11 @@ class Text:
         shown = [*map(repr, self[:6]), *(["..."] if len(self) > 6 else [])]
         return f"Text([{', '.join(shown)}], {len(self)} {self.dtype} values)"
 
+    def _repr_html_(self) -> str:
+        from shmjet.data.batch_text import column_html
+
+        return column_html(self)
+
 
 def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if not array.flags.writeable:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import decimal
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -42,3 +44,27 @@ def _span(value: np.timedelta64) -> str:
 def _number(value: np.datetime64 | np.timedelta64) -> str:
     unit, count = np.datetime_data(value.dtype)
     return f"{int(value.view(np.int64)) * count} {unit}"
+
+
+def typed_text(values: Iterable[Any]) -> list[str]:
+    """Return values of a `TypedColumn` as a person reads them: decimals with all digits, instants with their offset.
+
+    Example:
+        >>> typed_text([decimal.Decimal("1.50"), {"a": [1, None]}, "x"])
+        ['1.50', "{'a': [1, null]}", "'x'"]
+    """
+    return [_typed_text(value) for value in values]
+
+
+def _typed_text(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, decimal.Decimal):
+        return f"{value:f}"
+    if isinstance(value, datetime.datetime):
+        return str(value)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name!r}: {_typed_text(inner)}" for name, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_typed_text, value))}]"
+    return repr(value)

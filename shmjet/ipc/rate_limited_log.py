@@ -21,19 +21,30 @@ class RateLimitedLog:
     Args:
         logger: takes them.
         clock: gives seconds.
+        burst: how many may come at once.
+        per_s: how many may come in each second after that.
     """
 
-    def __init__(self, logger: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        logger: logging.Logger,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        burst: int = BURST,
+        per_s: float = PER_S,
+    ) -> None:
         self._logger = logger
         self._clock = clock
-        self._left = float(BURST)
+        self._burst = burst
+        self._per_s = per_s
+        self._left = float(burst)
         self._at = clock()
         self._omitted = 0
 
     def warning(self, text: str, *arguments: object) -> None:
         """Log a warning, unless there have been too many; then count it for the next."""
         now = self._clock()
-        self._left = min(BURST, self._left + (now - self._at) * PER_S)
+        self._left = min(self._burst, self._left + (now - self._at) * self._per_s)
         self._at = now
         if self._left < 1:
             self._omitted += 1

@@ -22,7 +22,9 @@ from numpy import frombuffer
 from shmjet._native import RingCorruptError
 from shmjet.data.batch import Batch
 from shmjet.data.column import Values
+from shmjet.data.column_types import ColumnType, Kind, is_typed_word, type_of_word
 from shmjet.data.text import Mask, Text
+from shmjet.data.typed_column import TypedColumn
 
 Buffer: TypeAlias = bytes | npt.NDArray[Any]
 """A part of a payload."""
@@ -49,7 +51,7 @@ _V = TypeVar("_V")
 class _Schema:
     """Name, type and whether there is a mask, of each column; plain if all are arrays without one."""
 
-    fields: list[tuple[str, np.dtype[Any] | str, bool]]
+    fields: list[tuple[str, Kind, bool]]
     is_plain: bool
 
 
@@ -86,12 +88,15 @@ class BatchCodec:
         key: list[Any] = []
         for name, column in columns.items():
             mask = validity.get(name)
+            kind = column.dtype
+            if isinstance(column, TypedColumn):
+                column = column.stored
             if isinstance(column, Text):
                 compact = column.compact()
                 parts += (compact.offsets, compact.data)
             else:  # numpy exports no buffer of dates, nor of structures that have some
                 parts.append(column.view(_UINT8) if column.dtype.kind in "mMV" else column)
-            key += (name, column.dtype, mask is not None)
+            key += (name, kind, mask is not None)
             if mask is not None:
                 parts.append(mask)
         schema = self._encoded.get(tuple(key))
@@ -108,8 +113,8 @@ class BatchCodec:
 
     def _encode_schema(self, key: list[Any]) -> bytes:
         fields = [
-            (name, dtype if isinstance(dtype, str) else np.lib.format.dtype_to_descr(dtype), masked)
-            for name, dtype, masked in zip(key[::3], key[1::3], key[2::3], strict=True)
+            (name, np.lib.format.dtype_to_descr(kind) if isinstance(kind, np.dtype) else str(kind), masked)
+            for name, kind, masked in zip(key[::3], key[1::3], key[2::3], strict=True)
         ]
         schema = repr(fields).encode("utf-8", "surrogatepass")
         _keep(self._encoded, tuple(key), schema)
@@ -146,25 +151,29 @@ class BatchCodec:
         validity: dict[str, Mask] = {}
         if known.is_plain and len(known.fields) == count:
             layout = []
-            for (name, dtype, _), size in zip(known.fields, sizes, strict=True):
+            for (name, plain, _), size in zip(known.fields, sizes, strict=True):
                 at = (at + 63) & -64
-                columns[name] = frombuffer(payload, dtype, rows, at)
-                layout.append((name, np.dtype(dtype), at))
+                assert isinstance(plain, np.dtype)
+                columns[name] = frombuffer(payload, plain, rows, at)
+                layout.append((name, plain, at))
                 at += size
             _keep(self._layouts, head, layout)
             return Batch.trusted(columns, validity, rows)
         which = 0
-        for name, dtype, masked in known.fields:
+        for name, kind, masked in known.fields:
             at += -at % ALIGNMENT
+            dtype = kind.stored if isinstance(kind, ColumnType) else kind
             if isinstance(dtype, str):
                 offsets = frombuffer(payload, _INT64, rows + 1, at)
                 at += sizes[which]
                 at += -at % ALIGNMENT
                 data = frombuffer(payload, _UINT8, sizes[which + 1], at)
                 which += 1
-                columns[name] = Text.trusted(offsets, data, dtype is BYTES)
+                columns[name] = Text.trusted(offsets, data, dtype == BYTES)
             else:
                 columns[name] = frombuffer(payload, dtype, rows, at)
+            if isinstance(kind, ColumnType):
+                columns[name] = TypedColumn.trusted(kind, columns[name])  # type: ignore[arg-type]
             at += sizes[which]
             which += 1
             if masked:
@@ -177,15 +186,17 @@ class BatchCodec:
         return Batch.trusted(columns, validity, rows)
 
     def _decode_schema(self, schema: bytes) -> _Schema:
-        fields: list[tuple[str, np.dtype[Any] | str, bool]] = []
+        fields: list[tuple[str, Kind, bool]] = []
         for name, descr, masked in ast.literal_eval(schema.decode("utf-8", "surrogatepass")):
             if descr == TEXT:
                 fields.append((name, TEXT, masked))
             elif descr == BYTES:
                 fields.append((name, BYTES, masked))
+            elif isinstance(descr, str) and is_typed_word(descr):
+                fields.append((name, type_of_word(descr), masked))
             else:
                 fields.append((name, np.lib.format.descr_to_dtype(descr), masked))
-        is_plain = not any(masked or isinstance(dtype, str) for _, dtype, masked in fields)
+        is_plain = not any(masked or not isinstance(dtype, np.dtype) for _, dtype, masked in fields)
         known = _Schema(fields, is_plain)
         _keep(self._decoded, schema, known)
         return known

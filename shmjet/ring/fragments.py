@@ -18,12 +18,17 @@ class FragmentWriter:
 
     Args:
         producer: the ring's writing end.
+        reserves: reserve the ring while an item is under way, so that no mark gets between its pieces.
     """
 
-    __slots__ = ("_codec", "_count", "_offset", "_part", "_parts", "_producer", "_sent", "_total", "begun", "item")
+    __slots__ = (
+        *("_codec", "_count", "_offset", "_part", "_parts", "_producer", "_reserves", "_sent", "_total"),
+        *("begun", "item"),
+    )
 
-    def __init__(self, producer: RingProducer) -> None:
+    def __init__(self, producer: RingProducer, *, reserves: bool = False) -> None:
         self._producer = producer
+        self._reserves = reserves
         self.item: Any = None
         """The item that is being written, or None."""
         self.begun = False
@@ -39,6 +44,8 @@ class FragmentWriter:
             count: items that the reader counts with the last fragment.
         """
         self.item = item
+        if self._reserves:
+            self._producer.reserved = True
         self._codec = codec
         self._parts = [memoryview(part).cast("B") for part in parts]
         self._total = sum(map(len, self._parts))
@@ -77,6 +84,8 @@ class FragmentWriter:
     def clear(self) -> None:
         """Forget the item on this side."""
         self.item = None
+        if self._reserves:
+            self._producer.reserved = False
         self.begun = False
         self._parts = []
 

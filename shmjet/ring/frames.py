@@ -9,6 +9,8 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from shmjet.data.marks import Barrier, Mark, Watermark
+
 RECORD: Final = struct.Struct("=IBBHII")
 """A record's header: payload length, kind, codec, flags, item count, reserved (0)."""
 
@@ -54,3 +56,17 @@ PICKLE_HEAD: Final = struct.Struct("=IIQ")
 BUFFER_SIZE: Final = struct.Struct("=Q")
 BUFFER_ALIGNMENT: Final = 16
 """Pickle and buffers start at multiples of this from the start of the payload."""
+
+
+def numbers_of(mark: Mark) -> tuple[int, int, int]:
+    """Return kind, value and flags of the record of a mark.
+
+    Example:
+        >>> numbers_of(Watermark(7)), numbers_of(Barrier(3, terminal=True))
+        ((2, 7, 0), (3, 3, 1))
+    """
+    if isinstance(mark, Watermark):
+        return KIND_WATERMARK, mark.timestamp, 0
+    if isinstance(mark, Barrier):
+        return KIND_BARRIER, mark.snapshot_id, FLAG_TERMINAL if mark.terminal else 0
+    return KIND_DONE, 0, 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from shmjet._native import Codec, RingProducer, index_of_special
 from shmjet.data.columnar import Columnar
-from shmjet.data.marks import Barrier, Mark, Watermark
+from shmjet.data.marks import Mark
 from shmjet.ring import frames
 from shmjet.ring.fragments import FragmentWriter
 from shmjet.ring.pickling import Buffer, ItemEncodingError, Pickling
@@ -67,7 +67,7 @@ class RingLaneWriter:
         self._next_skip = 1
         self._pickled_bytes = 64.0
         self._waiting: _Waiting | None = None
-        self._fragments = FragmentWriter(producer)
+        self._fragments = FragmentWriter(producer, reserves=True)
         self._slab = slab
         self._slot_bytes = slot_bytes
         self._batches: BatchWriter | None = None
@@ -135,12 +135,7 @@ class RingLaneWriter:
         """Write a mark; False when there is no room now."""
         if self._fragments.item is not None and not self._fragments.cancel():
             return False
-        if isinstance(mark, Watermark):
-            return self.producer.push_mark(frames.KIND_WATERMARK, mark.timestamp)
-        if isinstance(mark, Barrier):
-            flags = frames.FLAG_TERMINAL if mark.terminal else 0
-            return self.producer.push_mark(frames.KIND_BARRIER, mark.snapshot_id, flags)
-        return self.producer.push_mark(frames.KIND_DONE, 0)
+        return self.producer.push_mark(*frames.numbers_of(mark))
 
     def close(self) -> None:
         """Let go of the ring's memory; idempotent."""

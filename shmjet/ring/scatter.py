@@ -18,8 +18,10 @@ from shmjet.data.batch import Batch, stored_column
 from shmjet.data.column import Values
 from shmjet.data.column_descriptors import descriptor
 from shmjet.data.column_keys import key_columns
+from shmjet.data.column_types import ColumnType, Kind
 from shmjet.data.errors import BatchError
 from shmjet.data.text import Mask, Text
+from shmjet.data.typed_batches import lowered, raised
 
 if TYPE_CHECKING:
     from shmjet._native._columns import Column, Memory
@@ -132,7 +134,8 @@ class BatchScatter:
         self._keys = tuple(keys)
         self._rows = rows
         self._capacity = self._stride = 0
-        self._schema: list[tuple[str, np.dtype[Any] | str]] = []
+        self._schema: list[tuple[str, Kind]] = []
+        self._types: dict[str, ColumnType] = {}
         self._builders: dict[str, _ColumnBuilders] = {}
         self._filled = np.zeros(consumers, np.int64)
         self._gathered = 0
@@ -199,9 +202,10 @@ class BatchScatter:
         if len(self._assigned) < window.num_rows:
             self._assigned = np.empty(window.num_rows, np.uint16)
         assign(columns, self._table, self._assigned, None, forms)
+        physical, _ = lowered(window)
         described = []
         for name, builders in self._builders.items():
-            values, valid = stored_column(window, name)
+            values, valid = stored_column(physical, name)
             if valid is not None:
                 builders.expect_nulls()
             described.append(descriptor(values, valid))
@@ -212,16 +216,18 @@ class BatchScatter:
     def _close(self) -> None:
         self._source, self._columns, self._first, self._end = None, (), 0, 0
 
-    def _build(self, schema: list[tuple[str, np.dtype[Any] | str]]) -> None:
+    def _build(self, schema: list[tuple[str, Kind]]) -> None:
+        kinds = [(name, kind.stored if isinstance(kind, ColumnType) else kind) for name, kind in schema]
+        self._types = {name: kind for name, kind in schema if isinstance(kind, ColumnType)}
         # A mask may appear with any batch, so each column counts a byte more.
-        width = sum(8 + _TEXT_BYTES + 1 if isinstance(dtype, str) else dtype.itemsize + 1 for _, dtype in schema)
+        width = sum(8 + _TEXT_BYTES + 1 if isinstance(dtype, str) else dtype.itemsize + 1 for _, dtype in kinds)
         most = min(self._rows, _MOST_BYTES // width, _MOST_PLACES // self._consumers - 128)
         self._capacity = capacity = max(most, 1)
         # Were the parts a power of two apart, the consumers' rows would meet in the same few sets of the cache.
         self._stride = capacity + (72 if capacity >= 1024 else 1)
         self._builders = {}  # first, so that the memory is free again
         self._builders = {
-            name: _ColumnBuilders(dtype, self._consumers, capacity, self._stride) for name, dtype in schema
+            name: _ColumnBuilders(dtype, self._consumers, capacity, self._stride) for name, dtype in kinds
         }
         self._schema = schema
 
@@ -265,7 +271,7 @@ class BatchScatter:
             mask = builders.mask_of(consumer, rows)
             if mask is not None:
                 validity[name] = mask
-        return Batch.trusted(columns, validity, rows)
+        return raised(Batch.trusted(columns, validity, rows), self._types)
 
     def reset(self, consumer: int) -> None:
         """Empty a consumer's builder."""

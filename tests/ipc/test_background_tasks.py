@@ -12,7 +12,7 @@ from shmjet.ipc.background_tasks import BackgroundTasks
 
 
 def test_a_task_that_no_one_else_refers_to_runs_to_its_end() -> None:
-    async def story() -> None:
+    async def story() -> bool:
         tasks, ended, go = BackgroundTasks(), asyncio.Event(), asyncio.Event()
 
         async def work() -> None:
@@ -23,9 +23,9 @@ def test_a_task_that_no_one_else_refers_to_runs_to_its_end() -> None:
         await asyncio.sleep(0)
         gc.collect()
         go.set()
-        await asyncio.wait_for(ended.wait(), 10)
+        return await asyncio.wait_for(ended.wait(), 60)
 
-    asyncio.run(story())
+    assert asyncio.run(story())
 
 
 async def fail() -> None:

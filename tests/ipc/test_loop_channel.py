@@ -32,7 +32,7 @@ def test_who_sends_what_is_no_message_loses_the_connection() -> None:
         while not events:
             await asyncio.sleep(0)
         other.send(Finish(2, None))
-        await asyncio.wait_for(closed.wait(), 10)
+        await asyncio.wait_for(closed.wait(), 60)
         assert theirs.recv(1) == b""
         other.close()
         return events
@@ -154,7 +154,7 @@ def test_what_cannot_be_a_message_ends_the_connection(
         while not ends.events:
             await ends.turn()
         ends.theirs.sendall(said)
-        await asyncio.wait_for(ends.closed.wait(), 10)
+        await asyncio.wait_for(ends.closed.wait(), 60)
         ends.close()
         return ends.events
 
@@ -168,7 +168,7 @@ def test_a_hostile_leftover_ends_the_connection(caplog: pytest.LogCaptureFixture
         closed = asyncio.Event()
         channel = LoopChannel(ours, Start, lambda message, fds: None, closed.set, turns=Turns())
         channel.open(b"\x03\0\0\0\0\xc1\xc1\xc1")
-        await asyncio.wait_for(closed.wait(), 10)
+        await asyncio.wait_for(closed.wait(), 60)
         theirs.close()
 
     asyncio.run(run())
@@ -192,7 +192,7 @@ def test_one_that_has_gone_without_a_word_is_gone(monkeypatch: pytest.MonkeyPatc
         ends = Ends()
         monkeypatch.setattr(ends.channel._channel, "_sock", Unreachable(ends.channel._channel._sock))
         ends.channel.send(Start(1))
-        await asyncio.wait_for(ends.closed.wait(), 10)
+        await asyncio.wait_for(ends.closed.wait(), 60)
         ends.close()
 
     asyncio.run(run())

@@ -135,7 +135,7 @@ def test_a_fence_free_producer_wakes_its_reader_and_starts_anew() -> None:
         assert reader.pull(Codec(), 1) == [2]
 
     pid = in_a_child(sleep_until_it_comes)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not rings.bell(0).sleeping and time.monotonic() < deadline:
         pass
     assert producer.push(codec, [2], 0, 1)

@@ -45,9 +45,9 @@ def test_a_table_groups_in_order_of_arrival() -> None:
 @pytest.mark.parametrize(
     ("keys", "aggregates", "text"),
     [
-        ("x", [], "keys are at most 64 letters of i, f and t, got x"),
-        ("i" * 65, [], "keys are at most 64 letters"),
-        ("", [("count", "-")] * 257, "at most 256 aggregates, got 257"),
+        ("x", [], "keys are at most 1024 letters of i, f and t, got x"),
+        ("i" * 1025, [], "keys are at most 1024 letters"),
+        ("", [("count", "-")] * 1025, "at most 1024 aggregates, got 1025"),
         ("", [("median", "i")], "there is no aggregate median of class 'i'"),
         ("", [("sum", "t")], "there is no aggregate sum of class 't'"),
         ("", [("min", "x")], "there is no aggregate min of class 'x'"),
@@ -136,6 +136,13 @@ def test_damaged_contents_are_refused() -> None:
         GroupTable.attach(-1)
 
 
+def test_as_many_keys_and_aggregates_as_there_may_be_fit() -> None:
+    table = GroupTable("t" * 1024, [("var", "i")] * 1024)
+    text, number = column(Text.of(["a" * 20, "b"])), column([3, 4])
+    table.add([text] * 1024, [number] * 1024, 2)
+    assert len(table) == 2
+
+
 def test_an_empty_table_takes_little_memory() -> None:
     assert GroupTable("i", [("sum", "i")]).nbytes <= 64 << 10
 
@@ -147,12 +154,12 @@ def test_handing_over_costs_little_whatever_the_size() -> None:
     assert table.nbytes > 50_000_000
 
     def seconds(run: Any) -> float:
-        start = time.perf_counter()
+        start = time.thread_time()
         run()
-        return time.perf_counter() - start
+        return time.thread_time() - start
 
     pickling = seconds(lambda: pickle.loads(pickle.dumps(as_dict, protocol=5)))
-    attaching = min(seconds(lambda: len(GroupTable.attach(table.fileno()))) for _ in range(3))
+    attaching = min(seconds(lambda: len(GroupTable.attach(table.fileno()))) for _ in range(10))
     assert attaching < pickling / 50
 
 
@@ -165,7 +172,7 @@ def test_the_layout_is_the_documented_one() -> None:
         [column([0.5, 1], np.float64), None, column(Text.of(["x", "y" * 9]))],
         2,
     )
-    with mmap.mmap(table.fileno(), 1 << 14, access=mmap.ACCESS_READ) as header:
+    with mmap.mmap(table.fileno(), 1 << 16, access=mmap.ACCESS_READ) as header:
 
         def number(name: str, kind: str) -> int:
             return int(struct.unpack_from("<" + kind, header, offset[name])[0])
@@ -184,7 +191,7 @@ def test_the_layout_is_the_documented_one() -> None:
             (b"-", 1, 1, 40, 0),
             (b"t", 7, 1, 48, 1),
         ]
-        assert struct.unpack_from("<I", header, 8192) == (0,)
+        assert struct.unpack_from("<I", header, 20480) == (0,)
     with mmap.mmap(table.fileno(), 4096, access=mmap.ACCESS_READ, offset=3 << 40) as data:
         assert struct.unpack_from("<qI4sQddqIIQ", data, 64) == (3, 20, b"aaaa", 0, 0.5, 0.0, 1, 1, 0, ord("x"))
         assert struct.unpack_from("<qI12sddqIIQ", data, 128) == (4, 1, b"b".ljust(12, b"\0"), 1.0, 0.0, 1, 9, 9, 20)

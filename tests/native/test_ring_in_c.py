@@ -21,4 +21,4 @@ def test_promises_are_kept_between_threads(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", ["test_ring", "test_slab", "test_packet"])
 @pytest.mark.parametrize("sanitizers", ["address,undefined", "thread"])
 def test_they_are_clean_under_sanitizers(tmp_path: Path, sanitizers: str, name: str) -> None:
-    assert run_sanitized(tmp_path, name, "-Wno-tsan", sanitizers=sanitizers) == WELL
+    assert run_sanitized(tmp_path, name, "-Wno-tsan", sanitizers=sanitizers, level="-O1") == WELL

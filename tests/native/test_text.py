@@ -142,15 +142,18 @@ def test_nulls_have_no_words() -> None:
 
 
 def test_a_table_of_many_words_never_stops_to_grow() -> None:
-    table = WordTable()
     text = b" ".join(b"%x" % (i * 0x9E3779B97F4A7C15 % 2**64) for i in range(300_000))
-    longest, at = 0.0, 0
-    while at < len(text):
-        before = time.thread_time()
-        at = table.add_block(text, at, min(at + 16384, len(text)), len(text), True)
-        longest = max(longest, time.thread_time() - before)
-    assert len(table) == 300_000
-    assert longest < 0.02  # a table that is made anew would take far longer, and ever longer
+    took: list[list[float]] = []  # of each block, as often as the words are counted
+    for _ in range(5):
+        table, at = WordTable(), 0
+        took.append([])
+        while at < len(text):
+            before = time.thread_time()
+            at = table.add_block(text, at, min(at + 16384, len(text)), len(text), True)
+            took[-1].append(time.thread_time() - before)
+        assert len(table) == 300_000
+    # A table that is made anew would take far longer, and ever longer. A machine that stands still does so once.
+    assert max(map(min, zip(*took, strict=True))) < 0.02
 
 
 def test_a_word_of_megabytes_is_one_word() -> None:

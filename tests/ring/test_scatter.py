@@ -94,7 +94,7 @@ def streams(draw: st.DrawFn) -> list[Batch]:
 
 
 @given(streams(), st.integers(1, 12), st.integers(1, 12))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_every_row_reaches_the_consumer_of_its_key_in_order(batches: list[Batch], consumers: int, rows: int) -> None:
     check(batches, ("key",), consumers, rows)
 

@@ -70,8 +70,8 @@ def push_done(writer: RingLaneWriter, side: Side) -> None:
 
 
 @pytest.mark.slow
-def test_a_hundred_million_items_arrive_once_and_in_order() -> None:
-    chunk, chunks = 10_000, 10_000
+def test_twenty_million_items_arrive_once_and_in_order() -> None:
+    chunk, chunks = 10_000, 2_000
 
     def child(writer: RingLaneWriter, side: Side) -> None:
         for n in range(chunks):
@@ -95,8 +95,8 @@ def test_a_hundred_million_items_arrive_once_and_in_order() -> None:
 
 
 @pytest.mark.slow
-def test_an_item_of_500_megabytes_goes_through_a_small_ring() -> None:
-    size = 500_000_000
+def test_an_item_of_100_megabytes_goes_through_a_small_ring() -> None:
+    size = 100_000_000
 
     def child(writer: RingLaneWriter, side: Side) -> None:
         push_all(writer, side, [bytes(range(256)) * (size // 256)])

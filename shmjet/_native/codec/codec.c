@@ -43,6 +43,25 @@ PyObject *list_from(const Codec *codec, PyObject **values, Py_ssize_t count) {
     return list;
 }
 
+/* From now on tuples of this class are columns, here and wherever a class has the same number. */
+PyObject *codec_name_tuples(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    native_state_t *state = PyModule_GetState(module);
+    Py_ssize_t number = count == 2 ? PyLong_AsSsize_t(args[0]) : -1;
+    PyObject *fields = count == 2 ? PyObject_GetAttrString(args[1], "_fields") : NULL;
+    Py_ssize_t size = fields ? PyObject_Size(fields) : -1;
+    Py_XDECREF(fields);
+    PyErr_Clear();
+    if (number < 0 || number >= NAMED_TUPLES || size < 1 || size > UINT8_MAX || !PyType_Check(args[1]) ||
+        !PyType_IsSubtype((PyTypeObject *)args[1], &PyTuple_Type))
+        return PyErr_SetString(PyExc_TypeError, "name_tuples(number below 8, a class of named tuples)"), NULL;
+    named_tuple_t *named = &state->named[number];
+    PyTypeObject *before = named->type;
+    named->type = (PyTypeObject *)Py_NewRef(args[1]);
+    named->fields = size;
+    Py_XDECREF((PyObject *)before);
+    Py_RETURN_NONE;
+}
+
 static PyObject *codec_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *names[] = {NULL};
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, ":Codec", names)) return NULL;
@@ -50,6 +69,7 @@ static PyObject *codec_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     Codec *self = state ? PyObject_New(Codec, type) : NULL;
     if (!self) return NULL;
     self->layout = state->layout;
+    self->named = state->named;
     self->used = 0;
     self->overflow = NULL;
     self->lookups = self->hits = self->sleep = 0;

@@ -1,6 +1,7 @@
 /* The column codec: lists of plain Python values to bytes and back. See docs/formats/codec.md for the layout.
  *
- * Exact types only. A subclass, a numpy scalar, an int beyond 64 bits or a str with a lone surrogate is "not columns";
+ * Exact types only, and a few classes of named tuples. Another subclass, a numpy scalar, an int beyond 64 bits or a str
+ * with a lone surrogate is "not columns";
  * the caller then pickles. Encoding runs no Python code; decoding switches the cyclic collector off, so that none runs
  * either.
  */
@@ -24,6 +25,7 @@ enum {
     COLUMN_TUPLES = 9, /* the same for tuples of different lengths */
     COLUMN_MIXED = 10, /* a class byte each, then a column for each class present */
     COLUMN_EMPTY = 11, /* tuples or dicts without fields: a filler byte each; `width` 0 tuple, 1 dict */
+    COLUMN_NAMED = 12, /* named tuples of class `width`: `extra` fields, each a column */
 };
 
 /* The class bytes of a mixed column; the first three are also the values of COLUMN_FLAGS. */
@@ -65,6 +67,7 @@ _Static_assert(sizeof(string_set_t) == 64, "a set is a cache line");
 typedef struct {
     PyObject_HEAD
     object_layout_t layout;
+    const named_tuple_t *named; /* NAMED_TUPLES of them, the module's */
     uint8_t *scratch; /* bump allocator, emptied after each frame */
     size_t used;
     scratch_block_t *overflow;
@@ -82,6 +85,9 @@ HIDDEN int64_t columns_encode(Codec *codec, PyObject *items, Py_ssize_t start, P
 
 /* Decodes `count` values to out[], new references. 0, or -1 with an exception and nothing in out[]. */
 HIDDEN int columns_decode(Codec *codec, const uint8_t *data, uint64_t size, Py_ssize_t count, PyObject **out);
+
+/* The module's function name_tuples(number, type). */
+HIDDEN PyObject *codec_name_tuples(PyObject *module, PyObject *const *args, Py_ssize_t count);
 
 /* Builds a list and gives it the references in values[]. */
 HIDDEN PyObject *list_from(const Codec *codec, PyObject **values, Py_ssize_t count);

@@ -219,6 +219,11 @@ static inline int is_atomic(const reader_t *in) {
     return in->at < in->end && *in->at >= COLUMN_INT && *in->at <= COLUMN_FLAGS;
 }
 
+/* Whether they are tuples of one shape, all of which the collector looks at, or none. */
+static inline int is_of_tuples(const reader_t *in) {
+    return in->at < in->end && (*in->at == COLUMN_TUPLE || *in->at == COLUMN_NAMED);
+}
+
 /* The columns of a tuple or dict, one behind the other in a new array; NULL with an exception. `atomic` says whether
  * none of them has containers. */
 static PyObject **decode_fields(Codec *codec, reader_t *in, uint32_t fields, Py_ssize_t count, int depth, int *atomic) {
@@ -226,22 +231,27 @@ static PyObject **decode_fields(Codec *codec, reader_t *in, uint32_t fields, Py_
     PyObject **values = scratch_alloc(codec, (size_t)fields * (size_t)count * sizeof *values);
     *atomic = 1;
     for (uint32_t k = 0; values && k < fields; k++) {
-        *atomic &= is_atomic(in);
-        if (decode_column(codec, in, count, values + (size_t)k * (size_t)count, depth + 1) < 0) {
+        PyObject **column = values + (size_t)k * (size_t)count;
+        int of_atoms = is_atomic(in), of_tuples = is_of_tuples(in);
+        if (decode_column(codec, in, count, column, depth + 1) < 0) {
             drop(values, (Py_ssize_t)k * count);
             return NULL;
         }
+        *atomic &= of_atoms || (of_tuples && !PyObject_GC_IsTracked(column[0]));
     }
     return values;
 }
 
-static int decode_tuples(Codec *codec, reader_t *in, uint32_t arity, Py_ssize_t count, PyObject **out, int depth) {
+/* `named` is NULL for plain tuples. */
+static int decode_tuples(Codec *codec, reader_t *in, uint32_t arity, Py_ssize_t count, PyObject **out, int depth,
+                         PyTypeObject *named) {
     int atomic;
     PyObject **values = decode_fields(codec, in, arity, count, depth, &atomic);
     if (!values) return -1;
     Py_ssize_t made = 0;
     for (; made < count; made++) {
-        PyObject *tuple = PyTuple_New((Py_ssize_t)arity);
+        PyObject *tuple = LIKELY(!named) ? PyTuple_New((Py_ssize_t)arity)
+                                         : layout_new_named(&codec->layout, named, (Py_ssize_t)arity);
         if (UNLIKELY(!tuple)) break;
         for (uint32_t k = 0; k < arity; k++)
             layout_set_tuple(&codec->layout, tuple, k, values[(size_t)k * (size_t)count + (size_t)made]);
@@ -253,6 +263,13 @@ static int decode_tuples(Codec *codec, reader_t *in, uint32_t arity, Py_ssize_t 
         for (Py_ssize_t i = made; i < count; i++) Py_DECREF(values[(size_t)k * (size_t)count + (size_t)i]);
     drop(out, made);
     return -1;
+}
+
+static int decode_named(Codec *codec, reader_t *in, uint8_t number, uint32_t arity, Py_ssize_t count, PyObject **out,
+                        int depth) {
+    const named_tuple_t *named = number < NAMED_TUPLES ? &codec->named[number] : NULL;
+    if (!named || !named->type || named->fields != (Py_ssize_t)arity) return damaged();
+    return decode_tuples(codec, in, arity, count, out, depth, named->type);
 }
 
 static int decode_dicts(Codec *codec, reader_t *in, uint32_t size, Py_ssize_t count, PyObject **out, int depth) {
@@ -352,12 +369,13 @@ static int decode_column(Codec *codec, reader_t *in, Py_ssize_t count, PyObject 
     case COLUMN_STR: return decode_spans(codec, in, width, count, out, 1);
     case COLUMN_BYTES: return decode_spans(codec, in, width, count, out, 0);
     case COLUMN_FLAGS: return decode_flags(in, count, out);
-    case COLUMN_TUPLE: return decode_tuples(codec, in, extra, count, out, depth);
+    case COLUMN_TUPLE: return decode_tuples(codec, in, extra, count, out, depth, NULL);
     case COLUMN_DICT: return decode_dicts(codec, in, extra, count, out, depth);
     case COLUMN_LISTS: return decode_ragged(codec, in, width, count, out, depth, 1);
     case COLUMN_TUPLES: return decode_ragged(codec, in, width, count, out, depth, 0);
     case COLUMN_MIXED: return decode_mixed(codec, in, count, out, depth);
     case COLUMN_EMPTY: return decode_empty(in, width, count, out);
+    case COLUMN_NAMED: return decode_named(codec, in, width, extra, count, out, depth);
     default: return damaged();
     }
 }

@@ -234,6 +234,21 @@ static int encode_ragged(Codec *codec, PyObject **values, Py_ssize_t count, writ
     return total ? encode_column(codec, elements, (Py_ssize_t)total, out, depth + 1) : 0;
 }
 
+/* Tuples of one length: a column for each field. */
+static int encode_fields(Codec *codec, PyObject **values, Py_ssize_t count, Py_ssize_t arity, writer_t *out, int depth,
+                         uint8_t type, uint8_t width) {
+    if (!room_for(out, COLUMN_HEADER_SIZE + (uint64_t)arity * (uint64_t)count)) return COLUMNS_NO_ROOM;
+    PyObject **fields = scratch_alloc(codec, (size_t)count * sizeof *fields);
+    if (!fields) return COLUMNS_ERROR;
+    put_header(out, type, width, (uint32_t)arity);
+    for (Py_ssize_t k = 0; k < arity; k++) {
+        for (Py_ssize_t i = 0; i < count; i++) fields[i] = layout_get_tuple(&codec->layout, values[i], k);
+        int status = encode_column(codec, fields, count, out, depth + 1);
+        if (status) return status;
+    }
+    return 0;
+}
+
 static int encode_tuples(Codec *codec, PyObject **values, Py_ssize_t count, writer_t *out, int depth) {
     Py_ssize_t arity = PyTuple_Size(values[0]);
     for (Py_ssize_t i = 0; i < count; i++) {
@@ -242,16 +257,19 @@ static int encode_tuples(Codec *codec, PyObject **values, Py_ssize_t count, writ
     }
     if (arity == 0) return encode_empty(count, out, 0);
     if (arity > UINT16_MAX) return COLUMNS_REFUSED;
-    if (!room_for(out, COLUMN_HEADER_SIZE + (uint64_t)arity * (uint64_t)count)) return COLUMNS_NO_ROOM;
-    PyObject **fields = scratch_alloc(codec, (size_t)count * sizeof *fields);
-    if (!fields) return COLUMNS_ERROR;
-    put_header(out, COLUMN_TUPLE, 0, (uint32_t)arity);
-    for (Py_ssize_t k = 0; k < arity; k++) {
-        for (Py_ssize_t i = 0; i < count; i++) fields[i] = layout_get_tuple(&codec->layout, values[i], k);
-        int status = encode_column(codec, fields, count, out, depth + 1);
-        if (status) return status;
-    }
-    return 0;
+    return encode_fields(codec, values, count, arity, out, depth, COLUMN_TUPLE, 0);
+}
+
+/* Named tuples of one of the classes that have a number. */
+static int encode_named(Codec *codec, PyObject **values, Py_ssize_t count, writer_t *out, int depth) {
+    PyTypeObject *type = Py_TYPE(values[0]);
+    uint8_t number = 0;
+    while (number < NAMED_TUPLES && codec->named[number].type != type) number++;
+    if (number == NAMED_TUPLES) return COLUMNS_REFUSED;
+    Py_ssize_t arity = codec->named[number].fields;
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (Py_TYPE(values[i]) != type || PyTuple_Size(values[i]) != arity) return COLUMNS_REFUSED;
+    return encode_fields(codec, values, count, arity, out, depth, COLUMN_NAMED, number);
 }
 
 static int same_key(PyObject *a, PyObject *b) {
@@ -326,7 +344,7 @@ static int encode_column(Codec *codec, PyObject **values, Py_ssize_t count, writ
     case CLASS_TUPLE: status = encode_tuples(codec, values, count, out, depth); break;
     case CLASS_LIST: status = encode_ragged(codec, values, count, out, depth, 1); break;
     case CLASS_DICT: status = encode_dicts(codec, values, count, out, depth); break;
-    default: return COLUMNS_REFUSED;
+    default: return encode_named(codec, values, count, out, depth);
     }
     if (LIKELY(status != CLASS_COUNT)) return status;
     out->at = start;

@@ -16,8 +16,8 @@ typedef struct {
 } bound_key_t;
 
 /* Reads the columns of a key, and their forms: None, or for each column None, the tuple (tag, times, least, most,
- * scale, add) of a date or duration, or an int, the number of fields of a structured column. Returns 0, or -1 with an
- * exception set and nothing held. */
+ * scale, add) of a date or duration, the tuple ('D', scale) of a decimal, or an int, the number of fields of a
+ * structured column. Returns 0, or -1 with an exception set and nothing held. */
 HIDDEN int key_bind(PyObject *columns, PyObject *forms, bound_key_t *bound);
 HIDDEN void key_unbind(bound_key_t *bound);
 

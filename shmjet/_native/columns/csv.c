@@ -85,13 +85,14 @@ static int bind_column(csv_call_t *call, PyObject *given, csv_column_t *column, 
                : kind == 'i' || kind == 'u'    ? itemsize == 1 || itemsize == 2 || itemsize == 4 || itemsize == 8
                : kind == 'f'                   ? itemsize == 4 || itemsize == 8
                : kind == 'b'                   ? itemsize == 1
-               : (kind == 'M' || kind == 'm') && itemsize == 8;
+               : (kind == 'M' || kind == 'm' || kind == 'd' || kind == 'Z') && itemsize == 8;
+    if (kind == 'd') fits = fits && unit >> 5 >= 1 && unit >> 5 <= 18 && (unit & 31) <= unit >> 5;
     if (!fits || variable != (offsets != Py_None)) {
         PyErr_Format(PyExc_ValueError, "no CSV field becomes a column of kind %ld and itemsize %ld", kind, itemsize);
         return -1;
     }
     column->kind = (char)kind;
-    column->unit = (char)unit;
+    column->unit = (int16_t)unit;
     column->itemsize = (uint32_t)itemsize;
     if (!(column->data = bind_output(call, PyTuple_GetItem(given, 3), limit * itemsize, &column->room))) return -1;
     if (variable) {

@@ -14,8 +14,8 @@
 
 /* What a field of the text becomes. All memory has room for `row_limit` rows. */
 typedef struct {
-    char kind;         /* numpy's b i u f M m, or t (text) y (bytes), or 0: the field is not wanted */
-    char unit;         /* of M: as for csv_date() */
+    char kind;         /* numpy's b i u f M m, d (decimal) Z (date with a Z), t (text) y (bytes), or 0: not wanted */
+    int16_t unit;      /* of M and Z: as for csv_date(); of d: its digits * 32 + those after the point */
     uint32_t itemsize; /* of fixed width */
     uint8_t *data;     /* values, or the text */
     int64_t room;      /* bytes of `data`, for text */
@@ -167,6 +167,52 @@ static inline csv_value_t csv_put_integer(const csv_column_t *column, uint8_t *o
     return CSV_VALUE_GOOD;
 }
 
+/* What is wrong with a decimal of more than 18 digits: whether the rest is digits, too. */
+static inline csv_value_t csv_fixed_point_rest(const uint8_t *p, const uint8_t *end, int point) {
+    for (; p < end; p++) {
+        if (*p == '.' && !point)
+            point = 1;
+        else if ((unsigned)(*p - '0') > 9)
+            return CSV_VALUE_UNREADABLE;
+    }
+    return CSV_VALUE_TOO_LARGE;
+}
+
+/* A decimal as units of its last digit: digits with or without a sign and a point. Digits that the type has no place
+ * for must be 0. */
+static inline csv_value_t csv_fixed_point(const uint8_t *p, const uint8_t *end, int precision, int scale,
+                                          int64_t *value) {
+    static const int64_t powers[] = {
+        1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000, 1000000000, 10000000000,
+        100000000000, 1000000000000, 10000000000000, 100000000000000, 1000000000000000, 10000000000000000,
+        100000000000000000, 1000000000000000000
+    };
+    int negative = p < end && *p == '-', digits = 0, after = 0, point = 0;
+    int64_t sum = 0;
+    p += p < end && (*p == '-' || *p == '+');
+    for (; p < end; p++) {
+        unsigned digit = *p - '0';
+        if (digit > 9) {
+            if (*p != '.' || point) return CSV_VALUE_UNREADABLE;
+            point = 1;
+            continue;
+        }
+        digits++;
+        if (point && after == scale) {
+            if (digit) return CSV_VALUE_TOO_FINE;
+            continue;
+        }
+        after += point;
+        if (sum >= powers[17]) return csv_fixed_point_rest(p, end, point);
+        sum = sum * 10 + (int64_t)digit;
+    }
+    if (!digits) return CSV_VALUE_UNREADABLE;
+    if (sum >= powers[precision - (scale - after)]) return CSV_VALUE_TOO_LARGE;
+    sum *= powers[scale - after];
+    *value = negative ? -sum : sum;
+    return CSV_VALUE_GOOD;
+}
+
 /* Puts a value of fixed width. Spaces and tabs around it do not count. */
 static inline csv_value_t csv_put_fixed(const csv_plan_t *plan, const csv_column_t *column, uint8_t *out,
                                         const uint8_t *p, const uint8_t *end, const uint8_t *floor) {
@@ -190,8 +236,15 @@ static inline csv_value_t csv_put_fixed(const csv_plan_t *plan, const csv_column
         return CSV_VALUE_GOOD;
     case 'b':
         return csv_bool(p, end, out);
+    case 'd':
+        result = csv_fixed_point(p, end, column->unit >> 5, column->unit & 31, &whole);
+        break;
+    case 'Z':
+        if (p == end || end[-1] != 'Z') return CSV_VALUE_UNREADABLE;
+        result = csv_date(p, end, (char)column->unit, &whole);
+        break;
     case 'M':
-        result = csv_date(p, end, column->unit, &whole);
+        result = csv_date(p, end, (char)column->unit, &whole);
         break;
     default:
         if (!csv_word_is(p, end, "nat")) return csv_put_integer(column, out, p, end, floor);

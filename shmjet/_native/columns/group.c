@@ -161,7 +161,8 @@ static int check_inputs(const group_header_t *header, const column_t *const *col
 }
 
 static PyObject *update(GroupTable *self, PyObject *const *args, Py_ssize_t count, int is_merge) {
-    if (count != 3) return PyErr_SetString(PyExc_TypeError, "expected keys, columns and the number of rows"), NULL;
+    if (count != 3 && count != 4)
+        return PyErr_SetString(PyExc_TypeError, "expected keys, columns, the number of rows and a buffer"), NULL;
     const group_header_t *header = self->table.memory.header;
     long long rows = PyLong_AsLongLong(args[2]);
     if (rows < 0)
@@ -181,14 +182,25 @@ static PyObject *update(GroupTable *self, PyObject *const *args, Py_ssize_t coun
         PyErr_Format(PyExc_ValueError, "expected %u key columns, got %zd", header->keys, key_count);
         goto done;
     }
+    Py_buffer numbers = {0};
+    if (count == 4) {
+        if (PyObject_GetBuffer(args[3], &numbers, PyBUF_WRITABLE) < 0) goto done;
+        if (numbers.len < 4 * rows || (uintptr_t)numbers.buf % 4) {
+            PyErr_Format(PyExc_ValueError, "numbers must be an aligned uint32 array of %lld elements", rows);
+            goto release;
+        }
+    }
     const column_t **key_columns = columns + wanted;
     for (Py_ssize_t k = 0; k < key_count; k++) {
         key_columns[k] = &keys[k].column;
-        if (check_column((char)header->key_fields[k].class, key_columns[k], rows, "key", k) < 0) goto done;
+        if (check_column((char)header->key_fields[k].class, key_columns[k], rows, "key", k) < 0) goto release;
     }
-    if (bind_inputs(inputs, bound, columns, wanted) < 0 || check_inputs(header, columns, is_merge, rows) < 0) goto done;
-    int status = group_update(&self->table, key_columns, columns, is_merge, rows);
+    if (bind_inputs(inputs, bound, columns, wanted) < 0 || check_inputs(header, columns, is_merge, rows) < 0)
+        goto release;
+    int status = group_update(&self->table, key_columns, columns, is_merge, rows, count == 4 ? numbers.buf : NULL);
     if (set_error(status) == 0) result = Py_NewRef(Py_None);
+release:
+    if (count == 4) PyBuffer_Release(&numbers);
 done:
     if (keys) columns_unbind(keys, key_count);
     if (bound) columns_unbind(bound, wanted);
@@ -407,8 +419,8 @@ static PyObject *table_nbytes(GroupTable *self, void *closure) {
 static Py_ssize_t table_length(GroupTable *self) { return (Py_ssize_t)self->table.memory.header->groups; }
 
 static PyMethodDef table_methods[] = {
-    FAST("add", table_add, "add(keys, inputs, rows) -> None: group rows and add their values"),
-    FAST("merge", table_merge, "merge(keys, states, rows) -> None: merge groups of another table"),
+    FAST("add", table_add, "add(keys, inputs, rows, numbers=None) -> None: group rows and add their values"),
+    FAST("merge", table_merge, "merge(keys, states, rows, numbers=None) -> None: merge groups of another table"),
     FAST("read_words", table_read_words,
          "read_words(field, positions, count, out, valid) -> bool: whether any is null"),
     FAST("read_offsets", table_read_offsets,

@@ -62,6 +62,7 @@ static inline int group_lay_out(group_header_t *header, const char *keys, uint32
         if (has_seen_bit(functions[a])) header->aggregate_fields[a].seen = (uint16_t)seen++;
         offset += 8 * (uint32_t)words;
     }
+    if (offset > UINT16_MAX - 15) return -1; /* as many as there may be fit */
     header->keys = key_count;
     header->aggregates = aggregates;
     /* Small rows do not cross cache lines. */
@@ -141,9 +142,10 @@ static inline uint64_t group_used(const group_table_t *table, int region) {
 
 /* Adds rows, or with `is_merge` the states of groups. `columns` has those of each aggregate one after the other: one
  * each (NULL for a count of rows), when merging as many as its state has parts; types have been checked. Mixed columns
- * can only be merged. Returns GROUP_OK or an error. */
+ * can only be merged. `numbers`, unless it is NULL, gets the number of each row's group, from 0 on. Returns GROUP_OK or
+ * an error. */
 static inline int group_update(group_table_t *table, const column_t *const *keys, const column_t *const *columns,
-                               int is_merge, int64_t rows) {
+                               int is_merge, int64_t rows, uint32_t *numbers) {
     group_header_t *header = table->memory.header;
     uint8_t *marks = table->template + header->stride;
     memset(marks, 0, header->mark_bytes);
@@ -160,6 +162,8 @@ static inline int group_update(group_table_t *table, const column_t *const *keys
         int status = group_locate(table, keys, start, count);
         if (status != GROUP_OK) return status;
         header = table->memory.header;
+        table->block->is_single = count >= SINGLE_LEAST && single_group(table->block->groups, count);
+        for (int i = 0; numbers && i < count; i++) numbers[start + i] = table->block->groups[i] - 1;
         for (uint32_t a = 0, c = 0; a < header->aggregates;
              c += is_merge ? header->aggregate_fields[a].parts : 1, a++) {
             status = aggregate_block(table, &header->aggregate_fields[a], header->may_be_unseen[a], columns + c,

@@ -20,6 +20,7 @@
 
 #include <math.h>
 
+#include "columns/group_single.h"
 #include "columns/group_table.h"
 
 enum group_function { NO_FUNCTION, COUNT, SUM, MIN, MAX, MEAN, FIRST, LAST, VAR };
@@ -402,6 +403,50 @@ static inline int loop_text(group_table_t *table, const group_field_t *field, co
     return GROUP_OK;
 }
 
+/* -- rows of one group --------------------------------------------------------------------------------------------- */
+
+static inline int add_single_floats(uint8_t *state, const uint8_t *words, int count) {
+    double sums[LANES], errors[LANES];
+    if (!single_sum_floats(words, count, sums, errors)) return 0;
+    for (int lane = 0; lane < LANES; lane++) add_float(state, sums[lane]);
+    for (int lane = 0; lane < LANES; lane++) add_float(state, errors[lane]);
+    return 1;
+}
+
+static inline int add_single_variance(uint8_t *state, const uint8_t *words, int count) {
+    uint64_t n = load_u64(state) & ~IN_UNITS;
+    double first = load_f64(n ? state + 8 : words), mean, squares;
+    if (!single_squares(words, count, first, &mean, &squares)) return 0;
+    add_variance(state, (uint64_t)count, first, mean, squares, 0);
+    return 1;
+}
+
+/* Adds values to the state of their common group. Returns 0 for what the plain loops have to do. */
+static inline int aggregate_single(const group_field_t *field, uint8_t *state, const uint8_t *words, int count,
+                                   int is_unsigned) {
+    int is_int = field->class == 'i';
+    switch (field->function) {
+    case SUM:
+    case MEAN:
+        if (is_int)
+            store_i128(state, load_i128(state) + single_sum_int(words, count, is_unsigned));
+        else if (!add_single_floats(state, words, count))
+            return 0;
+        if (field->function == MEAN) store_u64(state + 16, load_u64(state + 16) + (uint64_t)count);
+        return 1;
+    case MIN:
+    case MAX: {
+        int64_t have = load_i64(state);
+        if (field->class == 'm') return 0;
+        int64_t found = field->function == MIN ? single_least(words, count) : single_greatest(words, count);
+        if (field->function == MIN ? found < have : found > have) store_u64(state, (uint64_t)found);
+        return 1;
+    }
+    case VAR: return !is_int && add_single_variance(state, words, count);
+    default: return 0;
+    }
+}
+
 /* -- one aggregate, one block -------------------------------------------------------------------------------------- */
 
 /* Adds rows start .. start + count of `columns` (one, none for a count of rows; the parts of a state when merging) to
@@ -415,6 +460,11 @@ static inline int aggregate_block(group_table_t *table, const group_field_t *fie
     uint32_t offset = field->offset;
     if (is_text_class(class) && has_seen_bit(field->function)) return loop_text(table, field, &chosen, column, start);
     if (has_seen_bit(field->function) && may_be_unseen && field->function != FIRST) mark_seen(table, field, &chosen);
+    int is_single = block->is_single && chosen.count >= SINGLE_LEAST && !is_merge;
+    if (field->function == COUNT && is_single) {
+        uint8_t *state = chosen.rows[0] + offset;
+        return store_u64(state, load_u64(state) + (uint64_t)chosen.count), GROUP_OK;
+    }
     if (field->function == COUNT && !is_merge) return loop_count(&chosen, offset), GROUP_OK;
     const uint8_t *words[STATE_PARTS] = {0};
     for (int part = 0; part < (is_merge ? field->parts : 1); part++)
@@ -422,6 +472,8 @@ static inline int aggregate_block(group_table_t *table, const group_field_t *fie
             choose_words(&chosen, number_words(columns[part], start, count, block->words[part]), block->words[part]);
     if (field->function == MIN || field->function == MAX)
         words[0] = order_words(class, words[0], chosen.count, block->words[STATE_PARTS]);
+    if (is_single && aggregate_single(field, chosen.rows[0] + offset, words[0], chosen.count, is_uint64(column)))
+        return GROUP_OK;
     switch (field->function) {
     case COUNT: loop_count_merge(&chosen, offset, words[0]); break;
     case SUM:

@@ -28,13 +28,14 @@
 
 #define GROUP_MAGIC UINT64_C(0x31707267746a6d68) /* "hmjtgrp1" */
 #define GROUP_REGION_SHIFT 40
-#define GROUP_MAX_KEYS 64
-#define GROUP_MAX_AGGREGATES 256
-#define GROUP_DIRECTORY_OFFSET 8192 /* in its region, behind the header */
+#define GROUP_MAX_KEYS 1024
+#define GROUP_MAX_AGGREGATES 1024
+#define GROUP_DIRECTORY_OFFSET 20480 /* in its region, behind the header */
 
 #define STEP_LEAST ((size_t)16 << 10)
 #define STEP_MOST ((size_t)256 << 10)
 #define FIRST_MAPPING ((size_t)64 << 20)
+#define FIRST_BYTES ((size_t)32 << 10) /* allocated at once: the header and a directory */
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14; older kernels refuse it, and pages are mapped when touched */
@@ -140,12 +141,12 @@ static inline int group_create(group_memory_t *memory) {
     memset(memory, 0, sizeof *memory);
     memory->fd = memfd_create("shmjet-groups", MFD_CLOEXEC);
     if (memory->fd < 0) return -1;
-    while (fallocate(memory->fd, 0, 0, STEP_LEAST) < 0)
+    while (fallocate(memory->fd, 0, 0, FIRST_BYTES) < 0)
         if (errno != EINTR) goto fail;
     for (int region = 0; region < GROUP_REGIONS; region++)
         if (group_map(memory, region, FIRST_MAPPING) < 0) goto fail;
     memory->header = (void *)memory->base[REGION_DIRECTORY];
-    memory->header->allocated[REGION_DIRECTORY] = STEP_LEAST;
+    memory->header->allocated[REGION_DIRECTORY] = FIRST_BYTES;
     memory->header->magic = GROUP_MAGIC;
     if (getrandom(memory->header->seed, sizeof memory->header->seed, GRND_NONBLOCK) < 0)
         memory->header->seed[0] = (uintptr_t)memory;
@@ -167,7 +168,7 @@ static inline int group_attach_memory(group_memory_t *memory, int fd) {
     struct stat status;
     if (fstat(memory->fd, &status) < 0) goto fail;
     errno = EINVAL;
-    if (!S_ISREG(status.st_mode) || status.st_size < (off_t)STEP_LEAST) goto fail;
+    if (!S_ISREG(status.st_mode) || status.st_size < (off_t)FIRST_BYTES) goto fail;
     if (group_map(memory, REGION_DIRECTORY, FIRST_MAPPING) < 0) goto fail;
     memory->header = (void *)memory->base[REGION_DIRECTORY];
     errno = EINVAL;

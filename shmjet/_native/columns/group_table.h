@@ -47,6 +47,7 @@ typedef struct {
     uint32_t slots[BLOCK], groups[BLOCK], chosen_groups[BLOCK];
     uint8_t *rows[BLOCK], *chosen_rows[BLOCK];
     uint16_t unclear[BLOCK], chosen[BLOCK];
+    int is_single; /* all rows belong to one group */
     key_block_t keys[];
 } group_block_t;
 
@@ -331,6 +332,10 @@ static inline int group_locate(group_table_t *table, const column_t *const *keys
     if (group_reserve(memory, REGION_ROWS, rows * header->stride) < 0 ||
         group_reserve(memory, REGION_MARKS, rows * header->mark_bytes) < 0)
         return GROUP_ERRNO;
+    if (!header->keys && header->groups) {
+        for (int i = 0; i < count; i++) block->groups[i] = 1, block->rows[i] = group_row(table, 1);
+        return GROUP_OK;
+    }
     int compare_nulls = header->has_null_keys;
     memset(block->nulls, 0, (size_t)count * sizeof *block->nulls);
     for (uint32_t k = 0; k < header->keys; k++) {

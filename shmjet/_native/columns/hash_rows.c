@@ -41,6 +41,17 @@ static int read_node(const column_t *column, PyObject *form, key_node_t *node) {
         node->form = KEY_TIME;
         return read_time(form, &node->time);
     }
+    if (PyTuple_Check(form) && ((column->kind == 'i' && column->itemsize == 8) ||
+                                (column->kind == 'V' && column->itemsize == 16))) {
+        long scale = PyTuple_Size(form) == 2 ? PyLong_AsLong(PyTuple_GetItem(form, 1)) : -1;
+        if (scale < 0 || scale > 38) {
+            if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "the form of a decimal is ('D', scale)");
+            return -1;
+        }
+        node->form = KEY_DECIMAL;
+        node->scale = (uint32_t)scale;
+        return 0;
+    }
     if (PyLong_Check(form) && column->kind == 'V') {
         long children = PyLong_AsLong(form);
         if (children == -1 && PyErr_Occurred()) return -1;

@@ -9,16 +9,28 @@
 #define SHMJET_KEY_COLUMN_H
 
 #include "columns/column.h"
+#include "columns/decimal_key.h"
 #include "columns/simd.h"
 
-typedef enum { KEY_NUMBER, KEY_FLOAT, KEY_TEXT, KEY_PADDED, KEY_UCS4, KEY_RAW, KEY_TIME, KEY_TUPLE } key_form_t;
+typedef enum {
+    KEY_NUMBER,
+    KEY_FLOAT,
+    KEY_TEXT,
+    KEY_PADDED,
+    KEY_UCS4,
+    KEY_RAW,
+    KEY_TIME,
+    KEY_DECIMAL,
+    KEY_TUPLE
+} key_form_t;
 
 /* How the integer in a date's or duration's 8 bytes becomes the value that numpy's tolist() gives: w = value * times
  * (it wraps, as in numpy). If least <= w <= most it is a `tag` of w * scale + add; where scale is 0, it is the ordinal
- * of the day on which the month begins that comes w * add months after January 1970. Otherwise the value is a plain
+ * of the day on which the month begins that comes w * add months after January 1970; a negative scale divides, and what
+ * leaves a rest is a plain integer. Otherwise the value is a plain
  * integer. INT64_MIN, numpy's NaT, is null. */
 typedef struct {
-    uint8_t tag; /* d T p; N for a column in which all is null */
+    uint8_t tag; /* d T Z p; N for a column in which all is null */
     int64_t times, least, most, scale, add;
 } key_time_t;
 
@@ -26,6 +38,7 @@ typedef struct {
     column_t column;
     key_form_t form;
     key_time_t time;
+    uint32_t scale; /* of decimals */
     int children; /* of a tuple: how many of the next nodes are its direct children, ... */
     int span;     /* ... and how many nodes there are from this one to the end of its last child */
 } key_node_t;
@@ -37,6 +50,7 @@ typedef struct {
     const uint8_t *bytes;
     size_t length; /* of bytes; for KEY_UCS4 as UTF-8 */
     size_t points; /* of KEY_UCS4 */
+    uint8_t room[DECIMAL_KEY_BYTES]; /* what `bytes` points to, of decimals */
 } key_part_t;
 
 /* --- numbers ------------------------------------------------------------------------------------------------------ */
@@ -91,6 +105,11 @@ static inline int64_t ordinal_of_month(int64_t months) {
 static inline int time_payload(const key_time_t *time, int64_t value, __int128 *payload) {
     int64_t w = (int64_t)((uint64_t)value * (uint64_t)time->times);
     if (w < time->least || w > time->most) return 0;
+    if (time->scale < 0) {
+        if (w % time->scale) return 0;
+        *payload = w / -time->scale + time->add;
+        return 1;
+    }
     *payload = time->scale ? (__int128)w * time->scale + time->add : ordinal_of_month(w * time->add);
     return 1;
 }
@@ -181,6 +200,11 @@ static inline void key_part(const key_node_t *node, int64_t row, key_part_t *par
         part->head_length = 5 + length;
         break;
     }
+    case KEY_DECIMAL:
+        part->length = decimal_key(part->room, load_units(column, row), node->scale) - 1;
+        part->head[0] = part->room[0];
+        part->bytes = part->room + 1;
+        break;
     default: /* KEY_RAW */
         part->head[0] = 'b';
         part->bytes = value;

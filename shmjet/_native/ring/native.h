@@ -72,6 +72,7 @@ HIDDEN int consumer_damaged(RingConsumer *self, int status);
 /* Fills `view` with a writable buffer and checks that [offset, offset + size) lies in it, aligned to 64 bytes. */
 HIDDEN int native_map(PyObject *buffer, Py_ssize_t offset, Py_ssize_t size, Py_buffer *view, uint8_t **memory);
 
+HIDDEN PyObject *producers_push_marks(PyObject *, PyObject *const *, Py_ssize_t);
 HIDDEN PyObject *routing_index_of_special(PyObject *, PyObject *const *, Py_ssize_t);
 HIDDEN PyObject *routing_murmur3_32(PyObject *, PyObject *const *, Py_ssize_t);
 HIDDEN PyObject *routing_partition_of(PyObject *, PyObject *const *, Py_ssize_t);

@@ -1,0 +1,105 @@
+/* Adding values that all belong to one group: a table without keys, sorted rows, one key that most rows have. No Python
+ * in here.
+ *
+ * A state that every value changes is a chain of stores and loads, which no processor does ahead. Here a block is first
+ * put together in LANES independent lanes, of which the compiler makes vectors, and then added to the state at once.
+ * Sums of floats carry their rounding errors along in every lane, so they are as exact as one by one. A block with a
+ * value that is not finite, or whose sum is not, is left to the plain loops: the functions return 0 then.
+ */
+#ifndef SHMJET_GROUP_SINGLE_H
+#define SHMJET_GROUP_SINGLE_H
+
+#include "columns/group_keys.h"
+#include "columns/simd.h"
+
+#define LANES 8
+#define SINGLE_LEAST 32 /* rows from which on it pays */
+
+__extension__ typedef __int128 single_int_t;
+typedef double single_floats_t __attribute__((vector_size(8 * LANES)));
+
+/* Whether all rows of a block belong to its first row's group. */
+SIMD_CLONES static int single_group(const uint32_t *groups, int count) {
+    uint32_t differs = 0;
+    for (int i = 0; i < count; i++) differs |= groups[i] ^ groups[0];
+    return !differs;
+}
+
+SIMD_CLONES static void single_halves(const uint8_t *words, int count, int is_unsigned, uint64_t *low, uint64_t *high) {
+    uint64_t least = 0, most = 0;
+    for (int i = 0; i < count; i++) {
+        uint64_t word = load_u64(words + 8 * i);
+        least += word & UINT32_MAX;
+        most += is_unsigned ? word >> 32 : (uint64_t)((int64_t)word >> 32);
+    }
+    *low = least, *high = most;
+}
+
+/* The sum of at most BLOCK integers. */
+static inline single_int_t single_sum_int(const uint8_t *words, int count, int is_unsigned) {
+    uint64_t low, high;
+    single_halves(words, count, is_unsigned, &low, &high);
+    return (single_int_t)(int64_t)high * ((single_int_t)1 << 32) + (single_int_t)low;
+}
+
+/* Sums of the lanes, and what they lack. */
+SIMD_CLONES static int single_sum_floats(const uint8_t *words, int count, double *sums, double *errors) {
+    single_floats_t sum = {0}, error = {0}, value, total, part;
+    int i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        memcpy(&value, words + 8 * i, sizeof value);
+        total = sum + value, part = total - sum;
+        error += (sum - (total - part)) + (value - part);
+        sum = total;
+    }
+    if (i < count) {
+        double rest[LANES] = {0};
+        memcpy(rest, words + 8 * i, 8 * (size_t)(count - i));
+        memcpy(&value, rest, sizeof value);
+        total = sum + value, part = total - sum;
+        error += (sum - (total - part)) + (value - part);
+        sum = total;
+    }
+    memcpy(sums, &sum, sizeof sum);
+    memcpy(errors, &error, sizeof error);
+    int is_finite = 1;
+    for (int lane = 0; lane < LANES; lane++) is_finite &= sums[lane] - sums[lane] == 0;
+    return is_finite;
+}
+
+SIMD_CLONES static int64_t single_least(const uint8_t *words, int count) {
+    int64_t least = INT64_MAX;
+    for (int i = 0; i < count; i++) {
+        int64_t value = (int64_t)load_u64(words + 8 * i);
+        least = value < least ? value : least;
+    }
+    return least;
+}
+
+SIMD_CLONES static int64_t single_greatest(const uint8_t *words, int count) {
+    int64_t greatest = INT64_MIN;
+    for (int i = 0; i < count; i++) {
+        int64_t value = (int64_t)load_u64(words + 8 * i);
+        greatest = value > greatest ? value : greatest;
+    }
+    return greatest;
+}
+
+/* The mean of what values differ from `first`, and the squares of what they differ from that mean. */
+SIMD_CLONES static int single_squares(const uint8_t *words, int count, double first, double *mean, double *squares) {
+    double sums[LANES] = {0}, deltas[BLOCK], all = 0, square = 0;
+    for (int i = 0; i < count; i++) {
+        double value;
+        memcpy(&value, words + 8 * i, sizeof value);
+        deltas[i] = value - first;
+    }
+    for (int i = 0; i < count; i++) sums[i % LANES] += deltas[i];
+    for (int lane = 0; lane < LANES; lane++) all += sums[lane], sums[lane] = 0;
+    all /= count;
+    for (int i = 0; i < count; i++) sums[i % LANES] += (deltas[i] - all) * (deltas[i] - all);
+    for (int lane = 0; lane < LANES; lane++) square += sums[lane];
+    *mean = all, *squares = square;
+    return square - square == 0;
+}
+
+#endif

@@ -1,0 +1,131 @@
+/* Several operators over columns of int64 and float64, block by block. No Python in here.
+ *
+ * A program is a list of instructions over registers. A register is a column that is read, a value for all rows, a
+ * column that is written, or room for a block. Blocks are so short that the registers of an expression stay in a core's
+ * first caches; a result is written once, where it stays. Each instruction is a loop that becomes vector code.
+ *
+ * A result of integers that leaves the type ends the program: the caller then computes it in its slow and exact way.
+ */
+#ifndef SHMJET_NUMBER_PROGRAM_H
+#define SHMJET_NUMBER_PROGRAM_H
+
+#include <stdint.h>
+
+#include "columns/arithmetic.h"
+
+#define PROGRAM_ROWS 512
+#define PROGRAM_REGISTERS 64
+
+/* `kind` is that of the operands: i int64, f float64, b bools. Operators are `+ - * /`, `< > = !`, l (<=), g (>=),
+ * `& | ^`, and c, which makes floats of integers and looks at `one` alone. */
+typedef struct {
+    uint8_t symbol, kind, one, two, to;
+} instruction_t;
+
+typedef struct {
+    uint8_t *data;  /* of the row that a block starts with */
+    int64_t step;   /* bytes of a row; 0: the same for each block */
+} register_t;
+
+#define PROGRAM_LOOP(name, type, result, expression)                                                                  \
+    SIMD_CLONES static void program_##name(const type *restrict a, const type *restrict b, result *restrict to,       \
+                                           int64_t rows) {                                                            \
+        for (int64_t i = 0; i < rows; i++) to[i] = (result)(expression);                                              \
+    }
+
+#define PROGRAM_COMPARISONS(letter, type)                                                                             \
+    PROGRAM_LOOP(less_##letter, type, uint8_t, a[i] < b[i])                                                           \
+    PROGRAM_LOOP(at_most_##letter, type, uint8_t, a[i] <= b[i])                                                       \
+    PROGRAM_LOOP(equal_##letter, type, uint8_t, a[i] == b[i])                                                         \
+    PROGRAM_LOOP(unequal_##letter, type, uint8_t, a[i] != b[i])
+
+PROGRAM_LOOP(add, double, double, a[i] + b[i])
+PROGRAM_LOOP(subtract, double, double, a[i] - b[i])
+PROGRAM_LOOP(multiply, double, double, a[i] * b[i])
+PROGRAM_LOOP(divide, double, double, a[i] / b[i])
+PROGRAM_LOOP(product, uint64_t, uint64_t, a[i] * b[i])
+PROGRAM_LOOP(both, uint8_t, uint8_t, a[i] & b[i])
+PROGRAM_LOOP(either, uint8_t, uint8_t, a[i] | b[i])
+PROGRAM_LOOP(one_of, uint8_t, uint8_t, a[i] ^ b[i])
+PROGRAM_COMPARISONS(i, int64_t)
+PROGRAM_COMPARISONS(f, double)
+
+SIMD_CLONES static void program_float(const int64_t *restrict a, double *restrict to, int64_t rows) {
+    for (int64_t i = 0; i < rows; i++) to[i] = (double)a[i];
+}
+
+/* How many bits the values have, without the sign. */
+SIMD_CLONES static int program_bits(const int64_t *a, int64_t rows) {
+    uint64_t reach = 0;
+    for (int64_t i = 0; i < rows; i++) reach |= (uint64_t)(a[i] ^ a[i] >> 63);
+    return reach ? 64 - __builtin_clzll(reach) : 0;
+}
+
+/* The bytes that an instruction writes for a row; 0 where there is no such instruction. */
+static inline int instruction_width(const instruction_t *instruction) {
+    char symbol = (char)instruction->symbol, kind = (char)instruction->kind;
+    if (kind == 'b') return symbol == '&' || symbol == '|' || symbol == '^';
+    if (kind != 'i' && kind != 'f') return 0;
+    if (symbol == '<' || symbol == '>' || symbol == '=' || symbol == '!' || symbol == 'l' || symbol == 'g') return 1;
+    if (symbol == 'c') return kind == 'i' ? 8 : 0;
+    if (symbol == '/') return kind == 'f' ? 8 : 0;
+    return symbol == '+' || symbol == '-' || symbol == '*' ? 8 : 0;
+}
+
+#define PROGRAM_CASE(letter, name, type, result) \
+    case letter: program_##name((const type *)a, (const type *)b, (result *)to, rows); return 0;
+/* a > b is b < a */
+#define PROGRAM_TURNED(letter, name, type, result) \
+    case letter: program_##name((const type *)b, (const type *)a, (result *)to, rows); return 0;
+
+/* Returns 1 when a result has left its type. */
+static int instruction_run(const instruction_t *instruction, const void *a, const void *b, void *to, int64_t rows) {
+    if (instruction->kind == 'f') switch (instruction->symbol) {
+            PROGRAM_CASE('+', add, double, double)
+            PROGRAM_CASE('-', subtract, double, double)
+            PROGRAM_CASE('*', multiply, double, double)
+            PROGRAM_CASE('/', divide, double, double)
+            PROGRAM_CASE('<', less_f, double, uint8_t)
+            PROGRAM_CASE('l', at_most_f, double, uint8_t)
+            PROGRAM_TURNED('>', less_f, double, uint8_t)
+            PROGRAM_TURNED('g', at_most_f, double, uint8_t)
+            PROGRAM_CASE('=', equal_f, double, uint8_t)
+            PROGRAM_CASE('!', unequal_f, double, uint8_t)
+        }
+    if (instruction->kind == 'b') switch (instruction->symbol) {
+            PROGRAM_CASE('&', both, uint8_t, uint8_t)
+            PROGRAM_CASE('|', either, uint8_t, uint8_t)
+            PROGRAM_CASE('^', one_of, uint8_t, uint8_t)
+        }
+    switch (instruction->symbol) {
+        PROGRAM_CASE('<', less_i, int64_t, uint8_t)
+        PROGRAM_CASE('l', at_most_i, int64_t, uint8_t)
+        PROGRAM_TURNED('>', less_i, int64_t, uint8_t)
+        PROGRAM_TURNED('g', at_most_i, int64_t, uint8_t)
+        PROGRAM_CASE('=', equal_i, int64_t, uint8_t)
+        PROGRAM_CASE('!', unequal_i, int64_t, uint8_t)
+    case 'c': program_float(a, to, rows); return 0;
+    case '*':
+        if (program_bits(a, rows) + program_bits(b, rows) > 62) break;
+        program_product(a, b, to, rows);
+        return 0;
+    }
+    return arithmetic_int64_t((char)instruction->symbol, a, 1, b, 1, to, rows);
+}
+
+/* Runs a program over `rows` rows. Returns 1 when a result has left its type. */
+static int program_run(const instruction_t *code, int64_t length, const register_t *registers, int64_t rows) {
+    for (int64_t start = 0; start < rows; start += PROGRAM_ROWS) {
+        int64_t count = rows - start < PROGRAM_ROWS ? rows - start : PROGRAM_ROWS;
+        for (int64_t i = 0; i < length; i++) {
+            const register_t *one = &registers[code[i].one], *two = &registers[code[i].two],
+                             *to = &registers[code[i].to];
+            if (instruction_run(&code[i], one->data + one->step * start, two->data + two->step * start,
+                                to->data + to->step * start, count))
+                return 1;
+        }
+    }
+    return 0;
+}
+
+#endif
