@@ -222,7 +222,7 @@ class _Grouping:
 
 
 def grouping_by(
-    key_fn: Callable[[T], K] | None, downstream: AggregateOperation[T, Any, R] | None = None
+    key_fn: Callable[[T], K] | str | None, downstream: AggregateOperation[T, Any, R] | None = None
 ) -> AggregateOperation[T, dict[K, Any], dict[K, R]]:
     """Aggregate the items of each key, within one result.
 

@@ -14,7 +14,7 @@ from operator import add, sub
 from typing import Any, TypeVar
 
 from shmjet._native import add_up
-from shmjet.aggregate_ops.operation import AggregateOperation, checked_fn, optional_fn
+from shmjet.aggregate_ops.operation import AggregateOperation, optional_fn, value_fn
 from shmjet.aggregate_ops.tables import Counts, Means, Sums
 from shmjet.core.key_functions import mapped
 
@@ -78,11 +78,11 @@ class _Summing:
         table.native.add(keys, items if self._fn is None else mapped(self._fn, items))
 
 
-def summing(fn: Callable[[T], Any] | None = None) -> AggregateOperation[T, Any, Any]:
+def summing(fn: Callable[[T], Any] | str | None = None) -> AggregateOperation[T, Any, Any]:
     """Add up the items, or `fn(item)` of each; the int 0 for none.
 
     Args:
-        fn: number of an item; default: the item is the number.
+        fn: number of an item, or the name of a column of rows; default: the item is the number.
 
     Returns:
         An operation whose result is a number: exact for ints of any size, with one rounding for each float.
@@ -133,11 +133,11 @@ def _mean(mean: Mean) -> Any:
     return mean[0] / mean[1] if mean[1] else nan
 
 
-def averaging(fn: Callable[[T], Any] | None = None) -> AggregateOperation[T, Mean, Any]:
+def averaging(fn: Callable[[T], Any] | str | None = None) -> AggregateOperation[T, Mean, Any]:
     """Take the arithmetic mean of the items, or of `fn(item)` of each.
 
     Args:
-        fn: number of an item; default: the item is the number.
+        fn: number of an item, or the name of a column of rows; default: the item is the number.
 
     Returns:
         An operation whose result is sum / count (a float for ints and floats), and NaN for no items. The sum of ints
@@ -210,14 +210,14 @@ def _slope(trend: Trend) -> float:
         return inf if slope > 0 else -inf
 
 
-def linear_trend(x_fn: Callable[[T], Any], y_fn: Callable[[T], Any]) -> AggregateOperation[T, Trend, float]:
+def linear_trend(x_fn: Callable[[T], Any] | str, y_fn: Callable[[T], Any] | str) -> AggregateOperation[T, Trend, float]:
     """Find the slope of the straight line that lies closest to the points (x, y): ordinary least squares.
 
     Sums are exact (floats are taken as the fractions they are), so that neither a large common offset, as that of
     timestamps, nor the order of the items matters. A float costs some microseconds.
 
     Args:
-        x_fn: int or float of an item, for example its time.
+        x_fn: int or float of an item, or the name of a column of rows, for example its time.
         y_fn: int or float of an item, for example its price.
 
     Returns:
@@ -232,5 +232,5 @@ def linear_trend(x_fn: Callable[[T], Any], y_fn: Callable[[T], Any]) -> Aggregat
         >>> linear_trend(itemgetter(0), itemgetter(1)).aggregate([(1, 10), (2, 12), (3, 14)])
         2.0
     """
-    kernels = _Line(checked_fn("linear_trend", "x_fn", x_fn), checked_fn("linear_trend", "y_fn", y_fn))
+    kernels = _Line(value_fn("linear_trend", "x_fn", x_fn), value_fn("linear_trend", "y_fn", y_fn))
     return AggregateOperation(_no_trend, kernels.one, _add_trends, _deduct_trends, _slope, sees_empty=True)

@@ -170,8 +170,8 @@ class _Entries:
 
 
 def to_dict(
-    key_fn: Callable[[T], K] | None,
-    value_fn: Callable[[T], V] | None,
+    key_fn: Callable[[T], K] | str | None,
+    value_fn: Callable[[T], V] | str | None,
     merge_fn: Callable[[V, V], V] | None = None,
 ) -> AggregateOperation[T, dict[K, V], dict[K, V]]:
     """Collect entries into a dict.
@@ -262,7 +262,9 @@ class _Order:
         return in_order(self._key, items, self._reverse)
 
 
-def sorting(key: Callable[[T], Any] | None = None, reverse: bool = False) -> AggregateOperation[T, list[T], list[T]]:
+def sorting(
+    key: Callable[[T], Any] | str | None = None, reverse: bool = False
+) -> AggregateOperation[T, list[T], list[T]]:
     """Collect the items into a sorted list; equal ones in the order in which they come.
 
     Args:

@@ -114,7 +114,7 @@ def _extreme(name: str, key: Any, better: Callable[[Any, Any], Any], best: Any) 
     )
 
 
-def min_by(key: Callable[[T], Any] | None = None) -> AggregateOperation[T, Any, Any]:
+def min_by(key: Callable[[T], Any] | str | None = None) -> AggregateOperation[T, Any, Any]:
     """Find the least item.
 
     Args:
@@ -133,7 +133,7 @@ def min_by(key: Callable[[T], Any] | None = None) -> AggregateOperation[T, Any, 
     return _extreme("min_by", key, lt, min)
 
 
-def max_by(key: Callable[[T], Any] | None = None) -> AggregateOperation[T, Any, Any]:
+def max_by(key: Callable[[T], Any] | str | None = None) -> AggregateOperation[T, Any, Any]:
     """Find the greatest item.
 
     Args:
@@ -204,12 +204,12 @@ def _several(name: str, n: int, key: Any, reverse: bool) -> AggregateOperation[A
     )
 
 
-def top_n(n: int, key: Callable[[T], Any] | None = None) -> AggregateOperation[T, list[T], list[T]]:
+def top_n(n: int, key: Callable[[T], Any] | str | None = None) -> AggregateOperation[T, list[T], list[T]]:
     """Find the n greatest items.
 
     Args:
         n: how many, at least 1.
-        key: what items are compared by (None: themselves). NaN comes last.
+        key: what items are compared by, or the name of a column of rows (None: themselves). NaN comes last.
 
     Returns:
         An operation whose result is a list of at most n items, the greatest first.
@@ -224,12 +224,12 @@ def top_n(n: int, key: Callable[[T], Any] | None = None) -> AggregateOperation[T
     return _several("top_n", n, key, True)
 
 
-def bottom_n(n: int, key: Callable[[T], Any] | None = None) -> AggregateOperation[T, list[T], list[T]]:
+def bottom_n(n: int, key: Callable[[T], Any] | str | None = None) -> AggregateOperation[T, list[T], list[T]]:
     """Find the n least items.
 
     Args:
         n: how many, at least 1.
-        key: what items are compared by (None: themselves). NaN comes last.
+        key: what items are compared by, or the name of a column of rows (None: themselves). NaN comes last.
 
     Returns:
         An operation whose result is a list of at most n items, the least first.
@@ -299,3 +299,31 @@ def pick_any() -> AggregateOperation[T, Picked, T | None]:
         accumulate_groups=_pick_groups,
         sees_empty=True,
     )
+
+
+def _first_one(found: tuple[Any] | None, item: Any) -> tuple[Any] | None:
+    return (item,) if found is None else None
+
+
+def _first_groups(table: Any, keys: Iterable[Any], items: list[Any]) -> None:
+    for key, item in zip(keys, items, strict=True):
+        if table.get(key) is None:
+            table[key] = (item,)
+
+
+def _first_of(found: tuple[Any] | None, other: tuple[Any] | None) -> tuple[Any] | None:
+    return other if found is None else None
+
+
+def _first(found: tuple[Any] | None) -> Any:
+    return None if found is None else found[0]
+
+
+def first_item() -> AggregateOperation[T, Any, T | None]:
+    """Take the first item, for `distinct` in windows: it has no `deduct`, so an item never stays after its window.
+
+    Example:
+        >>> first_item().aggregate(["a", "b"])
+        'a'
+    """
+    return AggregateOperation(_nothing, _first_one, _first_of, None, _first, accumulate_groups=_first_groups)

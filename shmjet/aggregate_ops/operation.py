@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Generic, TypeVar
 
 from shmjet.aggregate_ops.tables import ABSENT, KeyedTable
+from shmjet.core.column_key import ColumnKey
 from shmjet.core.key_functions import is_identity
 
 T = TypeVar("T")
@@ -386,12 +387,27 @@ def checked_fn(name: str, argument: str, fn: Any) -> Any:
     return fn
 
 
-def optional_fn(name: str, argument: str, fn: Any) -> Any:
-    """Return None for None and every spelling of the identity, else `fn` when it is callable.
+def value_fn(name: str, argument: str, fn: Any) -> Any:
+    """Return a function of an item; the name of a column stands for the value that a row has under it.
 
     Raises:
-        TypeError: it is neither.
+        TypeError: it is neither a name nor callable.
+
+    Example:
+        >>> value_fn("linear_trend", "x_fn", "price")({"price": 2})
+        2
     """
+    return ColumnKey((fn,)) if isinstance(fn, str) else checked_fn(name, argument, fn)
+
+
+def optional_fn(name: str, argument: str, fn: Any) -> Any:
+    """Return None for None and every spelling of the identity, else as `value_fn`.
+
+    Raises:
+        TypeError: it is neither None, nor a name, nor callable.
+    """
+    if isinstance(fn, str):
+        return ColumnKey((fn,))
     if fn is not None and not callable(fn):
         raise TypeError(f"{name}: {argument} must be callable or None, got {type(fn).__name__}: {fn!r}")
     return None if is_identity(fn) else fn

@@ -11,6 +11,7 @@ from shmjet.core.config import JetConfig
 from shmjet.core.context import DataGrid, MetaSupplierContext, ProcessorContext, SupplierContext
 from shmjet.core.dag import DAG
 from shmjet.core.edge import Edge, EdgeConfig, Routing, between, from_
+from shmjet.core.expressions import Expression, literal, when
 from shmjet.core.inbox import Inbox
 from shmjet.core.job import JobConfig, JobStatus, ProcessingGuarantee
 from shmjet.core.keys import default_partitioner, partition_id
@@ -59,6 +60,7 @@ __all__ = [
     "DataGrid",
     "Edge",
     "EdgeConfig",
+    "Expression",
     "FlatMapper",
     "Inbox",
     "JetConfig",
@@ -95,8 +97,10 @@ __all__ = [
     "columns",
     "default_partitioner",
     "from_",
+    "literal",
     "make_processors",
     "partition_id",
     "supplier_for_all",
     "traverse",
+    "when",
 ]

@@ -67,7 +67,31 @@ def check_snapshot_name(where: str, value: Any) -> str:
     return value
 
 
-def check_callable(name: str, value: Any, error: type[ShmjetError] = DagError) -> Any:
+LONGEST_OBSERVABLE_NAME = 1024
+"""Characters."""
+
+
+def check_observable_name(where: str, value: Any) -> str:
+    """Return the name of an observable.
+
+    Args:
+        where: what the message calls it.
+        value: what was given.
+
+    Raises:
+        TypeError: it is not a text, is empty or too long, or cannot be written in UTF-8.
+    """
+    if not isinstance(value, str) or not 1 <= len(value) <= LONGEST_OBSERVABLE_NAME:
+        most = f"a name of 1 to {LONGEST_OBSERVABLE_NAME} characters"
+        raise TypeError(f"{where}: expected {most}, got {value!r:.80} ({type(value).__name__})")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise TypeError(f"{where}: the name {value!r} has characters that UTF-8 has not") from None
+    return value
+
+
+def check_callable(name: str, value: Any, error: type[Exception] = DagError) -> Any:
     """Return `value` when it can be called, else raise `error`."""
     if not callable(value):
         raise error(f"{name} must be a function, got {value!r} ({type(value).__name__})")

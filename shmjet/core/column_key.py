@@ -1,7 +1,8 @@
 """Keys by the names of columns: `partitioned(column("user"))` routes a `Batch` row by row, and items that are rows too.
 
 For an item the key is an ordinary Python value, so a row has the same key, and the same partition, whether it travels
-as a dict or inside a batch. Must not know batches: the router, which does, asks for `names`.
+as a dict or inside a batch. A single column is an expression, too. Must not know batches: the router, which does, asks
+for `names`.
 """
 
 from __future__ import annotations
@@ -11,16 +12,20 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
+from shmjet.core.expressions.expression import Expression
 from shmjet.data.columnar import Columnar
 from shmjet.data.errors import BatchError
 
 
-@dataclass(frozen=True, repr=False)
-class ColumnKey:
-    """A key made of the values of some columns; made by `column` and `columns`.
+@dataclass(frozen=True, eq=False, repr=False)
+class ColumnKey(Expression):
+    """A column, which is an expression and a key; or a key of several columns. Made by `column` and `columns`.
 
-    Called with a row (a dict or another mapping) it returns the value under its name, or the tuple of the values
-    under its names when there are several. So it serves wherever a key function does.
+    Operators of a column make expressions, also `==`: keys are told apart by their `names`. A key of several columns is
+    no expression, and `==` compares it with another key.
+
+    Called with a row (a dict, another mapping or a named tuple) it returns the value under its name, or the tuple of
+    the values under its names when there are several. So it serves wherever a key function does.
 
     Args:
         names: of the columns, in order; without duplicates, at least one.
@@ -41,19 +46,47 @@ class ColumnKey:
         object.__setattr__(self, "names", checked_names("a key", self.names))
         object.__setattr__(self, "_values_of", itemgetter(*self.names))
 
+    @property
+    def is_key_only(self) -> bool:
+        """Whether it is a key of several columns, and so no operand of an expression."""
+        return len(self.names) > 1
+
+    def _label(self) -> tuple[Any, ...]:
+        return ("column", *self.names)
+
+    def __eq__(self, other: object) -> Any:
+        if len(self.names) > 1:
+            return isinstance(other, ColumnKey) and other.names == self.names
+        return super().__eq__(other)
+
+    def __ne__(self, other: object) -> Any:
+        return not self == other if len(self.names) > 1 else super().__ne__(other)
+
+    def __hash__(self) -> int:
+        return hash(self.names)
+
     def __call__(self, item: Any) -> Any:
         """Return the key of a row.
 
         Raises:
-            BatchError: the item is not a mapping, or has no such column; the text names which.
+            BatchError: the item is neither a mapping nor a named tuple, or has no such column; the text names which.
         """
         if type(item) is not dict:
+            if isinstance(item, tuple) and hasattr(item, "_fields"):
+                return self._of_named_tuple(item)
             self._check(item)
         try:
             return self._values_of(item)
         except KeyError:
             missing = next(name for name in self.names if name not in item)
             raise BatchError(f"{self!r}: the item has no {missing!r}; it has {list(item)}") from None
+
+    def _of_named_tuple(self, item: Any) -> Any:
+        missing = next((name for name in self.names if name not in item._fields), None)
+        if missing is not None:
+            raise BatchError(f"{self!r}: the item has no {missing!r}; it has {list(item._fields)}")
+        values = tuple(getattr(item, name) for name in self.names)
+        return values if len(values) > 1 else values[0]
 
     def _check(self, item: Any) -> None:
         if isinstance(item, Columnar):
@@ -63,8 +96,9 @@ class ColumnKey:
             )
         if not isinstance(item, Mapping):
             raise BatchError(
-                f"{self!r}: expected a row as a dict, got {type(item).__name__} {item!r:.80}; give the edge a function "
-                "of the item instead, such as operator.itemgetter(0) for the first value of a tuple"
+                f"{self!r}: expected a row as a dict or named tuple, got {type(item).__name__} {item!r:.80}; make rows "
+                "of the items with map, or give a function of the item instead, such as operator.itemgetter(0) for the "
+                "first value of a tuple"
             )
 
     @property
@@ -77,7 +111,7 @@ class ColumnKey:
 
 
 def column(name: str) -> ColumnKey:
-    """Return the key that is the value of one column.
+    """Return the expression, and the key, that is the value of one column.
 
     Args:
         name: of the column.
@@ -102,7 +136,7 @@ def columns(*names: str) -> ColumnKey:
         BatchError: a name is not a str, empty or given twice, or no name is given.
 
     Example:
-        >>> columns("a", "b")({"a": 1, "b": "x"}), columns("a") == column("a")
+        >>> columns("a", "b")({"a": 1, "b": "x"}), columns("a").names == column("a").names
         ((1, 'x'), True)
     """
     return ColumnKey(names)

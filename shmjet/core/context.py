@@ -95,6 +95,8 @@ class _VertexContext:
     """What the engine has handed in, see `shmjet.core.state_placement`."""
     _latency: ClassVar[LatencyPolicy | None] = None
     """What the engine has set, see `shmjet.core.latency_policy`."""
+    _wake_up: ClassVar[Any] = None
+    """What the engine has set, see `shmjet.core.wake_up`."""
 
     @property
     def processing_guarantee(self) -> ProcessingGuarantee:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from shmjet.core.batch_order import BatchOrder
 from shmjet.core.checks import check_at_least, check_callable, check_int, with_known_settings
 from shmjet.core.keys import DEFAULT_TO_ONE_KEY
 from shmjet.core.vertex import Vertex
@@ -128,7 +129,7 @@ class Edge:
         self.priority_value = 0
         self.is_buffered = False
         self.is_ordered = False
-        self.order_key: KeyFunction | None = None
+        self.order_key: KeyFunction | BatchOrder | None = None
         self.edge_config = EdgeConfig()
         if destination is not None:
             self.to(destination, destination_ordinal)
@@ -233,13 +234,13 @@ class Edge:
         self.is_buffered = True
         return self
 
-    def ordered(self, key: KeyFunction | None = None) -> Edge:
+    def ordered(self, key: KeyFunction | BatchOrder | None = None) -> Edge:
         """Merge the sorted outputs of all producers into one sorted input; each producer must emit in order.
 
         Args:
-            key: gives what is compared; without it the items themselves are.
+            key: gives what is compared; without it the items themselves are. For batches of sorted rows a `BatchOrder`.
         """
-        if key is not None:
+        if key is not None and not isinstance(key, BatchOrder):
             check_callable(f"{self!r}: ordered(key)", key)
         self.is_ordered = True
         self.order_key = key
@@ -335,7 +336,7 @@ def from_(source: Vertex, ordinal: int = 0) -> Edge:
     return Edge(source, ordinal)
 
 
-def _name_of(function: Callable[..., Any]) -> str:
+def _name_of(function: Callable[..., Any] | BatchOrder) -> str:
     return getattr(function, "__name__", None) or type(function).__name__
 
 

@@ -94,6 +94,8 @@ class JobConfig:
             dropped.
         max_state_bytes: bytes that one snapshot of the job may take, None: any; a larger one fails, and the one before
             it stays valid.
+        latency_target: seconds that items should be under way at most; the engine works in larger pieces where it may.
+            None: 0.005 for a job with an endless source, else 0.1; what is below or above these counts like them.
         memory_limit: bytes that the items of one sort (`sort`, `sort_batches`) may take in memory on one member; the
             rest goes to files. None: half of what host and control group leave. It limits nothing else: groups, joins,
             tables, `distinct` and states take what they need.
@@ -123,6 +125,7 @@ class JobConfig:
     initial_snapshot_name: str | None = None
     allow_dropped_state: bool = False
     max_state_bytes: int | None = None
+    latency_target: float | None = None
     memory_limit: int | None = None
     spill_folder: str | None = None
     intermediate_partitions: int | None = None
@@ -228,6 +231,10 @@ def _seconds(where: str, value: Any) -> Any:
     return value
 
 
+def _seconds_or_none(where: str, value: Any) -> Any:
+    return None if value is None else _seconds(where, value)
+
+
 def _bytes(where: str, value: Any) -> Any:
     return None if value is None else check_at_least(where, value, 1)
 
@@ -257,6 +264,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "initial_snapshot_name": _snapshot_name,
     "allow_dropped_state": _boolean,
     "max_state_bytes": _bytes,
+    "latency_target": _seconds_or_none,
     "memory_limit": _bytes,
     "spill_folder": _path,
     "intermediate_partitions": _partition_count,

@@ -5,13 +5,15 @@ Must not know: partitions and canonical bytes (`shmjet.core.keys`); here a key i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter, itemgetter
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType
 from typing import Any
 
 from shmjet._native import unify_nans
+from shmjet.core.timed import ITEM, TimedKey
 
 KeyFn = Callable[[Any], Any] | None
 """What is accepted as a key function: a callable of one item, or None for the item itself."""
@@ -55,8 +57,53 @@ def plain(key_fn: KeyFn) -> KeyFn:
     return None if is_identity(key_fn) else key_fn
 
 
+def named_unhashable(error: TypeError, keys: Sequence[Any]) -> TypeError:
+    """Return the error for one of a dict with these keys: it names the key that cannot be hashed, if any.
+
+    Example:
+        >>> named_unhashable(TypeError("unhashable type: 'list'"), [1, [2]])
+        TypeError('[2] of type list cannot be a key: keys are hashable; make it a tuple(...)')
+    """
+    for key in keys:
+        try:
+            hash(key)
+        except TypeError:
+            advice = "make it a tuple(...)" if isinstance(key, list) else "take a part of it that can be hashed"
+            return TypeError(f"{key!r:.80} of type {type(key).__name__} cannot be a key: keys are hashable; {advice}")
+    return error
+
+
 NAN = float("nan")
 """The one NaN of all keys in this process."""
+
+
+@dataclass(frozen=True)
+class RoutableKey:
+    """A key function that never raises, for the edge into a stage that deals with items whose key function does.
+
+    Such an item goes where those with the key None go, and the stage calls the key function itself.
+
+    Args:
+        key_fn: of an item; None: the item itself.
+
+    Example:
+        >>> RoutableKey(int)("7"), RoutableKey(int)("x")
+        (7, None)
+    """
+
+    key_fn: KeyFn
+
+    def __call__(self, item: Any) -> Any:
+        """Return the key, None if the function raises."""
+        try:
+            return item if self.key_fn is None else self.key_fn(item)
+        except Exception:
+            return None
+
+    @property
+    def __name__(self) -> str:
+        """What drawings and messages call it."""
+        return getattr(self.key_fn, "__name__", None) or "item"
 
 
 class _End:
@@ -147,7 +194,12 @@ def mapped(fn: Callable[[Any], Any], items: list[Any]) -> list[Any]:
         >>> mapped(str.upper, ["a", "b"])
         ['A', 'B']
     """
-    return list(map(fn, items)) if is_native(fn) else [fn(item) for item in items]
+    if is_native(fn):
+        return list(map(fn, items))
+    if type(fn) is TimedKey:
+        bare = list(map(ITEM, items))
+        return bare if fn.key_fn is None else mapped(fn.key_fn, bare)
+    return [fn(item) for item in items]
 
 
 def selected(predicate: Callable[[Any], Any], items: list[Any]) -> list[Any]:

@@ -7,6 +7,7 @@ bounds of memory do not: they stay where they are used.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -91,6 +92,41 @@ LOW_LATENCY = LatencyPolicy(
     full_collection_share=0,
 )
 """For jobs with an endless source: what counts is how long each item is under way."""
+
+
+LOW_LATENCY_S = 0.005
+"""The `latency_target` in seconds, and any below, for which `LOW_LATENCY` is chosen."""
+THROUGHPUT_S = 0.1
+"""The `latency_target` in seconds, and any above, for which `THROUGHPUT` is chosen."""
+
+
+def policy_for(target: float | None, *, is_endless: bool) -> LatencyPolicy:
+    """Return the policy of a job.
+
+    Between the two policies every number lies where the target lies between theirs, on a scale of ratios; all
+    objects are looked at by the garbage collector with `THROUGHPUT` only.
+
+    Args:
+        target: `JobConfig.latency_target`, in seconds; None: `LOW_LATENCY` for endless jobs, else `THROUGHPUT`.
+        is_endless: whether a source of the job never ends.
+
+    Example:
+        >>> policy_for(None, is_endless=True) is policy_for(0.001, is_endless=False) is LOW_LATENCY
+        True
+        >>> policy_for(0.02, is_endless=True).row_delay_ns
+        2756345
+    """
+    if target is None:
+        return LOW_LATENCY if is_endless else THROUGHPUT
+    place = math.log(target / LOW_LATENCY_S) / math.log(THROUGHPUT_S / LOW_LATENCY_S)
+    if place <= 0:
+        return LOW_LATENCY
+    if place >= 1:
+        return THROUGHPUT
+    between = [
+        round(low * (high / low) ** place) if low else 0 for low, high in zip(LOW_LATENCY, THROUGHPUT, strict=True)
+    ]
+    return LatencyPolicy(*between)
 
 
 def strictest(policies: Iterable[LatencyPolicy]) -> LatencyPolicy:

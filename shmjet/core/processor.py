@@ -7,7 +7,7 @@ easier to write on `AbstractProcessor`. Nothing here knows where a processor run
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from shmjet.core.context import DataGrid, MetaSupplierContext, ProcessorContext, SupplierContext
 from shmjet.core.keys import DEFAULT_TO_ONE_KEY, partition_id
@@ -32,6 +32,9 @@ __all__ = [
     "make_processors",
     "supplier_for_all",
 ]
+
+NO_STATE: Final = "a stage without state"
+"""The kind of saved state of processors that have none (`Supply.state_kind`)."""
 
 
 class Processor:
@@ -63,6 +66,12 @@ class Processor:
 
     work_unit: str = "items"
     """What a source's `progress` counts: "items" or "bytes"; settled when `init` ends."""
+
+    late_events_dropped: int = 0
+    """Events that the processor has dropped so far because they came too late; a metric, read after each call."""
+
+    failed_items_skipped: int = 0
+    """Items that the processor has skipped so far because a function failed on them (`on_error`); as above."""
 
     outbox: Outbox
     """Set by `init`."""
@@ -219,6 +228,9 @@ class ProcessorSupplier:
 
     is_cooperative: bool | None = None
 
+    is_endless: bool = False
+    """Whether the processors are a source without an end; the job then counts latency before throughput."""
+
     @staticmethod
     def of(factory: ProcessorFactory | ProcessorSupplier) -> ProcessorSupplier:
         """Return a supplier that calls `factory` for each processor; a supplier is returned as it is."""
@@ -253,6 +265,7 @@ class FactorySupplier(ProcessorSupplier):
         self.factory = factory
         declared = getattr(factory, "is_cooperative", None)
         self.is_cooperative = declared if isinstance(declared, bool) else None
+        self.is_endless = getattr(factory, "is_endless", False) is True
 
     def get(self, count: int) -> Sequence[Processor]:
         return [self.factory() for _ in range(count)]
@@ -278,6 +291,7 @@ class ProcessorMetaSupplier:
 
     preferred_local_parallelism: int = -1
     is_cooperative: bool | None = None
+    is_endless: bool = False
 
     @staticmethod
     def of(
@@ -333,6 +347,7 @@ class _SameEverywhere(ProcessorMetaSupplier):
         self.supplier = supplier
         self.preferred_local_parallelism = preferred
         self.is_cooperative = supplier.is_cooperative
+        self.is_endless = supplier.is_endless
 
     def get(self, addresses: Sequence[str]) -> Mapping[str, ProcessorSupplier]:
         return dict.fromkeys(addresses, self.supplier)
@@ -347,6 +362,7 @@ class _OnlyOne(ProcessorMetaSupplier):
         self.partition, self.count = 0, 1
         self.owners = dealt(1, 1)
         self.is_cooperative = supplier.is_cooperative
+        self.is_endless = supplier.is_endless
 
     def init(self, context: MetaSupplierContext) -> None:
         self.count = context.partition_count

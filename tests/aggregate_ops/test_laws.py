@@ -20,7 +20,7 @@ Op = AggregateOperation[Any, Any, Any]
 
 ints = st.integers(-20, 20)
 lists = st.lists(ints, max_size=12)
-few = settings(max_examples=25, deadline=None)
+few = settings(max_examples=15, deadline=None)
 every = pytest.mark.parametrize("entry", CATALOGUE.values(), ids=CATALOGUE)
 deductible = pytest.mark.parametrize(
     "entry",

@@ -271,7 +271,7 @@ def test_a_group_goes_when_its_last_item_is_deducted_and_not_before() -> None:
     ("make", "text"),
     [
         (lambda: ops.summing(5), "summing: fn must be callable or None, got int: 5"),
-        (lambda: ops.averaging("x"), "averaging: fn must be callable or None, got str: 'x'"),
+        (lambda: ops.averaging(3), "averaging: fn must be callable or None, got int: 3"),
         (lambda: ops.min_by(1), "min_by: key must be callable or None"),
         (lambda: ops.max_by(1), "max_by: key must be callable or None"),
         (lambda: ops.top_n(1, 2), "top_n: key must be callable or None"),

@@ -31,6 +31,8 @@ def test_defaults_are_those_of_the_documentation():
         ("snapshot_interval", float("nan"), "above 0"),
         ("snapshot_interval", True, "above 0"),
         ("auto_scaling", 1, "must be True or False"),
+        ("latency_target", 0, "must be a number of seconds above 0"),
+        ("latency_target", "fast", "must be a number of seconds above 0"),
         ("suspend_on_failure", None, "must be True or False"),
         ("split_brain_protection", "no", "must be True or False"),
         ("initial_snapshot_name", "", "non-empty text"),

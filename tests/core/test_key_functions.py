@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from shmjet import aggregate_ops as ops
-from shmjet import processors
+from shmjet import processors, tumbling
 from shmjet.core.key_functions import keys_of, mapped, selected
 from shmjet.testing import verify_processor
+from tests.processors.driving import Driver, processors_of
 
 ITEMS = [[1], [], [2]]
 
@@ -87,3 +88,23 @@ def test_no_aggregation_takes_it_for_the_end(op: ops.AggregateOperation[Any, Any
 def test_no_processor_takes_it_for_the_end(supplier: Any) -> None:
     with pytest.raises((StopIteration, RuntimeError)):
         verify_processor(supplier).inputs(ITEMS).expect([])
+
+
+@pytest.mark.parametrize(
+    "supplier",
+    [
+        processors.accumulate_by_key(lambda item: [item], ops.counting()),
+        processors.accumulate_by_frame(lambda item: [item], lambda item: item, tumbling(1), ops.counting()),
+        processors.distinct(lambda item: [item]),
+    ],
+)
+def test_a_key_that_cannot_be_hashed_is_named(supplier: Any) -> None:
+    (processor,) = processors_of(supplier)
+    with pytest.raises(TypeError, match=r"\[7\] of type list cannot be a key.*make it a tuple"):
+        Driver(processor).feed([7])
+
+
+def test_an_error_of_the_operation_is_its_own() -> None:
+    (processor,) = processors_of(processors.accumulate_by_key(None, ops.summing(len)))
+    with pytest.raises(TypeError, match="has no len"):
+        Driver(processor).feed([7])

@@ -1,9 +1,12 @@
 """Coalescing of watermarks, by example and against a naive model."""
 
+import pickle
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shmjet._native import Coalescer
 from shmjet.core import IDLE, Watermark, WatermarkCoalescer, WatermarkError
 
 
@@ -77,6 +80,50 @@ def test_the_last_active_input_ending_among_idle_ones_means_idle():
     coalescer = WatermarkCoalescer(2)
     coalescer.observe_watermark(0, IDLE)
     assert coalescer.input_done(1) == IDLE
+
+
+def outcome(call, *args):
+    """What a call returns, a watermark as its timestamp, or the text of its error."""
+    try:
+        found = call(*args)
+    except WatermarkError as error:
+        return str(error)
+    return found.timestamp if isinstance(found, Watermark) else found
+
+
+@given(st.integers(1, 5), st.lists(st.tuples(st.sampled_from("eewwwidp"), st.integers(0, 4), st.integers(-9, 9))))
+def test_the_engines_coalescer_does_what_this_one_does(count, steps):
+    model, native = WatermarkCoalescer(count), Coalescer(count, WatermarkError)
+    for what, i, timestamp in steps:
+        i %= count
+        mark = IDLE if what == "i" else Watermark(timestamp)
+        if what in "wi":
+            wanted, found = (
+                outcome(model.observe_watermark, i, mark),
+                outcome(native.observe_watermark, i, mark.timestamp),
+            )
+        else:
+            name, args = {"e": ("observe_event", [i]), "d": ("input_done", [i]), "p": ("pending", [])}[what]
+            wanted, found = (outcome(getattr(coalescer, name), *args) for coalescer in (model, native))
+        assert found == wanted
+        assert (native.coalesced, native.top_observed) == (
+            model.coalesced and model.coalesced.timestamp,
+            model.top_observed and model.top_observed.timestamp,
+        )
+        native = pickle.loads(pickle.dumps(native))
+
+
+def test_the_engines_coalescer_names_the_input_that_holds_the_others_back():
+    native = Coalescer(3, WatermarkError)
+    assert native.slowest == (0, None)
+    for i, timestamp in enumerate([5, 3, 9]):
+        native.observe_watermark(i, timestamp)
+    assert (native.slowest, native.is_idle) == ((1, 3), False)
+    native.observe_watermark(1, IDLE.timestamp)
+    native.input_done(0)
+    assert native.slowest == (2, 9)
+    native.observe_watermark(2, IDLE.timestamp)
+    assert (native.slowest, native.is_idle) == ((-1, None), True)
 
 
 class Looked(list):
