@@ -16,7 +16,25 @@ from typing import TYPE_CHECKING, Any
 from shmjet.core.column_key import ColumnKey, column, columns
 
 if TYPE_CHECKING:
-    from shmjet.columns.aggregates import Aggregate, count, first, last, max_, mean, min_, sum_, var
+    from shmjet.columns.aggregates import (
+        Aggregate,
+        count,
+        custom,
+        first,
+        last,
+        list_,
+        max_,
+        max_by,
+        mean,
+        median,
+        min_,
+        min_by,
+        n_unique,
+        quantile,
+        std,
+        sum_,
+        var,
+    )
     from shmjet.data.batch import Batch
     from shmjet.data.nullable import Nullable
     from shmjet.data.text import Text
@@ -26,7 +44,11 @@ _PLACES = {
     "Nullable": "shmjet.data.nullable",
     "Text": "shmjet.data.text",
     **dict.fromkeys(
-        ("Aggregate", "count", "first", "last", "max_", "mean", "min_", "sum_", "var"), "shmjet.columns.aggregates"
+        (
+            *("Aggregate", "count", "custom", "first", "last", "list_", "max_", "max_by", "mean", "median", "min_"),
+            *("min_by", "n_unique", "quantile", "std", "sum_", "var"),
+        ),
+        "shmjet.columns.aggregates",
     ),
 }
 
@@ -39,11 +61,19 @@ __all__ = [
     "column",
     "columns",
     "count",
+    "custom",
     "first",
     "last",
+    "list_",
     "max_",
+    "max_by",
     "mean",
+    "median",
     "min_",
+    "min_by",
+    "n_unique",
+    "quantile",
+    "std",
     "sum_",
     "var",
 ]

@@ -13,8 +13,10 @@ import numpy.typing as npt
 
 from shmjet.data.batch import Batch
 from shmjet.data.column import Values
+from shmjet.data.column_types import ColumnType, Kind, physical_kind
 from shmjet.data.errors import BatchError
 from shmjet.data.text import Mask, Text
+from shmjet.data.typed_batches import lowered, raised
 
 
 class BatchBuilder:
@@ -31,7 +33,9 @@ class BatchBuilder:
     def __init__(self) -> None:
         self.batch: Batch = Batch({})
         """What the batches became, when `join` has returned True."""
-        self._parts: list[Batch] = []
+        self._parts: list[Batch] = []  # without types
+        self._schema: dict[str, Kind] = {}
+        self._types: dict[str, ColumnType] = {}
         self._next = 0
         self._row = 0
         self._columns: dict[str, npt.NDArray[Any]] = {}
@@ -49,17 +53,17 @@ class BatchBuilder:
         Raises:
             BatchError: its columns differ from those of the first.
         """
-        if self._parts and batch.schema != self._parts[0].schema:
-            raise BatchError(
-                f"batches of different columns cannot be joined: {self._parts[0].schema} and {batch.schema}"
-            )
-        self._parts.append(batch)
+        if self._parts and batch.schema != self._schema:
+            raise BatchError(f"batches of different columns cannot be joined: {self._schema} and {batch.schema}")
+        self._schema = batch.schema
+        physical, self._types = lowered(batch)
+        self._parts.append(physical)
 
     def join(self, nbytes: int) -> bool:
         """Copy about so many bytes, at least one batch. Returns True when all are one."""
         if len(self._parts) <= 1:
             if self._parts:
-                self.batch = self._parts.pop()
+                self.batch = raised(self._parts.pop(), self._types)
             return True
         if not self._columns:
             self._set_aside()
@@ -76,7 +80,7 @@ class BatchBuilder:
         columns: dict[str, Values] = dict(self._columns)
         for name, offsets in self._offsets.items():
             columns[name] = Text.trusted(offsets, self._columns[name], nothing.schema[name] == "bytes")
-        self.batch = Batch.trusted(columns, self._masks, self._row)
+        self.batch = raised(Batch.trusted(columns, self._masks, self._row), self._types)
         self._parts = []
         return True
 
@@ -89,7 +93,7 @@ class BatchBuilder:
                 self._columns[name] = np.empty(size, np.uint8)
                 self._offsets[name] = np.zeros(rows + 1, np.int64)
             else:
-                self._columns[name] = np.empty(rows, kind)
+                self._columns[name] = np.empty(rows, physical_kind(name, kind))
             if any(name in part.parts()[1] for part in self._parts):
                 self._masks[name] = np.ones(rows, np.bool_)
 

@@ -16,6 +16,7 @@ from shmjet._native._columns import bucket_rows
 from shmjet.columns.group_page import Positions
 from shmjet.columns.groups import Groups
 from shmjet.columns.partition_order import PartitionOrder, rows_at_once
+from shmjet.columns.typed_groups import TypedGroups
 from shmjet.data.batch import Batch
 
 PartitionsOf = Callable[[Batch], npt.NDArray[np.uint32]]
@@ -38,7 +39,9 @@ class Piece(NamedTuple):
     """For each group its place in the order in which results are read; a restore keeps that order."""
 
 
-def pieces(groups: Groups, partitions_of: PartitionsOf, count: int, start: int = 0) -> Iterator[Piece | None]:
+def pieces(
+    groups: Groups | TypedGroups, partitions_of: PartitionsOf, count: int, start: int = 0
+) -> Iterator[Piece | None]:
     """Give the groups from a position on by partition. None stands for a step of work without a piece.
 
     Nothing may be added meanwhile.
@@ -62,7 +65,7 @@ def pieces(groups: Groups, partitions_of: PartitionsOf, count: int, start: int =
             yield Piece(partition, states[begin:end], chosen[begin:end])
 
 
-def slices(groups: Groups, start: int = 0) -> Iterator[Piece]:
+def slices(groups: Groups | TypedGroups, start: int = 0) -> Iterator[Piece]:
     """Give the groups from a position on in order, whatever their partitions; that of each piece is 0."""
     step = rows_at_once(len(groups), groups.nbytes)
     position = start
@@ -80,7 +83,7 @@ class RestoredGroups:
         groups: where they go; without groups so far.
     """
 
-    def __init__(self, groups: Groups) -> None:
+    def __init__(self, groups: Groups | TypedGroups) -> None:
         self._groups = groups
         self._positions: list[Positions] = []
         self._is_distinct = True

@@ -33,18 +33,19 @@ class GroupPage:
     def __init__(self, table: GroupTable, places: Places, rows: int) -> None:
         self.rows = rows
         """Groups."""
+        self.places = places
+        """Where they are."""
         self.columns: dict[str, Values] = {}
         """What `put` has collected, by name."""
         self.validity: dict[str, Mask] = {}
         """The masks of columns with nulls."""
         self._table = table
-        self._places = places
         self._field = 0
 
     def field(self, dtype: Dtype) -> tuple[Values, Mask | None]:
         """Return the next field of the table as a column of `dtype`."""
         field, self._field = self._field, self._field + 1
-        where = field, self._places, self.rows
+        where = field, self.places, self.rows
         valid = np.empty(self.rows, np.bool_)
         if isinstance(dtype, str) or dtype.kind in "SUVc" or dtype.itemsize > 8:
             offsets = np.empty(self.rows + 1, np.int64)

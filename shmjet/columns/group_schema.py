@@ -15,7 +15,9 @@ import numpy as np
 from shmjet.columns.aggregates import Aggregate
 from shmjet.columns.promotion import FLOAT64, INT64, UINT64, is_known, promoted
 from shmjet.data.batch import Batch
+from shmjet.data.column import physical
 from shmjet.data.column_keys import date_kind
+from shmjet.data.column_types import ColumnType, Kind
 from shmjet.data.errors import BatchError
 
 Dtype: TypeAlias = np.dtype[Any] | str
@@ -67,7 +69,7 @@ def state_dtype(result: str, aggregate: Aggregate, dtype: Dtype) -> Dtype:
     kind = "t" if isinstance(dtype, str) else dtype.kind
     if function == "count":
         return INT64
-    if function in ("sum", "mean", "var"):
+    if function in ("sum", "mean", "var", "std"):
         if kind not in "biuf" or (kind == "f" and not isinstance(dtype, str) and dtype.itemsize > 8):
             raise BatchError(
                 f"column {column!r} of dtype {dtype} has no {function} (result {result!r}): expected {_NUMBERS}"
@@ -82,10 +84,19 @@ def state_dtype(result: str, aggregate: Aggregate, dtype: Dtype) -> Dtype:
     return dtype
 
 
-def promoted_key(have: Dtype, found: Dtype) -> Dtype | None:
+def _promoted(one: Dtype, other: Dtype) -> Dtype | None:
+    return _physical(promoted(one, other))
+
+
+def _physical(kind: Kind | None) -> Dtype | None:
+    assert not isinstance(kind, ColumnType)
+    return kind
+
+
+def promoted_key(have: Kind, found: Kind) -> Kind | None:
     """As `promoted`, for keys: None also where no key of one is a key of the other, so that edges send them apart."""
     both = promoted(have, found)
-    if isinstance(have, str) or isinstance(found, str) or have.kind not in "mM":
+    if not isinstance(have, np.dtype) or not isinstance(found, np.dtype) or have.kind not in "mM":
         return both
     return both if both is not None and date_kind(have) == date_kind(found) else None
 
@@ -108,7 +119,7 @@ class StateForm(NamedTuple):
         """Return what is kept of both; None where there is no such thing."""
         if not other.is_known or not self.is_known:
             return other if other.is_known else self
-        dtype = promoted(self.dtype, other.dtype)
+        dtype = _promoted(self.dtype, other.dtype)
         if dtype is None:
             return None
         is_mixed = self.is_mixed or other.is_mixed
@@ -120,7 +131,7 @@ class StateForm(NamedTuple):
 
 def merged_key_form(one: StateForm, other: StateForm) -> StateForm | None:
     """Return what is kept of two key columns that have had values; None where there is no such thing."""
-    dtype = promoted_key(one.dtype, other.dtype)
+    dtype = _physical(promoted_key(one.dtype, other.dtype))
     if dtype is None:
         return None
     floats = [each for each in (one, other) if not isinstance(each.dtype, str) and each.dtype.kind == "f"]
@@ -162,9 +173,9 @@ def parts(aggregate: Aggregate, kept: StateForm) -> tuple[tuple[str, Dtype], ...
         part = "sum" if dtype == FLOAT64 else "low"
         total = ((part, dtype), ("error", FLOAT64) if dtype == FLOAT64 else ("high", INT64))
         return total if function == "sum" else (*total, ("n", INT64))
-    if function == "var" and dtype == FLOAT64:
+    if function in ("var", "std") and dtype == FLOAT64:
         return ("n", INT64), ("near", FLOAT64), ("mean", FLOAT64), ("squares", FLOAT64)
-    if function == "var":
+    if function in ("var", "std"):
         return ("n", INT64), ("low", INT64), ("high", INT64), ("mean", FLOAT64), ("squares", FLOAT64)
     return ((function, FLOAT64), ("rest", INT64)) if kept.is_mixed else ((function, dtype),)
 
@@ -198,9 +209,9 @@ def form_in_states(states: Batch, result: str, aggregate: Aggregate, separator: 
     dtype: Dtype = INT64
     if function == "count":
         name = state_name(result, "n", separator)
-    elif function in ("sum", "mean", "var"):
+    elif function in ("sum", "mean", "var", "std"):
         is_float = state_name(result, "high", separator) not in columns
-        part = "n" if function == "var" else "sum" if is_float else "low"
+        part = "n" if function in ("var", "std") else "sum" if is_float else "low"
         name = state_name(result, part, separator)
         dtype = FLOAT64 if is_float else INT64
     else:
@@ -208,19 +219,24 @@ def form_in_states(states: Batch, result: str, aggregate: Aggregate, separator: 
     if name not in columns:
         raise BatchError(f"expected states of the groups with the result {result!r}, found columns {list(columns)}")
     if function in ("sum", "min", "max", "first", "last"):
-        dtype = columns[name].dtype
+        dtype = physical(name, columns[name]).dtype
     known = is_known(columns[name], masks.get(name))
     as_ = columns.get(state_name(result, AS, separator))
-    return StateForm(dtype, known) if as_ is None else StateForm(as_.dtype, known, True)
+    return StateForm(dtype, known) if as_ is None else StateForm(physical(name, as_).dtype, known, True)
 
 
 def table_class(aggregate: Aggregate, kept: StateForm) -> str:
     """Return the letter that a `GroupTable` has for an aggregate."""
     if aggregate.function == "count":
         return "-"
-    if aggregate.function in ("sum", "mean", "var"):
+    if aggregate.function in ("sum", "mean", "var", "std"):
         return "f" if kept.dtype == FLOAT64 else "i"
     return "m" if kept.is_mixed else value_class(kept.dtype)
+
+
+def table_function(aggregate: Aggregate) -> str:
+    """Return the name of the function that a `GroupTable` has for an aggregate."""
+    return "var" if aggregate.function == "std" else aggregate.function
 
 
 def check_names(keys: Sequence[str], aggregates: Mapping[str, Aggregate]) -> None:

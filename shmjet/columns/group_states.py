@@ -17,7 +17,7 @@ from shmjet.columns.aggregates import Aggregate
 from shmjet.columns.group_schema import StateForm, parts, state_name
 from shmjet.columns.promotion import FLOAT64, UINT64, converted, float_parts
 from shmjet.data.batch import Batch
-from shmjet.data.column import Values, not_exact
+from shmjet.data.column import Values, not_exact, physical
 from shmjet.data.errors import BatchError
 from shmjet.data.text import Mask
 
@@ -49,10 +49,10 @@ def states_of_rows(batch: Batch, aggregate: Aggregate, kept: StateForm) -> list[
     columns, masks = batch.parts()
     if aggregate.column is None:
         return [(np.ones(rows, np.int64), None)]
-    values, mask = columns[aggregate.column], masks.get(aggregate.column)
+    values, mask = physical(aggregate.column, columns[aggregate.column]), masks.get(aggregate.column)
     if aggregate.function == "count":
         return [(np.ones(rows, np.int64) if mask is None else mask.astype(np.int64), None)]
-    if aggregate.function not in ("sum", "mean", "var"):
+    if aggregate.function not in ("sum", "mean", "var", "std"):
         form = StateForm(values.dtype, kept.is_known)
         return _values_as(aggregate, [(values, mask)], form, kept)
     assert isinstance(values, np.ndarray)
@@ -65,7 +65,7 @@ def states_of_rows(batch: Batch, aggregate: Aggregate, kept: StateForm) -> list[
         made = [near, rest.astype(np.float64)]
     if aggregate.function == "mean":
         made.append(np.ones(rows, np.int64))
-    elif aggregate.function == "var":
+    elif aggregate.function in ("var", "std"):
         zeros = [np.zeros(rows)] * (1 if kept.dtype == FLOAT64 else 2)  # the rest of a float is its mean
         made = [np.ones(rows, np.int64), *made, *zeros]
     return [(column, mask if place == 0 else None) for place, column in enumerate(made)]
@@ -107,7 +107,7 @@ def states_as(
         given.append((columns[name], masks.get(name)))
     if aggregate.function == "count":
         return given
-    if aggregate.function not in ("sum", "mean", "var"):
+    if aggregate.function not in ("sum", "mean", "var", "std"):
         return _values_as(aggregate, given, found, kept)
     if (found.dtype == FLOAT64) == (kept.dtype == FLOAT64):
         return given
@@ -123,7 +123,7 @@ def states_as(
 def _sums_as_floats(aggregate: Aggregate, given: Sequence[Part]) -> list[Part]:
     arrays: list[Any] = [values for values, _ in given]
     mask = given[0][1]
-    if aggregate.function == "var":
+    if aggregate.function in ("var", "std"):
         count, low, high, mean, squares = arrays
         near, rest = _floats_and_rests(low, high)
         return [(count, mask), (near, None), (mean + rest, None), (squares, None)]
@@ -169,6 +169,8 @@ def finished(result: str, aggregate: Aggregate, kept: StateForm, fields: Sequenc
     arrays: list[Any] = [values for values, _ in fields]
     mask = fields[0][1]
     function, is_float = aggregate.function, kept.dtype == FLOAT64
+    if function == "sum" and aggregate.is_wide:
+        return np.stack([words.view(np.uint64) for words in arrays], axis=1).reshape(-1).view("V16"), mask
     if function == "sum":
         return (_float_total(arrays[0], arrays[1], 1) if is_float else _integer_total(result, aggregate, *arrays)), mask
     if function == "mean":
@@ -176,8 +178,8 @@ def finished(result: str, aggregate: Aggregate, kept: StateForm, fields: Sequenc
         whole = np.maximum(count, 1)
         values = _float_total(arrays[0], arrays[1], whole) if is_float else _integer_mean(arrays[0], arrays[1], whole)
         return _where(count > 0, values)
-    if function == "var":
-        return _variance(arrays[0], arrays[-1], aggregate.ddof)
+    if function in ("var", "std"):
+        return _variance(arrays[0], arrays[-1], aggregate.ddof, is_root=function == "std")
     if kept.is_mixed:
         return _unmixed(str(aggregate.column), arrays[0], arrays[1], kept), mask
     return fields[0]
@@ -218,11 +220,14 @@ def _integer_mean(low: npt.NDArray[Any], high: npt.NDArray[np.int64], count: npt
     return np.array([total / n for total, n in zip(_integers(low, high), count.tolist(), strict=True)], np.float64)
 
 
-def _variance(words: npt.NDArray[np.int64], squares: npt.NDArray[np.float64], ddof: int) -> Part:
+def _variance(words: npt.NDArray[np.int64], squares: npt.NDArray[np.float64], ddof: int, *, is_root: bool) -> Part:
     units = np.where(words & _IN_UNITS, 2 * _SQUARE_UNIT, 0)
     count = (words & ~_IN_UNITS) - ddof
     with np.errstate(all="ignore"):
-        values = np.ldexp(squares / np.maximum(count, 1), units)
+        values = squares / np.maximum(count, 1)
+        if is_root:  # a deviation may be in range where its square is not
+            values, units = np.sqrt(values), units // 2
+        values = np.ldexp(values, units)
     return _where(count > 0, values)
 
 

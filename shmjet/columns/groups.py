@@ -11,10 +11,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
+import numpy.typing as npt
 
 from shmjet._native._columns import GroupTable
 from shmjet.columns.aggregates import Aggregate
+from shmjet.columns.expressions.projection import Projection
+from shmjet.columns.extreme_rows import ExtremeRows
 from shmjet.columns.group_page import GroupPage, Places, Positions
+from shmjet.columns.group_results import RowResults, check_numbers
+from shmjet.columns.group_rows import GROUP, DistinctValues, KeptRows, PairTable, RowStore
 from shmjet.columns.group_schema import (
     AS,
     Dtype,
@@ -29,15 +34,16 @@ from shmjet.columns.group_schema import (
     state_name,
     state_separator,
     table_class,
+    table_function,
     with_mixed_keys,
 )
 from shmjet.columns.group_states import Part, finished, states_as, states_of_rows
 from shmjet.columns.promotion import FLOAT64, INT64, UINT64, converted, differing, float_parts, is_known
 from shmjet.data.batch import Batch
-from shmjet.data.column import Values, not_exact
+from shmjet.data.column import Values, not_exact, physical
 from shmjet.data.column_descriptors import descriptor
 from shmjet.data.errors import BatchError
-from shmjet.data.text import Mask, Text
+from shmjet.data.text import Mask
 
 if TYPE_CHECKING:
     from shmjet._native._columns import Column
@@ -63,6 +69,7 @@ class Groups:
     Args:
         keys: the key columns; none at all makes one group of all rows.
         aggregates: result column → aggregate.
+        pairs: makes the tables of distinct values from the names of their keys.
 
     Raises:
         BatchError: a result has the name of a key, or a name is there twice.
@@ -75,12 +82,24 @@ class Groups:
         {'city': ['Rome', 'Oslo'], 'total': [4, 2], 'rows': [2, 1]}
     """
 
-    __slots__ = ("_aggregates", "_found", "_kept", "_keys", "_order", "_separator", "_table")
+    __slots__ = (
+        *("_aggregates", "_all", "_found", "_inputs", "_kept", "_keys", "_order", "_pairs", "_separator", "_stores"),
+        "_table",
+    )
 
-    def __init__(self, keys: Sequence[str], aggregates: Mapping[str, Aggregate]) -> None:
+    def __init__(
+        self,
+        keys: Sequence[str],
+        aggregates: Mapping[str, Aggregate],
+        pairs: Callable[[Sequence[str]], PairTable] | None = None,
+    ) -> None:
         self._keys = (keys,) if isinstance(keys, str) else tuple(keys)
-        self._aggregates = dict(aggregates)
-        check_names(self._keys, self._aggregates)
+        self._all = dict(aggregates)
+        self._pairs = pairs or _pairs
+        check_names(self._keys, self._all)
+        self._aggregates = {result: each for result, each in self._all.items() if not each.keeps_rows}
+        made = {name: one for each in self._all.values() for name, one in each.expressions.items()}
+        self._inputs = Projection(made, keep=True) if made else None
         self._separator = state_separator(self._keys)
         self.clear()
 
@@ -90,6 +109,18 @@ class Groups:
         self._found: list[StateForm] = []
         self._kept: list[StateForm] = []
         self._order: Positions | None = None
+        self._stores: dict[tuple[str, str | None], tuple[str, RowStore]] = {}  # with the first result of each
+        for result, aggregate in self._all.items():
+            if aggregate.keeps_rows and aggregate.kept_rows not in self._stores:
+                self._stores[aggregate.kept_rows] = result, self._store(aggregate)
+
+    def _store(self, aggregate: Aggregate) -> RowStore:
+        name = aggregate.column
+        if aggregate.function == "n_unique":
+            return DistinctValues(str(name), self._pairs((GROUP, str(name))))
+        if aggregate.by is not None:
+            return ExtremeRows(str(name), aggregate.by, takes_greatest=aggregate.function == "max_by")
+        return KeptRows(None if name is None else [name], drops_nulls=aggregate.function == "quantile")
 
     def __len__(self) -> int:
         return 0 if self._table is None else len(self._table)
@@ -97,17 +128,25 @@ class Groups:
     @property
     def nbytes(self) -> int:
         """Bytes that the groups take."""
-        return 0 if self._table is None else self._table.nbytes
+        table = 0 if self._table is None else self._table.nbytes
+        return table + sum(store.nbytes for _, store in self._stores.values())
 
     # -- in ------------------------------------------------------------------------------------------------------------
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: Batch, given: Batch | None = None) -> None:
         """Add the rows of a batch.
+
+        Args:
+            batch: the rows.
+            given: what functions of users get of the same rows; by default the batch.
 
         Raises:
             BatchError: a column is missing, or its dtype fits neither the aggregate nor the batches before; then only
                 `clear` is left.
         """
+        given = batch if given is None else given
+        if self._inputs is not None:
+            batch = self._inputs.apply(batch)
         found = [StateForm(*_key_in(batch, name)) for name in self._keys]
         for result, aggregate in self._aggregates.items():
             if aggregate.column is None:
@@ -115,8 +154,19 @@ class Groups:
             else:
                 dtype, known = _column_in(batch, aggregate.column)
                 found.append(StateForm(state_dtype(result, aggregate, dtype), known))
+        for result, aggregate in self._all.items():
+            if aggregate.function == "quantile":
+                dtype, known = _column_in(batch, str(aggregate.column))
+                if known:
+                    check_numbers(result, aggregate, dtype)
         self._widen(found)
         self._make_room(batch, found)
+        numbers = np.empty(batch.num_rows if self._stores else 0, np.uint32)
+        self._add_rows(batch, numbers)
+        for (_, column), (_, store) in self._stores.items():
+            store.add(numbers, given if column is None else batch)
+
+    def _add_rows(self, batch: Batch, numbers: Positions) -> None:
         if not batch.num_rows:
             return
         if self._must_be_states(batch):
@@ -124,10 +174,11 @@ class Groups:
                 states_of_rows(batch, aggregate, kept)
                 for aggregate, kept in zip(self._aggregates.values(), self._kept[len(self._keys) :], strict=True)
             ]
-            self._merge(batch, columns)
+            self._merge(batch, columns, numbers)
             return
         assert self._table is not None
-        self._table.add(self._key_columns(batch), self._value_columns(batch), batch.num_rows)
+        out = (numbers,) if self._stores else ()
+        self._table.add(self._key_columns(batch), self._value_columns(batch), batch.num_rows, *out)
 
     def merge(self, states: Batch) -> None:
         """Merge partial states, which `states()` or `head()` of Groups with the same keys and aggregates gave.
@@ -143,25 +194,29 @@ class Groups:
         found += [form_in_states(states, result, each, self._separator) for result, each in self._aggregates.items()]
         self._widen(found)
         self._make_room(states, found)
+        numbers = np.empty(states.num_rows if self._stores else 0, np.uint32)
         if states.num_rows:
-            self._merge_states(states, found)
+            self._merge_states(states, found, numbers)
+        for result, store in self._stores.values():
+            store.add_states(numbers, states, state_name(result, "", self._separator))
 
-    def _merge_states(self, states: Batch, found: Sequence[StateForm]) -> None:
+    def _merge_states(self, states: Batch, found: Sequence[StateForm], numbers: Positions) -> None:
         keys = len(self._keys)
         aggregates = zip(self._aggregates.items(), found[keys:], self._kept[keys:], strict=True)
         columns = [
             states_as(states, result, each, has, kept, self._separator) for (result, each), has, kept in aggregates
         ]
-        self._merge(states, columns)
+        self._merge(states, columns, numbers)
 
-    def _merge(self, batch: Batch, columns: Iterable[Sequence[Part]]) -> None:
+    def _merge(self, batch: Batch, columns: Iterable[Sequence[Part]], numbers: Positions) -> None:
         assert self._table is not None
         parts = [descriptor(values, valid) for state in columns for values, valid in state]
-        self._table.merge(self._key_columns(batch), parts, batch.num_rows)
+        out = (numbers,) if len(numbers) else ()
+        self._table.merge(self._key_columns(batch), parts, batch.num_rows, *out)
 
     def _widen(self, found: list[StateForm]) -> None:
         """Note the dtypes of a batch, and make the table anew where it cannot hold what comes now."""
-        if found == self._found:
+        if found == self._found and self._table is not None:
             return
         if not self._kept:
             kept = found
@@ -174,11 +229,20 @@ class Groups:
             keys = len(self._keys)
             aggregates = zip(self._aggregates.values(), kept[keys:], strict=True)
             letters = "".join(key_class(name, key.dtype) for name, key in zip(self._keys, kept, strict=False))
-            self._table = GroupTable(letters, [(each.function, table_class(each, value)) for each, value in aggregates])
+            functions = [(table_function(each), table_class(each, value)) for each, value in aggregates]
+            try:
+                self._table = GroupTable(letters, functions)
+            except ValueError as error:
+                what = f"{len(letters)} keys and {len(functions)} aggregates"
+                raise BatchError(f"no group can have {what}: {error}; group in several steps") from None
             self._kept = kept
-            self._order = None  # they are moved in order
+            if self._order is not None:  # they are moved in order
+                rest = np.arange(len(self._order), sum(states.num_rows for states in moved), dtype=np.uint32)
+                for _, store in self._stores.values():
+                    store.renumber(np.concatenate([self._order, rest]))
+                self._order = None
             for states in moved:
-                self._merge_states(states, before)
+                self._merge_states(states, before, np.empty(0, np.uint32))
         self._kept, self._found = kept, found
 
     def _make_room(self, batch: Batch, found: Sequence[StateForm]) -> None:
@@ -211,7 +275,7 @@ class Groups:
             dtype = each.dtype
             if isinstance(aggregate, Aggregate):
                 letter = table_class(aggregate, each)
-                is_same = aggregate.function in ("count", "sum", "mean", "var") or letter == "m"
+                is_same = aggregate.function in ("count", "sum", "mean", "var", "std") or letter == "m"
             else:
                 letter, is_same = key_class(str(aggregate), dtype), False
             if is_same or isinstance(dtype, str) or dtype.kind in "fS":
@@ -225,7 +289,7 @@ class Groups:
     def _chunks(self) -> Iterator[Batch]:
         position = 0
         while position >= 0 and len(self):
-            states, position = self.states(position, _MOVED_AT_ONCE)
+            states, position = self._read(position, _MOVED_AT_ONCE, self._table_columns, self._mark)
             yield states
 
     def _key_columns(self, batch: Batch) -> list[Column]:
@@ -251,7 +315,7 @@ class Groups:
             values, mask = columns[name], masks.get(name)
             if aggregate.function == "count":
                 found.append(descriptor(values, mask))
-            elif aggregate.function in ("sum", "mean", "var"):
+            elif aggregate.function in ("sum", "mean", "var", "std"):
                 assert isinstance(values, np.ndarray)
                 if (kept.dtype == FLOAT64) != (values.dtype.kind == "f"):  # small integers, or all null
                     values = values.astype(kept.dtype) if kept.dtype == FLOAT64 else np.zeros(len(values), kept.dtype)
@@ -265,7 +329,7 @@ class Groups:
         for aggregate, kept in zip(self._aggregates.values(), self._kept[len(self._keys) :], strict=True):
             if kept.is_mixed:
                 return True
-            if aggregate.function in ("sum", "mean", "var") and kept.dtype == FLOAT64:
+            if aggregate.function in ("sum", "mean", "var", "std") and kept.dtype == FLOAT64:
                 values: Any = batch.parts()[0][str(aggregate.column)]
                 if values.dtype.kind in "iu" and values.dtype.itemsize == 8 and float_parts(values)[1].any():
                     return True
@@ -368,6 +432,12 @@ class Groups:
             page.put(name, values.astype(UINT64), page.validity.get(name))
 
     def _state_columns(self, page: GroupPage) -> None:
+        self._table_columns(page)
+        for result, store in self._stores.values():
+            for part, values, valid in store.state_parts(page.places, page.rows):
+                page.put(state_name(result, part, self._separator), values, valid)
+
+    def _table_columns(self, page: GroupPage) -> None:
         for (result, aggregate), kept in zip(self._aggregates.items(), self._kept[len(self._keys) :], strict=True):
             for place, (part, dtype) in enumerate(parts(aggregate, kept)):
                 values, valid = page.field(dtype)
@@ -380,9 +450,15 @@ class Groups:
                 page.put(state_name(result, AS, self._separator), np.zeros(page.rows, kept.dtype), None)
 
     def _result_columns(self, page: GroupPage) -> None:
-        for (result, aggregate), kept in zip(self._aggregates.items(), self._kept[len(self._keys) :], strict=True):
-            fields = [page.field(dtype) for _, dtype in parts(aggregate, kept)]
-            page.put(result, *finished(result, aggregate, kept, fields))
+        kept = iter(self._kept[len(self._keys) :])
+        rows = RowResults(page.places, page.rows)
+        for result, aggregate in self._all.items():
+            if aggregate.keeps_rows:
+                page.put(result, *rows.of(result, aggregate, self._stores[aggregate.kept_rows][1]))
+            else:
+                form = next(kept)
+                fields = [page.field(dtype) for _, dtype in parts(aggregate, form)]
+                page.put(result, *finished(result, aggregate, form, fields))
 
     # -- saving --------------------------------------------------------------------------------------------------------
 
@@ -393,11 +469,31 @@ class Groups:
 
     def states_at(self, positions: Positions) -> Batch:
         """Return partial states as `states` does, of the groups at some positions, in any order."""
+        return self._read_at(self._arranged(positions), len(positions), self._state_columns, self._mark)
+
+    def results_at(self, positions: Positions) -> Batch:
+        """Return finished rows as `results` does, of the groups at some positions, in any order."""
+        return self._read_at(self._arranged(positions), len(positions), self._result_columns, self._unmixed)
+
+    def key_words(self, place: int, position: int) -> npt.NDArray[np.int64]:
+        """Return one of the keys, of integers without nulls, of all groups from a position on.
+
+        Args:
+            place: of the key among the keys.
+            position: of the first group, in order of arrival.
+        """
+        count = len(self) - position
+        words, valid = np.empty(count, np.int64), np.empty(count, np.bool_)
+        if self._table is not None:
+            self._table.read_words(place, position, count, words, valid)
+        return words
+
+    def _arranged(self, positions: Positions) -> Positions:
         order = self._order
-        if order is not None:
-            known = np.minimum(positions, np.uint32(len(order) - 1))
-            positions = np.where(positions < len(order), order[known], positions)
-        return self._read_at(positions, len(positions), self._state_columns, self._mark)
+        if order is None:
+            return positions
+        known = np.minimum(positions, np.uint32(len(order) - 1))
+        return np.where(positions < len(order), order[known], positions)
 
     def arrange(self, order: Positions | None) -> None:
         """Give the groups that there are other positions; later ones follow them.
@@ -420,9 +516,8 @@ class Groups:
 
     @property
     def description(self) -> tuple[Any, ...]:
-        """What `attach` needs with the descriptor; picklable, and small unless groups have been arranged."""
-        order = () if self._order is None else (self._order,)
-        return self._keys, self._aggregates, tuple(self._kept), *order
+        """What `attach` needs with the descriptor; picklable, and small unless groups are arranged or keep rows."""
+        return self._keys, self._all, tuple(self._kept), self._order, self._stores, self._pairs
 
     @classmethod
     def attach(cls, fd: int, description: tuple[Any, ...]) -> Groups:
@@ -435,20 +530,25 @@ class Groups:
 
     @classmethod
     def _of(cls, description: tuple[Any, ...], table: GroupTable | None) -> Groups:
-        keys, aggregates, kept, *order = description
-        self = cls(keys, aggregates)
+        keys, aggregates, kept, order, stores, pairs = description
+        self = cls(keys, aggregates, pairs)
         if table is not None:
             self._table = table
             self._kept = list(kept)
-            self._order = order[0] if order else None
+            self._order = order
+            self._stores = stores
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Groups._of, (self.description, self._table)
 
     def __repr__(self) -> str:
-        aggregates = ", ".join(f"{result}={aggregate!r}" for result, aggregate in self._aggregates.items())
+        aggregates = ", ".join(f"{result}={aggregate!r}" for result, aggregate in self._all.items())
         return f"Groups({list(self._keys)}, {aggregates}; {len(self)} groups)"
+
+
+def _pairs(names: Sequence[str]) -> PairTable:
+    return Groups(names, {})
 
 
 def _column_in(batch: Batch, name: str) -> tuple[Dtype, bool]:
@@ -456,7 +556,7 @@ def _column_in(batch: Batch, name: str) -> tuple[Dtype, bool]:
     columns, masks = batch.parts()
     if name not in columns:
         raise BatchError(f"expected a column {name!r}, found {list(columns)}")
-    return columns[name].dtype, is_known(columns[name], masks.get(name))
+    return physical(name, columns[name]).dtype, is_known(columns[name], masks.get(name))
 
 
 def _key_in(batch: Batch, name: str) -> tuple[Dtype, bool]:
@@ -467,7 +567,7 @@ def _key_in(batch: Batch, name: str) -> tuple[Dtype, bool]:
 
 def _fitted(name: str, values: Values, mask: Mask | None, dtype: Dtype) -> Column:
     """Return a column for the table, which keeps it as `dtype`; the table itself widens numbers of one class."""
-    if values.dtype != dtype and not isinstance(dtype, str) and not isinstance(values, Text):
+    if values.dtype != dtype and not isinstance(dtype, str) and isinstance(values, np.ndarray):
         is_wider = values.dtype.kind + dtype.kind in _WIDER or (values.dtype.kind in "biu" and dtype == INT64)
         if is_wider:
             return descriptor(values, mask)

@@ -14,11 +14,12 @@ import numpy as np
 from shmjet._native import _columns
 from shmjet.columns.batch_builder import BatchBuilder
 from shmjet.columns.join_keys import Kinds, On, check_families, key_columns, key_names
+from shmjet.columns.join_matches import BuildMatches
 from shmjet.columns.promotion import check_same_names, is_known
 from shmjet.columns.schemas import Kind, fitted, nulls, schema_of
 from shmjet.columns.stream_kinds import StreamKinds
 from shmjet.columns.take import Rows, take_rows, take_rows_or_nulls
-from shmjet.data.batch import Batch, stored_column
+from shmjet.data.batch import Batch, any_column
 from shmjet.data.errors import BatchError
 from shmjet.data.schema_heads import known_columns
 from shmjet.data.text import Mask
@@ -44,6 +45,10 @@ class HashJoin:
         schema: name → type of the build side's columns, as for `schema_of`; needed only if there may be no batch at
             all and `left` has to give its columns nevertheless.
         keeps_keys: keep the build side's key columns, which only `rows` needs.
+        probe_schema: as `schema`, for the probe side's columns; needed only for `unmatched`, if there may be no batch
+            of that side at all.
+        notes_matches: note which rows of the build side have met rows of the other one. `right`, `outer` and
+            `unmatched` need it.
 
     Raises:
         BatchError: a key column does not exist or cannot be a key, or the batches differ.
@@ -64,8 +69,10 @@ class HashJoin:
         suffix: str | None = None,
         schema: Mapping[str, Any] | None = None,
         keeps_keys: bool = False,
+        probe_schema: Mapping[str, Any] | None = None,
+        notes_matches: bool = False,
     ) -> None:
-        self._keeps_keys = keeps_keys
+        self._keeps_keys = keeps_keys or notes_matches
         self._payload = Batch({})
         self._probe_names, self._build_names = key_names(on)
         self._suffix = suffix
@@ -76,8 +83,12 @@ class HashJoin:
         self._begun = self._is_built = False
         self._kinds = StreamKinds(self._build_names)
         self._given = None if schema is None else schema_of(schema)
-        self._checked: tuple[Kinds, frozenset[str], dict[str, str]] | None = None
+        self._checked: tuple[Kinds, frozenset[str]] | None = None
+        self._named: tuple[tuple[str, ...], dict[str, str]] | None = None
         self._out: tuple[Rows, Rows] | None = None
+        self._matches: BuildMatches | None = None
+        if notes_matches:
+            self._matches = BuildMatches(self._probe_names, self._build_names, probe_schema)
         if self._given is not None:
             self.add(_empty(self._given))
         for batch in (build,) if isinstance(build, Batch) else build:
@@ -101,6 +112,9 @@ class HashJoin:
         """
         if self._begun:
             raise BatchError("a HashJoin takes no more rows once a join has begun; add all of the build side before")
+        matched = None
+        if self._matches is not None:
+            batch, matched = self._matches.taken_off(batch)
         if self._given is not None:
             check_same_names(self._given, batch.schema)
             columns, masks = batch.parts()
@@ -115,6 +129,10 @@ class HashJoin:
         key_columns(batch[:0], self._build_names)  # checks names and dtypes
         self._kinds.add(batch)
         self._row_count += batch.num_rows
+        if self._matches is not None:
+            self._matches.add(matched, batch.num_rows)
+            self._parts.append(batch)
+            return
         # A null equals nothing: of rows whose key is null all through, nothing but the columns is of interest.
         unknown = set(self._build_names) - known_columns(batch)
         self._parts.append(batch[:0] if unknown else batch)
@@ -127,7 +145,8 @@ class HashJoin:
         while self._parts and nbytes > 0:
             batch = self._kinds.of(self._parts.pop())
             nbytes -= max(batch.nbytes, 1)
-            for at in range(0, batch.num_rows, ADDED_ROWS):
+            is_matchable = self._kinds.known.issuperset(self._build_names)
+            for at in range(0, batch.num_rows if is_matchable else 0, ADDED_ROWS):
                 self._table.add(key_columns(batch[at : at + ADDED_ROWS], self._build_names))
             self._builder.add(batch if self._keeps_keys else self._without_keys(batch))
         self._is_built = not self._parts and nbytes > 0 and self._builder.join(nbytes)
@@ -151,10 +170,18 @@ class HashJoin:
         if not self._kinds.kinds:
             return
         yield self._kinds.head()
-        if self._is_built:
-            yield self._builder.batch
-        else:
-            yield from (part for part in self._parts if part.num_rows)
+        whole = self._is_built
+        parts = [self._builder.batch] if whole else [part for part in self._parts if part.num_rows]
+        yield from parts if self._matches is None else self._matches.put_on(parts)
+
+    def probe_head(self) -> Batch | None:
+        """Return a batch without rows that tells what the probe side has been, for `add_probe_head` of another join."""
+        return None if self._matches is None else self._matches.head()
+
+    def add_probe_head(self, head: Batch) -> None:
+        """Note the columns of the probe side: those of any of its batches, or of what `probe_head` gave."""
+        if self._matches is not None:
+            self._matches.add_probe(head)
 
     def inner(self, batch: Batch, rows: int = STEP_ROWS) -> Iterator[Batch]:
         """Give the rows of `batch` with each row of the build side that has the same key.
@@ -169,11 +196,42 @@ class HashJoin:
         Raises:
             BatchError: a key column does not exist or is of another kind, or both sides have a column of a name.
         """
-        return self._joined(batch, False, rows)
+        return self._joined(batch, False, False, rows)
 
     def left(self, batch: Batch, rows: int = STEP_ROWS) -> Iterator[Batch]:
         """As `inner`, but a row of `batch` without a match is there once, with nulls for the build side's columns."""
-        return self._joined(batch, True, rows)
+        return self._joined(batch, True, False, rows)
+
+    def right(self, batch: Batch, rows: int = STEP_ROWS) -> Iterator[Batch]:
+        """As `inner`; keys have the kind that holds those of both sides. `unmatched` gives the rest in the end."""
+        return self._joined(batch, False, True, rows)
+
+    def outer(self, batch: Batch, rows: int = STEP_ROWS) -> Iterator[Batch]:
+        """As `left`; keys have the kind that holds those of both sides. `unmatched` gives the rest in the end."""
+        return self._joined(batch, True, True, rows)
+
+    def unmatched(self, rows: int = STEP_ROWS) -> Iterator[Batch]:
+        """Give the rows of the build side that no batch has met, with nulls for the probe side's columns but its keys.
+
+        What has been given counts as met, so that the rest comes when it is called again. It needs `notes_matches`.
+
+        Args:
+            rows: of a result, at most.
+
+        Yields:
+            Batches with the columns of `right` and `outer`, in the order of the build side.
+
+        Raises:
+            BatchError: both sides have a column of a name, or keys of both are in no kind.
+        """
+        self._build_all()
+        if self._matches is None or not self._kinds.kinds:
+            return
+        names = self._payload_names(self._matches.probe_names)
+        for places in self._matches.unmet(rows):
+            keys = take_rows(self._builder.batch, places).select(*self._build_names)
+            right = take_rows(self._payload, places)
+            yield _beside(self._matches.probe_columns(keys, self._kinds), right, names)
 
     def semi(self, batch: Batch, rows: int = STEP_ROWS) -> Iterator[Batch]:
         """Give the rows of `batch` whose key the build side has, each once, in batches of at most `rows`."""
@@ -182,6 +240,34 @@ class HashJoin:
     def anti(self, batch: Batch, rows: int = STEP_ROWS) -> Iterator[Batch]:
         """Give the rows of `batch` whose key the build side does not have, in batches of at most `rows`."""
         return self._filtered(batch, False, rows)
+
+    def head(self, batch: Batch, how: str) -> Batch:
+        """Return the columns of the results for a batch, without rows; masks say of which columns there are values.
+
+        Args:
+            batch: of the probe side.
+            how: the name of the method that makes the results.
+
+        Raises:
+            BatchError: as that method.
+        """
+        self._build_all()
+        columns, _ = batch.parts()
+        known = known_columns(batch)
+        nothing = np.zeros(0, np.bool_)
+        masks = {name: nothing for name in columns if name in known}
+        left = Batch.trusted({name: values[:0] for name, values in columns.items()}, masks, 0)
+        self._check(left)
+        if how in ("semi", "anti") or not self._kinds.kinds:
+            return left
+        if self._matches is not None:
+            self._matches.add_probe(left)
+            left = self._matches.with_common_keys(left, self._kinds)
+            also = dict(zip(self._probe_names, self._build_names, strict=True))
+            more = {name: nothing for name, other in also.items() if other in self._kinds.known}
+            left = Batch.trusted(left.parts()[0], masks | more, 0)
+        names = self._payload_names(left.names)
+        return _beside(left, self._kinds.head().select(*names), names)
 
     def contains(self, batch: Batch) -> Mask:
         """Return for each row of `batch` whether the build side has its key.
@@ -213,21 +299,29 @@ class HashJoin:
             batch = Batch.trusted({**columns, **empty}, masks, batch.num_rows)
         return key_columns(batch, self._probe_names, kinds)
 
-    def _check(self, batch: Batch) -> dict[str, str]:
-        """Return the names that the build side's columns get in results, next to the columns of `batch`."""
+    def _check(self, batch: Batch) -> None:
+        """Check that the keys of a batch can be equal to those of the build side."""
         known = known_columns(batch)
         if self._checked is not None and self._checked[0] == batch.schema and self._checked[1] == known:
-            return self._checked[2]
+            return
         for name in self._probe_names:
-            stored_column(batch, name)
-        names: dict[str, str] = {}
+            any_column(batch, name)
         pairs = zip(self._probe_names, self._build_names, strict=True)
         comparable = [(one, two) for one, two in pairs if one in known and two in self._kinds.known]
         check_families(batch.schema, [one for one, _ in comparable], self._kinds.kinds, [two for _, two in comparable])
+        self._checked = batch.schema, known
+
+    def _payload_names(self, probe: Iterable[str]) -> dict[str, str]:
+        """Return the names that the build side's columns get in results, next to these columns of the probe side."""
+        probe = tuple(probe)
+        if self._named is not None and self._named[0] == probe and self._begun:
+            return self._named[1]
+        taken, names = {*probe}, dict[str, str]()
         for name in self._kinds.kinds:
             if name not in self._build_names:
-                names[name] = self._name(name, {*batch.names, *names.values()})
-        self._checked = batch.schema, known, names
+                names[name] = self._name(name, taken)
+                taken.add(names[name])
+        self._named = probe, names
         return names
 
     def _name(self, name: str, taken: set[str]) -> str:
@@ -242,21 +336,31 @@ class HashJoin:
             )
         return name + self._suffix
 
-    def _joined(self, batch: Batch, outer: bool, rows: int) -> Iterator[Batch]:
+    def _joined(self, batch: Batch, outer: bool, notes: bool, rows: int) -> Iterator[Batch]:
         self._build_all()
+        matches = self._matches if notes else None
+        if notes and matches is None:
+            raise BatchError("right() and outer() need a HashJoin(..., notes_matches=True)")
+        if matches is not None:
+            matches.add_probe(batch)
         for at in range(0, batch.num_rows, STEP_ROWS):
             piece = batch[at : at + STEP_ROWS] if batch.num_rows > STEP_ROWS else batch
-            names = self._check(piece)
+            self._check(piece)
+            names = self._payload_names(piece.names)
             if not self._kinds.kinds:
                 if outer:
                     yield from (piece[start : start + rows] for start in range(0, piece.num_rows, rows))
                 continue
             keys = self._keys(piece)
+            if matches is not None:
+                piece = matches.with_common_keys(piece, self._kinds)
             row, link = 0, -1
             while row < piece.num_rows:
                 probe, build = self._buffers(rows)
                 count, row, link = self._table.probe(keys, row, link, outer, probe[:rows], build[:rows])
                 if count:
+                    if matches is not None:
+                        matches.note(build[:count], outer)
                     yield self._together(piece, probe[:count], build[:count], names, outer)
 
     def _together(self, batch: Batch, probe: Rows, build: Rows, names: dict[str, str], outer: bool) -> Batch:
@@ -264,11 +368,7 @@ class HashJoin:
         whole = len(probe) == batch.num_rows and bool((probe == np.arange(len(probe))).all())
         left = batch if whole else take_rows(batch, probe)
         right = take_rows_or_nulls(self._payload, build) if outer else take_rows(self._payload, build)
-        columns, masks = left.parts()
-        values, valid = right.parts()
-        columns = columns | {names[name]: column for name, column in values.items()}
-        masks = masks | {names[name]: mask for name, mask in valid.items()}
-        return Batch.trusted(columns, masks, len(probe))
+        return _beside(left, right, names)
 
     def _filtered(self, batch: Batch, wanted: bool, rows: int) -> Iterator[Batch]:
         for at in range(0, batch.num_rows, rows):
@@ -284,6 +384,15 @@ class HashJoin:
         if self._out is None or len(self._out[0]) < rows:
             self._out = np.empty(rows, np.int64), np.empty(rows, np.int64)
         return self._out
+
+
+def _beside(left: Batch, right: Batch, names: Mapping[str, str]) -> Batch:
+    """Return two batches of one length as one, with other names for the columns of the second."""
+    columns, masks = left.parts()
+    values, valid = right.parts()
+    columns = columns | {names[name]: column for name, column in values.items()}
+    masks = masks | {names[name]: mask for name, mask in valid.items()}
+    return Batch.trusted(columns, masks, left.num_rows)
 
 
 def _empty(schema: Mapping[str, Kind]) -> Batch:

@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shmjet.data.batch import Batch, stored_column
-from shmjet.data.column import Values
+from shmjet.columns.type_promotion import rescaled
+from shmjet.data.batch import Batch, any_column
 from shmjet.data.column_descriptors import descriptor
 from shmjet.data.column_keys import date_kind
+from shmjet.data.column_types import CategoryType, ColumnType, DecimalType, Kind, ZonedType
 from shmjet.data.errors import BatchError
 from shmjet.data.text import Mask, Text
+from shmjet.data.typed_column import Physical, TypedColumn
+from shmjet.data.typed_keys import key_values
 
 if TYPE_CHECKING:
     from shmjet._native._columns import Column
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 On: TypeAlias = str | Sequence[str] | Mapping[str, str]
 """Names of key columns: of both sides, or probe side → build side."""
 
-Kinds: TypeAlias = Mapping[str, np.dtype[Any] | str]
+Kinds: TypeAlias = Mapping[str, Kind]
 """A batch's schema."""
 
 _FAMILIES: Final = {
@@ -67,7 +70,7 @@ def check_families(probe: Kinds, probe_names: Sequence[str], build: Kinds, build
             )
 
 
-def key_columns(batch: Batch, names: Sequence[str], like: Sequence[np.dtype[Any] | str] | None = None) -> list[Column]:
+def key_columns(batch: Batch, names: Sequence[str], like: Sequence[Kind] | None = None) -> list[Column]:
     """Return what a `JoinTable` takes for the key columns of a batch.
 
     Args:
@@ -80,12 +83,24 @@ def key_columns(batch: Batch, names: Sequence[str], like: Sequence[np.dtype[Any]
     """
     found: list[Column] = []
     for place, name in enumerate(names):
-        found += _columns_of(name, *stored_column(batch, name), None if like is None else like[place])
+        other = None if like is None else like[place]
+        values, valid = any_column(batch, name)
+        if isinstance(values, TypedColumn):
+            values, valid = _untyped(name, values, valid, other)
+        elif isinstance(other, ZonedType):
+            other = other.stored
+        found += _columns_of(name, values, valid, other)
     return found
 
 
-def _family(kind: np.dtype[Any] | str) -> Any:
-    if isinstance(kind, str):
+def _family(kind: Kind) -> Any:
+    if isinstance(kind, DecimalType):
+        return "decimals"
+    if isinstance(kind, ZonedType):
+        return "instants"
+    if isinstance(kind, CategoryType):
+        return "text"
+    if isinstance(kind, str | ColumnType):
         return kind
     if kind.names is not None:
         return tuple((_family(kind[name].base), kind[name].shape) for name in kind.names)
@@ -94,7 +109,7 @@ def _family(kind: np.dtype[Any] | str) -> Any:
     return _FAMILIES[kind.kind]
 
 
-def _columns_of(name: str, values: Values, valid: Mask | None, like: np.dtype[Any] | str | None) -> list[Column]:
+def _columns_of(name: str, values: Physical, valid: Mask | None, like: Kind | None) -> list[Column]:
     if isinstance(values, Text):
         return [descriptor(values, valid)]
     if values.dtype.names is not None:
@@ -116,6 +131,21 @@ def _columns_of(name: str, values: Values, valid: Mask | None, like: np.dtype[An
     if kind in "mM" and isinstance(like, np.dtype) and values.dtype != like:
         values, valid = _to_unit(values, valid, like)
     return [descriptor(values, valid)]
+
+
+def _untyped(name: str, column: TypedColumn, valid: Mask | None, like: Kind | None) -> tuple[Physical, Mask | None]:
+    """Return a column as the physical values that equal those of the other side, where the values do."""
+    own = column.dtype
+    if own.is_nested:
+        raise BatchError(f"column {name!r} of {own} cannot be a key; make a column of what tells its values apart")
+    if isinstance(own, DecimalType) and isinstance(like, DecimalType) and like != own:
+        assert isinstance(column.stored, np.ndarray)
+        stored, fits = rescaled(column.stored, own, like)
+        return stored, fits if valid is None else fits & valid
+    if isinstance(own, ZonedType) and isinstance(like, ZonedType) and like.unit != own.unit:
+        assert isinstance(column.stored, np.ndarray)
+        return _to_unit(column.stored, valid, np.dtype(like.stored))
+    return key_values(column), valid
 
 
 def _to_unit(values: npt.NDArray[Any], valid: Mask | None, unit: np.dtype[Any]) -> tuple[npt.NDArray[Any], Mask]:

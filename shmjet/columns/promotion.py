@@ -15,10 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from shmjet.columns.schemas import Kind, nulls
+from shmjet.columns.type_promotion import converted_type, promoted_type
 from shmjet.data.batch import Batch
 from shmjet.data.column import Values, not_exact
+from shmjet.data.column_types import ColumnType
 from shmjet.data.errors import BatchError
 from shmjet.data.text import Mask, Text
+from shmjet.data.typed_column import TypedColumn
 
 INT64: Final = np.dtype(np.int64)
 UINT64: Final = np.dtype(np.uint64)
@@ -39,6 +42,8 @@ def promoted(one: Kind, other: Kind) -> Kind | None:
     """
     if one == other:
         return one
+    if isinstance(one, ColumnType) or isinstance(other, ColumnType):
+        return promoted_type(one, other)
     if isinstance(one, str) or isinstance(other, str):
         text, array = (one, other) if isinstance(one, str) else (other, one)
         return text if not isinstance(array, str) and array.kind == {"text": "U", "bytes": "S"}[str(text)] else None
@@ -90,8 +95,8 @@ def differing(name: str, kinds: Iterable[Kind]) -> BatchError:
 
 
 def _family(kind: Kind) -> str:
-    if isinstance(kind, str):
-        return kind
+    if not isinstance(kind, np.dtype):
+        return str(kind)
     if kind.kind in "biufc":
         return "numbers"
     return {"U": "text", "S": "bytes"}.get(kind.kind, str(kind))
@@ -127,6 +132,10 @@ def converted(name: str, values: Values, mask: Mask | None, kind: Kind) -> Value
         return values
     if not len(values) or (mask is not None and not mask.any()):
         return nulls(kind, len(values))
+    if isinstance(values, TypedColumn) or isinstance(kind, ColumnType):
+        if promoted(values.dtype, kind) != kind:
+            raise differing(name, [values.dtype, kind])
+        return converted_type(name, values, mask, kind)
     if isinstance(values, Text):
         raise differing(name, [values.dtype, kind])
     if isinstance(kind, str):

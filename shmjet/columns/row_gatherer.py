@@ -21,8 +21,10 @@ from shmjet.data.batch import Batch
 from shmjet.data.column import Values, as_column
 from shmjet.data.errors import BatchError
 from shmjet.data.text import Mask, Text
+from shmjet.data.typed_column import Physical
 
 Column: TypeAlias = tuple[Values, Mask | None]
+PlainColumn: TypeAlias = tuple[Physical, Mask | None]
 
 MOST_AT_ONCE: Final = 8192
 """Rows that become columns at once, so that no step takes long."""
@@ -138,6 +140,7 @@ class RowGatherer:
         if self._names is None:
             self._names = _names_of(rows[0])
             self._are_all = self._only is None
+        rows = _unnamed(rows, self._names)
         if self._are_all:
             check_no_more_columns(rows, self._names)
         while rows:
@@ -173,10 +176,9 @@ class RowGatherer:
         for place, name in enumerate(self._names):
             if self._only is not None and name not in self._only:
                 continue
-            found = plain_column(rows, name, place, len(self._names))
-            if found is None:
-                found = self._column_of(name, slow.values(place))
-            column, mask = found
+            column, mask = plain_column(rows, name, place, len(self._names)) or self._column_of(
+                name, slow.values(place)
+            )
             kind = self._schema.get(name)
             if kind is not None:
                 column = fitted(name, column, mask, kind) if mask is None or mask.any() else nulls(kind, len(column))
@@ -228,7 +230,7 @@ def _holding(kinds: Sequence[Kind]) -> Kind | None:
     for kind in kinds:
         if first is not None and kind != first:
             is_number = (
-                not isinstance(kind, str) and not isinstance(first, str) and {kind.kind, first.kind} <= set("biufc")
+                isinstance(kind, np.dtype) and isinstance(first, np.dtype) and {kind.kind, first.kind} <= set("biufc")
             )
             first = promoted(first, kind) if is_number else None
     return first
@@ -249,7 +251,7 @@ class _SlowRows:
         return [row[place] for row in self._tuples]
 
 
-def plain_column(rows: list[Any], name: str, place: int, width: int) -> Column | None:
+def plain_column(rows: list[Any], name: str, place: int, width: int) -> PlainColumn | None:
     """Return a column of rows whose values are of one exact builtin type or None, at the speed of C.
 
     Args:
@@ -266,7 +268,7 @@ def plain_column(rows: list[Any], name: str, place: int, width: int) -> Column |
     if found is None:
         return None
     kind, has_nulls, data = found
-    column: Values = words[:count]
+    column: Physical = words[:count]
     if data is not None:
         column = Text.trusted(words, np.frombuffer(data, np.uint8), kind == "y")
     elif kind == "f":
@@ -300,11 +302,23 @@ def check_no_more_columns(rows: Sequence[Any], names: Collection[str]) -> None:
             )
 
 
+def _unnamed(rows: list[Any], names: tuple[str, ...]) -> list[Any]:
+    """Return rows with named tuples that have all columns as plain rows; those of other names go by place."""
+    fields = {getattr(kind, "_fields", ()) for kind in set(map(type, rows))}
+    if not any(set(names) <= set(each) for each in fields if each):
+        return rows
+    if len(fields) == 1 and fields.pop() == names:
+        return [*map(tuple, rows)]
+    return [row._asdict() if set(names) <= set(getattr(row, "_fields", ())) else row for row in rows]
+
+
 def _names_of(row: Any) -> tuple[str, ...]:
+    if isinstance(row, tuple) and hasattr(row, "_fields"):
+        return tuple(row._fields)
     if not isinstance(row, Mapping):
         raise BatchError(
-            f"rows that are not dicts need the names of the columns, got {type(row).__name__} {row!r:.80}; "
-            "give columns=[...]"
+            f"rows that are not dicts need the names of the columns, got {type(row).__name__} {row!r:.80}; make dicts "
+            "or named tuples of them, for to_batches() and for stages of columns, or give columns=[...]"
         )
     return tuple(row)
 
@@ -318,6 +332,9 @@ def _row(names: Sequence[str], row: Any) -> Sequence[Any]:
         return [row[name] for name in names]
     if isinstance(row, Sequence) and not isinstance(row, str | bytes | bytearray):
         if len(row) != len(names):
-            raise BatchError(f"a row has {len(row)} values for {len(names)} columns {list(names)}: {row!r:.80}")
+            raise BatchError(
+                f"a row has {len(row)} values for {len(names)} columns {list(names)}: {row!r:.80}; make dicts or named "
+                "tuples of rows"
+            )
         return row
     raise BatchError(f"a row must be a dict or a tuple, got {type(row).__name__} {row!r:.80}")

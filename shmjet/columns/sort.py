@@ -13,11 +13,12 @@ import numpy as np
 
 from shmjet._native import _columns
 from shmjet.columns.take import Rows, take_rows
-from shmjet.data.batch import Batch, stored_column
-from shmjet.data.column import Values
+from shmjet.data.batch import Batch, any_column
 from shmjet.data.column_descriptors import descriptor
 from shmjet.data.errors import BatchError
 from shmjet.data.text import Mask, Text
+from shmjet.data.typed_column import Physical, TypedColumn
+from shmjet.data.typed_keys import order_values
 
 if TYPE_CHECKING:
     from shmjet._native._columns import Column
@@ -71,7 +72,7 @@ class SortOrder:
         found: list[Column] = []
         flags: list[bool] = []
         for name, down in zip(self.by, self.descending, strict=True):
-            for column in _fields(*stored_column(batch, name)):
+            for column in _sorted_by(batch, name):
                 found.append(column)
                 flags.append(down)
         return found, flags
@@ -100,7 +101,16 @@ class SortOrder:
         return take_rows(batch, self.row_order(batch, limit))
 
 
-def _fields(values: Values, valid: Mask | None) -> Iterator[Column]:
+def _sorted_by(batch: Batch, name: str) -> Iterator[Column]:
+    values, valid = any_column(batch, name)
+    if isinstance(values, TypedColumn):
+        for part in order_values(name, values):
+            yield descriptor(part, valid)
+    else:
+        yield from _fields(values, valid)
+
+
+def _fields(values: Physical, valid: Mask | None) -> Iterator[Column]:
     if isinstance(values, Text) or values.dtype.names is None:
         yield descriptor(values, valid)
         return
@@ -212,3 +222,29 @@ class SortedMerge:
             pieces = [run[a:b] for run, a, b in zip(runs, self._starts, upto, strict=True) if a < b]
             self._starts = upto
             yield self._order.sort(Batch.concat(pieces)) if len(pieces) > 1 else pieces[0]
+
+
+def merge_slice(heads: Sequence[Batch], order: SortOrder, rows: int) -> tuple[Batch, list[Batch | None]]:
+    """Merge what comes first of sorted batches, no further than the batch that ends first.
+
+    Args:
+        heads: sorted batches of the same columns, all with rows. What follows one of them is not before its last row.
+        order: what they are sorted by.
+        rows: about so many are merged, at least `LEAST_STEP` of each batch.
+
+    Returns:
+        the first rows of all, sorted, and the rest of each batch, None if it has been used up.
+
+    Example:
+        >>> merged, rest = merge_slice([Batch({"n": [1, 4]}), Batch({"n": [2, 9]})], SortOrder("n"), 1 << 16)
+        >>> merged["n"].tolist(), [None if left is None else left["n"].tolist() for left in rest]
+        ([1, 2, 4], [None, [9]])
+    """
+    columns = [order.columns(head) for head in heads]
+    merger = _columns.Merger([found for found, _ in columns], columns[0][1], order.nulls_first)
+    ends = np.zeros(len(heads), np.int64)
+    merger.cut(max(rows // len(heads), LEAST_STEP), ends)
+    upto = ends.tolist()
+    pieces = [head[:end] for head, end in zip(heads, upto, strict=True) if end]
+    merged = order.sort(Batch.concat(pieces)) if len(pieces) > 1 else pieces[0]
+    return merged, [head[end:] if end < head.num_rows else None for head, end in zip(heads, upto, strict=True)]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from shmjet.columns.schemas import nulls
 from shmjet.data.batch import Batch
 from shmjet.data.column import Values
-from shmjet.data.text import Mask, Text
+from shmjet.data.text import Mask
 
 Rows: TypeAlias = npt.NDArray[np.int64]
 
@@ -57,6 +57,6 @@ def take_rows_or_nulls(batch: Batch, rows: Rows) -> Batch:
 
 
 def _frozen(values: Any) -> Any:
-    if not isinstance(values, Text):
+    if isinstance(values, np.ndarray):
         values.flags.writeable = False
     return values

@@ -8,6 +8,8 @@ know of processors or jobs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, Final, overload
 
 import numpy as np
@@ -20,6 +22,8 @@ from shmjet.data.column_descriptors import descriptor
 from shmjet.data.errors import BatchError
 from shmjet.data.nullable import Nullable
 from shmjet.data.text import Mask, Text
+
+_NEWLINE: Final = 10
 
 ROWS_AT_ONCE: Final = 16384
 """Rows of a batch of `WordCounts`, unless the caller says otherwise."""
@@ -84,23 +88,65 @@ def _lower(text: Text) -> Text:
     offsets = text.offsets - first
     if not text_lower(descriptor(text), data, other):
         return Text.trusted(offsets, data)
-    return _replaced(text, offsets, data, np.flatnonzero(other))
+    return cased_at(Text.trusted(offsets, data), np.flatnonzero(other), text, str.lower)
 
 
-def _replaced(text: Text, offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], rows: Any) -> Text:
-    """Put the lower case of the values at `rows`, which are not ASCII, in place of what `data` has for them."""
-    values = [
-        text.data[a:b].tobytes().decode("utf-8", "replace").lower().encode()
-        for a, b in zip(text.offsets[rows].tolist(), text.offsets[rows + 1].tolist(), strict=True)
-    ]
+def cased_at(done: Text, rows: npt.NDArray[Any], text: Text, case: Callable[[str], str]) -> Text:
+    """Return a column with some values from another one, in upper or lower case; all of them in one call.
+
+    Args:
+        done: n values.
+        rows: numbers of rows, in ascending order.
+        text: n values, of which those in these rows are taken.
+        case: `str.lower` or `str.upper`.
+
+    Example:
+        >>> cased_at(Text.of(["a", "?"]), np.array([1]), Text.of(["a", "ß"]), str.upper).tolist()
+        ['a', 'SS']
+    """
+    chosen = text.take(rows)
+    first, last = int(chosen.offsets[0]), int(chosen.offsets[-1])
+    lengths = np.diff(chosen.offsets) + 1
+    ends = np.cumsum(lengths)
+    is_text = np.ones(last - first + len(rows), np.bool_)
+    is_text[ends - 1] = False
+    joined = np.full(len(is_text), _NEWLINE, np.uint8)
+    joined[is_text] = chosen.data[first:last]
+    # Case looks at neighbours (a final sigma), and the end of a line is to them what the end of a value is.
+    made = np.frombuffer(case(joined.tobytes().decode("utf-8", "replace")).encode(), np.uint8)
+    breaks = np.flatnonzero(made == _NEWLINE)
+    if len(breaks) != len(rows):  # some values have ends of lines in them
+        values = [chosen.data[a:b].tobytes().decode("utf-8", "replace") for a, b in pairwise(chosen.offsets.tolist())]
+        return with_values_at(done, rows, [case(value) for value in values])
+    offsets = np.zeros(len(rows) + 1, np.int64)
+    offsets[1:] = breaks - np.arange(len(rows))
+    order = np.arange(len(done))
+    order[rows] = len(done) + np.arange(len(rows))
+    return Text.concat([done, Text.trusted(offsets, made[made != _NEWLINE])]).take(order)
+
+
+def with_values_at(text: Text, rows: npt.NDArray[Any], values: list[str]) -> Text:
+    """Return the column with other values in some rows.
+
+    Args:
+        text: n values.
+        rows: numbers of rows, in ascending order.
+        values: what comes there, one for each.
+
+    Example:
+        >>> with_values_at(Text.of(["a", "b", "c"]), np.array([1]), ["other"]).tolist()
+        ['a', 'other', 'c']
+    """
+    encoded = [value.encode() for value in values]
+    offsets = text.offsets
     pieces: list[Any] = []
-    done = 0
-    for value, start, end in zip(values, offsets[rows].tolist(), offsets[rows + 1].tolist(), strict=True):
-        pieces += data[done:start], value
+    done = int(offsets[0])
+    for value, start, end in zip(encoded, offsets[rows].tolist(), offsets[rows + 1].tolist(), strict=True):
+        pieces += text.data[done:start], value
         done = end
-    pieces.append(data[done:])
+    pieces.append(text.data[done : int(offsets[-1])])
     lengths = np.diff(offsets)
-    lengths[rows] = np.fromiter(map(len, values), np.int64, len(values))
+    lengths[rows] = np.fromiter(map(len, encoded), np.int64, len(encoded))
     fresh = np.zeros(len(offsets), np.int64)
     np.cumsum(lengths, out=fresh[1:])
     return Text.trusted(fresh, np.frombuffer(b"".join(pieces), np.uint8))

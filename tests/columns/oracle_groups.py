@@ -17,7 +17,7 @@ import duckdb
 import polars
 
 from shmjet import Batch, sources
-from shmjet.columns import count, max_, mean, min_, sum_, var
+from shmjet.columns import count, custom, max_, mean, median, min_, n_unique, quantile, std, sum_, var
 from shmjet.pipeline import Pipeline
 from tests.columns.awkward import FLOATS, NUMBERS, SHAPES, Table, values_of
 from tests.columns.differences import SUMS_ARE_CHECKED, Expected
@@ -59,6 +59,12 @@ class GroupCase:
         self.is_number = kinds["v"] in NUMBERS or kinds["v"] not in KINDS
         if self.is_number:
             self.aggregates |= {"sum": sum_("v"), "mean": mean("v"), "var": var("v")}
+        if not self.is_mixed and rng.random() < 0.7:
+            self.aggregates["unique"] = n_unique("v")
+            if self.is_number:
+                self.aggregates |= {"std": std("v", ddof=0), "median": median("v"), "q": quantile("v", 0.3)}
+            if rng.random() < 0.3:
+                self.aggregates["rows"] = custom(_rows)
         if rng.random() < 0.1 and self.keys:  # distinct rows
             self.aggregates = {}
         self.folder: Path | None = None
@@ -127,10 +133,16 @@ class GroupCase:
 
     def _compare_group(self, key: Any, found: dict[str, Any], exact: list[Any], floats: list[Any]) -> None:
         is_float = self.table.kinds["v"] in FLOATS
-        names = ("n", "filled", "least", "most") if is_float else ("n", "filled", "least", "most", "sum")
+        has_sum = self.is_number and not is_float
+        names = ("n", "filled", "least", "most", "sum") if has_sum else ("n", "filled", "least", "most")
         for name, value in zip(names, exact, strict=False):
             assert found[name] == value, (key, name, found[name], value)
         assert [found["n"], found["filled"]] == floats[:2], (key, found, floats)
+        for name in {"unique", "median", "q"} & {*found}:
+            value = exact[-3:][("unique", "median", "q").index(name)] if self.is_number else exact[-1]
+            same = found[name] == value or (None not in (found[name], value) and _is_close(found[name], value))
+            assert same, (key, name, found[name], value)
+        assert found.get("rows", found["n"]) == found["n"]
         if not self.is_number:
             return
         if not found["filled"]:
@@ -142,12 +154,21 @@ class GroupCase:
             far = value == "NaN" or abs(value) > (1e299 if is_float else 2**62)
             assert far or math.isclose(found[name], value, rel_tol=1e-9, abs_tol=1e-9), (key, name, found[name], value)
         assert (found["var"] is None) == (found["filled"] == 1), (key, found)
+        if "std" in found and found["var"] not in (None, "nan", "inf") and found["filled"] > 1:
+            variance = float(found["var"]) * (found["filled"] - 1) / found["filled"]
+            assert variance > 1e300 or math.isclose(float(found["std"]), math.sqrt(variance), rel_tol=1e-5), (
+                key,
+                found,
+            )
 
     def _in_duckdb(self) -> dict[Any, list[Any]]:
         """Group in DuckDB, whose sums of integers are exact and whose minimum and maximum take NaN for greatest."""
         found = [*self.keys, "count(*)", "count(v)", "min(v)", "max(v)"]
         if self.is_number and self.table.kinds["v"] not in FLOATS:
             found.append("sum(v::HUGEINT)")
+        found.append("count(distinct v)")
+        if self.is_number:
+            found += ["quantile_cont(v::DOUBLE, 0.5)", "quantile_cont(v::DOUBLE, 0.3)"]
         keys = ", ".join(self.keys)
         with duckdb.connect(config={"threads": 1}) as database:
             self.table.put_into(database, "t")
@@ -198,6 +219,15 @@ def rounded(value: Any) -> Any:
             return "NaN"
         return value + 0.0 if math.isinf(value) else float(f"{value + 0.0:.12g}") if abs(value) > 1e16 else value + 0.0
     return value
+
+
+def _is_close(one: Any, two: Any) -> bool:
+    is_text = "NaN" in (one, two)
+    return one == two if is_text else math.isclose(one, two, rel_tol=1e-9, abs_tol=1e-12) or abs(two) == math.inf
+
+
+def _rows(group: Batch) -> int:
+    return group.num_rows
 
 
 def _csv(value: Any) -> str:

@@ -28,6 +28,14 @@ PAIRS = (
 )
 """Kinds of a key on both sides."""
 
+SIGNED = {"int8", "int32", "int64"}
+COMMON = tuple(
+    pair
+    for pair in PAIRS
+    if not ({*pair} & {"uint64", "int64"} and {*pair} & {*FLOATS}) and not ("uint64" in pair and {*pair} & SIGNED)
+)
+"""Those whose values one kind holds exactly, as right and outer joins need it."""
+
 
 def source(batches: list[Batch]) -> Callable[[], Processor]:
     """Return a source of these batches, each processor a run of them; the harnesses need one without meta-supplier."""
@@ -45,9 +53,11 @@ class JoinCase:
 
     def __init__(self, seed: int) -> None:
         rng = self.rng = random.Random(seed)
-        self.how = rng.choice(("inner", "left", "semi", "anti"))
+        self.how = rng.choice(("inner", "left", "semi", "anti", "right", "outer"))
+        self.is_full = self.how in ("right", "outer")
+        """Key columns hold keys of both sides."""
         keys = rng.choice((1, 1, 2, 3))
-        self.pairs = [rng.choice(PAIRS) for _ in range(keys)]
+        self.pairs = [rng.choice(COMMON if self.is_full else PAIRS) for _ in range(keys)]
         is_one_name = rng.random() < 0.5
         self.left = [f"k{at}" for at in range(keys)]
         self.right = self.left if is_one_name else [f"r{at}" for at in range(keys)]
@@ -55,10 +65,10 @@ class JoinCase:
         self.probe = self._table(rng, self.left, 0, "p", "pn")
         self.build = self._table(rng, self.right, 1, "b", "bn")
         self.suffix = rng.choice((None, "_right"))
-        if self.suffix is not None and self.how in ("inner", "left"):  # a column of one name on both sides
+        if self.suffix is not None or self.how in ("semi", "anti"):  # a column of one name on both sides
             self.build = _renamed(self.build, "b", "p")
-        self.has_schema = rng.random() < 0.5
-        self.is_partitioned = rng.random() < 0.5
+        self.has_schema = rng.random() < 0.5 or self.is_full
+        self.is_partitioned = rng.random() < 0.5 or self.is_full
         self.batch_rows = rng.choice((1, 3, 1000))
 
     def _table(self, rng: random.Random, names: list[str], side: int, value: str, number: str) -> Table:
@@ -78,7 +88,12 @@ class JoinCase:
     def _dag(self, probe: list[Batch], build: list[Batch]) -> DAG:
         schema = self.build.schema if self.has_schema else None
         joining = processors.hash_join_batches(
-            self.on, how=self.how, suffix=self.suffix, build_schema=schema, batch_rows=self.batch_rows
+            self.on,
+            how=self.how,
+            suffix=self.suffix,
+            build_schema=schema,
+            stream_schema=self.probe.schema if self.has_schema else None,
+            batch_rows=self.batch_rows,
         )
         dag = DAG()
         left = dag.new_vertex("probe", source(probe), self.rng.choice((1, 2)))
@@ -106,18 +121,31 @@ class JoinCase:
         yield "DuckDB", self._rows(self._in_duckdb())
         yield "polars", self._rows(self._in_polars())
 
-    def _rows(self, pairs: list[tuple[int, int | None]]) -> Expected:
+    def _rows(self, pairs: list[tuple[int | None, int | None]]) -> Expected:
         names = [name for name in self.build.kinds if name not in self.right]
+        keys = dict(zip(self.left, self.right, strict=True))
         rows = []
         for left, right in pairs:
-            row = tuple(map(plain, self.probe.rows[left].values()))
-            if self.how in ("inner", "left"):
-                found = None if right is None else self.build.rows[right]
+            found = None if right is None else self.build.rows[right]
+            own = {} if left is None else self.probe.rows[left]
+            values = {name: own.get(name) for name in self.probe.kinds}
+            for at, (name, other) in enumerate(keys.items() if self.is_full else ()):
+                key = found[other] if left is None and found is not None else own[name]
+                values[name] = self._common(at, key)
+            row = tuple(map(plain, values.values()))
+            if self.how not in ("semi", "anti"):
                 row += tuple(None if found is None else plain(found[name]) for name in names)
             rows.append(row)
         return Expected(rows)
 
-    def _in_duckdb(self) -> list[tuple[int, int | None]]:
+    def _common(self, at: int, key: Any) -> Any:
+        """Return a key of either side as the kind that holds both."""
+        kinds = {*self.pairs[at]}
+        if key is None or not kinds <= {*NUMBERS} or kinds == {"bool"}:
+            return key
+        return float(key) if kinds & {*FLOATS} else int(key)
+
+    def _in_duckdb(self) -> list[tuple[int | None, int | None]]:
         with duckdb.connect(config={"threads": 1}) as database:
             self.probe.put_into(database, "probe")
             self.build.put_into(database, "build")
@@ -125,7 +153,8 @@ class JoinCase:
             if self.how in ("semi", "anti"):
                 found = database.execute(f"SELECT pn, NULL FROM probe {self.how} JOIN build ON {same}").fetchall()
             else:
-                found = database.execute(f"SELECT pn, bn FROM probe {self.how} JOIN build ON {same}").fetchall()
+                how = "FULL" if self.how == "outer" else self.how
+                found = database.execute(f"SELECT pn, bn FROM probe {how} JOIN build ON {same}").fetchall()
         return found
 
     def _equal_in_duckdb(self, at: int) -> str:
@@ -146,7 +175,7 @@ class JoinCase:
             text = " AND ".join([text, *(f"NOT isnan({name})" for name in floats)])
         return f"({text})"
 
-    def _in_polars(self) -> list[tuple[int, int | None]]:
+    def _in_polars(self) -> list[tuple[int | None, int | None]]:
         probe, build = self.probe.in_polars(), self.build.in_polars()
         names = []
         for at, (one, two) in enumerate(self.pairs):
@@ -156,7 +185,7 @@ class JoinCase:
         if self.how in ("semi", "anti"):
             found = probe.join(build, on=names, how="semi" if self.how == "semi" else "anti")
             return [(at, None) for at in found["pn"]]
-        how: Any = self.how
+        how: Any = "full" if self.how == "outer" else self.how
         found = probe.select("pn", *names).join(build.select("bn", *names), on=names, how=how)
         return found.select("pn", "bn").rows()
 

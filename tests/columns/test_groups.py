@@ -89,6 +89,29 @@ def test_groups_are_those_of_a_dict(given_: tuple[list[Batch], list[str], dict[s
     check(groups, batches, keys, aggregates)
 
 
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_many_rows_of_one_group_in_a_row_are_those_of_a_dict(data: st.DataObject) -> None:
+    columns: dict[str, tuple[str, list[Any]]] = {}
+    aggregates: dict[str, Aggregate] = {"rows": count()}
+    rows = data.draw(st.sampled_from([31, 32, 33, 255, 256, 257, 600]))
+    for i, kind in enumerate(data.draw(st.lists(st.sampled_from(NUMBERS), min_size=1, max_size=3))):
+        few = data.draw(some_values(kind, 11, nulls=data.draw(st.booleans()), calm=True))
+        columns[f"n{i}"] = kind, [few[row % 11] for row in range(rows)]
+        aggregates |= {f"{make.__name__}{i}": make(f"n{i}") for make in (sum_, mean, var, min_, max_, count)}
+        aggregates[f"last{i}"] = last(f"n{i}")
+    few = data.draw(some_values("f8", 7, nulls=False))
+    columns["wild"] = "f8", [0.25] * (rows - 7) + few
+    aggregates |= {"least": min_("wild"), "most": max_("wild"), "sum": sum_("wild")}
+    columns["k"] = "i8", [1] * (rows - 3) + [1, 2, 1] if data.draw(st.booleans()) else [1] * rows
+    keys = data.draw(st.sampled_from([[], ["k"]]))
+    batches = [batch_of(columns), batch_of(columns)]
+    groups = Groups(keys, aggregates)
+    for batch in batches:
+        groups.add(batch)
+    check(groups, batches, keys, aggregates)
+
+
 @thorough
 @given(some_batches())
 def test_merged_parts_give_what_one_pass_gives(given_: tuple[list[Batch], list[str], dict[str, Aggregate]]) -> None:

@@ -84,7 +84,7 @@ def rows_of(batches: Iterable[Batch], *names: str) -> list[tuple[Any, ...]]:
     return [row for batch in batches for row in batch.select(*names).tuples()]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(made=sides(), cut=st.integers(0, 25), room=st.integers(1, 40))
 def test_rows_with_equal_keys_are_joined(made: Any, cut: int, room: int) -> None:
     build, build_keys, probe, probe_keys = made
@@ -293,3 +293,33 @@ def test_a_build_side_of_nulls_alone_joins_with_one_of_no_rows() -> None:
     for build in ([nothing, null], [null, nothing]):
         (found,) = HashJoin(build, on="k").left(Batch({"k": ["a"]}))
         assert found.to_dict() == {"k": ["a"], "t": [None]}
+
+
+def test_rows_of_the_build_side_without_a_match_come_last_and_once() -> None:
+    build = Batch({"id": [1, 2, 2, None, 5], "v": ["a", "b", "c", "d", "e"]})
+    join = HashJoin([build[:3], build[3:]], on={"k": "id"}, notes_matches=True)
+    probe = Batch({"k": [2.0, 0.5, None, float("nan")], "v": [1, 2, 3, 4]})
+    with pytest.raises(BatchError, match="both sides of the join have a column 'v'"):
+        list(join.outer(probe))
+    join = HashJoin([build[:3], build[3:]], on={"k": "id"}, suffix="_r", notes_matches=True)
+    assert rows_of(join.right(probe), "k", "v", "v_r") == [(2.0, 1, "b"), (2.0, 1, "c")]
+    (rest,) = join.unmatched()
+    assert rest.to_dict() == {"k": [1.0, None, 5.0], "v": [None] * 3, "v_r": ["a", "d", "e"]}
+    assert rest.schema["k"] == np.float64
+    assert list(join.unmatched()) == []
+
+
+def test_unmatched_rows_have_the_columns_of_a_stream_that_never_came() -> None:
+    build = Batch({"k": [1], "n": [2]})
+    join = HashJoin(build, on="k", probe_schema={"t": str, "k": "int8"}, notes_matches=True)
+    assert [batch.to_dict() for batch in join.unmatched()] == [{"t": [None], "k": [1], "n": [2]}]
+    assert [batch.to_dict() for batch in HashJoin(build, on="k", notes_matches=True).unmatched()] == [
+        {"k": [1], "n": [2]}
+    ]
+    with pytest.raises(BatchError, match="lacks the key column 'k'"):
+        HashJoin(build, on="k", probe_schema={"t": str}, notes_matches=True)
+
+
+def test_a_semi_join_may_have_columns_of_one_name_on_both_sides() -> None:
+    build = Batch({"k": [1], "v": [2]})
+    assert rows_of(HashJoin(build, on="k").semi(Batch({"k": [1, 3], "v": [5, 6]})), "v") == [(5,)]

@@ -55,5 +55,5 @@ def test_describing_a_dag_of_columns_needs_no_numpy() -> None:
         "dag.validate()\n"
         "print(sorted({'numpy', 'shmjet.data.batch', 'shmjet.data.text'} & set(sys.modules)))\n"
     )
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert result.stdout == "[]\n"

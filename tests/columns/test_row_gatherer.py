@@ -127,7 +127,7 @@ def test_rows_of_any_kind_may_be_mixed() -> None:
         (["a"], [5], "a row must be a dict or a tuple, got int 5"),
         (None, [(1, 2)], r"rows that are not dicts need the names of the columns, got tuple \(1, 2\)"),
         (["a"], [(object(),)], "column 'a' has dtype object"),
-        (["a"], [([1],), ([1, 2],)], "column 'a' must be one-dimensional"),
+        (["a"], [([1, "x"],)], "column 'a' mixes text with int, str"),
         (["a"], [(1,), (2,), (object(),)], "column 'a' has dtype object"),
         (["a"], [(1 << 64,)], "column 'a' has integers from 18446744073709551616"),
         (["a"], [("\ud800",)], "column 'a': text that is not valid Unicode"),

@@ -1,0 +1,259 @@
+"""`Projection` and `Selection`: expressions applied to batches, block by block.
+
+Blocks are so small that what steps give stays in a core's cache. Both are descriptions that pickle; the steps are made
+where they are first applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from shmjet.columns.expressions.program import Program
+from shmjet.columns.expressions.row_chooser import RowChooser
+from shmjet.columns.expressions.vector import Vector
+from shmjet.columns.schemas import Kind, nulls
+from shmjet.core.column_key import ColumnKey
+from shmjet.core.expressions import Expression
+from shmjet.data.batch import Batch
+from shmjet.data.column import Values
+from shmjet.data.errors import BatchError, no_column
+from shmjet.data.nullable import Nullable
+from shmjet.data.text import Mask
+
+BLOCK_ROWS: Final = 16_384
+"""Rows that are computed at once: a few columns of them fit into a core's second cache."""
+
+
+class Projection:
+    """Columns that expressions compute of those of a batch.
+
+    Args:
+        outputs: name → expression.
+        keep: the batch's columns stay, and these are added or put in place of those of the same name; otherwise only
+            these are in the result.
+
+    Raises:
+        BatchError: an option of a function cannot be.
+
+    Example:
+        >>> from shmjet import Batch, column
+        >>> Projection({"half": column("n") / 2}, keep=True).apply(Batch({"n": [1, 2]})).to_dict()
+        {'n': [1, 2], 'half': [0.5, 1.0]}
+    """
+
+    def __init__(self, outputs: Mapping[str, Expression], keep: bool) -> None:
+        self.outputs = dict(outputs)
+        self.keep = keep
+        self._program = Program([each for each in self.outputs.values() if not isinstance(each, ColumnKey)])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that are read, in the order in which they are written."""
+        return tuple(dict.fromkeys(name for each in self.outputs.values() for name in each.names))
+
+    def apply(self, batch: Batch) -> Batch:
+        """Return the batch of the results.
+
+        Raises:
+            BatchError: a column is missing, types do not go together, or a value leaves its type.
+        """
+        computed = iter(_computed(self._program, batch))
+        columns, validity = batch.parts()
+        values: dict[str, Values] = dict(columns) if self.keep else {}
+        masks: dict[str, Mask] = dict(validity) if self.keep else {}
+        for name, expression in self.outputs.items():
+            if isinstance(expression, ColumnKey):
+                column, mask = columns[_present(batch, expression.names[0])], validity.get(expression.names[0])
+            else:
+                column, mask = next(computed)
+            values[name] = column
+            masks.pop(name, None)
+            if mask is not None:
+                masks[name] = mask
+        return Batch.trusted(values, masks, batch.num_rows)
+
+    def schema(self, schema: Mapping[str, Kind]) -> dict[str, Kind]:
+        """Return the types of the results, of the types of a batch's columns.
+
+        Raises:
+            BatchError: a column is missing, or types do not go together.
+        """
+        return dict(self.apply(Batch.trusted({name: nulls(kind, 0) for name, kind in schema.items()}, {}, 0)).schema)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Projection, (self.outputs, self.keep)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={expression!r}" for name, expression in self.outputs.items())
+        return f"{'with_columns' if self.keep else 'select'}({shown})"
+
+
+class Selection:
+    """The rows of a batch in which an expression is true; null leaves out.
+
+    Args:
+        expression: of bools.
+
+    Raises:
+        BatchError: an option of a function cannot be.
+
+    Example:
+        >>> from shmjet import Batch, column
+        >>> Selection(column("n") > 1).apply(Batch({"n": [1, None, 2]})).to_dict()
+        {'n': [2]}
+    """
+
+    def __init__(self, expression: Expression) -> None:
+        self.expression = expression
+        self._program = Program([expression])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that are read, in the order in which they are written."""
+        return self.expression.names
+
+    def mask(self, batch: Batch) -> Mask:
+        """Return the rows in which the expression is true.
+
+        Raises:
+            BatchError: it is not of bools, a column is missing, types do not go together, or a value leaves its type.
+        """
+        ((values, valid),) = _computed(self._program, batch)
+        if valid is not None and not valid.any() and values.dtype == np.float64:
+            return valid  # nulls of no type
+        if not isinstance(values, np.ndarray) or values.dtype != np.bool_:
+            raise BatchError(f"filter() takes an expression of bools, {self.expression!r} is of {values.dtype}")
+        return values if valid is None else values & valid
+
+    def apply(self, batch: Batch) -> Batch:
+        """Return the rows in which the expression is true.
+
+        Raises:
+            BatchError: as `mask`.
+        """
+        mask = self.mask(batch)
+        kept = int(np.count_nonzero(mask))
+        if kept == batch.num_rows:
+            return batch
+        columns, validity = batch.parts()
+        chooser = RowChooser(mask, kept)
+        return Batch.trusted(
+            {name: chooser.kept(column) for name, column in columns.items()},
+            {name: chooser.kept(valid) for name, valid in validity.items()},
+            kept if columns else 0,
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Selection, (self.expression,)
+
+    def __repr__(self) -> str:
+        return f"filter({self.expression!r})"
+
+
+def evaluate(expression: Expression, batch: Batch) -> Any:
+    """Return what an expression gives: an array or a `Text`, or a `Nullable` where there are nulls.
+
+    Raises:
+        BatchError: a column is missing, types do not go together, or a value leaves its type.
+
+    Example:
+        >>> from shmjet import Batch, column
+        >>> evaluate(column("n") * 2, Batch({"n": [1, 2]}))
+        array([2, 4])
+    """
+    ((values, valid),) = _computed(Program([expression]), batch)
+    return values if valid is None or valid.all() else Nullable.trusted(values, valid)
+
+
+def _present(batch: Batch, name: str) -> str:
+    if name not in batch:
+        raise no_column(name, batch.names)
+    return name
+
+
+def _computed(program: Program, batch: Batch, block_rows: int = BLOCK_ROWS) -> list[tuple[Values, Mask | None]]:
+    """Return what each expression of a program gives in a batch."""
+    columns, validity = batch.parts()
+    inputs: dict[str, tuple[Values, Mask | None, bool]] = {}
+    for name in program.names:
+        values, mask = columns[_present(batch, name)], validity.get(name)
+        if mask is not None and mask.all():
+            mask = None
+        untyped = mask is not None and values.dtype == np.float64 and not mask.any()
+        inputs[name] = values, mask, untyped
+    rows = batch.num_rows
+    plain = program.numbers.run(inputs, rows)
+    if plain is not None:
+        return [(values, None) for values in plain]
+    if rows <= block_rows + block_rows // 2:
+        return [_finished(each, rows) for each in program.run(_block(inputs, 0, rows), rows)]
+    results: list[JoinedBlocks] = []
+    for start in range(0, rows, block_rows):
+        stop = min(start + block_rows, rows)
+        try:
+            vectors = program.run(_block(inputs, start, stop), stop - start)
+        except BatchError:
+            if start:  # the row that a message names is that of the batch
+                program.run(_block(inputs, 0, rows), rows)
+            raise
+        results = results or [JoinedBlocks(rows) for _ in vectors]
+        for result, vector in zip(results, vectors, strict=True):
+            result.add(vector, start, stop)
+    return [result.finished() for result in results]
+
+
+def _block(inputs: Mapping[str, tuple[Values, Mask | None, bool]], start: int, stop: int) -> dict[str, Vector]:
+    return {
+        name: Vector(values[start:stop], None if mask is None else mask[start:stop], is_untyped=untyped)
+        for name, (values, mask, untyped) in inputs.items()
+    }
+
+
+def _finished(vector: Vector, rows: int) -> tuple[Values, Mask | None]:
+    return _read_only(vector.column(rows)), None if vector.valid is None else _read_only(vector.valid)
+
+
+class JoinedBlocks:
+    """The result of an expression, put together of blocks.
+
+    Args:
+        rows: of all blocks.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self._array: Any = None
+        self._pieces: list[Any] = []
+        self._valid: Mask | None = None
+
+    def add(self, vector: Vector, start: int, stop: int) -> None:
+        """Take the rows `start` to `stop`, which come after the earlier ones."""
+        column = vector.column(stop - start)
+        if isinstance(column, np.ndarray):
+            if self._array is None:
+                self._array = np.empty(self._rows, column.dtype)
+            if self._array.dtype != column.dtype:  # nulls of no type, in some blocks
+                self._array = self._array.astype(np.result_type(self._array, column))
+            self._array[start:stop] = column
+        else:
+            self._pieces.append(column)
+        if vector.valid is not None:
+            if self._valid is None:
+                self._valid = np.ones(self._rows, np.bool_)
+            self._valid[start:stop] = vector.valid
+
+    def finished(self) -> tuple[Values, Mask | None]:
+        """Return the column and its mask."""
+        column = type(self._pieces[0]).concat(self._pieces) if self._pieces else self._array
+        return _read_only(column), None if self._valid is None else _read_only(self._valid)
+
+
+def _read_only(values: Any) -> Any:
+    if isinstance(values, np.ndarray):
+        values = np.ascontiguousarray(values)
+        if values.flags.writeable:
+            values.flags.writeable = False
+    return values

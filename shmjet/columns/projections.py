@@ -1,0 +1,68 @@
+"""Steps of projections and filters, compiled to one function of a batch.
+
+Must not know processors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Final
+
+import numpy as np
+
+from shmjet.columns.expressions import Projection, Selection
+from shmjet.data.batch import Batch
+from shmjet.data.schema_heads import known_columns
+
+_NOTHING: Final = np.zeros(0, np.bool_)
+_NOTHING.flags.writeable = False
+
+
+def compiled(steps: Iterable[tuple[str, Any]]) -> Callable[[Batch], Batch]:
+    """Return the function that takes a batch through all steps.
+
+    A result without rows says which of its columns have had values before the rows went (`schema_heads`).
+
+    Args:
+        steps: as of `processors.columns.project_batches`.
+    """
+    functions = [_function(kind, given) for kind, given in steps]
+
+    def apply(batch: Batch) -> Batch:
+        made = batch
+        for function in functions:
+            made = function(made)
+        return made if made.num_rows else _marked(made, batch)
+
+    return apply
+
+
+def _marked(made: Batch, batch: Batch) -> Batch:
+    """Return a result without rows with a mask for each column that has had values, or that is computed of such."""
+    known = known_columns(batch)
+    are_all = known.issuperset(batch.names)
+    there = [name for name in made.names if name in known or name not in batch.names or are_all]
+    return Batch.trusted(dict(made.parts()[0]), dict.fromkeys(there, _NOTHING), 0)
+
+
+def _function(kind: str, given: Any) -> Callable[[Batch], Batch]:
+    if kind == "where":
+        return Selection(given).apply
+    if kind == "only":
+        return _Only(given).apply
+    return Projection(dict(given), keep=kind == "with").apply
+
+
+class _Only:
+    """A batch with those of its columns that are wanted."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._names = frozenset(names)
+
+    def apply(self, batch: Batch) -> Batch:
+        """Return it."""
+        columns, masks = batch.parts()
+        if self._names.issuperset(columns):
+            return batch
+        kept = {name: column for name, column in columns.items() if name in self._names}
+        return Batch.trusted(kept, {name: mask for name, mask in masks.items() if name in kept}, batch.num_rows)

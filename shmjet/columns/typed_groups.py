@@ -1,0 +1,236 @@
+"""`TypedGroups`: groups of batches with decimals, instants with a zone, categories, lists and structs.
+
+A `Groups` table knows numbers, dates and text. Here columns of other types become such columns on the way in, and
+keys and results get their types on the way out. Decimals are kept in units of the last digit of the longest scale that
+has come; when a longer one comes, the groups move to another table, with their states in the new units. Columns without
+such types go to the table as they are. Must not know processors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from shmjet.columns.aggregates import Aggregate
+from shmjet.columns.expressions.projection import Projection
+from shmjet.columns.group_page import Positions
+from shmjet.columns.group_rows import PairTable
+from shmjet.columns.group_schema import check_names, state_name, state_separator
+from shmjet.columns.groups import Groups
+from shmjet.columns.promotion import converted, differing, is_known, promoted
+from shmjet.columns.schemas import Kind, nulls
+from shmjet.columns.typed_plan import TypedPlan, restated
+from shmjet.data.batch import Batch, any_column
+from shmjet.data.column_types import ColumnType
+from shmjet.data.typed_column import TypedColumn
+
+_TYPE: Final = "type"
+"""The part of states whose type is that of an aggregate's column."""
+
+_MOVED: Final = 1 << 16
+
+
+def _pairs(names: Sequence[str]) -> PairTable:
+    return TypedGroups(names, {})
+
+
+class TypedGroups:
+    """As `Groups`, for columns of any type. Nested columns are keys by equality.
+
+    Args:
+        keys, aggregates: as for `Groups`.
+
+    Raises:
+        BatchError: as `Groups`.
+
+    Example:
+        >>> from decimal import Decimal
+        >>> from shmjet.columns.aggregates import sum_
+        >>> groups = TypedGroups(["k"], {"total": sum_("v")})
+        >>> groups.add(Batch({"k": [1, 1], "v": [Decimal("1.5"), Decimal("2.25")]}))
+        >>> groups.results(0, 9)[0].to_dict()
+        {'k': [1], 'total': [Decimal('3.75')]}
+    """
+
+    def __init__(self, keys: Sequence[str], aggregates: Mapping[str, Aggregate]) -> None:
+        self._keys = (keys,) if isinstance(keys, str) else tuple(keys)
+        self._aggregates = dict(aggregates)
+        check_names(self._keys, self._aggregates)
+        self._separator = state_separator(self._keys)
+        made = {name: one for each in aggregates.values() for name, one in each.expressions.items()}
+        self._inputs = Projection(made, keep=True) if made else None
+        used = (name for each in aggregates.values() for name in (each.column, each.by) if name is not None)
+        self._used = tuple(dict.fromkeys([*self._keys, *used]))
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all groups and types."""
+        self._kinds: dict[str, Kind] = {}
+        self._known: set[str] = set()
+        self._types: dict[str, ColumnType] = {}
+        self._plan = TypedPlan(self._keys, self._aggregates, {})
+        self._groups = Groups(self._keys, self._plan.aggregates, _pairs)
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the groups take."""
+        return self._groups.nbytes
+
+    # -- in ------------------------------------------------------------------------------------------------------------
+
+    def add(self, batch: Batch) -> None:
+        """Add the rows of a batch. Raises BatchError as `Groups.add`."""
+        given = batch
+        if self._inputs is not None:
+            batch = self._inputs.apply(batch)
+        columns, masks = batch.parts()
+        self._note(
+            {
+                name: (columns[name].dtype, is_known(columns[name], masks.get(name)))
+                for name in self._used
+                if name in columns
+            }
+        )
+        if self._types or any(isinstance(columns.get(name), TypedColumn) for name in self._used):
+            for name in self._used:
+                any_column(batch, name)
+            batch = self._plan.lowered(self._of_kinds(batch, self._used))
+        self._groups.add(batch, given)
+
+    def _of_kinds(self, batch: Batch, names: Sequence[str]) -> Batch:
+        """Return a batch with the columns of types in these types."""
+        columns, masks = batch.parts()
+        made = dict(columns)
+        for name in names:
+            kind = self._kinds.get(name)
+            is_typed = isinstance(columns[name], TypedColumn) or isinstance(kind, ColumnType)
+            if kind is not None and is_typed and columns[name].dtype != kind:
+                made[name] = converted(name, columns[name], masks.get(name), kind)
+        return Batch.trusted(made, dict(masks), batch.num_rows)
+
+    def _note(self, found: Mapping[str, tuple[Kind, bool]]) -> None:
+        """Note kinds of columns; where a type is new or another, the groups move."""
+        for name, (kind, known) in found.items():
+            have = self._kinds.get(name)
+            if have is None or (known and name not in self._known):
+                self._kinds[name] = kind
+            elif known and kind != have and (isinstance(have, ColumnType) or isinstance(kind, ColumnType)):
+                both = promoted(have, kind)
+                if both is None:
+                    raise differing(name, [have, kind])
+                self._kinds[name] = both
+            if known:
+                self._known.add(name)
+        types = {name: kind for name, kind in self._kinds.items() if isinstance(kind, ColumnType)}
+        if types != self._types:
+            self._move(types)
+
+    def _move(self, types: dict[str, ColumnType]) -> None:
+        before, groups, plan = self._types, self._groups, self._plan
+        self._types = types
+        self._plan = TypedPlan(self._keys, self._aggregates, types)
+        self._groups = Groups(self._keys, self._plan.aggregates, _pairs)
+        head = groups.head()
+        if head is None:
+            return
+        moved, position = [head], 0
+        while position >= 0 and len(groups):
+            states, position = groups.states(position, _MOVED)
+            moved.append(states)
+        for states in moved:
+            self._merge(plan, states, before)
+
+    def merge(self, states: Batch) -> None:
+        """Merge partial states, which `states()` or `head()` gave. Raises BatchError as `Groups.merge`."""
+        columns, masks = states.parts()
+        found: dict[str, tuple[Kind, bool]] = {}
+        for name in self._keys:
+            values, mask = any_column(states, name)
+            found[name] = values.dtype, is_known(values, mask)
+        for result, aggregate in self._aggregates.items():
+            marker = columns.get(state_name(result, _TYPE, self._separator))
+            if marker is not None and aggregate.column is not None:
+                mask = masks.get(state_name(result, _TYPE, self._separator))
+                found[aggregate.column] = marker.dtype, is_known(marker, mask)
+        types = {name: kind for name, (kind, _) in found.items() if isinstance(kind, ColumnType)}
+        self._note(found)
+        self._merge(TypedPlan(self._keys, self._aggregates, types), states, types)
+
+    def _merge(self, plan: TypedPlan, states: Batch, types: Mapping[str, ColumnType]) -> None:
+        """Merge states that were made by another plan."""
+        if types == self._types and not self._types:
+            self._groups.merge(states)
+            return
+        typed = plan.raised_keys(states)
+        keys = self._plan.lowered_keys(self._of_kinds(typed, self._keys))
+        columns, masks = states.parts()
+        made = dict(columns) | {name: keys.parts()[0][name] for name in self._keys}
+        known = {name: mask for name, mask in masks.items() if name not in self._keys}
+        known |= {name: mask for name, mask in keys.parts()[1].items() if name in self._keys}
+        states = Batch.trusted(made, known, states.num_rows)
+        if types != self._types:
+            states = restated(states, plan, self._plan, self._aggregates, self._separator)
+        self._groups.merge(states)
+
+    # -- out -----------------------------------------------------------------------------------------------------------
+
+    def results(self, position: int, limit: int) -> tuple[Batch, int]:
+        """As `Groups.results`, with the types of keys and results."""
+        batch, following = self._groups.results(position, limit)
+        return (self._plan.results(batch) if self._types and batch.names else batch), following
+
+    def head(self) -> Batch | None:
+        """As `Groups.head`."""
+        head = self._groups.head()
+        return None if head is None else self._typed(head)
+
+    def states(self, position: int, limit: int) -> tuple[Batch, int]:
+        """As `Groups.states`; its keys have their types, and there is a column for the type of each aggregate's."""
+        states, following = self._groups.states(position, limit)
+        return self._typed(states), following
+
+    def states_at(self, positions: Positions) -> Batch:
+        """As `Groups.states_at`."""
+        return self._typed(self._groups.states_at(positions))
+
+    def results_at(self, positions: Positions) -> Batch:
+        """As `Groups.results_at`, with the types of keys and results."""
+        batch = self._groups.results_at(positions)
+        return self._plan.results(batch) if self._types else batch
+
+    def key_words(self, place: int, position: int) -> npt.NDArray[np.int64]:
+        """As `Groups.key_words`."""
+        return self._groups.key_words(place, position)
+
+    def key_columns(self, position: int, limit: int) -> Batch:
+        """As `Groups.key_columns`."""
+        return self._plan.raised_keys(self._groups.key_columns(position, limit))
+
+    def arrange(self, order: Positions | None) -> None:
+        """As `Groups.arrange`."""
+        self._groups.arrange(order)
+
+    def _typed(self, states: Batch) -> Batch:
+        if not self._types or not states.names:
+            return states
+        states = self._plan.raised_keys(states)
+        columns, masks = states.parts()
+        made, valid = dict(columns), dict(masks)
+        for result, aggregate in self._aggregates.items():
+            kind = self._plan.type_of(aggregate)
+            if kind is not None:
+                name = state_name(result, _TYPE, self._separator)
+                known = aggregate.column in self._known
+                made[name] = nulls(kind, states.num_rows)
+                if known != bool(states.num_rows):
+                    valid[name] = np.zeros(states.num_rows, np.bool_)
+        return Batch.trusted(made, valid, states.num_rows)
+
+    def __repr__(self) -> str:
+        return f"Typed{self._groups!r}"

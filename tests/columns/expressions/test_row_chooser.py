@@ -1,0 +1,30 @@
+"""Rows that a mask keeps, against numpy's own choice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shmjet.columns.expressions.row_chooser import RowChooser
+
+runs = st.lists(
+    st.one_of(
+        st.tuples(st.booleans(), st.integers(1, 30)).map(lambda run: [run[0]] * run[1]),
+        st.lists(st.booleans(), min_size=1, max_size=9),
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(runs, st.sampled_from(["i1", "?", "u2", "f4", "i8", "f8", "M8[us]"]), st.integers(0, 3))
+def test_the_rows_kept_are_those_of_the_mask(parts: list[list[bool]], dtype: str, cut: int) -> None:
+    whole = np.array([mark for part in parts for mark in part], np.bool_)
+    mask = whole[cut:]
+    values: Any = (np.arange(len(whole)) * 3 % 251).astype(dtype)[cut:]
+    kept = RowChooser(mask, int(mask.sum())).kept(values)
+    assert kept.dtype == values.dtype
+    assert kept.tolist() == values[mask].tolist()
