@@ -14,6 +14,7 @@ from functools import partial
 
 from shmjet._native import Doorbell, RingConsumer, RingProducer
 from shmjet.core import Outbox, Processor, ProcessorContext
+from shmjet.core.batch_order import BatchOrder
 from shmjet.core.keys import PartitionCount, partition_id
 from shmjet.execution.code import EdgeCode
 from shmjet.execution.control import BLOCK_SIZE, link_offset
@@ -33,6 +34,7 @@ from shmjet.execution.layout import (
     starts_as_ring,
 )
 from shmjet.execution.messages import Deploy, EdgePlan, JobPlan
+from shmjet.execution.ordered_batches import OrderedBatchEdge
 from shmjet.execution.outbound_edge import Outbound, make_router
 from shmjet.execution.ownership import table_of
 from shmjet.execution.routers import Router
@@ -258,6 +260,8 @@ def _inbound_edge(plan: EdgePlan, edge: EdgeCode, lanes: Iterable[LaneReader], a
     ordinal, readers, priority = plan.destination_ordinal, list(lanes), plan.priority
     if plan.ordered:
         key = edge.order_key
+        if isinstance(key, BatchOrder):
+            return OrderedBatchEdge(ordinal, readers, key, priority=priority, buffered=plan.buffered, text=edge.text)
         return OrderedInboundEdge(ordinal, readers, key, priority=priority, buffered=plan.buffered, text=edge.text)
     return InboundEdge(ordinal, readers, priority=priority, buffered=plan.buffered, text=edge.text, aligns=aligns)
 

@@ -1,27 +1,42 @@
 """Metrics of an execution, read out of its arena by the process that has the arena mapped (the member).
 
 A `Reading` is a copy of the bytes that tell them. It costs a few microseconds, so that a job of a millisecond does not
-pay for metrics that no one may ever ask for; the metrics are made from the copy on request.
+pay for metrics that no one may ever ask for; the metrics are made from the copy on request. A `FinalReading` is what a
+member keeps of an execution that has ended, and is a quarter as large: a member remembers a thousand of them.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
+
+import msgspec
 
 from shmjet._native import RING_HEADER, ring_items
 from shmjet.execution import control
 from shmjet.execution import counters as words
 from shmjet.execution.control import control_words
 from shmjet.execution.counters import ProcessorCounters
-from shmjet.execution.layout import TRAFFIC_COUNTERS, ArenaLayout, lane_pairs
+from shmjet.execution.layout import (
+    HEADER_SIZE,
+    TRAFFIC_COUNTERS,
+    ArenaLayout,
+    lane_pairs,
+    lane_producers,
+    lay_out,
+    number_on,
+    spans,
+)
 from shmjet.execution.messages import EdgePlan, JobPlan, VertexPlan
 from shmjet.execution.metrics import (
     EdgeMetrics,
+    InboundTime,
     Metrics,
     ProcessorMetrics,
+    SourcePartitions,
     TrafficMetrics,
     VertexMetrics,
     WorkerMetrics,
@@ -39,10 +54,10 @@ class Reading:
     Args:
         plan: of the execution.
         layout: of its arena.
-        arena: its bytes in front of the rings.
+        arena: its bytes from the end of the header to the rings.
         queued: items in the rings of each edge.
         written: bytes ever written into the rings of each edge.
-        control: bytes of the control segment.
+        control: bytes of the workers' blocks in the control segment.
         cores: of the workers.
         taken_ns: when that was, by `perf_counter_ns`.
     """
@@ -50,8 +65,8 @@ class Reading:
     plan: JobPlan
     layout: ArenaLayout
     arena: bytes
-    queued: list[int]
-    written: list[int]
+    queued: Sequence[int]
+    written: Sequence[int]
     control: bytes
     cores: Sequence[int | None]
     taken_ns: int
@@ -72,8 +87,24 @@ class Reading:
             queued[e] += ring_items(header)
             written[e] += int.from_bytes(header[RING_TAIL : RING_TAIL + 8], sys.byteorder)
             header.release()
-        words = bytes(arena[: layout.counters_end])
-        return cls(plan, layout, words, queued, written, bytes(control_memory), cores, perf_counter_ns())
+        blocks = bytes(control_memory[: len(cores) * control.BLOCK_SIZE])
+        counted = bytes(arena[HEADER_SIZE : layout.counters_end])
+        return cls(plan, layout, counted, queued, written, blocks, cores, perf_counter_ns())
+
+    def final(self, started_at: float, completed_at: float | None) -> FinalReading:
+        """Return what is to be kept after the end; the arguments are those of `metrics`."""
+        plan = msgspec.msgpack.encode(self.plan)
+        return FinalReading(
+            plan=plan,
+            arena=self.arena,
+            queued=tuple(self.queued),
+            written=tuple(self.written),
+            control=self.control,
+            cores=self.cores,
+            taken_ns=self.taken_ns,
+            started_at=started_at,
+            completed_at=completed_at,
+        )
 
     def metrics(self, started_at: float, completed_at: float | None) -> Metrics:
         """Return the metrics.
@@ -82,9 +113,9 @@ class Reading:
             started_at: when the execution was asked for, in seconds since 1970.
             completed_at: when its last tasklet ended; None while it runs.
         """
-        memory = memoryview(self.arena)
+        memory = memoryview(bytes(HEADER_SIZE) + self.arena)
         return Metrics(
-            vertices=_vertex_metrics(self.plan, self.layout, memory),
+            vertices=_vertex_metrics(self.plan, self.layout, memory, self.taken_ns),
             edges=[self._edge(e, edge, memory) for e, edge in enumerate(self.plan.edges)],
             workers=[worker_metrics(i, core, self.control) for i, core in enumerate(self.cores)],
             execution_start_time=started_at,
@@ -132,17 +163,43 @@ class Reading:
         return found
 
 
-def _vertex_metrics(plan: JobPlan, layout: ArenaLayout, memory: memoryview) -> dict[str, VertexMetrics]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinalReading:
+    """The `Reading` of an execution that has ended; `plan` is encoded, and its layout is computed again on request."""
+
+    plan: bytes
+    arena: bytes
+    queued: tuple[int, ...]
+    written: tuple[int, ...]
+    control: bytes
+    cores: Sequence[int | None]
+    taken_ns: int
+    started_at: float
+    completed_at: float | None
+
+    def metrics(self) -> Metrics:
+        """Return the metrics as they were at the end."""
+        plan = msgspec.msgpack.decode(self.plan, type=JobPlan)
+        reading = Reading(
+            plan, lay_out(plan), self.arena, self.queued, self.written, self.control, self.cores, self.taken_ns
+        )
+        return reading.metrics(self.started_at, self.completed_at)
+
+
+def _vertex_metrics(plan: JobPlan, layout: ArenaLayout, memory: memoryview, taken_ns: int) -> dict[str, VertexMetrics]:
     result = {}
+    now = time.time() - (perf_counter_ns() - taken_ns) / 1e9
     slot = plan.slot
     member = slot.addresses[slot.index] if slot.count > 1 else ""
     for v, vertex in enumerate(plan.vertices):
         first = slot.index * vertex.parallelism
         processors = []
+        inbound = sorted((e for e in plan.edges if e.destination == v), key=lambda e: e.destination_ordinal)
         for p in range(vertex.parallelism):
             block = _counters(layout, memory, v, p, vertex)
             at = block.words
             owner = layout.owners[v, p]
+            changed = at[words.TIME_CHANGED_NS]
             processors.append(
                 ProcessorMetrics(
                     index=first + p,
@@ -162,14 +219,52 @@ def _vertex_metrics(plan: JobPlan, layout: ArenaLayout, memory: memoryview) -> d
                     work_unit=words.WORK_UNITS[at[words.WORK_UNIT]],
                     state=State(at[words.STATE]).name.lower(),
                     received_by_ordinal=[at[block.received_at(i)] for i in range(vertex.inbound)],
-                    received_batches_by_ordinal=[at[block.received_at(i) + 1] for i in range(vertex.inbound)],
+                    received_batches_by_ordinal=[
+                        at[block.received_at(i) + words.RECEIVED_LISTS] for i in range(vertex.inbound)
+                    ],
                     emitted_by_ordinal=[at[block.emitted_at(i) + words.EMITTED_ITEMS] for i in range(vertex.outbound)],
                     member=member,
+                    late_events_dropped=at[words.LATE_EVENTS_DROPPED],
+                    failed_items_skipped=at[words.FAILED_ITEMS_SKIPPED],
+                    is_idle=at[words.FORWARDED_IDLE] != 0,
+                    wm_changed_at=now - (taken_ns - changed) / 1e9 if changed else None,
+                    time_by_ordinal=[_inbound_time(plan, edge, block, p) for edge in inbound],
+                    partitions=_partitions(block),
                 )
             )
             block.release()
         result[vertex.name] = VertexMetrics(vertex.name, processors)
     return result
+
+
+def _inbound_time(plan: JobPlan, edge: EdgePlan, block: ProcessorCounters, p: int) -> InboundTime:
+    """Return how far time has come on an inbound edge of processor `p` of this member."""
+    at = block.received_at(edge.destination_ordinal)
+    lane, state = block.words[at + words.SLOWEST_LANE], block.words[at + words.EDGE_STATE]
+    producers = lane_producers(plan, edge, number_on(plan, edge, edge.destination, p))
+    producer = producers[lane] if 0 <= lane < len(producers) else -1
+    if producer >= 0 and not spans(plan, edge):
+        producer += plan.slot.index * plan.vertices[edge.source].parallelism
+    return InboundTime(
+        coalesced_wm=block.watermark(at + words.EDGE_COALESCED_WATERMARK),
+        slowest_producer=producer,
+        slowest_wm=block.watermark(at + words.SLOWEST_LANE_WATERMARK),
+        is_idle=state == words.EDGE_IDLE,
+        is_done=state == words.EDGE_DONE,
+    )
+
+
+def _partitions(block: ProcessorCounters) -> SourcePartitions | None:
+    at = block.words
+    if not at[words.SOURCE_PARTITIONS]:
+        return None
+    return SourcePartitions(
+        count=at[words.SOURCE_PARTITIONS],
+        idle=at[words.IDLE_PARTITIONS],
+        slowest=at[words.SLOWEST_PARTITION],
+        slowest_wm=block.watermark(words.SLOWEST_PARTITION_WATERMARK),
+        slowest_events=at[words.SLOWEST_PARTITION_EVENTS],
+    )
 
 
 def _counters(layout: ArenaLayout, memory: memoryview, v: int, p: int, vertex: VertexPlan) -> ProcessorCounters:

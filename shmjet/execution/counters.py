@@ -31,6 +31,31 @@ WORK_TOTAL = 12
 WORK_UNIT = 13
 """What these two count: an index into `WORK_UNITS`."""
 
+LATE_EVENTS_DROPPED = 14
+FAILED_ITEMS_SKIPPED = 15
+"""What the processor itself counts, in attributes of these names."""
+
+FORWARDED_IDLE = 16
+"""1 while the last mark of time that it has sent is the idle message."""
+TIME_CHANGED_NS = 17
+"""When the word of its coalesced watermark, or of the one sent last, has changed, by `perf_counter_ns`; 0: never."""
+SOURCE_PARTITIONS = 18
+IDLE_PARTITIONS = 19
+SLOWEST_PARTITION = 20
+SLOWEST_PARTITION_WATERMARK = 21
+SLOWEST_PARTITION_EVENTS = 22
+"""What its `time_facts` say: how many source partitions it has, how many of them are idle, and which of the others has
+the lowest watermark (-1: none), with that watermark and how many events have come from it."""
+
+RECEIVED_ITEMS = 0
+RECEIVED_LISTS = 1
+EDGE_COALESCED_WATERMARK = 2
+SLOWEST_LANE = 3
+SLOWEST_LANE_WATERMARK = 4
+EDGE_STATE = 5
+"""The words of an inbound ordinal; the slowest lane is the active one with the lowest watermark, -1: there is none."""
+EDGE_ACTIVE, EDGE_IDLE, EDGE_DONE = 0, 1, 2
+
 WORK_UNITS = ("items", "bytes")
 
 EMITTED_ITEMS = 0
@@ -47,12 +72,22 @@ BYTES_IN = 3
 
 NO_WATERMARK = -(2**63)
 
+_WATERMARKS = (
+    TOP_OBSERVED_WATERMARK,
+    COALESCED_WATERMARK,
+    LAST_FORWARDED_WATERMARK,
+    SLOWEST_PARTITION_WATERMARK,
+)
+
 
 def blank_block(inbound: int, outbound: int) -> bytes:
     """Return a block as it is at the start: zeros, and no watermark seen."""
     words = array("q", bytes(counters_size(inbound, outbound)))
-    for i in (TOP_OBSERVED_WATERMARK, COALESCED_WATERMARK, LAST_FORWARDED_WATERMARK):
+    for i in _WATERMARKS:
         words[i] = NO_WATERMARK
+    words[SLOWEST_PARTITION] = -1
+    for at in range(COUNTERS, COUNTERS + INBOUND_COUNTERS * inbound, INBOUND_COUNTERS):
+        words[at + EDGE_COALESCED_WATERMARK] = words[at + SLOWEST_LANE_WATERMARK] = NO_WATERMARK
     return words.tobytes()
 
 
@@ -72,7 +107,7 @@ class ProcessorCounters:
         self.outbound = outbound
 
     def received_at(self, ordinal: int) -> int:
-        """Return the index of an inbound ordinal's item counter; its batches are in the next word."""
+        """Return the index of an inbound ordinal's words, of which the first counts items."""
         return COUNTERS + INBOUND_COUNTERS * ordinal
 
     def emitted_at(self, ordinal: int) -> int:

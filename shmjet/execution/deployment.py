@@ -11,7 +11,7 @@ import resource
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from shmjet.core.latency_policy import LatencyPolicy, set_policy
 from shmjet.core.ownership import hand_in
 from shmjet.core.processor import CommittingSupplier, StandIn
 from shmjet.core.state_placement import hand_in_placement
+from shmjet.core.wake_up import set_wake_up
 from shmjet.execution.assembly import Place, Wiring
 from shmjet.execution.code import JobCode, load_code
 from shmjet.execution.deployment_snapshots import DeploymentSnapshots
@@ -40,7 +41,6 @@ from shmjet.execution.ownership import owners_of, receives
 from shmjet.execution.processor_endpoints import OpenEndpoints
 from shmjet.execution.readiness import READY, STARTED, Readiness
 from shmjet.execution.shared_memory import SharedMemory
-from shmjet.execution.state_partitions import placement_of
 from shmjet.execution.tasklet import ProcessorTasklet
 from shmjet.execution.tasklet_transfer import pack, unpack
 from shmjet.ipc.inline_or_memfd import MOST_INLINE, InlineOrMemfd
@@ -152,7 +152,6 @@ class Deployment:
             "attached_files": {key: Path(path) for key, path in deploy.attachments.items()},
             "grid": self._grid,
         }
-        self._edges = code.edges
         self._to_one_keys = [edge.to_one_key for edge in code.edges]
         for v, vertex in enumerate(plan.vertices):
             if self._endpoint in vertex.endpoints:
@@ -224,7 +223,8 @@ class Deployment:
             open_endpoint=self.endpoints.open,
         )
         hand_in(context, owners_of(self._deploy.plan.slot))
-        hand_in_placement(context, placement_of(self._deploy.plan, self._edges, v))
+        if self.snapshots is not None:
+            hand_in_placement(context, self.snapshots.placement_of(v))
         set_policy(context, self.policy)
         return context
 
@@ -233,10 +233,16 @@ class Deployment:
 
     def _add(self, place: Place, processor: Processor, context: ProcessorContext, outbox: Outbox, moved: bool) -> None:
         tasklet = self._wiring.add(place, outbox, processor, context, moved=moved)
+        set_wake_up(context, partial(self._wake, tasklet))
         if self.snapshots is not None:
             self.snapshots.attach(place, tasklet, moved=moved)
         self._places[id(tasklet)] = place
         self.tasklets.append(tasklet)
+
+    def _wake(self, tasklet: ProcessorTasklet) -> None:
+        """Have a processor called that waits for something outside; any thread of this process may call this."""
+        tasklet.wake_processor()
+        self._wiring.post((self._endpoint,))
 
     def init(self) -> None:
         """Call `init` of all processors here; every one is called even when another fails.

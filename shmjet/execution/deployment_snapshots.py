@@ -9,12 +9,13 @@ from functools import partial
 
 from shmjet._native import Codec
 from shmjet.core import JobConfig, ProcessingGuarantee
+from shmjet.core.state_placement import StatePlacement
 from shmjet.execution.code import EdgeCode
 from shmjet.execution.messages import AtEnd, Deploy, Resolve, Resolved, Save, Saved
 from shmjet.execution.restoring import Restoring
 from shmjet.execution.snapshot_orders import Place, SnapshotOrders
 from shmjet.execution.snapshot_steps import Share, SnapshotSteps
-from shmjet.execution.state_partitions import StatePartitions
+from shmjet.execution.state_partitions import StatePartitions, placement_of
 from shmjet.execution.tasklet import ProcessorTasklet
 
 
@@ -36,6 +37,7 @@ class DeploymentSnapshots:
         self._edges = edges
         self._guarantees = config.processing_guarantee is not ProcessingGuarantee.NONE
         self._partitions: dict[int, StatePartitions] = {}
+        self._placements: dict[int, StatePlacement] = {}
         slot = deploy.plan.slot
         process = f"{slot.index}.{endpoint}" if slot.count > 1 else f"{endpoint}"
         self._orders = SnapshotOrders(deploy.execution_id, process, codec)
@@ -47,6 +49,12 @@ class DeploymentSnapshots:
     def are_needed(deploy: Deploy, config: JobConfig) -> bool:
         """Say whether tasklets of an execution save or restore anything."""
         return bool(deploy.manifest) or config.processing_guarantee is not ProcessingGuarantee.NONE
+
+    def placement_of(self, v: int) -> StatePlacement:
+        """Return what processors of a vertex are told of where their state belongs; found once for all of them."""
+        if v not in self._placements:
+            self._placements[v] = placement_of(self._plan, self._edges, v)
+        return self._placements[v]
 
     def attach(self, place: Place, tasklet: ProcessorTasklet, *, moved: bool) -> None:
         """Let a tasklet take part.

@@ -204,16 +204,17 @@ def to_exception(failure: Failure, *, member: str, job: str) -> BaseException:
         member: address of the member on which it happened.
         job: how the job is called in the text.
     """
+    in_vain = f"; {_in_vain(failure)}" if failure.attempts else ""
     if failure.kind == "worker_lost":
         on = f" (member {failure.member})" if failure.member else ""
         return WorkerLostError(
-            f"job {job} failed: {failure.text}{on}",
+            f"job {job} failed: {failure.text}{on}{in_vain}",
             pid=failure.pid or None,
             signal=failure.signal or None,
             vertices=failure.vertices,
         )
     if failure.kind == "member_lost":
-        return MemberLostError(f"job {job} failed: {failure.text}")
+        return MemberLostError(f"job {job} failed: {failure.text}{in_vain}")
     cause: BaseException | None = None
     if failure.exception is not None:
         loaded = attempt(partial(pickle.loads, failure.exception), lambda _: None)
@@ -242,6 +243,8 @@ def failure_text(failure: Failure, job: str) -> str:
     places += [f"pid {failure.pid}"] if failure.pid > 0 else []
     where += f" ({', '.join(places)})" if places else ""
     lines = [f"{where}: {failure.type_name}"]
+    if failure.attempts:
+        lines.append(f"{_in_vain(failure).capitalize()}.")
     last = f"{failure.type_name}: {failure.text}" if failure.text else failure.type_name
     if failure.frames:
         lines.append("Traceback of the user's code (most recent call last):")
@@ -252,3 +255,7 @@ def failure_text(failure: Failure, job: str) -> str:
                 lines.append(f"    {source[:200]}")
     lines += last.split("\n")
     return "\n".join(lines[:MAX_LINES])
+
+
+def _in_vain(failure: Failure) -> str:
+    return f"it was attempt {failure.attempts} without a new snapshot, and the last one"

@@ -13,11 +13,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from shmjet._native import Poller, ascends, sort_numbers
-from shmjet.core import ShmjetError, WatermarkCoalescer
+from shmjet._native import Coalescer, Poller, ascends, sort_numbers
+from shmjet.core import ShmjetError, WatermarkError
 from shmjet.core.key_functions import one_by_one, ranks_of
 from shmjet.data.columnar import Columnar
-from shmjet.data.marks import DONE, Barrier, Mark, Watermark
+from shmjet.data.marks import DONE, Barrier, Mark, Watermark, watermark_of
 from shmjet.ring.lane import LaneReader, LocalLane, RingLaneReader
 
 _MOST_BATCHES = 8
@@ -54,8 +54,7 @@ class InboundEdge:
         self.priority = priority
         self.received = 0
         self.batches = 0
-        self.top_watermark: Watermark | None = None
-        self._coalescer = WatermarkCoalescer(len(lanes))
+        self._coalescer = Coalescer(len(lanes), WatermarkError)
         self.is_buffered = buffered
         self._live = [True] * len(lanes)
         self._live_count = len(lanes)
@@ -83,6 +82,26 @@ class InboundEdge:
     def done(self) -> bool:
         """True when every lane has brought its DONE."""
         return self._live_count == 0
+
+    @property
+    def top_watermark(self) -> int | None:
+        """The highest watermark that any lane has brought."""
+        return self._coalescer.top_observed
+
+    @property
+    def coalesced(self) -> int | None:
+        """The last watermark that this edge has brought, coalesced over its lanes."""
+        return self._coalescer.coalesced
+
+    @property
+    def slowest_lane(self) -> tuple[int, int | None]:
+        """The lane that holds the others back, -1 for none, and its watermark."""
+        return (-1, None) if self._live_count == 0 else self._coalescer.slowest
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the edge holds no other edge back: all its lanes are idle."""
+        return self._coalescer.is_idle
 
     def open(self, is_open: bool) -> None:
         """Let the ring lanes count as work for an idle worker, or not (their priority group is closed)."""
@@ -119,7 +138,6 @@ class InboundEdge:
             "cursor": self._cursor,
             "received": self.received,
             "batches": self.batches,
-            "top_watermark": self.top_watermark,
         }
 
     def import_state(self, state: dict[str, Any]) -> None:
@@ -136,7 +154,6 @@ class InboundEdge:
         self._cursor = state["cursor"]
         self.received = state["received"]
         self.batches = state["batches"]
-        self.top_watermark = state["top_watermark"]
         self.open(self._is_open)
 
     def soak(self) -> bool:
@@ -168,10 +185,16 @@ class InboundEdge:
         mark: Mark | None = self._behind_barrier
         self._behind_barrier = None
         if mark is None:
-            mark = self._coalescer.pending()
+            mark = watermark_of(self._coalescer.pending())
         if mark is not None:
             return None, mark, True
-        for i in self._ready_lanes():
+        ready: list[int] | None = None
+        if self._ring_index and not self._early_count:
+            ready, timestamp, moved, self._cursor = self._coalescer.take(self.consumers, self._ring_index, self._cursor)
+            if timestamp is not None:
+                return None, watermark_of(timestamp), True
+        for i in self._ready_lanes(ready):
+            consumer = None if self._early[i] else self._consumer_of.get(i)
             while self._live[i] and not self._at_barrier[i]:
                 frame = self._pull(i)
                 if frame is None:
@@ -187,6 +210,11 @@ class InboundEdge:
                     if len(items) >= limit or batches >= _MOST_BATCHES:
                         full = True
                         break
+                    if consumer is None:
+                        continue
+                    mark = watermark_of(self._coalescer.follow(consumer, i))
+                    if mark is not None or not consumer.has_data:
+                        break
                     continue
                 mark = self._take_mark(i, frame)
                 if mark is not None:
@@ -199,9 +227,18 @@ class InboundEdge:
             self.batches += 1
         return items, mark, moved
 
-    def _ready_lanes(self) -> list[int]:
+    def _ready_lanes(self, rings: list[int] | None) -> list[int]:
+        """Return the lanes that have something, in the order in which they take turns.
+
+        Args:
+            rings: of these the lanes in rings, if they are known.
+        """
         ready = [i for i in self._plain_index if self._live[i] and self._lanes[i].has_data]
-        if self._ring_index:
+        if rings is not None:
+            if not ready:
+                return rings
+            ready += rings
+        elif self._ring_index:
             ready += [self._ring_index[k] for k in self._poller.ready_inputs()]
         if self._early_count:
             ready += [i for i, early in enumerate(self._early) if early and i not in ready]
@@ -213,9 +250,7 @@ class InboundEdge:
 
     def _take_mark(self, lane: int, mark: Mark) -> Mark | None:
         if isinstance(mark, Watermark):
-            if self.top_watermark is None or mark > self.top_watermark:
-                self.top_watermark = mark
-            return self._coalescer.observe_watermark(lane, mark)
+            return watermark_of(self._coalescer.observe_watermark(lane, mark.timestamp))
         if isinstance(mark, Barrier):
             self._take_barrier(lane, mark)
             return self._complete_barrier()
@@ -223,7 +258,7 @@ class InboundEdge:
         self._end_lane(lane)
         if self._live_count == 0:
             return None
-        barrier, watermark = self._complete_barrier(), self._coalescer.input_done(lane)
+        barrier, watermark = self._complete_barrier(), watermark_of(self._coalescer.input_done(lane))
         if barrier is None:
             return watermark
         self._behind_barrier = watermark
@@ -346,8 +381,12 @@ class OrderedInboundEdge(InboundEdge):
 
     def _wants(self, lane: int) -> bool:
         # What a lane brings ahead of the others need wake no worker, unless it is on its way to a barrier.
-        has_room = self._barrier is not None or len(self._heads[lane]) < _HEAD_ITEMS
+        has_room = self._barrier is not None or self._has_room(lane)
         return super()._wants(lane) and (has_room or self.is_buffered)
+
+    def _has_room(self, lane: int) -> bool:
+        """Say whether more is taken from a lane before what has come is merged."""
+        return len(self._heads[lane]) < _HEAD_ITEMS
 
     def drain(self, limit: int) -> tuple[list[Any] | None, Mark | None, bool]:
         moved = False
@@ -359,11 +398,7 @@ class OrderedInboundEdge(InboundEdge):
                     break
                 moved = True
                 if isinstance(frame, list):
-                    self._check_order(i, frame)
-                    if self._heads[i]:
-                        self._heads[i] += frame
-                    else:
-                        self._heads[i] = frame
+                    self._hold(i, frame)
                 elif frame is DONE:
                     self._end_lane(i)
                     if self._live_count:
@@ -378,20 +413,35 @@ class OrderedInboundEdge(InboundEdge):
             self._enable(i)
             if barrier is not None:
                 return None, barrier, True
-        waiting = any(self._live[i] and not head for i, head in enumerate(self._heads))
-        if waiting or not (self._restored or any(self._heads)):
+        if self._is_waiting() or not self._has_rest():
             return None, None, moved
-        return self._merge(limit), None, True
+        return self._merge(limit) or None, None, True
+
+    def _hold(self, lane: int, items: list[Any]) -> None:
+        """Take what a lane has brought."""
+        self._check_order(lane, items)
+        if self._heads[lane]:
+            self._heads[lane] += items
+        else:
+            self._heads[lane] = items
+
+    def _is_waiting(self) -> bool:
+        """Say whether a live lane has to bring something before anything can be handed over."""
+        return any(self._live[i] and not head for i, head in enumerate(self._heads))
+
+    def _has_rest(self) -> bool:
+        """Say whether there is something that is not merged yet."""
+        return bool(self._restored) or any(self._heads)
 
     def _takes_more(self, lane: int) -> bool:
         """Say whether more is taken from a lane; on its way to a barrier it may bring any number of items."""
         if not self._live[lane] or self._at_barrier[lane]:
             return False
-        return self._barrier is not None or len(self._heads[lane]) < _HEAD_ITEMS
+        return self._barrier is not None or self._has_room(lane)
 
     @property
     def done(self) -> bool:
-        return self._live_count == 0 and not any(self._heads) and not self._restored
+        return self._live_count == 0 and not self._has_rest()
 
     def _keys(self, items: list[Any]) -> list[Any]:
         return ranks_of(self._key, items)

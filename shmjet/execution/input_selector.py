@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from shmjet.core import ShmjetError, Watermark, WatermarkCoalescer
-from shmjet.data.marks import DONE, Barrier
+from shmjet._native import Coalescer
+from shmjet.core import ShmjetError, Watermark, WatermarkError
+from shmjet.data.marks import DONE, Barrier, watermark_of
 from shmjet.execution.inbound_edge import InboundEdge
 
-_MOVING = ("_cursor", "_mark_edge", "aligned", "barrier", "coalescer", "mark", "received", "received_batches")
+_MOVING = ("_coalescer", "_cursor", "_mark_edge", "aligned", "barrier", "mark", "received", "received_batches")
 """Fields that move to another worker as they are."""
 
 
@@ -38,7 +39,7 @@ class InputSelector:
         """Has come on all edges, and is to be passed on."""
         self.aligned: dict[int, Barrier] = {}
         """By ordinal, the barriers that have come, while others have not."""
-        self.coalescer = WatermarkCoalescer(len(inbound)) if inbound else None
+        self._coalescer = Coalescer(len(inbound), WatermarkError)
         self.received = self.received_batches = 0
         self._groups = _by_priority(inbound)
         self._cursor = 0
@@ -92,8 +93,7 @@ class InputSelector:
                 if items is not None:
                     self.received += len(items)
                     self.received_batches += 1
-                    assert self.coalescer is not None
-                    self.coalescer.observe_event(edge.ordinal)
+                    self._coalescer.observe_event(edge.ordinal)
                 break
         return moved_any
 
@@ -112,8 +112,7 @@ class InputSelector:
         """Let the mark behind the batch count, if there is one; return a watermark that has come on all edges."""
         mark, self.mark = self.mark, None
         if isinstance(mark, Watermark):
-            assert self.coalescer is not None
-            return self.coalescer.observe_watermark(self._mark_edge, mark)
+            return watermark_of(self._coalescer.observe_watermark(self._mark_edge, mark.timestamp))
         if isinstance(mark, Barrier):
             edge = self.edges[self._mark_edge]
             other = next(iter(self.aligned.values()), mark)
@@ -131,7 +130,6 @@ class InputSelector:
         """Note that the processor has completed `edge`; return a watermark that only this edge has held back."""
         edge, self.edge = self.edge, None
         assert edge is not None
-        assert self.coalescer is not None
         edge.refuse_late()
         at = self._cursor - 1  # where it was drained, unless it has moved from elsewhere
         if self.group[at] is not edge:
@@ -142,7 +140,11 @@ class InputSelector:
         if not self.group:
             self._open_next_group()
         self._align()
-        return self.coalescer.input_done(edge.ordinal)
+        return watermark_of(self._coalescer.input_done(edge.ordinal))
+
+    def pending_idle(self) -> Watermark | None:
+        """Return `IDLE` when it has to follow the watermark that was returned last."""
+        return watermark_of(self._coalescer.pending())
 
     def refuse_late(self) -> None:
         """Check that nothing has come on an edge since it ended; `ShmjetError` if something has."""

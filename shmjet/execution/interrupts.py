@@ -9,6 +9,7 @@ has some time before it is left, because it lets go of what the processor has op
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
 import time
@@ -19,6 +20,9 @@ from types import FrameType
 from shmjet.execution import control
 
 logger = logging.getLogger("shmjet.worker")
+
+_OURS = (contextlib.__file__, __file__)
+"""Files whose code runs between the worker's and the user's."""
 
 CLOSE_S = 0.15
 """Seconds that a `close` has before it is interrupted; less than lies between two signals."""
@@ -48,6 +52,8 @@ class Interrupts:
         signal.signal(signal.SIGUSR1, self._handle)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        if frame is not None and frame.f_code.co_filename in _OURS:
+            return  # on the way in or out, where no one would catch it; another signal follows
         wanted = self._words[control.INTERRUPT]
         if not self.is_open or not wanted or self._words[control.CURRENT_EXECUTION] != wanted or _imports(frame):
             return

@@ -20,9 +20,9 @@ HEADER_SIZE = 4096
 CANCELLED_OFFSET = 0
 """A byte in the header: 1 once the execution is being cancelled."""
 
-COUNTERS = 16
+COUNTERS = 24
 """64-bit counters of one processor before its per-ordinal ones."""
-INBOUND_COUNTERS = 2
+INBOUND_COUNTERS = 6
 OUTBOUND_COUNTERS = 4
 """64-bit counters of each ordinal."""
 TRAFFIC_COUNTERS = 4

@@ -307,6 +307,7 @@ class Failure(msgspec.Struct, frozen=True, array_like=True):
 
     `exception` is the pickled exception, or None when it could not be pickled (or not read back). `member` is the
     address of where it happened, empty for a member without a network. `restartable`: the job may be restarted.
+    `attempts`: how many attempts in a row had failed when the run was given up, 0 if that was not why.
     """
 
     kind: str
@@ -322,6 +323,7 @@ class Failure(msgspec.Struct, frozen=True, array_like=True):
     vertices: list[str] = []
     member: str = ""
     restartable: bool = False
+    attempts: int = 0
 
 
 class Hello(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -9,6 +9,35 @@ from typing import Any
 import msgspec
 
 
+class InboundTime(msgspec.Struct, frozen=True):
+    """How far time has come on an inbound edge of one processor.
+
+    `coalesced_wm`: the last watermark that all its lanes allowed; `slowest_producer`: the processor (its global index)
+    whose lane holds it there, -1 for none; `slowest_wm`: the last watermark of that lane; None: none has come yet.
+    `is_idle`: all lanes are; `is_done`: all have ended.
+    """
+
+    coalesced_wm: int | None
+    slowest_producer: int
+    slowest_wm: int | None
+    is_idle: bool
+    is_done: bool
+
+
+class SourcePartitions(msgspec.Struct, frozen=True):
+    """The partitions of what a source processor reads, as far as its watermark goes.
+
+    Of `count` partitions `idle` hold nothing back. Of the others, `slowest` has the lowest watermark, `slowest_wm`
+    (None before its first event), after `slowest_events` events; -1 when all are idle.
+    """
+
+    count: int
+    idle: int
+    slowest: int
+    slowest_wm: int | None
+    slowest_events: int
+
+
 class ProcessorMetrics(msgspec.Struct, frozen=True):
     """One processor.
 
@@ -17,7 +46,11 @@ class ProcessorMetrics(msgspec.Struct, frozen=True):
     `blocked_count`: how often what it had emitted found a lane full and had to wait. `work_done` and `work_total`: how
     far a source is, in `work_unit` ("items" or "bytes"); a total of 0 is not known. `state` is the name of a
     `shmjet.execution.tasklet_state.State`. `..._by_ordinal`: the counts of each inbound or outbound edge. `member`:
-    the address of the member that it runs on, empty where the job runs on one member.
+    the address of the member that it runs on, empty where the job runs on one member. `late_events_dropped`: events
+    that came too late for it; `failed_items_skipped`: items on which a function failed (`on_error`).
+    `is_idle`: the last mark of time that it has sent is the idle message; `wm_changed_at`: when its watermark last
+    rose, in seconds since the epoch; `time_by_ordinal`: of each inbound edge; `partitions`: of a source with event
+    time.
     """
 
     index: int
@@ -40,6 +73,12 @@ class ProcessorMetrics(msgspec.Struct, frozen=True):
     received_batches_by_ordinal: list[int] = []
     emitted_by_ordinal: list[int] = []
     member: str = ""
+    late_events_dropped: int = 0
+    failed_items_skipped: int = 0
+    is_idle: bool = False
+    wm_changed_at: float | None = None
+    time_by_ordinal: list[InboundTime] = []
+    partitions: SourcePartitions | None = None
 
 
 class VertexMetrics(msgspec.Struct, frozen=True):
@@ -72,6 +111,16 @@ class VertexMetrics(msgspec.Struct, frozen=True):
     def blocked_count(self) -> int:
         """How often what a processor had emitted found a lane full and had to wait, over all processors."""
         return sum(p.blocked_count for p in self.processors)
+
+    @property
+    def late_events_dropped(self) -> int:
+        """Events that came too late and were dropped, over all processors."""
+        return sum(p.late_events_dropped for p in self.processors)
+
+    @property
+    def failed_items_skipped(self) -> int:
+        """Items on which a function failed and which were skipped (`on_error`), over all processors."""
+        return sum(p.failed_items_skipped for p in self.processors)
 
     @property
     def busy_ns(self) -> int:
@@ -206,6 +255,8 @@ class Metrics(msgspec.Struct, frozen=True):
     last_snapshot_duration: float | None = None
     last_snapshot_bytes: int = 0
     last_snapshot_keys: int = 0
+    snapshot_waits_for: list[str] = []
+    """Vertices whose end a snapshot waits for: they feed edges of higher priority."""
 
     taken_ns: int = 0
     """When these numbers were read, by `time.perf_counter_ns`, which all processes of a host share."""
@@ -220,6 +271,12 @@ class Metrics(msgspec.Struct, frozen=True):
             f"{v.name}: {v.received_count:,} in, {v.emitted_count:,} out" for v in self.vertices.values()
         )
         return f"<Metrics {counts or 'of no vertex'}>"
+
+    def _repr_html_(self) -> str:
+        """Show vertices, edges and workers, in a notebook."""
+        from shmjet.execution.metrics_html import metrics_html
+
+        return metrics_html(self)
 
 
 NO_METRICS = Metrics({}, [], [])

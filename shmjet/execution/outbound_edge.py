@@ -11,11 +11,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from shmjet._native import RingProducer, index_of_special
+from shmjet._native import RingProducer, index_of_special, push_marks
 from shmjet.core.latency_policy import LatencyPolicy
-from shmjet.data.marks import Mark, Watermark
+from shmjet.data.marks import IDLE, Mark, Watermark
 from shmjet.execution.partitioned_router import PartitionedRouter
 from shmjet.execution.routers import BroadcastRouter, FanoutRouter, Router, UnicastRouter, replaced
+from shmjet.ring import frames
 from shmjet.ring.lane import LaneWriter, RingLaneWriter
 
 
@@ -27,18 +28,31 @@ class Outbound:
         router: spreads the items over these lanes.
     """
 
-    __slots__ = ("_lanes", "_mark", "_mark_lanes", "_marked", "_queue", "_router", "emitted", "is_waiting")
+    __slots__ = (
+        *("_lanes", "_mark", "_mark_lanes", "_marked", "_others", "_queue", "_ring_lanes", "_rings", "_router"),
+        *("emitted", "is_idle", "is_waiting", "time"),
+    )
 
     def __init__(self, lanes: Sequence[LaneWriter], router: Router) -> None:
-        self._lanes = list(lanes)
+        self._set_lanes(lanes)
         self._router = router
         self._queue: deque[list[Any] | Mark] = deque()
         self._mark: Mark | None = None
         self._mark_lanes: list[LaneWriter] = []
         self._marked = 0
         self.emitted = 0
+        self.time: int | None = None
+        """The last watermark that was queued here, as its timestamp; None before the first."""
+        self.is_idle = False
+        """Whether the last mark of time that was queued is the idle message."""
         self.is_waiting = False
         """Whether the last `flush` found no room; for measuring how long."""
+
+    def _set_lanes(self, lanes: Sequence[LaneWriter]) -> None:
+        self._lanes = list(lanes)
+        self._ring_lanes = [lane for lane in lanes if isinstance(lane, RingLaneWriter)]
+        self._rings = [lane.producer for lane in self._ring_lanes]
+        self._others = [lane for lane in lanes if not isinstance(lane, RingLaneWriter)]
 
     @property
     def moved(self) -> int:
@@ -48,19 +62,19 @@ class Outbound:
     @property
     def producers(self) -> list[RingProducer]:
         """The writing ends of its ring lanes, to be polled for room."""
-        return [lane.producer for lane in self._lanes if isinstance(lane, RingLaneWriter)]
+        return self._rings
 
-    def export_state(self) -> tuple[int, int]:
+    def export_state(self) -> tuple[int, int, int | None, bool]:
         """Return what a twin on another worker needs to go on; only while nothing is left in here."""
-        return self.emitted, self._router.turn
+        return self.emitted, self._router.turn, self.time, self.is_idle
 
-    def import_state(self, state: tuple[int, int]) -> None:
+    def import_state(self, state: tuple[int, int, int | None, bool]) -> None:
         """Go on where a twin on another worker stopped."""
-        self.emitted, self._router.turn = state
+        self.emitted, self._router.turn, self.time, self.is_idle = state
 
     def replace(self, old: LaneWriter, new: LaneWriter) -> None:
         """Go on with another lane to the same consumer; what `old` has accepted is the consumer's."""
-        self._lanes = replaced(self._lanes, old, new)
+        self._set_lanes(replaced(self._lanes, old, new))
         self._mark_lanes = replaced(self._mark_lanes, old, new)
         self._router.replace(old, new)
 
@@ -76,6 +90,7 @@ class Outbound:
             if at > start:
                 self._queue.append(items[start:at])
             self._queue.append(items[at])
+            self._note_time(items[at])
             start = at + 1
             at = index_of_special(items, start, Watermark)
         if start == 0:
@@ -86,6 +101,13 @@ class Outbound:
     def add_mark(self, mark: Mark) -> None:
         """Queue a mark for every lane."""
         self._queue.append(mark)
+        if isinstance(mark, Watermark):
+            self._note_time(mark)
+
+    def _note_time(self, watermark: Watermark) -> None:
+        self.is_idle = watermark == IDLE
+        if not self.is_idle:
+            self.time = watermark.timestamp
 
     @property
     def has_buffered_rows(self) -> bool:
@@ -117,8 +139,14 @@ class Outbound:
                 return False
             else:
                 self._mark = head
-                self._mark_lanes = list(self._lanes)
+                self._mark_lanes = self._begin_mark(head)
             self._queue.popleft()
+
+    def _begin_mark(self, mark: Mark) -> list[LaneWriter]:
+        """Hand a mark to all rings in one call; return the lanes that have to be asked one by one."""
+        left: list[LaneWriter] = [self._ring_lanes[i] for i in push_marks(self._rings, *frames.numbers_of(mark))]
+        self._marked += len(self._rings) - len(left)
+        return [*self._others, *left]
 
 
 def make_router(

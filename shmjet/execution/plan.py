@@ -13,7 +13,7 @@ from __future__ import annotations
 import msgspec
 
 from shmjet.core import DAG, Processor, Vertex, supplier_for_all
-from shmjet.core.latency_policy import LOW_LATENCY, THROUGHPUT, LatencyPolicy
+from shmjet.core.latency_policy import LatencyPolicy, policy_for
 from shmjet.data.errors import PlanError
 from shmjet.execution.messages import EdgePlan, JobPlan, JobShape, MemberSlot, VertexPlan, VertexShape
 
@@ -94,9 +94,9 @@ def describe(dag: DAG) -> JobShape:
     return JobShape(vertices, edges)
 
 
-def policy_of(shape: JobShape) -> LatencyPolicy:
-    """Choose the latency policy of a job: low latency where a vertex is endless, throughput where all of them end."""
-    return LOW_LATENCY if any(vertex.is_endless for vertex in shape.vertices) else THROUGHPUT
+def policy_of(shape: JobShape, latency_target: float | None = None) -> LatencyPolicy:
+    """Choose the latency policy of a job: by its target, else low latency where a vertex is endless."""
+    return policy_for(latency_target, is_endless=any(vertex.is_endless for vertex in shape.vertices))
 
 
 def effective_parallelism(vertex: VertexShape, default: int) -> int:
@@ -119,6 +119,7 @@ def make_plan(
     force_rings: bool = False,
     stealing: bool = False,
     slot: MemberSlot | None = None,
+    latency_target: float | None = None,
 ) -> JobPlan:
     """Decide parallelism and placement on one member.
 
@@ -131,6 +132,7 @@ def make_plan(
         force_rings: let no lane be local (a setting for debugging).
         stealing: let workers take over tasklets of others, which needs a ring for every lane that may cross then.
         slot: this member's place among several; None for a member alone.
+        latency_target: seconds that items should be under way at most; None: by the sources.
 
     Raises:
         PlanError: an edge says `distribute_to` an address of no member; also when there is one member only.
@@ -171,7 +173,7 @@ def make_plan(
         force_rings=force_rings,
         stealing=may_steal,
         slot=slot,
-        latency=policy_of(shape),
+        latency=policy_of(shape, latency_target),
     )
 
 

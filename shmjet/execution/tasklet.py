@@ -20,6 +20,7 @@ from shmjet._native import Poller
 from shmjet.core import Inbox, Outbox, Processor, ProcessorContext, ProcessorError, Watermark
 from shmjet.core.latency_policy import LatencyPolicy
 from shmjet.core.processor import forgot_answer
+from shmjet.core.wake_up import set_wake_up
 from shmjet.data.marks import DONE, IDLE, Barrier, Mark
 from shmjet.execution import counters as words
 from shmjet.execution.adaptive_limit import AdaptiveLimit, call_time
@@ -82,6 +83,8 @@ class ProcessorTasklet:
         """The state whose callback waits for the timer."""
         self._overlooks = False
         """Whether the callback has left what came before its timer was set."""
+        self._is_called = False
+        """Whether the processor has been woken from outside, whatever its timer says."""
         self.stays_until_ns = 0
         self.clock = clock
         self.inbox = Inbox()
@@ -90,7 +93,7 @@ class ProcessorTasklet:
         self.output = TaskletOutput(outbox, outbound, counters, clock)
         self.intake = InputSelector(inbound)
         self._edges = self.intake.edges
-        self._meter = Meter(counters, len(outbound))
+        self._meter = Meter(counters, len(outbound), processor)
         self._watermark: Watermark | None = None
         self.last_barrier = -1
         self._progress = False
@@ -156,6 +159,11 @@ class ProcessorTasklet:
         """Note that a neighbour on the same worker made work or room for this tasklet."""
         self.runnable = True
 
+    def wake_processor(self) -> None:
+        """Have the processor called soon, whatever its timer says; any thread may call this."""
+        self._is_called = True
+        self.runnable = True  # last: a call in between sees the first, and after a call under way another follows
+
     def close(self) -> None:
         """Call the processor's `close`, once, however often this is called; its errors are logged only.
 
@@ -182,6 +190,7 @@ class ProcessorTasklet:
             self.snapshots.release()
             self.snapshots = None
         self._at_end = _nothing
+        set_wake_up(self.context, _nothing)
         del self.processor
 
     def call(self) -> bool:
@@ -193,7 +202,8 @@ class ProcessorTasklet:
             has changed.
         """
         self.runnable = self.polling = self._worked = False
-        if self.due_ns and self.is_due():
+        if self._is_called or (self.due_ns and self.is_due()):
+            self._is_called = False
             self.due_ns = 0
         speaker.about = self._about
         self._progress = bool(self.intake.buffered) and self.intake.soak()
@@ -362,11 +372,11 @@ class ProcessorTasklet:
         if self.timed("try_process_watermark()", lambda: self.processor.try_process_watermark(watermark)):
             self._outbox.require_finished("try_process_watermark()")
             self._watermark = None
-            self.counters.words[words.LAST_FORWARDED_WATERMARK] = watermark.timestamp
+            if not self.output.edges:
+                self.counters.words[words.LAST_FORWARDED_WATERMARK] = watermark.timestamp
             self._progress = True
             self.state = State.NULLARY_PROCESS
-            assert self.intake.coalescer is not None
-            self._observe(self.intake.coalescer.pending())
+            self._observe(self.intake.pending_idle())
         else:
             self._look_again()
 
@@ -420,6 +430,9 @@ class ProcessorTasklet:
         if not inbox and not intake.has_items and (intake.mark is not None or self._has_nullary):
             self._observe(intake.take_mark())
             self.state = State.PROCESS_WATERMARK
+            if self._has_time_for_watermark(elapsed):
+                self.enter(State.PROCESS_WATERMARK)
+                return
         if inbox:
             if self.processor.next_call != math.inf and self._set_timer(self.state):
                 return
@@ -428,6 +441,15 @@ class ProcessorTasklet:
         if not self.output.unflushed:
             self.polling = not self._progress
             self._worked = self.polling and self._elapsed_ns >= self._worked_ns
+
+    def _has_time_for_watermark(self, elapsed_ns: int) -> bool:
+        """Say whether the watermark behind a batch may follow in the same call, which costs as much as a short one."""
+        return (
+            self._watermark is not None
+            and not self._has_nullary
+            and not self._outbox.has_unfinished_item
+            and elapsed_ns < self._worked_ns
+        )
 
     def _complete_edge(self) -> None:
         edge = self.intake.edge
@@ -526,6 +548,7 @@ class ProcessorTasklet:
             self.emit_mark(watermark)
         else:
             self.counters.words[words.COALESCED_WATERMARK] = watermark.timestamp
+            self.counters.words[words.TIME_CHANGED_NS] = self._begun_ns
             self._watermark = watermark
 
     # -- bookkeeping --------------------------------------------------------------------------------------------

@@ -22,7 +22,9 @@ from itertools import chain, islice
 from operator import itemgetter
 from typing import Any, Generic, NoReturn, TypeVar, cast
 
+from shmjet.data.html_tables import MOST_ROWS
 from shmjet.grid.blobs import BlobVanishedError
+from shmjet.grid.collection_html import collection_html
 from shmjet.grid.entries import EntryCodec
 from shmjet.grid.layout import PARTITION
 from shmjet.grid.read_ahead import ReadAhead
@@ -314,6 +316,10 @@ class IMap(MutableMapping[K, V]):
 
     def __repr__(self) -> str:
         return f"IMap({self._name!r})"
+
+    def _repr_html_(self) -> str:
+        """Show some of its entries, in a notebook."""
+        return collection_html(repr(self), lambda: (len(self), list(islice(self.items(), MOST_ROWS))), is_map=True)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"{self!r} cannot be pickled; processors get it with context.grid.get_map({self._name!r})")

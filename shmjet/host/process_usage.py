@@ -1,4 +1,4 @@
-"""CPU time and memory of a process, as the kernel tells them."""
+"""CPU time and memory of a process, and how long it has waited for a core, as the kernel tells them."""
 
 from __future__ import annotations
 
@@ -15,3 +15,11 @@ def used_by(pid: int) -> tuple[float, int] | None:
         return None
     ticks = int(times[11]) + int(times[12])  # utime and stime, fields 14 and 15
     return ticks / os.sysconf("SC_CLK_TCK"), int(pages) * os.sysconf("SC_PAGESIZE")
+
+
+def waited_for_core(pid: int) -> float:
+    """Return the seconds that the main thread of a process was ready to run while others ran; 0 where not known."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_bytes().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return 0.0

@@ -37,7 +37,9 @@ from shmjet.execution.tasklet import ProcessorTasklet, State
 _SLEEPING = 128
 """Where in a doorbell stands whether its owner sleeps (`docs/formats/ring.md`)."""
 _MOST_IDLE = 100
-"""Rounds in which no item moves, though a process polls, after which it counts as a deadlock."""
+"""Rounds in which no item moves, though a process polls,"""
+_LONGEST_IDLE_S = 60.0
+"""and seconds, after which it counts as a deadlock."""
 
 
 class Sleeper:
@@ -167,7 +169,7 @@ class LocalRun:
             sleeper.close()
 
     def _run(self, most_rounds: int) -> LocalRun:
-        idle = 0
+        idle, since = 0, 0.0
         while left := self._left():
             self.rounds += 1
             assert self.rounds < most_rounds, "the job does not come to an end"
@@ -181,7 +183,12 @@ class LocalRun:
             progress = self._round_of_all(left) if self._call_all else self._round()
             told = self.between_rounds()
             idle = 0 if progress or told or self._wait_for_timer(left) else idle + 1
-            stuck = idle >= _MOST_IDLE or not (told or self._call_all or self._anyone_awake())
+            if idle == 1:
+                since = time.monotonic()
+            elif idle > _MOST_IDLE:  # a thread of a processor may have to run first
+                time.sleep(0.001)
+            over = idle >= _MOST_IDLE and time.monotonic() - since > _LONGEST_IDLE_S
+            stuck = over or not (told or self._call_all or self._anyone_awake())
             assert not stuck, f"deadlock: {[(t.context.vertex_name, t.state.name) for t in self._left()]}"
         for deployment in self.deployments:
             deployment.close_processors(Interrupts(memoryview(bytearray(WORDS * 8)).cast("q")))

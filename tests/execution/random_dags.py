@@ -187,7 +187,7 @@ class RandomDag:
             lists: what their processors have written down.
         """
         free = {spec.index: list(lists.get(list_name(spec, "free"), ())) for spec in self.vertices}
-        wrong = []
+        wrong = list(self._time_problems(lists))
         for spec, wanted in zip(self.vertices, self.expected(free), strict=True):
             got = list(lists.get(list_name(spec, "got"), ()))
             found = Counter((ordinal, number) for _, ordinal, number in got)
@@ -201,6 +201,23 @@ class RandomDag:
                 on_edge = [(index, number) for index, ordinal, number in got if ordinal == edge.destination_ordinal]
                 wrong += [f"v{spec.index}: {what}" for what in self._misplaced(edge, on_edge)]
         return wrong
+
+    def _time_problems(self, lists: Mapping[str, Sequence[Any]]) -> Iterator[str]:
+        """Yield where time stood still: the lowest last watermark of all that feeds a vertex reaches its processors."""
+        reached: list[list[int]] = []
+        for spec in self.vertices:
+            processors = range(spec.parallelism * self._members)
+            if not spec.inputs:
+                sends = spec.marks and not spec.is_sorted
+                counts = [len(scheduled(spec, processor)) for processor in processors]
+                reached.append([count // 5 * 5 - 1 if sends and count >= 5 else -1 for count in counts])
+                continue
+            least = min(min(reached[edge.source]) for edge in spec.inputs)
+            most = max(max(reached[edge.source]) for edge in spec.inputs)
+            last = dict.fromkeys(processors, -1) | dict(lists.get(list_name(spec, "marks"), ()))
+            reached.append([time if spec.marks else -1 for time in last.values()])
+            if not all(least <= time <= most for time in last.values()):
+                yield f"v{spec.index}: its watermarks reached {last}, those before it {least} to {most}"
 
     def _misplaced(self, edge: EdgeSpec, got: list[tuple[int, int]]) -> Iterator[str]:
         """Yield what the routing of an edge forbids: `got` has (processor, number) of all items on it."""
@@ -301,7 +318,7 @@ def check_on(jet: JetInstance, kind: str, seeds: Sequence[int], timeout: float) 
         except BaseException as error:
             error.add_note(f"{kind}, seed {seed} of {list(seeds)}")
             raise
-        names = [list_name(spec, what) for spec in dag.vertices for what in ("got", "free")]
+        names = [list_name(spec, what) for spec in dag.vertices for what in ("got", "free", "marks")]
         lists = {name: list(jet.get_list(name)) for name in names}
         wrong = dag.problems(lists)
         assert not wrong, f"{kind}, seed {seed} of {list(seeds)}: {wrong}"

@@ -288,6 +288,7 @@ class Stage(Processor):
             assert time > self._watermark, f"watermark {time} after {self._watermark}"
             self._said.add(("wm", time))
             self._watermark = time
+            self._note("marks", (self._index, time))
             if self.spec.outputs and time % 3 == 0:
                 self._add(_mixed(self.spec.seed, self._index, time, 5), -1, free=True)
                 return False if self._hesitates() else self._drain() and self._pass(watermark)
@@ -332,15 +333,13 @@ class Stage(Processor):
             number, time = self._schedule[self._at]
             self._add(number, time)
             self._at += 1
-            if not self._drain():
-                return False
             if self.spec.marks and not self.spec.is_sorted and time % 5 == 4:
                 # Comes as an item of its own: refused or not, it keeps its place.
                 self._pending.append((-1, Watermark(time), None))
                 if self.spec.late and time % 10 == 9:
                     self._pending.append((-1, IDLE, None))
-                if not self._drain():
-                    return False
+            if not self._drain():
+                return False
         self._schedule = []
         return False
 

@@ -71,9 +71,9 @@ DROPPING: dict[str, Callable[[Keeps], Any]] = {
     "fused": lambda keep: fused([Step("filter", keep, "f"), Step("map", lambda n: n + 1, "m")]),
     "fused_flat_map": lambda keep: fused([Step("flat_map", lambda n: [n], "e"), Step("filter", keep, "f")]),
     "map_stateful": lambda keep: processors.map_stateful(list, lambda _, n: n if keep(n) else None),
-    "filter_stateful": lambda keep: filter_stateful(list, lambda _, n: keep(n), None, False),
-    "flat_map_stateful": lambda keep: flat_map_stateful(list, lambda _, n: [n] if keep(n) else [], None, False),
-    "rolling_aggregate": lambda keep: rolling_aggregate(latest(keep), None, False),
+    "filter_stateful": lambda keep: filter_stateful(list, lambda _, n: keep(n)),
+    "flat_map_stateful": lambda keep: flat_map_stateful(list, lambda _, n: [n] if keep(n) else []),
+    "rolling_aggregate": lambda keep: rolling_aggregate(latest(keep)),
     "distinct": lambda keep: processors.distinct(lambda n: n if keep(n) else 0),
     "map_using_service": lambda keep: service("map", lambda _, n: n if keep(n) else None),
     "filter_using_service": lambda keep: service("filter", lambda _, n: keep(n)),
@@ -92,7 +92,8 @@ class Calls:
         run = LocalRun(dag, 1)
         (tasklet,) = [t for t in run.deployments[0].tasklets if t.context.vertex_name == "tested"]
         process = tasklet.processor.process
-        tasklet.clock = lambda: self.now
+        for each in run.deployments[0].tasklets:  # the source, too: a slow one gives few items to a call
+            each.clock = lambda: self.now
 
         def timed(ordinal: int, inbox: Inbox) -> None:
             before = len(inbox)

@@ -39,7 +39,7 @@ def run(route: str, up: int, down: int, *, key: Any = None, make: Any = numbered
     sink = dag.new_vertex("sink", Collect, down)
     edge: Edge = between(source, sink).configure(EdgeConfig(queue_size=16))
     if route == "partitioned":
-        edge.partitioned(key or column("number"))
+        edge.partitioned(column("number") if key is None else key)
     elif route == "custom":
         edge.partitioned(column("number"), lambda key, count: key % count)
     elif route != "unicast":

@@ -11,7 +11,10 @@ import pytest
 
 from shmjet.columns import count, sum_
 from shmjet.core import DAG, between, column, columns, from_
-from shmjet.processors import group_by, hash_join_batches, read_items, sort_batches, to_batches, to_rows
+from shmjet.processors import group_by, hash_join_batches, read_items, to_batches, to_rows
+from shmjet.processors.columns.project_batches import project_batches
+from shmjet.processors.columns.sort_batches import sorted_share
+from shmjet.processors.columns.sorted_shares import ColumnOrder
 from tests.execution.snapshot_runs import Killed, SnapshotRun
 from tests.execution.snapshot_stages import RESULTS, Positions, Tally
 
@@ -43,7 +46,10 @@ def job(parallelism: int, two_stages: bool) -> DAG:
     named = dag.new_vertex("named", to_batches(2, ["key", "name"]), local_parallelism=1)
     join = dag.new_vertex("join", hash_join_batches("key"), parallelism)
     grouping = group_by("name", "shard").agg(n=count(), total=sum_("number"))
-    ordered = dag.new_vertex("ordered", sort_batches(["name", "shard"]), local_parallelism=1)
+    order = ColumnOrder(("name", "shard"), (False, False))
+    share = dag.new_vertex("share", sorted_share(order.by, order.descending), parallelism)
+    ordered = dag.new_vertex("ordered", project_batches(()), local_parallelism=1)
+    dag.edge(between(share, ordered).all_to_one().ordered(order))
     rows = dag.new_vertex("rows", to_rows(tuple), local_parallelism=1)
     tally = dag.new_vertex("tally", lambda: Tally("t"), local_parallelism=1)
     dag.edge(between(source, batches)).edge(between(names, named))
@@ -52,11 +58,11 @@ def job(parallelism: int, two_stages: bool) -> DAG:
         accumulate = dag.new_vertex("accumulate", grouping.accumulate, parallelism)
         combine = dag.new_vertex("combine", grouping.combine, parallelism)
         dag.edge(between(join, accumulate)).edge(between(accumulate, combine).partitioned(columns("name", "shard")))
-        dag.edge(between(combine, ordered))
+        dag.edge(between(combine, share))
     else:
         group = dag.new_vertex("group", grouping, parallelism)
         dag.edge(between(join, group).partitioned(column("shard")))
-        dag.edge(between(group, ordered))
+        dag.edge(between(group, share))
     dag.edge(between(ordered, rows)).edge(between(rows, tally))
     return dag
 

@@ -68,11 +68,28 @@ def test_the_page_of_the_arena_has_its_offsets() -> None:
         (counters.BLOCKED, "had to wait"),
         (counters.WORK_DONE, "it has done"),
         (counters.WORK_TOTAL, "of how much"),
+        (counters.FORWARDED_IDLE, "idle message"),
+        (counters.TIME_CHANGED_NS, "has changed"),
+        (counters.SOURCE_PARTITIONS, "number of source partitions"),
+        (counters.IDLE_PARTITIONS, "idle ones"),
+        (counters.SLOWEST_PARTITION, "lowest watermark"),
+        (counters.SLOWEST_PARTITION_WATERMARK, "its watermark"),
+        (counters.SLOWEST_PARTITION_EVENTS, "events"),
+        (counters.LATE_EVENTS_DROPPED, "too late"),
+        (counters.FAILED_ITEMS_SKIPPED, "skipped"),
         (counters.WORK_UNIT, " items, 1 ".join(("0", "bytes"))),
     ]:
         assert text in table[str(word)]
     assert counters.WORK_UNITS == ("items", "bytes")
-    assert f"{COUNTERS} + {INBOUND_COUNTERS} i" in table
+    for word, text in [
+        (counters.RECEIVED_ITEMS, "items received"),
+        (counters.RECEIVED_LISTS, "lists"),
+        (counters.EDGE_COALESCED_WATERMARK, "coalesced"),
+        (counters.SLOWEST_LANE, "lowest watermark"),
+        (counters.SLOWEST_LANE_WATERMARK, "its watermark"),
+        (counters.EDGE_STATE, f"{counters.EDGE_IDLE}: all lanes are idle, {counters.EDGE_DONE}: all have ended"),
+    ]:
+        assert text in table[f"{COUNTERS + word} + {INBOUND_COUNTERS} i"]
     for word, text in [
         (counters.EMITTED_ITEMS, "items emitted"),
         (counters.WAITED_NS, "has waited for room"),

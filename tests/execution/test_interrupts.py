@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -74,3 +75,11 @@ def test_a_close_has_time_before_it_is_left(caplog: pytest.LogCaptureFixture) ->
         signal.signal(signal.SIGUSR1, before)
     assert reached == ["soon"]
     assert "close() of a sink did not return, and was interrupted" in caplog.text
+
+
+def test_the_way_into_and_out_of_the_code_of_an_execution_is_not_interrupted(interrupts: Interrupts) -> None:
+    raised = compile("raise_signal(SIGUSR1)", contextlib.__file__, "exec")
+    with interrupts.around(EXECUTION):
+        exec(raised, vars(signal).copy())  # as if the signal came in `__exit__` of a context manager
+    with pytest.raises(ExecutionInterrupted), interrupts.around(EXECUTION):
+        signal.raise_signal(signal.SIGUSR1)

@@ -72,6 +72,27 @@ def test_a_job_with_an_endless_source_has_the_low_latency_policy() -> None:
     assert plan_of(dag).latency is LOW_LATENCY
 
 
+@pytest.mark.parametrize("is_endless", [False, True])
+def test_a_target_overrules_the_sources_and_lies_between_the_policies(is_endless: bool) -> None:
+    dag = dag_of(type("Source", (Endless,), {"is_endless": is_endless}), Collect)
+    chosen = [policy_of(describe(dag), target) for target in (0.001, 0.01, 0.02, 1.0)]
+    assert chosen[0] is LOW_LATENCY
+    assert chosen[-1] is THROUGHPUT
+    for less, more in pairwise(chosen):
+        assert less != more
+        assert all(a <= b for a, b in zip(less, more, strict=True))
+    assert [policy.full_collection_share for policy in chosen[:3]] == [0, 0, 0]
+    plan = make_plan(
+        describe(dag),
+        worker_count=1,
+        non_cooperative=set(),
+        ring_memory=1 << 20,
+        partition_count=271,
+        latency_target=0.02,
+    )
+    assert plan.latency == chosen[2]
+
+
 def test_the_policy_travels_with_the_plan() -> None:
     plan = plan_of(dag_of(Endless, Collect))
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(plan), type=JobPlan) == plan
@@ -96,7 +117,8 @@ def test_a_call_takes_as_long_as_the_policy_says(is_endless: bool) -> None:
         sizes.append(len(inbox))
         now += len(inbox.take()) * cost
 
-    sink.clock = lambda: now
+    for each in run.deployments[0].tasklets:  # the source, too: a slow one gives few items to a call
+        each.clock = lambda: now
     sink.processor.process = spend  # type: ignore[method-assign]
     run.run()
     assert sum(sizes) == 5000

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Any
 
 import numpy as np
 import pytest
 
-from shmjet.core import DAG, EdgeConfig, between
+from shmjet.core import DAG, EdgeConfig, Inbox, Processor, Watermark, between
+from shmjet.core.event_time_mapper import PartitionFacts
 from shmjet.data.batch import Batch
+from shmjet.data.marks import IDLE
 from shmjet.execution import control
 from shmjet.execution.collect import Reading
 from shmjet.execution.control import WorkerControl
 from shmjet.execution.counters import ProcessorCounters, blank_block
-from shmjet.execution.metrics import Metrics, ProcessorMetrics, VertexMetrics
+from shmjet.execution.metrics import InboundTime, Metrics, ProcessorMetrics, SourcePartitions, VertexMetrics
+from shmjet.processors.checks.logging_wrappers import Peeked, PeekProcessor
 from tests.execution.harness import LocalRun
-from tests.execution.vertices import Collect, Emit
+from tests.execution.vertices import Collect, Emit, Pass
 
 PAYLOADS = [os.urandom(500) for _ in range(200)]
 
@@ -127,3 +131,64 @@ def test_a_vertex_is_as_far_as_the_slowest_of_its_processors() -> None:
 
 def test_metrics_are_shown_in_a_line() -> None:
     assert repr(metrics_of(copies(1000))) == "<Metrics source: 0 in, 200 out, sink: 200 in, 0 out>"
+
+
+class Timed(Emit):
+    """A source with two partitions, of which one is silent on processor 1."""
+
+    def time_facts(self) -> list[PartitionFacts]:
+        silent = self.context.global_index == 1
+        return [PartitionFacts(0, 90, None, 5), PartitionFacts(1, None if silent else 95, None, 0 if silent else 5)]
+
+
+def test_time_is_in_the_metrics_of_each_processor_and_each_of_its_edges() -> None:
+    dag = DAG()
+    marks = [[1, Watermark(5), Watermark(9)], [1, Watermark(3), IDLE], [Watermark(4), 6]]
+    source = dag.new_vertex("source", lambda: Timed(lambda index, total: marks[index]), 3)
+    passed = dag.new_vertex("pass", Pass, 1)
+    dag.edge(between(source, passed))
+    dag.edge(between(passed, dag.new_vertex("sink", Collect, 1)))
+    run = LocalRun(dag, 1)
+    run.step(3)
+    found = metrics_of(run).vertices
+    run.run()
+    sources = found["source"].processors
+    assert [(p.last_forwarded_wm, p.is_idle) for p in sources] == [(9, False), (3, True), (4, False)]
+    assert [p.partitions for p in sources] == [
+        SourcePartitions(2, 0, 0, 90, 5),
+        SourcePartitions(2, 0, 1, None, 0),
+        SourcePartitions(2, 0, 0, 90, 5),
+    ]
+    (middle,) = found["pass"].processors
+    (edge,) = middle.time_by_ordinal
+    assert (middle.top_observed_wm, middle.coalesced_wm, middle.last_forwarded_wm) == (9, 4, 4)
+    assert middle.wm_changed_at is not None
+    assert abs(time.time() - middle.wm_changed_at) < 60
+    if edge.is_done:  # the last lane to end raises no watermark
+        assert edge in (InboundTime(4, -1, None, False, True), InboundTime(9, -1, None, False, True))
+    else:
+        assert edge == InboundTime(4, 2, 4, False, False)
+    end = metrics_of(run).vertices["pass"].processors[0]
+    assert end.time_by_ordinal == [InboundTime(end.coalesced_wm, -1, None, False, True)]
+    assert found["sink"].processors[0].partitions is None
+
+
+class Sieve(Processor):
+    """Counts texts, as a processor counts what it drops."""
+
+    late_events_dropped = failed_items_skipped = 0
+
+    def process(self, ordinal: int, inbox: Inbox) -> None:
+        for item in inbox.take():
+            self.late_events_dropped += item == "late"
+            self.failed_items_skipped += item == "bad"
+
+
+@pytest.mark.parametrize("make", [Sieve, lambda: PeekProcessor(Sieve(), str, Peeked.INPUT)])
+def test_what_a_processor_counts_itself_is_in_the_metrics_of_its_vertex(make: Any) -> None:
+    dag = DAG()
+    source = dag.new_vertex("source", lambda: Emit(lambda index, total: ["late", "late", "bad", "fine"]), 2)
+    dag.edge(between(source, dag.new_vertex("sieve", make, 2)))
+    vertices = metrics_of(LocalRun(dag, 2).run()).vertices
+    assert (vertices["sieve"].late_events_dropped, vertices["sieve"].failed_items_skipped) == (4, 2)
+    assert (vertices["source"].late_events_dropped, vertices["source"].failed_items_skipped) == (0, 0)

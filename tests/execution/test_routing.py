@@ -28,7 +28,7 @@ from shmjet.processors.general.emission import Emission
 from tests.execution.harness import LocalRun
 from tests.execution.vertices import Collect, Emit
 
-PER_PRODUCER = 700
+PER_PRODUCER = 300
 SHAPES = [
     (1, 1),
     (1, 3),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from shmjet.core.keys import PartitionCount
 from shmjet.core.state_placement import StatePlacement, placement_in, takes_place
 from shmjet.processors import map_, read_items
 
-from .harness import LocalRun
+from .snapshot_runs import SnapshotRun
 from .vertices import Collect
 
 
@@ -44,19 +45,19 @@ class TellPlacement(Processor):
         (lambda edge: edge.broadcast(), StatePlacement(271, is_partitioned=False, broadcast=frozenset([0]))),
     ],
 )
-def test_the_engine_tells_how_edges_deal_what_comes(edge: Any, expected: StatePlacement) -> None:
+def test_the_engine_tells_how_edges_deal_what_comes(edge: Any, expected: StatePlacement, tmp_path: Path) -> None:
     dag = DAG()
     source = dag.new_vertex("source", read_items(()))
     told = dag.new_vertex("told", TellPlacement, 2)
     sink = dag.new_vertex("sink", Collect, 1)
     dag.edge(edge(between(source, told))).edge(between(told, sink))
-    found = [item for _, _, item in LocalRun(dag, 2).run().grid.lists["out"]]
+    found = [item for _, _, item in SnapshotRun(dag, tmp_path, workers=2, rate=0).run().grid.lists["out"]]
     assert [placement for placement, _ in found] == [expected] * 2
     places = sorted(places for _, places in found)
     assert places == ([[], [0, 1, 2, 3]] if expected.is_to_one else [[0, 2], [1, 3]])
 
 
-def test_the_first_partitioned_edge_counts() -> None:
+def test_the_first_partitioned_edge_counts(tmp_path: Path) -> None:
     dag = DAG()
     source = dag.new_vertex("source", read_items(()))
     told = dag.new_vertex("told", TellPlacement, 1)
@@ -65,7 +66,7 @@ def test_the_first_partitioned_edge_counts() -> None:
     dag.edge(from_(source, 2).to(told, 1).partitioned(column("b")))
     sink = dag.new_vertex("sink", Collect, 1)
     dag.edge(between(told, sink))
-    [(placement, _)] = [item for _, _, item in LocalRun(dag, 1).run().grid.lists["out"]]
+    [(placement, _)] = [item for _, _, item in SnapshotRun(dag, tmp_path, workers=1, rate=0).run().grid.lists["out"]]
     assert placement == StatePlacement(271, ("b",), broadcast=frozenset([0]))
 
 
@@ -81,10 +82,14 @@ def test_without_an_engine_the_keys_of_the_state_are_partitioned() -> None:
         (lambda edge: edge.partitioned(len, by_length), StatePlacement(271, is_partitioned=False)),
     ],
 )
-def test_items_that_stay_on_their_processor_lie_by_the_edge_that_brought_them(partitioned: Any, expected: Any) -> None:
+def test_items_that_stay_on_their_processor_lie_by_the_edge_that_brought_them(
+    partitioned: Any, expected: Any, tmp_path: Path
+) -> None:
     dag = DAG()
     source = dag.new_vertex("source", read_items(()))
     first, told = dag.new_vertex("first", map_(str), 2), dag.new_vertex("told", TellPlacement, 2)
     sink = dag.new_vertex("sink", Collect, 1)
     dag.edge(partitioned(between(source, first))).edge(between(first, told).isolated()).edge(between(told, sink))
-    assert [item[0] for _, _, item in LocalRun(dag, 2).run().grid.lists["out"]] == [expected] * 2
+    assert [item[0] for _, _, item in SnapshotRun(dag, tmp_path, workers=2, rate=0).run().grid.lists["out"]] == [
+        expected
+    ] * 2

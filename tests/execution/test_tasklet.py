@@ -62,7 +62,8 @@ def test_a_slow_consumer_gets_one_item_at_a_time_and_a_fast_one_many() -> None:
         clock = Clock()
         run = LocalRun(two_vertices(lambda: Emit(lambda i, n: range(2000)), Collect), 1)
         sink = run.deployments[0].tasklets[1]
-        sink.clock = clock
+        for each in run.deployments[0].tasklets:  # the source, too: a slow one gives few items to a call
+            each.clock = clock
 
         def spy(ordinal: int, inbox: Any, sink: Any = sink, clock: Any = clock, cost: int = cost) -> None:
             sizes[cost].append(len(inbox))

@@ -220,4 +220,4 @@ def test_a_timer_that_is_no_number_of_seconds_is_refused(wrong: Any) -> None:
         new_instance(JetConfig(cores=1)) as jet,
         pytest.raises(JobFailedError, match=r"next_call must be None, seconds"),
     ):
-        jet.new_job(dag).run(30)
+        jet.new_job(dag).run(60)

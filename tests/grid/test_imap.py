@@ -72,6 +72,8 @@ class MapMachine(RuleBasedStateMachine):
     """Any sequence of operations does to a map what it does to a dict."""
 
     grid: Grid
+    compared = 0
+    """How often the map was compared with a dict that was not empty."""
 
     @initialize()
     def start(self) -> None:
@@ -123,6 +125,7 @@ class MapMachine(RuleBasedStateMachine):
             assert len(self.map) == len(self.model)
             assert self.map == self.model
             assert dict(self.map) == self.model
+            type(self).compared += bool(self.model)
             large = sum(isinstance(value, str) and len(value) > 1000 for value in self.model.values())
             assert len(list((self.grid.folder / "blobs").iterdir())) == large
 
@@ -134,6 +137,7 @@ def test_any_sequence_of_operations_does_what_it_does_to_a_dict(grid: Grid) -> N
     Machine.grid = grid
     Machine.TestCase.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)
     Machine.TestCase("runTest").runTest()
+    assert Machine.compared >= 30
 
 
 def test_keys_that_are_equal_in_python_are_one_key(grid: Grid) -> None:

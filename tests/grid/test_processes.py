@@ -117,7 +117,7 @@ def _has_key(folder: Path, key: Any) -> bool:
         return key in grid.get_map("m")
 
 
-def _eventually(condition: Any, timeout: float = 10.0) -> bool:
+def _eventually(condition: Any, timeout: float = 60.0) -> bool:
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:
@@ -181,7 +181,7 @@ def test_a_grid_opened_before_a_fork_says_so_in_the_child_and_lives_on_in_the_pa
 
     process = FORK.Process(target=child)
     process.start()
-    process.join(30)
+    process.join(60)
     assert process.exitcode == 0
     process.close()
     jet["a"] = 2

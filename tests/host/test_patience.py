@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
 
 from shmjet.host.patience import Patience, has_ended, is_stopped
+from tests.stopping import stop
 
 
 def test_time_in_which_this_process_stood_still_does_not_count() -> None:
@@ -23,7 +23,7 @@ def test_time_in_which_this_process_stood_still_does_not_count() -> None:
 def test_stopped_and_ended_processes_are_told_apart(eventually: Callable[..., None]) -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     assert not is_stopped(child.pid)
-    child.send_signal(signal.SIGSTOP)
+    stop(child.pid)
     eventually(lambda: is_stopped(child.pid))
     assert not has_ended(child.pid)
     child.kill()
