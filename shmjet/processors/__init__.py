@@ -9,6 +9,7 @@ ships processors. It must not know workers, rings or members; what it needs of t
 from __future__ import annotations
 
 from shmjet.aggregate_ops import AggregateOperation, counting, summing
+from shmjet.core.event_time import EventTimePolicy
 from shmjet.processors.checks.logging_wrappers import logger, noop, peek_input, peek_output, peek_snapshot
 from shmjet.processors.columns.group_by import group_by
 from shmjet.processors.columns.hash_join_batches import hash_join_batches
@@ -27,30 +28,45 @@ from shmjet.processors.general.group_reduce import group_and_accumulate, group_a
 from shmjet.processors.general.hash_join import hash_join
 from shmjet.processors.general.sockets import read_lines_socket, write_socket
 from shmjet.processors.general.sort import sort
-from shmjet.processors.general.transform import filter_, flat_map, map_, map_stateful
+from shmjet.processors.general.stateful import flat_map_stateful, map_stateful
+from shmjet.processors.general.transform import filter_, flat_map, map_
 from shmjet.processors.grid.maps_and_lists import read_list, read_map, write_list, write_map
+from shmjet.processors.time.insert_watermarks import insert_watermarks
+from shmjet.processors.time.windows import (
+    accumulate_by_frame,
+    aggregate_to_session_window,
+    aggregate_to_sliding_window,
+    combine_to_sliding_window,
+)
 
 map = map_  # noqa: A001
 filter = filter_  # noqa: A001
 
 __all__ = [
     "AggregateOperation",
+    "EventTimePolicy",
     "accumulate",
+    "accumulate_by_frame",
     "accumulate_by_key",
     "aggregate",
     "aggregate_by_key",
+    "aggregate_to_session_window",
+    "aggregate_to_sliding_window",
     "combine",
     "combine_by_key",
+    "combine_to_sliding_window",
     "counting",
     "distinct",
     "filter_",
     "flat_map",
+    "flat_map_stateful",
     "generate",
     "group_and_accumulate",
     "group_and_collect",
     "group_by",
     "hash_join",
     "hash_join_batches",
+    "insert_watermarks",
     "logger",
     "map_",
     "map_batches",

@@ -45,12 +45,29 @@ class Running:
     def run(self, items: list[Any]) -> list[Any]:
         inbox = Inbox()
         inbox.fill(list(items))
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while inbox and time.monotonic() < deadline:
             self.call(self.processor.process, 0, inbox)
         while not self.call(self.processor.complete):
             assert time.monotonic() < deadline
         return self.output
+
+    def until_output(self, count: int) -> None:
+        deadline = time.monotonic() + 60
+        while len(self.output) < count:
+            self.call(self.processor.try_process)
+            assert time.monotonic() < deadline
+
+    def save(self) -> list[Any]:
+        self.outbox.begin_saving()
+        assert self.processor.save_to_snapshot()
+        return self.outbox.end_saving(True)
+
+    def restore(self, entries: list[Any]) -> None:
+        inbox = Inbox()
+        inbox.fill(list(entries))
+        self.call(self.processor.restore_from_snapshot, inbox)
+        assert self.call(self.processor.finish_snapshot_restore)
 
 
 @pytest.fixture
@@ -67,33 +84,57 @@ def running() -> Iterator[Any]:
 
 
 class Gauge:
-    """Counts the calls that are under way."""
+    """Counts the calls that are under way; the first ones wait until as many are as may be."""
 
-    def __init__(self) -> None:
+    def __init__(self, allowed: int) -> None:
         self.now = self.most = 0
+        self.allowed = allowed
+        self.full = asyncio.Event()
 
     async def call(self, _: Any, item: int) -> int:
         self.now += 1
         self.most = max(self.most, self.now)
-        await asyncio.sleep(0.001 * (5 - item % 5))
+        if self.now == self.allowed:
+            self.full.set()
+        await self.full.wait()
+        await asyncio.sleep(0)
         self.now -= 1
         return item
 
 
+async def _after_the_next(ended: dict[int, asyncio.Event], item: int) -> int:
+    """End after the call of the next item, if the item is even."""
+    await ended.setdefault(item + 1, asyncio.Event()).wait() if item % 2 == 0 else await asyncio.sleep(0)
+    ended.setdefault(item, asyncio.Event()).set()
+    return item
+
+
 def test_order_is_kept_when_asked(running: Any) -> None:
-    assert running(Gauge().call, None, False, 8, True).run(list(range(40))) == list(range(40))
+    assert running(_after_the_next, None, False, 8, True).run(list(range(40))) == list(range(40))
 
 
 def test_without_order_what_ends_first_leaves_first(running: Any) -> None:
-    found = running(Gauge().call, None, False, 8, False).run(list(range(40)))
+    released = threading.Event()
+    until_released = _until(released)
+
+    async def first_is_slow(service: Any, item: int) -> int:
+        return item if item else await until_released(service, item)
+
+    each = running(first_is_slow, None, False, 8, False)
+    inbox = Inbox()
+    inbox.fill(list(range(8)))
+    each.call(each.processor.process, 0, inbox)
+    each.until_output(7)
+    released.set()
+    found = each.run(list(range(8, 40)))
     assert sorted(found) == list(range(40))
-    assert found != list(range(40))
+    assert sorted(found[:7]) == list(range(1, 8))
 
 
 @pytest.mark.parametrize("in_order", [True, False])
 @pytest.mark.parametrize("most", [1, 3])
 def test_never_more_calls_than_allowed_are_under_way(running: Any, in_order: bool, most: int) -> None:
-    gauge = Gauge()
+    gauge = Gauge(most)
     running(gauge.call, None, False, most, in_order).run(list(range(20)))
     assert gauge.most == most
 
@@ -155,12 +196,72 @@ def test_a_watermark_waits_for_the_calls_before_it(running: Any) -> None:
     inbox = Inbox()
     inbox.fill([1])
     each.call(each.processor.process, 0, inbox)
-    assert not each.call(each.processor.try_process_watermark, Watermark(7))
+    assert each.call(each.processor.try_process_watermark, Watermark(7))
+    inbox.fill([2])
+    each.call(each.processor.process, 0, inbox)  # the watermark holds nothing up
+    assert each.call(each.processor.try_process_watermark, Watermark(8))
+    assert each.call(each.processor.try_process_watermark, Watermark(9))
+    assert each.output == []
     released.set()
-    deadline = time.monotonic() + 20
-    while not each.call(each.processor.try_process_watermark, Watermark(7)) and time.monotonic() < deadline:
-        pass
-    assert each.output == [1, Watermark(7)]
+    assert each.run([3]) == [1, Watermark(7), 2, Watermark(9), 3]
+
+
+def test_without_order_nothing_leaves_behind_a_watermark_that_came_before_it(running: Any) -> None:
+    released = {1: threading.Event(), 2: threading.Event()}
+
+    async def slow(service: Any, item: int) -> int:
+        while not released[item].is_set():
+            await asyncio.sleep(0.001)
+        return item
+
+    each = running(slow, None, False, 4, False)
+    inbox = Inbox()
+    inbox.fill([1])
+    each.call(each.processor.process, 0, inbox)
+    each.call(each.processor.try_process_watermark, Watermark(7))
+    inbox.fill([2])
+    each.call(each.processor.process, 0, inbox)
+    released[2].set()
+    each.until_output(1)
+    assert each.output == [2]
+    released[1].set()
+    each.until_output(3)
+    assert each.output == [2, 1, Watermark(7)]
+
+
+async def _timed_lengths(service: Any, item: str) -> list[int]:
+    return [len(item)] * len(item)
+
+
+async def _timed_length(service: Any, item: str) -> int | None:
+    return len(item) or None
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_timed_items_give_their_times_to_results(in_order: bool) -> None:
+    items = [(5, "a"), (6, ""), Watermark(6), (7, "ccc"), Watermark(8)]
+
+    def check(kind: str, fn: Any, expected: list[Any]) -> None:
+        supplier = using_service_async(kind, ServiceFactory(dict), fn, preserve_order=in_order, timed=True)
+        verify_processor(supplier).inputs(items).without_progress_check().any_order().expect(expected)
+
+    check("map", _timed_length, [(5, 1), Watermark(6), (7, 3), Watermark(8)])
+    check("filter", _timed_length, [(5, "a"), Watermark(6), (7, "ccc"), Watermark(8)])
+    check("flat_map", _timed_lengths, [(5, 1), Watermark(6), (7, 3), (7, 3), (7, 3), Watermark(8)])
+
+
+def test_after_a_restore_a_watermark_waits_for_the_calls_that_are_made_again(running: Any) -> None:
+    released = threading.Event()
+    each = running(_until(released))
+    inbox = Inbox()
+    inbox.fill([1, 2])
+    each.call(each.processor.process, 0, inbox)
+    each.call(each.processor.try_process_watermark, Watermark(7))
+    entries = each.save()
+    other = running(_until(released), None, False, 1)
+    other.restore(entries)
+    released.set()
+    assert other.run([3]) == [1, 2, Watermark(7), 3]
 
 
 def test_an_exception_is_raised_with_the_users_frames(running: Any) -> None:

@@ -21,7 +21,7 @@ def test_every_number_goes_to_one_claimer_only_across_processes() -> None:
     counter = ClaimCounter()
     command = [sys.executable, "-c", CLAIM, counter.address, "2000"]
     claimers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    outputs = [claimer.communicate(timeout=30)[0] for claimer in claimers]
+    outputs = [claimer.communicate(timeout=60)[0] for claimer in claimers]
     counter.close()
     numbers = [int(number) for output in outputs for number in output.split()]
     assert sorted(numbers) == list(range(6000))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from shmjet import ShmjetError
 from shmjet.processors.general.client_ends import ClientEnds
+from shmjet.processors.general.collect import Run
 
 
 class Address:
@@ -80,3 +84,21 @@ def test_an_end_that_cannot_be_opened_leaves_its_place_to_the_next() -> None:
     ends.open("x", Future(), address.take)
     first.set_result(None)
     assert address.taken
+
+
+def test_results_end_while_the_interpreter_closes_their_descriptors(tmp_path: Path) -> None:
+    run = Run(str(tmp_path / "results"), Future())
+
+    class Closing:
+        def accept(self) -> Any:
+            run._open.listener = None
+            raise OSError(errno.EBADF, "Bad file descriptor")
+
+        def close(self) -> None:
+            pass
+
+    assert run._open.listener is not None
+    run._open.listener.close()
+    run._open.listener = Closing()  # type: ignore[assignment]
+    run.end()
+    run.close()

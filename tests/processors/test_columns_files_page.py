@@ -13,7 +13,9 @@ PAGE = (Path(__file__).parents[2] / "docs" / "columns-files.md").read_text()
 
 
 def test_every_processor_of_the_page_exists() -> None:
-    for name in re.findall(r"^\| `(\w+)\(", PAGE, re.M):
+    named = re.findall(r"^\| `(\w+)\(", PAGE.partition("| type in the schema |")[0], re.M)
+    assert named
+    for name in named:
         assert name in processors.__all__
 
 

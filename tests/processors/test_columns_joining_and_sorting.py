@@ -171,8 +171,8 @@ def test_a_folder_without_room_for_batches_is_named(monkeypatch: pytest.MonkeyPa
 
 
 def test_wrong_arguments_are_refused() -> None:
-    with pytest.raises(ValueError, match="how must be one of inner, left, semi, anti, got 'outer'"):
-        processors.hash_join_batches("k", how="outer")
+    with pytest.raises(ValueError, match="how must be one of inner, left, right, outer, semi, anti, got 'cross'"):
+        processors.hash_join_batches("k", how="cross")
     for on in ([], {}):
         with pytest.raises(BatchError, match="on needs the name of at least 1 column, got none"):
             processors.hash_join_batches(on)

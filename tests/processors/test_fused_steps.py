@@ -160,3 +160,13 @@ def test_a_running_processor_can_move_to_another_worker() -> None:
 def test_a_chain_of_lambdas_travels_to_workers() -> None:
     supplier = cloudpickle.loads(cloudpickle.dumps(fused(steps(("map", "half"), ("flat_map", "list")))))
     assert Driver(supplier()).feed([4, 9]).complete() == done_by_hand([("map", "half"), ("flat_map", "list")], [4, 9])
+
+
+@pytest.mark.parametrize("results", [lambda: [None], lambda: (1, None), lambda: iter([1, None]), lambda: {None: 1}])
+@pytest.mark.parametrize("behind", [[], ["filter"], ["flat_map"]])
+def test_none_from_a_timed_flat_map_is_refused(results: Any, behind: list[Any]) -> None:
+    fns = {"filter": lambda item: True, "flat_map": lambda item: [item]}
+    steps = [Step("flat_map", lambda item: results(), "many"), *(Step(kind, fns[kind], kind) for kind in behind)]
+    driver = Driver(processors_of(fused(steps, times="kept"))[0])
+    with pytest.raises(TypeError, match="None is never an item"):
+        driver.feed([(5, 1)])

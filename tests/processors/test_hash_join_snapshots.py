@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from shmjet import Batch, ProcessorError
@@ -24,7 +24,7 @@ BROADCAST = StatePlacement(271, is_partitioned=False, broadcast=frozenset([1]))
 PARTITIONED = StatePlacement(13, ("a",))
 KEYS = st.integers(0, 5) | st.none() | st.sampled_from([0.5, float("nan"), -0.0])
 SIDES = st.lists(st.lists(KEYS, min_size=1, max_size=6), max_size=4)
-HOWS = ["inner", "left", "semi", "anti"]
+HOWS = ["inner", "left", "semi", "anti", "right", "outer"]
 
 
 def stream(keys: Sequence[Sequence[Any]]) -> list[Batch]:
@@ -76,11 +76,17 @@ def restored(join: Join, count: int, is_built: bool) -> Join:
 def test_a_restored_join_gives_what_one_without_a_snapshot_gives(
     left: list[list[Any]], right: list[list[Any]], how: str, placement: StatePlacement, cut: int, data: st.DataObject
 ) -> None:
-    supplier = hash_join_batches({"a": "b"}, how=how, build_schema={"b": float, "name": str})
+    assume(placement is PARTITIONED or how not in ("right", "outer"))
+    schema = {"a": float, "n": int}
+    supplier = hash_join_batches(
+        {"a": "b"}, how=how, build_schema={"b": float, "name": str}, stream_schema=schema, batch_rows=2
+    )
     plain = Join(supplier, 1, placement)
     plain.take(build(right), 1)
     plain.end_edge(1)
     plain.take(stream(left), 0)
+    plain.end_edge(0)
+    plain.complete()
     join, counts = Join(supplier, 2, placement), st.integers(1, 4)
     join.take(build(right)[:cut], 1)
     join = restored(join, data.draw(counts), False)
@@ -90,6 +96,10 @@ def test_a_restored_join_gives_what_one_without_a_snapshot_gives(
     join.take(stream(left)[:cut], 0)
     join = restored(restored(join, data.draw(counts), True), data.draw(counts), True)
     join.take(stream(left)[cut:], 0)
+    join.end_edge(0)
+    join.complete(data.draw(st.integers(0, 3)))  # some of what met nothing, perhaps
+    join = restored(join, data.draw(counts), True)
+    join.complete()
     assert rows_of(join.output) == rows_of(plain.output)
 
 
@@ -169,8 +179,26 @@ def test_a_join_passes_all_modes(how: str) -> None:
         "left": [*both, {"a": 2, "n": 1, "name": None}],
         "semi": [{"a": 1, "n": 0}, {"a": 3, "n": 2}],
         "anti": [{"a": 2, "n": 1}],
+        "right": [*both, {"a": 4, "n": None, "name": "1.2"}],
+        "outer": [*both, {"a": 2, "n": 1, "name": None}, {"a": 4, "n": None, "name": "1.2"}],
     }
     rows = expected[how]
     batch = Batch({name: [row[name] for row in rows] for name in rows[0]})
-    check = verify_processor(hash_join_batches({"a": "b"}, how=how)).inputs(stream([[1, 2, 3]]), build([[1], [1, 3]]))
+    check = verify_processor(hash_join_batches({"a": "b"}, how=how)).inputs(
+        stream([[1, 2, 3]]), build([[1], [1, 3, 4]])
+    )
     check.priorities(0, -1).any_order().expect([batch])
+
+
+@pytest.mark.parametrize("how", ["right", "outer"])
+def test_unmatched_rows_of_a_broadcast_edge_are_refused(how: str) -> None:
+    with pytest.raises(ProcessorError, match="partition both edges by their key columns"):
+        Join(hash_join_batches({"a": "b"}, how=how), 2, BROADCAST)
+    join = Join(hash_join_batches({"a": "b"}, how=how), 1, BROADCAST)
+    join.take(build([[1, 2]]), 1)
+    join.end_edge(1)
+    join.take(stream([[2]]), 0)
+    assert rows_of(join.complete()) == [
+        "{'a': 1, 'n': None, 'name': '0.0'}",
+        "{'a': 2, 'n': 0, 'name': '0.1'}",
+    ]

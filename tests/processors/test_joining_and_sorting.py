@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from shmjet import JobConfig, processors
 from shmjet.data.errors import ProcessorError
+from shmjet.data.marks import Watermark
 from shmjet.processors.general import sort, sorted_runs, spill_files
 from shmjet.processors.general.memory_size import memory_size
 from shmjet.testing import verify_processor
@@ -304,3 +305,19 @@ def test_what_is_left_of_memory_and_shared_out_is_the_limit(monkeypatch: pytest.
     driver.feed(range(500, 1000))
     assert open_files() > before
     driver.processor.close()
+
+
+@pytest.mark.parametrize("sizes", [SIZES, SIZES[:2]])
+@pytest.mark.parametrize("options", [{"inner": True}, {}, {"project": lambda left, right: (left, right)}])
+def test_timed_items_give_their_times_to_the_results_of_a_hash_join(sizes: list[Any], options: dict[str, Any]) -> None:
+    times = {"a": 5, "bb": 6, "cccc": 7}
+    bare, timed = (Driver(processors_of(processors.hash_join(BY_SIZE, timed=t, **options))[0]) for t in (False, True))
+    for driver, items in ((bare, list(times)), (timed, [(time, item) for item, time in times.items()])):
+        driver.feed(sizes, 1).until_true(driver.processor.complete_edge, 1)
+        driver.feed(items)
+    expected = [(times[result[0]], result) for result in bare.output]
+    assert timed.output == expected
+    supplier = processors.hash_join(BY_SIZE, timed=True, **options)
+    verify_processor(supplier).inputs([*((t, i) for i, t in times.items()), Watermark(9)], sizes).priorities(
+        0, -1
+    ).expect([*expected, Watermark(9)])

@@ -20,7 +20,12 @@ from shmjet.core.keys import partition_id
 from shmjet.core.processor import Processor
 from shmjet.core.state_placement import StatePlacement, hand_in_placement
 from shmjet.data.errors import ProcessorError
-from shmjet.processors.checks.assertion_sinks import AssertAnyOrderProcessor, AssertOrderedProcessor
+from shmjet.processors.checks.assertion_sinks import (
+    AssertAnyOrderProcessor,
+    AssertCollectedProcessor,
+    AssertContainsProcessor,
+    AssertOrderedProcessor,
+)
 from shmjet.processors.general.base import BulkProcessor
 from shmjet.processors.general.state_keys import own_key
 from shmjet.processors.general.stateful import rolling_aggregate
@@ -119,7 +124,7 @@ def test_a_state_of_each_processor_comes_back_to_it() -> None:
 def test_a_state_in_all_goes_where_all_edges_lead() -> None:
     for supplier, output in (
         (processors.map_stateful(list, numbered), [4]),
-        (rolling_aggregate(counting(), None, False), [4]),
+        (rolling_aggregate(counting()), [4]),
         (processors.aggregate(to_list()), [["x", "x", "x", "y"]]),
         (processors.combine(summing()), [7]),
     ):
@@ -263,60 +268,89 @@ def test_saving_takes_many_calls_for_much_state_and_does_not_copy_it() -> None:
 STATES = {
     "AggregateProcessor": "one accumulator, under a key of its own",
     "AssertAnyOrderProcessor": "the items so far, under a key of its own",
+    "AssertCollectedEventuallyProcessor": "the items so far, under a key of its own",
+    "AssertCollectedProcessor": "the items so far, under a key of its own",
+    "AssertContainsProcessor": "the items that have not come, under a key of its own",
     "AssertOrderedProcessor": "the number of items so far, under a key of its own",
-    "AsyncServiceProcessor": "the items of calls under way, by key or under a key of its own",
+    "AsyncServiceProcessor": "the items of calls under way, by key or under a key of its own; a watermark is broadcast",
+    "BatchStreamProcessor": "the schedule, the position and the watermark",
     "BuiltSinkProcessor": "what the user's snapshot function gives",
     "BuiltSourceProcessor": "what the user's snapshot function gives",
+    "BuiltStreamProcessor": "what the user's snapshot function gives, and the watermark",
     "CollectProcessor": "the file that the client reads, and how far it is to be committed",
     "CombineByKeyProcessor": "accumulators by key",
     "CombineGroupsProcessor": "rows of the table, by partition",
     "CombineWordsProcessor": "the counts, by partition",
+    "CombiningColumnWindowProcessor": "states by frame and key, in pieces by partition, and the next window for all",
+    "CombiningWindowProcessor": "accumulators by frame under their keys, the next window for all",
     "CountColumnProcessor": "none: it emits its counts before the barrier",
     "CountWordsProcessor": "the positions in files",
     "DistinctProcessor": "the keys met, by key",
-    "FilterStatefulProcessor": "states by key, or one under a key of its own",
-    "FlatMapStatefulProcessor": "states by key, or one under a key of its own",
+    "EarlyColumnWindowProcessor": "states by frame and key, in pieces by partition, and the next window for all",
+    "EarlySessionWindowProcessor": "sessions by key, the watermark for all",
+    "EarlySlidingWindowProcessor": "accumulators by frame under their keys, the next window for all",
+    "ExpiringExpandingProcessor": "states with the times of their last items, by key; the watermark is broadcast",
+    "ExpiringProcessor": "states with the times of their last items, by key; the watermark is broadcast",
+    "FileWatcherProcessor": "the positions in files, and the watermark",
+    "FramesOfColumnsProcessor": "the next frame for all, if late rows go anywhere; it emits its frames first",
+    "FrameProcessor": "the next frame for all, if late events go anywhere; it emits its frames before the barrier",
     "GenerateProcessor": "the position",
     "GroupAndAccumulateProcessor": "values by key",
     "GroupAndCollectProcessor": "containers by key",
     "GroupByProcessor": "rows of the table, by partition",
     "HashJoinBatchesProcessor": "rows of the build side: broadcast, or by partition",
     "HashJoinProcessor": "the tables: broadcast by the first processor, or by key",
+    "DistinctRowsProcessor": "the keys it has met, in pieces of one partition",
+    "UnionProcessor": "none: it tells what it knows of columns before the barrier",
+    "InsertWatermarksProcessor": "the watermark, for all; restored to the least",
+    "ItemStreamProcessor": "the schedule, the position and the watermark",
     "ItemsProcessor": "the position",
     "KeyedAggregateProcessor": "accumulators by key",
-    "MapStatefulProcessor": "states by key, or one under a key of its own",
     "PartitionedItemsProcessor": "the positions by partition",
     "PartitionedMapProcessor": "the positions by partition",
     "PeekActiveProcessor": "that of the processor inside",
     "PeekProcessor": "that of the processor inside",
+    "ActiveWrapping": "that of the processor inside",
+    "TimedActiveProcessor": "that of the processor inside, and the times at hand, which all get",
+    "TimedProcessor": "that of the processor inside, and the times at hand, which all get",
+    "WrappingProcessor": "that of the processor inside",
     "ReadListProcessor": "the position",
     "ReadMapProcessor": "the position",
     "RecordProcessor": "the positions in files",
     "RemoteRecordProcessor": "the positions in files",
-    "RollingAggregateProcessor": "accumulators by key, or one under a key of its own",
+    "SocketStreamProcessor": "the watermark; it promises nothing of the lines",
     "SortBatchesProcessor": "batches of the rows",
     "SortProcessor": "the items, in lists under a key of its own",
+    "StatefulExpandingProcessor": "states by key, or one under a key of its own",
+    "StatefulProcessor": "states by key, or one under a key of its own",
+    "StreamJoinProcessor": "the rows of both sides and what has had a match, by key; the watermark is broadcast",
     "TableJoinProcessor": "the table by key",
+    "TimedSource": "the watermark, for all, and positions",
+    "RowsProcessor": "none: it emits what it has gathered before the barrier",
     "ToBatchesProcessor": "none: it emits what it has gathered before the barrier",
     "WriteListProcessor": "none: it writes what it has before the barrier, or writes ahead",
     "WriteMapProcessor": "none: it writes what it has before the barrier",
     "WriteMergingProcessor": "none: it writes what it has before the barrier, or writes ahead",
+    "WriteObservableProcessor": "none: it sends what it has before the barrier",
 }
 """What each class with hooks for snapshots saves."""
 
 STATELESS = {
     "FilterProcessor",
-    "FilterServiceProcessor",
     "FlatMapProcessor",
-    "FlatMapServiceProcessor",
     "FusedExpandingProcessor",
     "FusedProcessor",
     "FusedRowsProcessor",
+    "GuardedStepsProcessor",
     "LoggerProcessor",
     "MapBatchesProcessor",
+    "MapLookupProcessor",
     "MapProcessor",
-    "MapServiceProcessor",
+    "ServiceExpandingProcessor",
+    "ServiceProcessor",
     "NoopProcessor",
+    "ProjectBatchesProcessor",
+    "UnionCheckProcessor",
     "PairProcessor",
     "PassingProcessor",
     "ReadLinesProcessor",
@@ -355,3 +389,11 @@ def test_sinks_that_check_go_on_checking() -> None:
         check.inputs([1, 2]).expect()
     check = verify_processor(partial(AssertAnyOrderProcessor, (3, 2, 1), "wrong")).inputs([1, 2, 3])
     check.expect()
+    check = verify_processor(partial(AssertContainsProcessor, (3, 1), "wrong")).inputs([1, 2, 3])
+    check.expect()
+    with pytest.raises(
+        AssertionError, match="wrong: 1 of the expected items are not among the 2 that came\nmissing: 3"
+    ):
+        check.inputs([1, 2]).expect()
+    check = verify_processor(partial(AssertCollectedProcessor, lambda items: sorted(items) == [1, 2, 3]))
+    check.inputs([3, 1, 2]).expect()

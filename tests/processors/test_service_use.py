@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from shmjet.data.errors import ProcessorError
+from shmjet.data.marks import Watermark
 from shmjet.processors.general.service_use import using_service
 from shmjet.processors.general.services import ServiceFactory, takes_an_argument
 from shmjet.testing import verify_processor
@@ -110,3 +111,22 @@ def test_functions_that_have_to_be_given_an_argument_are_told_from_others() -> N
         False,
         False,
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "fn", "expected"),
+    [
+        ("map", lambda s, x: x + s if x != 2 else None, [(5, 11), Watermark(6), (7, 13)]),
+        ("filter", lambda s, x: x != 2, [(5, 1), Watermark(6), (7, 3)]),
+        ("flat_map", lambda s, x: [s] * x, [(5, 10), (6, 10), (6, 10), Watermark(6), (7, 10), (7, 10), (7, 10)]),
+    ],
+)
+def test_timed_items_give_their_times_to_results(kind: str, fn: Any, expected: list[Any]) -> None:
+    supplier = using_service(kind, ServiceFactory(lambda: 10), fn, timed=True)
+    verify_processor(supplier).inputs([(5, 1), (6, 2), Watermark(6), (7, 3)]).expect(expected)
+
+
+def test_none_among_the_results_of_a_timed_flat_map_is_refused() -> None:
+    supplier = using_service("flat_map", ServiceFactory(lambda: 10), lambda s, x: [None], timed=True)
+    with pytest.raises(TypeError, match="stage 'v': None is never an item"):
+        Driver(processors_of(supplier)[0]).feed([(5, 1)])

@@ -16,7 +16,7 @@ from .driving import Driver, processors_of
 @pytest.fixture
 def server() -> Iterator[socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(10)
+        server.settimeout(60)
         yield server
 
 

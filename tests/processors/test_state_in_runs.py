@@ -13,9 +13,11 @@ import pytest
 from shmjet import processors
 from shmjet.aggregate_ops import counting, to_list
 from shmjet.core import DAG, Vertex, between, from_
+from shmjet.core.timed import TimedKey
 from shmjet.processors.general.async_services import using_service_async
 from shmjet.processors.general.services import ServiceFactory
 from shmjet.processors.general.stateful import rolling_aggregate
+from shmjet.processors.time.stream_join import stream_join
 from tests.execution.snapshot_runs import Killed, SnapshotRun
 from tests.execution.snapshot_stages import RESULTS, Positions, Tally
 
@@ -100,7 +102,43 @@ def distinct_in_place(dag: DAG, source: Vertex, parallelism: int) -> Vertex:
     return last
 
 
+def timed(item: Any) -> Any:
+    return item[3], item
+
+
+def without_state(state: list[Any], key: Any, item: Any) -> Any:
+    state.append(item)
+
+
+def size_at_end(state: list[Any], key: Any, watermark: int) -> Any:
+    return key, len(state)
+
+
+def expiring(dag: DAG, source: Vertex, parallelism: int) -> Vertex:
+    pairs = dag.new_vertex("pairs", processors.map(timed), 2)
+    keep = processors.map_stateful(list, without_state, second, ttl=60, on_evict=size_at_end, timed=True)
+    made = dag.new_vertex("made", keep, parallelism)
+    dag.edge(between(source, pairs)).edge(between(pairs, made).partitioned(TimedKey(second)))
+    return made
+
+
+def joined_with_itself(dag: DAG, source: Vertex, parallelism: int) -> Vertex:
+    pairs = dag.new_vertex("pairs", processors.map(timed), 2)
+    made = dag.new_vertex("made", stream_join(second, second, within=0.005, how="left"), parallelism)
+    dag.edge(between(source, pairs)).edge(from_(pairs, 0).to(made, 0).partitioned(TimedKey(second)))
+    right = dag.new_vertex("right", processors.filter(lambda pair: pair[1][2] == 0), 2)
+    dag.edge(from_(pairs, 1).to(right)).edge(from_(right).to(made, 1).partitioned(TimedKey(second)))
+    return made
+
+
+JOINED = [
+    (max(left[3], right[3]), (left, right))
+    for left in ITEMS
+    for right in ITEMS
+    if right[2] == 0 and left[1] == right[1] and abs(left[3] - right[3]) <= 5
+]
 COUNTS = Counter(item[1] for item in ITEMS)
+LAST_OF = {item[1]: max(other[3] for other in ITEMS if other[1] == item[1]) for item in ITEMS}
 NUMBERED = [(key, n + 1) for key in COUNTS for n in range(COUNTS[key])]
 NAMES: dict[int, list[Any]] = {0: [(0, "n0")], 1: [(1, "n1")], 2: [(2, "n2")], 3: [(3, "n3"), (3, "again")], 4: [None]}
 
@@ -118,13 +156,15 @@ NAMES: dict[int, list[Any]] = {0: [(0, "n0")], 1: [(1, "n1")], 2: [(2, "n2")], 3
             by_key(processors.map_stateful(list, numbered, second)),
             NUMBERED,
         ),
-        (by_key(rolling_aggregate(counting(), second, True)), NUMBERED),
+        (by_key(rolling_aggregate(counting(), second)), NUMBERED),
         (in_two_stages, list(COUNTS.items())),
         (in_all, [len(ITEMS)]),
         (sorted_by_all, [(item, place) for place, item in enumerate(sorted(ITEMS), 1)]),
         (asynchronous, [(*item, 4) for item in ITEMS]),
         (joined, [(item, right) for item in ITEMS for right in NAMES[item[1]]]),
         (distinct_in_place, list(range(5))),
+        (expiring, [(LAST_OF[key], (key, COUNTS[key])) for key in COUNTS]),
+        (joined_with_itself, JOINED),
     ],
 )
 @pytest.mark.parametrize("seed", range(2))

@@ -27,27 +27,27 @@ def numbered(state: list[int], *item: Any) -> list[Any]:
 
 
 def test_filter_with_a_state_for_each_key_and_with_one_in_all() -> None:
-    driver = Driver(processors_of(filter_stateful(list, first_of_each, lambda x: x % 2, True))[0])
+    driver = Driver(processors_of(filter_stateful(list, first_of_each, lambda x: x % 2))[0])
     assert driver.feed([1, 2, 3, 4]).complete() == [1, 2]
-    driver = Driver(processors_of(filter_stateful(list, first_of_each, None, False))[0])
+    driver = Driver(processors_of(filter_stateful(list, first_of_each))[0])
     assert driver.feed([1, 2, 3, 4]).complete() == [1]
 
 
 def test_flat_map_with_a_state_for_each_key_and_with_one_in_all() -> None:
-    driver = Driver(processors_of(flat_map_stateful(list, numbered, None, True))[0], room=2)
+    driver = Driver(processors_of(flat_map_stateful(list, numbered, None))[0], room=2)
     assert driver.feed(["a", "b", "a"]).complete() == [1, 1, 2, 2]
-    driver = Driver(processors_of(flat_map_stateful(list, numbered, None, False))[0])
+    driver = Driver(processors_of(flat_map_stateful(list, numbered))[0])
     assert driver.feed(["a", "b"]).complete() == [1, 2, 2]
 
 
 def test_a_rolling_aggregate_emits_the_result_so_far() -> None:
-    verify_processor(rolling_aggregate(averaging(), None, False)).inputs([2, 4, 9]).expect([2.0, 3.0, 5.0])
-    keyed = rolling_aggregate(counting(), lambda x: x % 2, True)
+    verify_processor(rolling_aggregate(averaging())).inputs([2, 4, 9]).expect([2.0, 3.0, 5.0])
+    keyed = rolling_aggregate(counting(), lambda x: x % 2)
     verify_processor(keyed).inputs([1, 2, 3]).expect([(1, 1), (0, 1), (1, 2)])
 
 
 def test_results_of_a_rolling_aggregate_do_not_change_later() -> None:
-    driver = Driver(processors_of(rolling_aggregate(to_list(), None, False))[0])
+    driver = Driver(processors_of(rolling_aggregate(to_list()))[0])
     assert driver.feed([1, 2]).complete() == [[1], [1, 2]]
 
 
@@ -63,11 +63,11 @@ def nothing_yet() -> dict[str, list[int]]:
 def test_without_an_export_function_results_share_nothing_with_the_accumulator(finish: Any) -> None:
     op: Any = AggregateOperation(nothing_yet, by_parity, finish=finish)
     results = [{"odd": [1], "even": []}, {"odd": [1], "even": [2]}]
-    driver = Driver(processors_of(rolling_aggregate(op, None, False))[0])
+    driver = Driver(processors_of(rolling_aggregate(op))[0])
     assert driver.feed([1, 2]).complete() == results
-    driver = Driver(processors_of(rolling_aggregate(all_of(op, counting()), None, False))[0])
+    driver = Driver(processors_of(rolling_aggregate(all_of(op, counting())))[0])
     assert driver.feed([1, 2]).complete() == [(results[0], 1), (results[1], 2)]
-    driver = Driver(processors_of(rolling_aggregate(grouping_by(lambda x: "all", op), None, True))[0])
+    driver = Driver(processors_of(rolling_aggregate(grouping_by(lambda x: "all", op), None))[0])
     assert driver.feed([1, 1]).complete() == [
         (1, {"all": {"odd": [1], "even": []}}),
         (1, {"all": {"odd": [1, 1], "even": []}}),
@@ -76,7 +76,7 @@ def test_without_an_export_function_results_share_nothing_with_the_accumulator(f
 
 def test_an_accumulator_that_cannot_be_copied_needs_an_export_function() -> None:
     op: Any = AggregateOperation(threading.Lock, lambda lock, item: None)
-    driver = Driver(processors_of(rolling_aggregate(op, None, False))[0])
+    driver = Driver(processors_of(rolling_aggregate(op))[0])
     with pytest.raises(TypeError, match=r"accumulator of type lock cannot be copied.*export function"):
         driver.feed([1])
 
@@ -135,3 +135,10 @@ def test_each_side_of_a_hash_join_may_be_inner() -> None:
 def test_a_join_whose_function_gives_none_has_no_result() -> None:
     assert joined((None, first), project=lambda item, match: match and item) == [1]
     assert joined((None, first), (None, first), project=lambda item, a, b: a and b and item) == [1]
+
+
+@pytest.mark.parametrize("kinds", [{}, {"ttl": 1, "timed": True}])
+def test_a_flat_map_that_gives_no_iterable_is_told_so(kinds: dict[str, Any]) -> None:
+    driver = Driver(processors_of(flat_map_stateful(list, lambda state, item: 7, **kinds))[0])  # type: ignore[arg-type, return-value]
+    with pytest.raises(TypeError, match="'int' object is not iterable; the function of a flat_map must return"):
+        driver.feed([(1, 2)])

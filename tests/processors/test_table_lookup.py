@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from shmjet.data.errors import ProcessorError
+from shmjet.data.marks import Watermark
 from shmjet.processors.general.table_lookup import join_table
 from shmjet.testing import verify_processor
 
@@ -43,3 +44,11 @@ def test_wrong_arguments_are_refused() -> None:
         join_table(None, [], both)
     with pytest.raises(TypeError, match="a function of item and value"):
         join_table(None, [False], 3)  # type: ignore[arg-type]
+
+
+def test_timed_items_give_their_times_to_results() -> None:
+    lookup = join_table(None, [False], lambda item, value: value and (item, value), timed=True)
+    items = [(5, "a"), Watermark(5), (6, "c"), (7, "a")]
+    verify_processor(lookup).inputs(items, [("a", 1)]).priorities(0, -1).expect(
+        [(5, ("a", 1)), Watermark(5), (7, ("a", 1))]
+    )

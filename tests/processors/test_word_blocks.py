@@ -45,7 +45,7 @@ def expected(data: bytes) -> Counter[str]:
     return Counter(data.decode("utf-8", "replace").lower().split())
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(
     data=st.lists(PIECES, max_size=40).map(b"".join),
     cuts=st.lists(st.integers(1, 100), max_size=6),

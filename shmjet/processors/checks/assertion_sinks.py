@@ -5,12 +5,16 @@ Must not know: where the items come from. The rows of a batch count as dicts, on
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import repeat
+from time import monotonic
 from typing import Any
 
+from shmjet.core.processor import ProcessorContext
 from shmjet.data.columnar import Columnar
+from shmjet.data.errors import AssertionCompletedError
 from shmjet.processors.general.base import BulkProcessor
 from shmjet.processors.general.state_keys import own_key
 
@@ -67,12 +71,10 @@ class AssertOrderedProcessor(BulkProcessor):
         return True
 
 
-class AssertAnyOrderProcessor(BulkProcessor):
-    """Gathers all items, and compares them as a multiset at the end."""
+class _GatheringProcessor(BulkProcessor):
+    """Keeps all items."""
 
-    def __init__(self, expected: tuple[Any, ...], message: str) -> None:
-        self._expected = expected
-        self._message = message
+    def __init__(self) -> None:
         self._got: list[Any] = []
 
     def absorb(self, ordinal: int, items: list[Any]) -> None:
@@ -87,6 +89,15 @@ class AssertAnyOrderProcessor(BulkProcessor):
         """Take them back."""
         self._got += [item for _, item in entries]
 
+
+class AssertAnyOrderProcessor(_GatheringProcessor):
+    """Gathers all items, and compares them as a multiset at the end."""
+
+    def __init__(self, expected: tuple[Any, ...], message: str) -> None:
+        super().__init__()
+        self._expected = expected
+        self._message = message
+
     def finish(self) -> bool:
         """Compare."""
         if not self.context.receives:
@@ -100,6 +111,121 @@ class AssertAnyOrderProcessor(BulkProcessor):
                 text += f"\nunexpected: {few(unexpected)}"
             raise AssertionError(text)
         return True
+
+
+class AssertContainsProcessor(BulkProcessor):
+    """Looks for the expected items; its state is the expected items that have not come."""
+
+    def __init__(self, expected: tuple[Any, ...], message: str) -> None:
+        self._missing = list(expected)
+        self._message = message
+        self._count = 0
+
+    def absorb(self, ordinal: int, items: list[Any]) -> None:
+        """Look through a list."""
+        got = rows_of(items)
+        self._count += len(got)
+        if self._missing:
+            found: Any = got
+            try:
+                found = set(got)
+                self._missing = [item for item in self._missing if item not in found]
+            except TypeError:  # something cannot be hashed
+                self._missing = [item for item in self._missing if item not in got]
+
+    def saved_entries(self) -> Iterable[tuple[Any, Any]]:
+        """Return how many items have come, and which are missing."""
+        return [(own_key(self.context), (self._count, self._missing))] if self._count else []
+
+    def restore_entries(self, entries: list[tuple[Any, Any]]) -> None:
+        """Go on looking."""
+        for _, (count, missing) in entries:
+            self._count += count
+            self._missing = [item for item in self._missing if item in missing]
+
+    def finish(self) -> bool:
+        """Check that none is missing."""
+        if self.context.receives and self._missing:
+            raise AssertionError(
+                f"{self._message}: {len(self._missing)} of the expected items are not among the {self._count} that "
+                f"came\nmissing: {few(self._missing)}"
+            )
+        return True
+
+
+class AssertCollectedProcessor(_GatheringProcessor):
+    """Gathers all items, and has a function look at them at the end."""
+
+    def __init__(self, fn: Callable[[list[Any]], Any]) -> None:
+        super().__init__()
+        self._fn = fn
+
+    def finish(self) -> bool:
+        """Have the function look."""
+        if self.context.receives:
+            check("assert_collected", self._fn, self._got)
+        return True
+
+
+class AssertCollectedEventuallyProcessor(_GatheringProcessor):
+    """Has a function look at all items so far, whenever some have come, until it accepts them or the time is over.
+
+    Args:
+        timeout: seconds from the start of the processor.
+        fn: takes the list.
+        clock: gives seconds.
+    """
+
+    def __init__(self, timeout: float, fn: Callable[[list[Any]], Any], clock: Callable[[], float] = monotonic) -> None:
+        super().__init__()
+        self._timeout = timeout
+        self._fn = fn
+        self._clock = clock
+
+    def start(self, context: ProcessorContext) -> None:
+        """Begin to measure the time."""
+        self._deadline = self._clock() + self._timeout
+        self.next_call = self._timeout if context.receives else math.inf
+
+    def absorb(self, ordinal: int, items: list[Any]) -> None:
+        """Gather a list, and look."""
+        super().absorb(ordinal, items)
+        self._look(last=self._clock() >= self._deadline)
+
+    def try_process(self) -> bool:
+        """Fail when the time is over."""
+        if self.context.receives:
+            left = self._deadline - self._clock()
+            if left <= 0:
+                self._look(last=True)
+            self.next_call = left
+        return True
+
+    def finish(self) -> bool:
+        """Look for the last time."""
+        if self.context.receives:
+            self._look(last=True)
+        return True
+
+    def _look(self, *, last: bool) -> None:
+        try:
+            check("assert_collected_eventually", self._fn, self._got)
+        except Exception as error:
+            if last:
+                raise AssertionError(
+                    f"assert_collected_eventually: not within {self._timeout:g} s; of {len(self._got)} items the last "
+                    f"error is: {type(error).__name__}: {error}"
+                ) from error
+        else:
+            raise AssertionCompletedError(
+                f"assert_collected_eventually: {len(self._got)} items are as expected; this error ends the job"
+            )
+
+
+def check(name: str, fn: Callable[[list[Any]], Any], items: list[Any]) -> None:
+    """Have a function look at items. Raises what it raises, or AssertionError where it returns False."""
+    if fn(items) is False:
+        raise AssertionError(f"{name}: {getattr(fn, '__name__', fn)} returned False for {few(items) or 'no items'}")
 
 
 def rows_of(items: Iterable[Any]) -> list[Any]:

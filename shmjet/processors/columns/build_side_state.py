@@ -30,6 +30,9 @@ HEAD: Final = "columns"
 ALL: Final = "all"
 """Under a `BroadcastKey` (this, index, number): rows that every processor has."""
 
+STREAM: Final = "stream"
+"""Under a `BroadcastKey` (this, index): what tells the columns of the stream, for right and outer joins."""
+
 PLACE: Final = "rows"
 """Under a `BroadcastKey` (this, index, number): rows that have no partition."""
 
@@ -62,6 +65,9 @@ class BuildSideState:
         """Give all entries, step by step."""
         index = self._context.global_index
         yield BroadcastKey((BUILT, index)), is_built
+        stream = self._join.probe_head()
+        if stream is not None:
+            yield BroadcastKey((STREAM, index)), stream
         batches = self._join.rows()
         head = next(batches, None)
         if head is None:
@@ -100,6 +106,8 @@ class BuildSideState:
         what, index, *_ = cast("tuple[Any, ...]", key.key)
         if what == BUILT:
             self._built.append(value)
+        elif what == STREAM:
+            self._join.add_probe_head(value)
         elif what == HEAD:
             if self._heads.before(value) is not None:
                 self._join.add(value)

@@ -14,9 +14,12 @@ import numpy.typing as npt
 
 from shmjet.data.batch import Batch
 from shmjet.data.column import Values
+from shmjet.data.column_types import DecimalType
+from shmjet.data.decimals import stored_units, unscaled
 from shmjet.data.errors import BatchError
 from shmjet.data.text import Mask, Text
-from shmjet.processors.csv.csv_format import ColumnType
+from shmjet.data.typed_column import Physical, TypedColumn
+from shmjet.processors.csv.csv_format import CsvType
 
 if TYPE_CHECKING:
     from shmjet._native._columns import CsvColumn
@@ -38,7 +41,7 @@ class ColumnMemory:
 
     __slots__ = ("_offsets", "_type", "_valid", "_values")
 
-    def __init__(self, type_: ColumnType, rows: int) -> None:
+    def __init__(self, type_: CsvType, rows: int) -> None:
         self._type = type_
         self._valid: Mask = np.empty(rows, np.bool_)
         self._offsets: npt.NDArray[np.int64] | None = None
@@ -66,7 +69,25 @@ class ColumnMemory:
         self._values = room
 
     def take(self, rows: int, encoding: str, errors: str, odd: bool) -> tuple[Values, Mask | None]:
-        """Return the column and its mask; text that is `odd` is brought from its encoding into UTF-8."""
+        """Return the column and its mask; text that is `odd` is brought from its encoding into UTF-8.
+
+        Raises:
+            BatchError: a decimal of more than 18 digits is none, or its type does not hold it.
+        """
+        values, mask = self._physical(rows, encoding, errors, odd)
+        typed = self._type.typed
+        if typed is None:
+            return values, mask
+        if isinstance(values, Text) and typed.stored != "text":
+            assert isinstance(typed, DecimalType)
+            there = [True] * rows if mask is None else mask.tolist()
+            units = [
+                unscaled(text.strip(), typed) if is_there else 0 for text, is_there in zip(values, there, strict=True)
+            ]
+            values = stored_units(units, typed)
+        return TypedColumn.trusted(typed, values), mask
+
+    def _physical(self, rows: int, encoding: str, errors: str, odd: bool) -> tuple[Physical, Mask | None]:
         sparse = rows * _SPARSE < len(self._valid)
         valid = self._valid[:rows]
         mask = None if valid.all() else (valid.copy() if sparse else valid)
@@ -95,7 +116,7 @@ class ColumnsMemory:
         encoding, errors: of text, as for `bytes.decode`.
     """
 
-    def __init__(self, types: Mapping[str, ColumnType], rows: int, encoding: str, errors: str) -> None:
+    def __init__(self, types: Mapping[str, CsvType], rows: int, encoding: str, errors: str) -> None:
         self._types = types
         self._limit = rows
         self._encoding = encoding

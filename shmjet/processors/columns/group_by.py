@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from shmjet._native import index_of_special
 from shmjet.columns.aggregates import Aggregate
 from shmjet.core.column_key import ColumnKey, checked_names
+from shmjet.core.expressions import Expression
 from shmjet.core.inbox import Inbox
 from shmjet.core.latency_policy import policy_in
 from shmjet.core.processor import Processor, ProcessorContext
@@ -23,13 +24,17 @@ from shmjet.data.errors import BatchError
 from shmjet.processors.columns.groups_state import GroupsState
 from shmjet.processors.columns.saving import EntrySteps
 from shmjet.processors.general.base import BulkProcessor, Supply, require_batches
+from shmjet.processors.general.batches_and_rows import ToBatchesProcessor
 
 if TYPE_CHECKING:
-    from shmjet.columns.groups import Groups
+    from shmjet.columns.typed_groups import TypedGroups
     from shmjet.data.batch import Batch
 
 EMITTED_ROWS: Final = 16384
 """Groups in a batch of results: some 100 microseconds of work, a few hundred kilobytes."""
+
+CALLED_ROWS: Final = 256
+"""Groups in a batch of results that a user's function is called for."""
 
 GATHERED_ROWS: Final = 8192
 """Items that become a batch before they are grouped."""
@@ -44,48 +49,56 @@ class GroupingProcessor(BulkProcessor):
     Args:
         keys: names of the key columns.
         aggregates: output column → aggregate.
+        tells_columns: if there are no groups, emit a batch without rows.
     """
 
     takes_schemas = True
     """Its results have the dtypes that hold what all processors get."""
 
-    def __init__(self, keys: tuple[str, ...], aggregates: Mapping[str, Aggregate]) -> None:
+    def __init__(self, keys: tuple[str, ...], aggregates: Mapping[str, Aggregate], tells_columns: bool = False) -> None:
+        self._tells_columns = tells_columns
         self._keys = keys
         self._aggregates = aggregates
-        self._groups: Groups | None = None
+        self._groups: TypedGroups | None = None
         self._restoring: GroupsState | None = None
         self._saving: EntrySteps | None = None
         self._position = 0
 
     def start(self, context: ProcessorContext) -> None:
         """Make the table."""
-        from shmjet.columns.groups import Groups
+        from shmjet.columns.typed_groups import TypedGroups
 
-        self._groups = Groups(self._keys, self._aggregates)
+        self._groups = TypedGroups(self._keys, self._aggregates)
         if context.snapshotting_enabled:
             GroupsState(self._groups, self._keys, context)  # so that the first barrier does not wait for imports
 
     @property
-    def _table(self) -> Groups:
+    def _table(self) -> TypedGroups:
         assert self._groups is not None, "init() has not been called"
         return self._groups
 
     def results(self) -> Iterable[Any]:
         """Return the batches of all groups, each made when it is drawn."""
-        return self._drawn(self.emitted())
-
-    def emitted(self) -> Callable[[int, int], tuple[Batch, int]]:
-        """Return what gives the batch at a position of the table, and the next position or -1."""
-        return self._table.results
+        return self._finished()
 
     def _drawn(self, batch_at: Callable[[int, int], tuple[Batch, int]]) -> Iterator[Batch]:
+        has_calls = any(aggregate.fn is not None for aggregate in self._aggregates.values())
+        rows = CALLED_ROWS if has_calls else EMITTED_ROWS
         while self._position < len(self._table):
-            batch, position = batch_at(self._position, EMITTED_ROWS)
+            batch, position = batch_at(self._position, rows)
             self._position = position
             if position < 0:
                 self._table.clear()
                 self._position = 0
             yield batch
+
+    def _finished(self) -> Iterator[Batch]:
+        """Give the results; where there are no groups, what tells their columns."""
+        if self._tells_columns and not len(self._table):
+            empty, _ = self._table.results(0, 1)
+            if empty.names:
+                yield empty
+        yield from self._drawn(self._table.results)
 
     def save_to_snapshot(self) -> bool:
         """Save the groups whose results have not been emitted, by partition."""
@@ -124,6 +137,7 @@ class GroupByProcessor(GroupingProcessor):
         item_columns: names for the values of items that are tuples; None when items are dicts.
         schema: what the columns of items are.
         finishes: results are emitted, not states.
+        tells_columns: as of `GroupingProcessor`.
     """
 
     def __init__(
@@ -133,8 +147,9 @@ class GroupByProcessor(GroupingProcessor):
         item_columns: tuple[str, ...] | None,
         schema: Mapping[str, Any] | None,
         finishes: bool,
+        tells_columns: bool = False,
     ) -> None:
-        super().__init__(keys, aggregates)
+        super().__init__(keys, aggregates, tells_columns)
         self._item_columns = item_columns
         self._schema = schema
         self._finishes = finishes
@@ -147,8 +162,8 @@ class GroupByProcessor(GroupingProcessor):
 
         super().start(context)
         needed = _columns_of(self._keys, self._aggregates)
-        self._only_counts = not needed
-        names = (self._item_columns or needed) if needed else _COUNTED
+        self._only_counts = needed == ()
+        names = _COUNTED if self._only_counts else self._item_columns or needed
         schema = schema_of(self._schema) if self._schema else None
         self._gatherer = RowGatherer(GATHERED_ROWS, names, schema, needed or None)
 
@@ -175,12 +190,11 @@ class GroupByProcessor(GroupingProcessor):
     def results(self) -> Iterable[Any]:
         """Return the batches of all groups, each made when it is drawn; before states comes what says their kinds."""
         self._add_gathered()
-        head = None if self._finishes else self._table.head()
-        return super().results() if head is None else chain((head,), super().results())
-
-    def emitted(self) -> Callable[[int, int], tuple[Batch, int]]:
-        """Results, or states for a second stage."""
-        return self._table.results if self._finishes else self._table.states
+        if self._finishes:
+            return self._finished()
+        head = self._table.head()
+        states = self._drawn(self._table.states)
+        return states if head is None else chain((head,), states)
 
     def save_to_snapshot(self) -> bool:
         """Save the groups; a first stage emits its states instead and begins anew, so it has nothing to save."""
@@ -206,6 +220,25 @@ class CombineGroupsProcessor(GroupingProcessor):
             self._table.merge(states)
 
 
+class RowsProcessor(ToBatchesProcessor):
+    """Emits rows as batches of the columns that are read: the first stage where an aggregate needs all rows.
+
+    Args:
+        needed: the columns; None: all.
+        item_columns, schema: as `GroupByProcessor`.
+    """
+
+    def __init__(
+        self, needed: tuple[str, ...] | None, item_columns: tuple[str, ...] | None, schema: Mapping[str, Any] | None
+    ) -> None:
+        super().__init__(GATHERED_ROWS, item_columns or needed, schema, None)
+        self._needed = needed
+
+    def passed(self, batch: Batch) -> Batch:
+        """Return the columns of a batch that are read."""
+        return batch if self._needed is None else batch.select(*self._needed)
+
+
 class Grouping:
     """What `group_by` returns: the keys, waiting for `agg`."""
 
@@ -216,7 +249,7 @@ class Grouping:
         self._item_columns = item_columns
         self._schema = schema
 
-    def agg(self, **aggregates: Aggregate) -> GroupBy:
+    def agg(self, /, **aggregates: Aggregate) -> GroupBy:
         """Say what is computed of each group.
 
         Args:
@@ -232,12 +265,13 @@ class Grouping:
                 raise TypeError(
                     f"agg({name}=...): expected an aggregate of shmjet.columns such as sum_('v') or count(), "
                     f"got {type(aggregate).__name__} {aggregate!r:.80}"
+                    f"{'; an expression goes into one: sum_(expression)' if isinstance(aggregate, Expression) else ''}"
                 )
             if name in self._keys:
                 raise BatchError(f"agg({name}=...): {name!r} is a key; give the result another name")
         if not self._keys and not aggregates:
             raise BatchError("group_by().agg() has neither keys nor aggregates, so there is nothing to compute")
-        needed = _columns_of(self._keys, aggregates)
+        needed = _columns_of(self._keys, aggregates) or ()
         missing = [name for name in needed if self._item_columns is not None and name not in self._item_columns]
         if missing:
             raise BatchError(
@@ -282,13 +316,24 @@ class GroupBy(Supply):
         return ColumnKey(self.keys)
 
     @property
+    def _moves_rows(self) -> bool:
+        return any(aggregate.moves_rows for aggregate in self.aggregates.values())
+
+    @property
     def accumulate(self) -> Callable[[], Processor]:
-        """The first stage: groups what its processor gets, from whatever edge, and emits states."""
+        """The first stage: groups what its processor gets, from whatever edge, and emits states.
+
+        Where an aggregate needs all rows of a group it emits these, as they are.
+        """
+        if self._moves_rows:
+            return Supply(RowsProcessor, _columns_of(self.keys, self.aggregates), self.item_columns, self.schema)
         return Supply(GroupByProcessor, self.keys, self.aggregates, self.item_columns, self.schema, finishes=False)
 
     @property
     def combine(self) -> Callable[[], Processor]:
         """The second stage, behind an edge that is partitioned by `key`: combines states and emits results."""
+        if self._moves_rows:
+            return Supply(GroupByProcessor, self.keys, self.aggregates, None, None, finishes=True)
         return Supply(CombineGroupsProcessor, self.keys, self.aggregates)
 
     def __repr__(self) -> str:
@@ -349,7 +394,9 @@ def group_by(
     return Grouping(checked, rows, schema)
 
 
-def _columns_of(keys: Iterable[str], aggregates: Mapping[str, Aggregate]) -> tuple[str, ...]:
-    """Return the columns that are read, each once."""
-    inputs = (aggregate.column for aggregate in aggregates.values() if aggregate.column is not None)
+def _columns_of(keys: Iterable[str], aggregates: Mapping[str, Aggregate]) -> tuple[str, ...] | None:
+    """Return the columns that are read, each once; None if all are."""
+    if any(aggregate.function == "custom" for aggregate in aggregates.values()):
+        return None
+    inputs = (name for aggregate in aggregates.values() for name in aggregate.names)
     return tuple(dict.fromkeys([*keys, *inputs]))

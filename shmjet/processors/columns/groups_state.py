@@ -12,6 +12,7 @@ from shmjet.processors.columns.saving import check_form, row_partitions
 
 if TYPE_CHECKING:
     from shmjet.columns.groups import Groups
+    from shmjet.columns.typed_groups import TypedGroups
     from shmjet.data.batch import Batch
 
 HEAD: Final = "columns"
@@ -30,7 +31,7 @@ class GroupsState:
         context: of the processor.
     """
 
-    def __init__(self, groups: Groups, keys: tuple[str, ...], context: ProcessorContext) -> None:
+    def __init__(self, groups: Groups | TypedGroups, keys: tuple[str, ...], context: ProcessorContext) -> None:
         from shmjet.columns.group_export import RestoredGroups
         from shmjet.data.schema_heads import SchemaHeads
 

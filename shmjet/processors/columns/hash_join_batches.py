@@ -15,8 +15,10 @@ from shmjet.core.inbox import Inbox
 from shmjet.core.latency_policy import policy_in
 from shmjet.core.outbox import Outbox
 from shmjet.core.processor import Processor, ProcessorContext
+from shmjet.core.state_placement import placement_in
 from shmjet.data.errors import ProcessorError
-from shmjet.processors.columns.build_side_state import BuildSideState
+from shmjet.processors.columns.build_side_state import BUILD_EDGE, BuildSideState
+from shmjet.processors.columns.empty_results import EmptyResults
 from shmjet.processors.columns.saving import EntrySteps
 from shmjet.processors.general.base import ExpandingProcessor, Supply, check_batch_rows, require_batches
 
@@ -24,7 +26,13 @@ if TYPE_CHECKING:  # numpy takes 0.1 s to import: only where there are batches
     from shmjet.columns.join import HashJoin
     from shmjet.data.batch import Batch
 
-KINDS: Final = ("inner", "left", "semi", "anti")
+KINDS: Final = ("inner", "left", "right", "outer", "semi", "anti")
+
+FILTERS: Final = ("semi", "anti")
+"""Kinds of which only the keys of edge 1 count."""
+
+UNMATCHED: Final = ("right", "outer")
+"""Kinds that give rows of edge 1 without a match too, once edge 0 has ended."""
 
 BATCH_ROWS: Final = 1 << 14
 """Rows of a batch that is emitted, at most: about a millisecond's work."""
@@ -43,15 +51,27 @@ class HashJoinBatchesProcessor(ExpandingProcessor):
     """A left join has the columns of edge 1 also where none of its rows come."""
 
     def __init__(
-        self, on: Any, how: str, suffix: str | None, build_schema: Mapping[str, Any] | None, rows: int
+        self,
+        on: Any,
+        how: str,
+        suffix: str | None,
+        build_schema: Mapping[str, Any] | None,
+        rows: int,
+        stream_schema: Mapping[str, Any] | None = None,
+        tells_columns: bool = False,
     ) -> None:
+        self._tells_columns = tells_columns
         self._on = on
         self._how = how
+        self._keys_only = how in FILTERS and build_schema is None
         self._suffix = suffix
         self._build_schema = build_schema
+        self._stream_schema = stream_schema
         self._rows = rows
         self._join: HashJoin | None = None
         self._is_built = False
+        self._empty: EmptyResults | None = None
+        self._schemas: set[Any] = set()
         self._saving: EntrySteps | None = None
         self._restoring: BuildSideState | None = None
 
@@ -59,8 +79,20 @@ class HashJoinBatchesProcessor(ExpandingProcessor):
         """As `ExpandingProcessor.init`."""
         from shmjet.columns.join import HashJoin
 
+        self._empty = EmptyResults(at_once=context.snapshotting_enabled)
+        if self._how in UNMATCHED and context.total_parallelism > 1 and BUILD_EDGE in placement_in(context).broadcast:
+            raise ProcessorError(
+                f"vertex {context.vertex_name!r}: a join with how={self._how!r} gives each row of edge 1 without a "
+                f"match once, but {context.total_parallelism} processors have all these rows; partition both edges by "
+                "their key columns instead of broadcasting edge 1, or run the vertex with one processor"
+            )
         self._join = HashJoin(
-            on=self._on, suffix=self._suffix, schema=self._build_schema, keeps_keys=context.snapshotting_enabled
+            on=self._on,
+            suffix=self._suffix,
+            schema=self._build_schema,
+            keeps_keys=context.snapshotting_enabled,
+            probe_schema=self._stream_schema if self._how in UNMATCHED else None,
+            notes_matches=self._how in UNMATCHED,
         )
         super().init(outbox, context)
 
@@ -91,9 +123,22 @@ class HashJoinBatchesProcessor(ExpandingProcessor):
             return self._is_built
         return super().complete_edge(ordinal)
 
+    def results(self) -> Iterator[Batch]:
+        """Return the rows of edge 1 without a match, where they are wanted, and what tells columns without rows."""
+        assert self._join is not None
+        assert self._empty is not None
+        if self._how in UNMATCHED:
+            for batch in self._join.unmatched(self._rows):
+                self._empty.passing(batch)
+                yield batch
+        if self._tells_columns:
+            yield from self._empty.rest()
+
     def save_to_snapshot(self) -> bool:
         """Save the build side. The stream leaves nothing behind: its batches are joined before the barrier."""
         if self._saving is None:
+            if not self.emission.flush_rest():
+                return False
             self._saving = EntrySteps(self.outbox, self._state().entries(self._is_built))
         if not self._saving.flush():
             return False
@@ -129,15 +174,26 @@ class HashJoinBatchesProcessor(ExpandingProcessor):
         while inbox:
             batch = inbox.poll()
             require_batches("hash_join_batches", [batch])
-            self._join.add(batch)
+            self._join.add(batch.select(*self._on.values()) if self._keys_only else batch)
             if monotonic_ns() >= deadline:
                 return
 
     def _joined(self, items: list[Batch]) -> Iterator[Batch]:
+        from shmjet.data.schema_heads import known_columns
+
         assert self._join is not None
+        assert self._empty is not None
         join = getattr(self._join, self._how)
         for batch in items:
-            yield from join(batch, self._rows)
+            schema = (tuple(batch.schema.items()), known_columns(batch)) if self._tells_columns else None
+            if self._tells_columns and schema not in self._schemas:
+                self._schemas.add(schema)
+                head = self._empty.passing(self._join.head(batch, self._how))
+                if head is not None:
+                    yield head
+            for made in join(batch, self._rows):
+                self._empty.passing(made)
+                yield made
 
 
 def hash_join_batches(
@@ -146,30 +202,35 @@ def hash_join_batches(
     how: str = "inner",
     suffix: str | None = None,
     build_schema: Mapping[str, Any] | None = None,
+    stream_schema: Mapping[str, Any] | None = None,
     batch_rows: int = BATCH_ROWS,
 ) -> Callable[[], Processor]:
     """Join the rows of batches on edge 0 with those of edge 1, which are kept in memory by key.
 
     Keys are equal as in Python: numbers by value whatever their dtypes, dates (units from years to days) and times
     (hours to microseconds) whatever their unit, but never a date and a time; nulls and NaN equal nothing. Results have
-    the columns of edge 0 and then, for `inner` and `left`, the columns of edge 1 other than its keys.
+    the columns of edge 0 and then, but for `semi` and `anti`, the columns of edge 1 other than its keys.
 
     Args:
         on: the key columns: a name, several names, what `columns("a", "b")` returns, or a dict from names on edge 0 to
             names on edge 1.
         how: `"inner"`: each pair of rows with equal keys; `"left"`: rows of edge 0 without a match too, with nulls;
-            `"semi"`: rows of edge 0 with a match, once; `"anti"`: those without.
+            `"right"`: pairs, and rows of edge 1 without a match, whose keys stand under the names of edge 0 and nulls
+            in its other columns; `"outer"`: pairs and the rows of both edges without a match; `"semi"`: rows of edge 0
+            with a match, once; `"anti"`: those without.
         suffix: is appended to the name of a column of edge 1 that edge 0 has too, which is an error by default.
         build_schema: name → type of the columns of edge 1, as `schema` of `to_batches`; a left join needs it where
             there may be no batch on that edge at all, for any processor.
+        stream_schema: the same for edge 0, which right and outer joins need.
         batch_rows: rows of an emitted batch, at most.
 
     Give edge 1 `.broadcast()` and `.priority(-1)`; or partition both edges by their key columns, edge 1 with
-    `.priority(-1)`.
+    `.priority(-1)`. Right and outer joins need the second, or one processor, because a row of edge 1 without a match is
+    given once.
 
     Raises:
-        BatchError: no key column is named, one is named twice, or `build_schema` is none. Columns that do not exist or
-            cannot be equal make the job fail.
+        BatchError: no key column is named, one is named twice, or a schema is none. Columns that do not exist or
+            cannot be equal make the job fail, and so does a right or outer join with a broadcast edge.
         ValueError: `how` or `batch_rows` is wrong.
 
     Example:
@@ -190,5 +251,9 @@ def hash_join_batches(
         from shmjet.columns.schemas import schema_of
 
         build_schema = schema_of(build_schema)
+    if stream_schema is not None:
+        from shmjet.columns.schemas import schema_of
+
+        stream_schema = schema_of(stream_schema)
     keys = dict(zip(streamed, kept, strict=True))
-    return Supply(HashJoinBatchesProcessor, keys, how, suffix, build_schema, batch_rows)
+    return Supply(HashJoinBatchesProcessor, keys, how, suffix, build_schema, batch_rows, stream_schema)

@@ -34,11 +34,23 @@ BATCH_ROWS: Final = 1 << 15
 
 
 class SortBatchesProcessor(BulkProcessor):
-    """Keeps sorted runs and merges them at the end. Stable for the rows of one processor."""
+    """Keeps sorted runs and merges them at the end. Stable for the rows of one processor.
+
+    Args:
+        by, descending, nulls_first, limit, rows: as of `sort_batches`.
+        tells_columns: if there are no rows, emit a batch without rows.
+    """
 
     def __init__(
-        self, by: tuple[str, ...], descending: bool | tuple[bool, ...], nulls_first: bool, limit: int | None, rows: int
+        self,
+        by: tuple[str, ...],
+        descending: bool | tuple[bool, ...],
+        nulls_first: bool,
+        limit: int | None,
+        rows: int,
+        tells_columns: bool = False,
     ) -> None:
+        self._tells_columns = tells_columns
         self._arguments = by, descending, nulls_first
         self._limit = limit
         self._rows = rows
@@ -86,8 +98,10 @@ class SortBatchesProcessor(BulkProcessor):
     def _merged(self, runs: list[Batch]) -> Iterable[Batch]:
         from shmjet.columns.sort import SortedMerge
 
-        if not runs:
+        if not self._kinds.kinds:
             return ()
+        if not any(run.num_rows for run in runs):
+            return [self._kinds.head()] if self._tells_columns else ()
         assert self._order is not None
         self._merge = SortedMerge([self._kinds.of(run) for run in runs], self._order, self._rows)
         return (batch for batch in self._merge if batch.num_rows)
@@ -179,6 +193,23 @@ class SortBatchesProcessor(BulkProcessor):
         self._runs = []
         if self._spilled is not None:
             self._spilled.close()
+
+
+def sorted_share(
+    by: tuple[str, ...], descending: tuple[bool, ...], nulls_first: bool = False
+) -> Callable[[], Processor]:
+    """Sort what this processor gets, for an ordered edge that merges the shares of all: no rows tell the columns, too.
+
+    Args:
+        by, descending, nulls_first: as of `sort_batches`.
+
+    Example:
+        >>> from shmjet import Batch
+        >>> from shmjet.testing import verify_processor
+        >>> numbers = [Batch({"n": [3, 1]}), Batch({"n": [2]})]
+        >>> verify_processor(sorted_share(("n",), (False,))).inputs(numbers).expect([Batch({"n": [1, 2, 3]})])
+    """
+    return Supply(SortBatchesProcessor, by, descending, nulls_first, None, BATCH_ROWS, tells_columns=True)
 
 
 def sort_batches(

@@ -10,12 +10,13 @@ Must not know: processors and outboxes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from shmjet._native._columns import CSV_START, csv_follow, csv_parse, csv_skip, csv_split
 from shmjet.data.batch import Batch
 from shmjet.data.errors import BatchError
+from shmjet.data.schema_heads import SchemaHeads
 from shmjet.processors.columns.column_memory import ColumnsMemory, repeated
 from shmjet.processors.csv.csv_format import CsvFormat
 from shmjet.processors.csv.parse_errors import UNCLOSED, complaint, line_of
@@ -59,7 +60,10 @@ class CsvReader:
     def __init__(self, csv: CsvFormat, skip_binary: bool, seams: str | None, units: Sequence[Unit]) -> None:
         self._csv = csv
         self._skip_binary = skip_binary
-        self._types = csv.wanted()
+        self._types = csv.parsed()
+        self._declared = tuple(csv.wanted())
+        self._narrow = narrowing(csv)
+        self._heads = SchemaHeads()
         self._memory = ColumnsMemory(self._types, csv.batch_rows, csv.encoding, csv.errors)
         self._seams = None if seams is None else Seams(seams, units)
         self._window = FileWindow(PIECE)
@@ -91,7 +95,7 @@ class CsvReader:
 
     def rest(self) -> list[Batch]:
         """Return the last batch, once all segments are read."""
-        return [self._take()] if self._memory.rows else []
+        return self._take() if self._memory.rows else []
 
     take_rows = rest
 
@@ -105,7 +109,7 @@ class CsvReader:
         if self._seams is None or segment.end - segment.start == segment.size:
             return
         self._window.open(segment.path, segment.size)
-        layout = read_layout(self._window, segment.path, self._csv, tuple(self._types))
+        layout = self._look(segment.path)
         begin, stop = self._bounds(segment)
         self._publish(segment, max(begin, layout.start), stop, begin <= layout.start < stop)
         yield []
@@ -135,10 +139,10 @@ class CsvReader:
             return
         if segment.path != self._path:
             if self._memory.rows and self._csv.path_column is not None:
-                yield [self._take()]
+                yield self._take()
             self._path, self._layout = segment.path, None
         if self._layout is None:
-            self._layout = read_layout(self._window, segment.path, self._csv, tuple(self._types))
+            self._layout = self._look(segment.path)
         if segment.start == 0:
             self.files += 1
             self.bytes += self._layout.start
@@ -221,7 +225,7 @@ class CsvReader:
                 memory.odd += odd
                 used = at
                 if status == _FULL:
-                    yield [self._take()]
+                    yield self._take()
                 elif status == _ROOM:
                     self._make_room(bad[1], bad[4] - bad[3])
                 elif status == _BAD:
@@ -264,14 +268,44 @@ class CsvReader:
         self._first_bad = text
         self.bad_lines += 1
 
-    def _take(self) -> Batch:
+    def _take(self) -> list[Batch]:
         rows = self._memory.rows
         try:
             batch = self._memory.take()
         except BatchError as error:  # of errors="surrogateescape" and the like
             raise BatchError(f"{self._path}, or a file before it: {error}") from None
         name = self._csv.path_column
-        return batch if name is None else batch.with_columns({name: repeated(self._path, rows)})
+        if name is not None:
+            batch = batch.with_columns({name: repeated(self._path, rows)})
+        if self._narrow is None:
+            return [batch]
+        batch = self._narrow(batch)
+        head = self._heads.before(batch)
+        return [batch] if batch.num_rows else [] if head is None else [head]
+
+    def _look(self, path: str) -> Layout:
+        """Return the layout of the file that is open; what it has to have is what was declared, not what is needed."""
+        layout = read_layout(self._window, path, self._csv, self._declared)
+        return Layout(layout.names, layout.start, tuple(self._types))
+
+
+def narrowing(csv: CsvFormat) -> Callable[[Batch], Batch] | None:
+    """Return what leaves out rows and columns of a batch that has been parsed; None where there is nothing to do."""
+    if not csv.conditions:
+        return None
+    from shmjet.columns.expressions import Selection  # only where there are conditions
+
+    selections = [Selection(condition) for condition in csv.conditions]
+
+    def narrowed(batch: Batch) -> Batch:
+        for selection in selections:
+            batch = selection.apply(batch)
+        if csv.needed is None:
+            return batch
+        kept = [name for name in batch.names if name in csv.needed or name == csv.path_column]
+        return batch.select(*(kept or batch.names[:1]))
+
+    return narrowed
 
 
 def read_layout(window: FileWindow, path: str, csv: CsvFormat, wanted: Sequence[str]) -> Layout:

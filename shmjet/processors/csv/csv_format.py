@@ -6,12 +6,23 @@ Loaded only by jobs that read or write columns. Must not know: how files are cut
 from __future__ import annotations
 
 import codecs
+import decimal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from shmjet.data.column_types import (
+    WIDE,
+    CategoryType,
+    ColumnType,
+    DecimalType,
+    Kind,
+    ZonedType,
+    is_typed_word,
+    kind_of,
+)
 from shmjet.data.errors import BatchError
 from shmjet.processors.files.line_blocks import check_encoding
 
@@ -22,11 +33,11 @@ UNITS: Final = {
 
 TYPES: Final = (
     "bool, int8 to int64, uint8 to uint64, float16 to float64, datetime64[Y] to datetime64[ns], timedelta64[...], "
-    '"text" or "bytes"'
+    '"text", "bytes", "decimal(15, 2)", "timestamp[us, UTC]" or "category"'
 )
 
 
-class ColumnType(NamedTuple):
+class CsvType(NamedTuple):
     """What a field of a CSV file becomes."""
 
     name: str
@@ -37,14 +48,16 @@ class ColumnType(NamedTuple):
     """What the kernel writes, which numpy then converts; float64 for float16."""
     kind: int
     unit: int
+    typed: ColumnType | None = None
+    """The type of the column where numpy has none for it."""
 
 
-def column_type(column: str, given: Any) -> ColumnType:
+def column_type(column: str, given: Any) -> CsvType:
     """Return the type that a schema names for a column.
 
     Args:
         column: for errors.
-        given: "text", "bytes", str, bytes, or whatever `numpy.dtype` takes.
+        given: "text", "bytes", str, bytes, whatever `numpy.dtype` takes, a `ColumnType` or its text.
 
     Raises:
         BatchError: CSV values cannot become that.
@@ -55,7 +68,9 @@ def column_type(column: str, given: Any) -> ColumnType:
     """
     if given is str or given is bytes or (isinstance(given, str) and given in ("text", "bytes")):
         is_bytes = given is bytes or given == "bytes"
-        return ColumnType("bytes" if is_bytes else "text", None, None, ord("y" if is_bytes else "t"), 0)
+        return CsvType("bytes" if is_bytes else "text", None, None, ord("y" if is_bytes else "t"), 0)
+    if given is decimal.Decimal or isinstance(given, ColumnType) or (isinstance(given, str) and is_typed_word(given)):
+        return _typed(column, kind_of(column, given))
     try:
         dtype = np.dtype(given).newbyteorder("=")
     except (TypeError, ValueError, SyntaxError):
@@ -70,7 +85,22 @@ def column_type(column: str, given: Any) -> ColumnType:
         parsed = np.dtype(np.float64)
     elif kind not in "biuf" or dtype.itemsize > 8:
         raise BatchError(f"the schema's column {column!r} has type {dtype}; known are {TYPES}")
-    return ColumnType(str(dtype), dtype, parsed, ord(kind), unit)
+    return CsvType(str(dtype), dtype, parsed, ord(kind), unit)
+
+
+def _typed(column: str, kind: Kind) -> CsvType:
+    """Return the type of a column that numpy has no dtype for."""
+    if isinstance(kind, CategoryType):
+        return CsvType(str(kind), None, None, ord("t"), 0, kind)
+    if isinstance(kind, DecimalType):
+        if kind.stored == WIDE:  # read as text
+            return CsvType(str(kind), None, None, ord("t"), 0, kind)
+        dtype = np.dtype(np.int64)
+        return CsvType(str(kind), dtype, dtype, ord("d"), kind.precision << 5 | kind.scale, kind)
+    if isinstance(kind, ZonedType):
+        dtype = np.dtype(f"M8[{kind.unit}]")
+        return CsvType(str(kind), dtype, dtype, ord("M" if kind.zone == "UTC" else "Z"), ord(UNITS[kind.unit]), kind)
+    raise BatchError(f"the schema's column {column!r} has type {kind}; known are {TYPES}")
 
 
 @dataclass(frozen=True)
@@ -78,7 +108,7 @@ class CsvFormat:
     """How CSV files are read; the arguments of `read_files(..., format="csv")`, checked."""
 
     schema: Mapping[str, str] | None
-    """Names and types (those of `ColumnType.name`) of the file's columns; None until they are inferred."""
+    """Names and types (those of `CsvType.name`) of the file's columns; None until they are inferred."""
     columns: tuple[str, ...] | None
     """The columns to read; None: all of the schema."""
     delimiter: int
@@ -93,17 +123,34 @@ class CsvFormat:
     """256 bytes, 0 for bytes that text cannot have; None: text is UTF-8."""
     batch_rows: int
     path_column: str | None
+    needed: tuple[str, ...] | None = None
+    """The columns which any stage reads; None: all of them. The others are not parsed."""
+    conditions: tuple[Any, ...] = ()
+    """Expressions of columns; the rows for which one is not true are left out."""
 
     @property
     def lenient(self) -> bool:
         """Whether bytes that are not in the encoding are replaced (or the like) instead of making a line bad."""
         return self.errors != "strict"
 
-    def wanted(self) -> dict[str, ColumnType]:
+    def wanted(self) -> dict[str, CsvType]:
         """Return the columns of the batches, in order; none as long as the schema is not known."""
         schema = self.schema or {}
-        names = schema if self.columns is None else self.columns
-        return {name: column_type(name, schema[name]) for name in names if name in schema}
+        return {name: column_type(name, schema[name]) for name in self.declared() if name in schema}
+
+    def declared(self) -> tuple[str, ...]:
+        """Return the names of the columns that a file must have, in the order of the batches; see `wanted`."""
+        return tuple(self.schema or ()) if self.columns is None else self.columns
+
+    def parsed(self) -> dict[str, CsvType]:
+        """Return those of the wanted columns that are needed, for batches or for conditions; one at least."""
+        wanted = self.wanted()
+        if self.needed is None or not wanted:
+            return wanted
+        used = {*self.needed, *(name for condition in self.conditions for name in condition.names)}
+        if not used & wanted.keys():
+            used = {min(wanted, key=lambda name: wanted[name].dtype is None)}  # it says how many rows there are
+        return {name: type_ for name, type_ in wanted.items() if name in used}
 
 
 def csv_format(

@@ -15,12 +15,15 @@ import numpy as np
 
 from shmjet._native._columns import csv_write, is_utf8
 from shmjet.columns.promotion import promoted
-from shmjet.data.batch import Batch, stored_column
+from shmjet.data.batch import Batch, any_column, stored_column
 from shmjet.data.column import Values
 from shmjet.data.column_descriptors import descriptors
+from shmjet.data.column_types import CategoryType, DecimalType, ZonedType
 from shmjet.data.errors import BatchError
+from shmjet.data.nullable import Nullable
 from shmjet.data.schema_heads import known_columns
 from shmjet.data.text import Text
+from shmjet.data.typed_column import TypedColumn
 from shmjet.processors.csv.csv_format import UNITS, check_csv_encoding, check_dialect
 from shmjet.processors.files.file_sink import LocalFileSink
 from shmjet.processors.files.output_file import PartOptions
@@ -92,6 +95,7 @@ class CsvWriter:
         self._check(batch)
         if not batch.num_rows:
             return before
+        batch = _as_text(batch)
         records = self._written(batch)
         return before + (self._spelled(batch) if records is None else records)
 
@@ -196,6 +200,29 @@ class CsvWriter:
             "".join(strings).encode(self._style.encoding)
         except UnicodeEncodeError as error:
             raise BatchError(f"column {name!r} has text that {self._style.encoding} cannot hold: {error}") from None
+
+
+def _as_text(batch: Batch) -> Batch:
+    """Return a batch with text for the columns that numpy has no type for: decimals, instants (of UTC), categories.
+
+    Raises:
+        BatchError: a column has lists or structs.
+    """
+    written: dict[str, Any] = {}
+    for name in batch.names:
+        column, valid = any_column(batch, name)
+        if not isinstance(column, TypedColumn):
+            continue
+        if isinstance(column.dtype, CategoryType):
+            text = column.stored
+        elif isinstance(column.dtype, DecimalType):
+            text = Text.of(map(str, column.to_list()))
+        elif isinstance(column.dtype, ZonedType):
+            text = Text.of(f"{value}Z" for value in np.datetime_as_string(np.asarray(column.stored)).tolist())
+        else:
+            raise BatchError(f"column {name!r} has type {column.dtype}, which cannot be written as CSV")
+        written[name] = text if valid is None else Nullable(text, valid)
+    return batch.with_columns(written) if written else batch
 
 
 def plain_strings(name: str, column: Values) -> list[str]:

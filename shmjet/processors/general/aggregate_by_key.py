@@ -14,7 +14,7 @@ from typing import Any
 from shmjet._native import unify_nans
 from shmjet.aggregate_ops import AggregateOperation
 from shmjet.aggregate_ops.tables import NativeTable, put_pairs
-from shmjet.core.key_functions import NAN, KeyFn, keys_of, plain
+from shmjet.core.key_functions import NAN, KeyFn, keys_of, named_unhashable, plain
 from shmjet.core.processor import Processor
 from shmjet.processors.general.aggregate import checked_operation
 from shmjet.processors.general.base import BulkProcessor, Supply
@@ -73,7 +73,11 @@ class KeyedAggregateProcessor(BulkProcessor):
 
     def absorb(self, ordinal: int, items: list[Any]) -> None:
         """Fold a list."""
-        self._op.fold_groups(self._table, keys_of(self._key_fns.at(ordinal), items), items, ordinal)
+        keys = keys_of(self._key_fns.at(ordinal), items)
+        try:
+            self._op.fold_groups(self._table, keys, items, ordinal)
+        except TypeError as error:
+            raise named_unhashable(error, keys) from error.__cause__
 
     def results(self) -> Iterable[Any]:
         """Return (key, result) for every key."""

@@ -3,7 +3,9 @@
 All processors of a stage in a process share one event loop. It never runs for long: each callback of a processor lets
 it take a few turns that do not wait, emits what is ready and starts new calls. While calls are under way the processor
 polls, so the engine comes back at least once a millisecond. Order is kept, where it is wanted, by emitting from the
-oldest call on. A snapshot does not wait for calls: their items are saved, and after a restore the calls are made again.
+oldest call on. A watermark waits among the calls until those before it have ended, and holds nothing up. A snapshot
+does not wait for calls: their items are saved, and after a restore the calls are made again, before a watermark that
+waited.
 After Jet's `AsyncTransformUsingServiceOrderedP` and `...UnorderedP`.
 
 Must not know what services are, or what the calls wait for.
@@ -15,21 +17,27 @@ import asyncio
 import inspect
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from time import monotonic_ns
 from typing import Any
 
+from shmjet.core.broadcast_key import BroadcastKey
 from shmjet.core.inbox import Inbox
 from shmjet.core.key_functions import KeyFn
 from shmjet.core.latency_policy import policy_in
 from shmjet.core.processor import Processor, ProcessorContext, ProcessorSupplier
 from shmjet.data.errors import ProcessorError
-from shmjet.data.marks import Watermark
+from shmjet.data.marks import IDLE, Watermark
 from shmjet.processors.general.base import BulkProcessor
+from shmjet.processors.general.failures import OnError
+from shmjet.processors.general.item_calls import timed_results
 from shmjet.processors.general.service_use import ServiceCall, ServiceSupplier
 from shmjet.processors.general.services import ServiceFactory
 from shmjet.processors.general.state_keys import own_key
+
+_LOWEST = -(1 << 63)
+_WATERMARK_KEY = BroadcastKey("watermark")
 
 END_S = 5.0
 """How long calls that have been cancelled, and the closing of a service, may take."""
@@ -119,20 +127,38 @@ class AsyncServiceProcessor(BulkProcessor):
         kind: what its results mean.
         most: calls at once.
         in_order: results are emitted in the order of their items.
+        timed: items are timed, and results get the timestamps of their items.
+        on_error: what is done with an item whose function raises; None: the job fails.
     """
 
     state_kind = "map_using_service_async"
 
     movable = False
 
-    def __init__(self, holder: LoopHolder, call: ServiceCall, kind: str, most: int, in_order: bool) -> None:
+    def __init__(
+        self,
+        holder: LoopHolder,
+        call: ServiceCall,
+        kind: str,
+        most: int,
+        in_order: bool,
+        timed: bool = False,
+        on_error: OnError | None = None,
+    ) -> None:
         self._holder = holder
         self._call = call
         self._kind = kind
         self._most = most
         self._in_order = in_order
-        self._calls: deque[tuple[Any, asyncio.Task[Any]]] = deque()
+        self._timed = timed
+        self._on_error = on_error
+        self.failure_policies = (on_error,)
+        self._calls: deque[tuple[Any, asyncio.Task[Any] | None]] = deque()
+        """Items, timed or bare, with their calls; and watermarks, without."""
+        self._marks = 0  # watermarks among them
+        self._last_mark = _LOWEST
         self._again: deque[Any] = deque()  # items whose calls are lost
+        self._mark_again: int | None = None  # a watermark that waited for them
         self._acquired = False
         self.next_call = math.inf
 
@@ -152,30 +178,45 @@ class AsyncServiceProcessor(BulkProcessor):
                 break
         self._start(inbox)
 
+    @property
+    def _free(self) -> int:
+        return self._most - len(self._calls) + self._marks
+
     def _start(self, inbox: Inbox) -> None:
         self._start_again()
-        free = self._most - len(self._calls)
-        if free > 0:
-            self._call_for(inbox.take(free))
+        if self._free > 0:
+            self._call_for(inbox.take(self._free))
 
     def _start_again(self) -> None:
-        """Make lost calls again, before any others."""
+        """Make lost calls again, before any others; then comes the watermark that waited for them."""
         again = self._again
         if again:
-            free = self._most - len(self._calls)
-            self._call_for([again.popleft() for _ in range(min(free, len(again)))])
+            self._call_for([again.popleft() for _ in range(min(self._free, len(again)))])
+        if self._mark_again is not None and not again:
+            mark, self._mark_again = self._mark_again, None
+            self._add_mark(Watermark(mark))
 
     def _call_for(self, items: list[Any]) -> None:
-        if items:
-            for item in items:
-                call = self._call.one(self._service, item)
+        for item in items:
+            bare = item[1] if self._timed else item
+            try:
+                call = self._call.one(self._service, bare)
                 if not inspect.isawaitable(call):
                     raise TypeError(
                         f"vertex {self.context.vertex_name!r}: expected a coroutine function, but the function "
                         f"returned {type(call).__name__}: {call!r:.80}"
                     )
+            except Exception as error:
+                self._failed(bare, error)
+            else:
                 self._calls.append((item, self._holder.start(call)))
             self.next_call = None
+
+    def _failed(self, item: Any, error: Exception) -> None:
+        if self._on_error is None or self.guard is None:
+            raise error
+        self.guard.failed(self._on_error, item, error)
+        self.failed_items_skipped = self.guard.skipped
 
     def _advance(self) -> bool:
         """Let the loop run and emit what is ready; True when no call is under way and all is emitted."""
@@ -185,7 +226,7 @@ class AsyncServiceProcessor(BulkProcessor):
         return is_through
 
     def _emit_ended(self) -> bool:
-        emission = self.emission
+        emission, guard = self.emission, self.guard
         if not emission.flush():
             return False
         if self._calls:
@@ -195,23 +236,50 @@ class AsyncServiceProcessor(BulkProcessor):
                 emission.start(chain.from_iterable(results) if self._kind == "flat_map" else results)
                 if not emission.flush():
                     return False
+        if guard is not None and not guard.flush():
+            return False
         return not self._calls and not self._again
 
     def _ended(self) -> list[Any]:
-        """Take the calls out that have ended, in order or not, and return their results."""
+        """Take the calls out that have ended, in order or not, and return their results; watermarks among them."""
         calls = self._calls
-        ended: list[tuple[Any, asyncio.Task[Any]]] = []
-        if self._in_order:
-            while calls and calls[0][1].done():
-                ended.append(calls.popleft())
-        else:
-            ended = [each for each in calls if each[1].done()]
-            if ended:
-                self._calls = deque(each for each in calls if not each[1].done())
-        values = [(item, task.result()) for item, task in ended]
-        if self._kind == "filter":
-            return [item for item, kept in values if kept]
-        return [value for _, value in values if value is not None or self._kind == "flat_map"]
+        ended: list[tuple[Any, asyncio.Task[Any] | None]] = []
+        while calls and ((task := calls[0][1]) is None or task.done()):
+            ended.append(calls.popleft())
+        if not self._in_order and calls:
+            done = [each for each in calls if each[1] is not None and each[1].done()]
+            if done:
+                ended += done
+                self._calls = deque(each for each in calls if each[1] is None or not each[1].done())
+        results: list[Any] = []
+        for item, task in ended:
+            if task is not None:
+                self._add_result(results, item, task)
+            else:
+                self._marks -= 1
+                results.append([item] if self._kind == "flat_map" else item)
+        return results
+
+    def _add_result(self, results: list[Any], item: Any, task: asyncio.Task[Any]) -> None:
+        bare = item[1] if self._timed else item
+        try:
+            value = task.result()
+        except Exception as error:
+            self._failed(bare, error)
+            return
+        if self._kind == "flat_map":
+            results.append(self._drawn_from(item, bare, value))
+        elif self._kind == "filter":
+            if value:
+                results.append(item)
+        elif value is not None:
+            results.append((item[0], value) if self._timed else value)
+
+    def _drawn_from(self, item: Any, bare: Any, value: Any) -> Iterable[Any]:
+        drawn: Iterable[Any] = value
+        if self._on_error is not None and self.guard is not None:
+            drawn = self.guard.results(self._on_error, bare, value)
+        return timed_results(item[0], drawn, self.context.vertex_name) if self._timed else drawn
 
     def try_process(self) -> bool:
         """Go on with the calls that are under way."""
@@ -219,25 +287,60 @@ class AsyncServiceProcessor(BulkProcessor):
         return True
 
     def try_process_watermark(self, watermark: Watermark) -> bool:
-        """Wait for the calls of the items before it, then pass it on."""
-        return self._advance() and super().try_process_watermark(watermark)
+        """Pass it on when the calls of the items before it have ended; it waits among them."""
+        if watermark == IDLE:
+            return self._advance() and super().try_process_watermark(watermark)
+        if self._again:
+            self._advance()
+            return False
+        if self._calls or not self.emission.idle:
+            self._add_mark(watermark)
+            self._advance()
+            return True
+        if watermark.timestamp <= self._last_mark:
+            return True
+        if not super().try_process_watermark(watermark):
+            return False
+        self._last_mark = watermark.timestamp
+        return True
+
+    def _add_mark(self, watermark: Watermark) -> None:
+        """Put a watermark behind the calls under way; of several without a call between them the last stays."""
+        if watermark.timestamp <= self._last_mark:
+            return
+        calls = self._calls
+        if calls and calls[-1][1] is None:
+            calls.pop()
+            self._marks -= 1
+        calls.append((watermark, None))
+        self._marks += 1
+        self._last_mark = watermark.timestamp
+        self.next_call = None
 
     def save_to_snapshot(self) -> bool:
         """Emit the results that there are, and save the items of the calls under way."""
-        return self.emission.flush() and super().save_to_snapshot()
+        if not self.emission.flush() or not (self.guard is None or self.guard.flush()):
+            return False
+        return super().save_to_snapshot()
 
     def saved_entries(self) -> Iterator[tuple[Any, Any]]:
-        """Return the items without results, in order."""
+        """Return the items without results, in order, and the last watermark that waits."""
         call, own = self._call, own_key(self.context)
-        for item in chain((item for item, _ in self._calls), self._again):
-            if not call.keyed:
-                yield own, item
-            else:
-                yield item if call.key_fn is None else call.key_fn(item), item
+        under_way = (item for item, task in self._calls if task is not None)
+        for item in chain(under_way, self._again):
+            yield call.key_of(item[1] if self._timed else item) if call.keyed else own, item
+        if self._marks:
+            yield _WATERMARK_KEY, self._last_mark
+        elif self._mark_again is not None:
+            yield _WATERMARK_KEY, self._mark_again
 
     def restore_entries(self, entries: list[tuple[Any, Any]]) -> None:
         """Take items whose calls are to be made again."""
-        self._again.extend(item for _, item in entries)
+        for key, item in entries:
+            if key == _WATERMARK_KEY:
+                self._mark_again = item if self._mark_again is None else min(item, self._mark_again)
+            else:
+                self._again.append(item)
         self.next_call = None
 
     def complete(self) -> bool:
@@ -250,7 +353,7 @@ class AsyncServiceProcessor(BulkProcessor):
             return
         self._acquired = False
         try:
-            self._holder.cancel([task for _, task in self._calls])
+            self._holder.cancel([task for _, task in self._calls if task is not None])
             self._calls.clear()
         finally:
             self._holder.release()
@@ -274,6 +377,9 @@ def using_service_async(
     keyed: bool = False,
     max_concurrent_ops: int = 4,
     preserve_order: bool = True,
+    *,
+    timed: bool = False,
+    on_error: OnError | None = None,
 ) -> ProcessorSupplier:
     """Map, filter or flat_map with a service and a coroutine function.
 
@@ -286,6 +392,9 @@ def using_service_async(
         max_concurrent_ops: calls of one processor that are under way at once, at most; with `preserve_order` a call
             counts until all calls before it have ended.
         preserve_order: emit results in the order of their items.
+        timed: items are pairs `(timestamp, item)`; the function sees the item, and results are pairs with its
+            timestamp.
+        on_error: what is done with an item whose function raises; None: the job fails.
 
     Raises:
         ProcessorError: an unknown kind, fewer than one call at once, or a factory that is not cooperative.
@@ -303,5 +412,6 @@ def using_service_async(
         raise ProcessorError(f"using_service_async: max_concurrent_ops must be at least 1, got {max_concurrent_ops}")
     if not factory.is_cooperative:
         raise ProcessorError("using_service_async: calls that are awaited do not block; leave is_cooperative True")
-    maker = _Maker(ServiceCall(fn, key_fn, keyed), kind, max_concurrent_ops, preserve_order)
+    call = ServiceCall(fn, key_fn, keyed)
+    maker = _Maker(call, kind, max_concurrent_ops, preserve_order, timed, on_error)
     return ServiceSupplier(maker, LoopHolder, factory, f"{kind}_using_service_async")

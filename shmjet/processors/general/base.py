@@ -9,15 +9,18 @@ Must not know: what any processor computes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from time import monotonic_ns
 from typing import Any
 
 from shmjet.core.inbox import Inbox
 from shmjet.core.latency_policy import policy_in
-from shmjet.core.outbox import Outbox
-from shmjet.core.processor import Processor, ProcessorContext
+from shmjet.core.outbox import Ordinals, Outbox
+from shmjet.core.processor import NO_STATE, Processor, ProcessorContext
 from shmjet.data.columnar import Columnar
 from shmjet.data.errors import BatchError, ProcessorError
 from shmjet.processors.general.emission import Emission
+from shmjet.processors.general.failures import FailureGuard, OnError, main_ordinals, side_count
 
 FIRST_RATIO = 16.0
 """Results per item that are expected before the first item."""
@@ -30,6 +33,10 @@ SPARE = 1.2
 
 LAZY_FILL = 0.98
 """How full the last items of an inbox may make the outbox: whether a lazy sequence has ended shows only below that."""
+
+
+_SWEPT_AT_ONCE = 256
+"""Results drawn between two looks at the clock."""
 
 
 class BulkProcessor(Processor):
@@ -47,15 +54,29 @@ class BulkProcessor(Processor):
 
     emission: Emission
 
+    failure_policies: tuple[OnError | None, ...] = ()
+    """What is done with items whose functions raise; set before `init`. Without any, an error fails the job."""
+
+    guard: FailureGuard | None = None
+    """Takes items whose functions raise, where there is a policy for that."""
+
+    main: Ordinals = -1
+    """The outbound ordinals of the results: all but those of failed items."""
+
     entries_at_once = 256
     """Saved entries that take about a tenth of a millisecond to make."""
 
     _entries_left: Iterator[tuple[Any, Any]] | None = None
+    _sweeping: Iterator[Any] | None = None
+    _swept = False
 
     def init(self, outbox: Outbox, context: ProcessorContext) -> None:
         """Keep outbox and context, then call `start`."""
         super().init(outbox, context)
-        self.emission = Emission(outbox, call_ns=policy_in(context).call_ns)
+        if any(self.failure_policies):
+            self.main = main_ordinals(outbox, side_count(self.failure_policies))
+            self.guard = FailureGuard(self.failure_policies, outbox, context)
+        self.emission = Emission(outbox, self.main, call_ns=policy_in(context).call_ns)
         self._finishing = False
         self._held = False
         self.start(context)
@@ -86,6 +107,38 @@ class BulkProcessor(Processor):
             self.emission.start(self.results())
         return self.emission.flush() and self.finish()
 
+    @property
+    def is_sweeping(self) -> bool:
+        """Whether a sweep has begun and not come to its end."""
+        return self._sweeping is not None
+
+    def sweep(self, results: Callable[[], Iterator[Any]]) -> bool:
+        """Emit what an iterator gives and is not None, in short calls, however rare that is.
+
+        Args:
+            results: makes the iterator, when the sweep begins.
+
+        Returns:
+            True at its end. False: leave the callback, and call `sweep` again before anything else.
+        """
+        emission, guard = self.emission, self.guard
+        if self._sweeping is None:
+            self._sweeping = results()
+        deadline = monotonic_ns() + policy_in(self.context).call_ns
+        while emission.flush() and (guard is None or guard.flush()):
+            if self._swept:
+                self._sweeping, self._swept = None, False
+                return True
+            drawn = list(islice(self._sweeping, _SWEPT_AT_ONCE))
+            self._swept = len(drawn) < _SWEPT_AT_ONCE
+            emission.put([result for result in drawn if result is not None])
+            if not self._swept and monotonic_ns() >= deadline:
+                return False
+        return False
+
+    def _emitted_drawn(self) -> bool:
+        return self.emission.flush_rest() and (self.guard is None or self.guard.flush())
+
     def saved_entries(self) -> Iterable[tuple[Any, Any]]:
         """Return the state as (key, value) entries; they are drawn over several calls, in which nothing changes."""
         return ()
@@ -95,7 +148,9 @@ class BulkProcessor(Processor):
         raise ProcessorError(f"{type(self).__name__} got saved state, but has none: {entries[0]!r:.80}")
 
     def save_to_snapshot(self) -> bool:
-        """Save `saved_entries`."""
+        """Emit what a sweep has drawn, then save `saved_entries`."""
+        if self._sweeping is not None and not self._emitted_drawn():
+            return False
         entries = self._entries_left
         if entries is None:
             entries = self._entries_left = iter(self.saved_entries())
@@ -130,10 +185,13 @@ class TransformingProcessor(BulkProcessor):
 
     def process(self, ordinal: int, inbox: Inbox) -> None:
         """Transform what there is room for, until half of the room is used or the inbox is empty."""
-        outbox = self.outbox
+        outbox, main, guard = self.outbox, self.main, self.guard
         room = least = outbox.room()
         while inbox and room and 2 * room >= least:
-            outbox.give(self.transform(inbox.take(room)))
+            outbox.give(self.transform(inbox.take(room)), main)
+            if guard is not None:
+                guard.flush()  # there is room: each item has failed at most once
+                self.failed_items_skipped = guard.skipped
             room = outbox.room()
 
 
@@ -160,7 +218,7 @@ class ExpandingProcessor(BulkProcessor):
     def process(self, ordinal: int, inbox: Inbox) -> None:
         """Emit what is left of earlier items, then expand as many as will probably fit."""
         emission = self.emission
-        if not emission.idle:
+        if not emission.idle or not (self.guard is None or self.guard.idle):
             if not self._flush():
                 return
             self.release(inbox)
@@ -183,6 +241,10 @@ class ExpandingProcessor(BulkProcessor):
     def _flush(self) -> bool:
         if not self.emission.flush():
             return False
+        if self.guard is not None:
+            self.failed_items_skipped = self.guard.skipped
+            if not self.guard.flush():
+                return False
         met = SPARE * self.emission.drawn / self._taken
         self._ratio = max(met, (3 * self._ratio + met) / 4, LEAST_RATIO)
         return True
@@ -217,14 +279,15 @@ class Supply:
 
     The attribute `is_cooperative` spares the engine a probe. `takes_schemas` says that the processors want to know the
     columns of all batches on partitioned edges, those too of which they get no row (`shmjet.data.schema_heads`).
-    `state_kind` names what their saved state is; empty when nothing is known of it.
+    `is_endless` says that they are a source without an end.
+    `state_kind` names what their saved state is; empty when nothing is known of it, `NO_STATE` where they have none.
 
     Example:
         >>> Supply(dict, a=1)()
         {'a': 1}
     """
 
-    __slots__ = ("args", "is_cooperative", "kwargs", "processor", "state_kind", "takes_schemas")
+    __slots__ = ("args", "is_cooperative", "is_endless", "kwargs", "processor", "state_kind", "takes_schemas")
 
     processor: Callable[..., Any]
 
@@ -233,8 +296,9 @@ class Supply:
         self.args = args
         self.kwargs = kwargs
         self.is_cooperative: bool = getattr(processor, "is_cooperative", True)
+        self.is_endless: bool = getattr(processor, "is_endless", False) is True
         self.takes_schemas: bool = getattr(processor, "takes_schemas", False) is True
-        self.state_kind: str = getattr(processor, "state_kind", "")
+        self.state_kind: str = getattr(processor, "state_kind", "") or _kind_without_state(processor)
 
     @property
     def __name__(self) -> str:
@@ -246,3 +310,23 @@ class Supply:
 
     def __repr__(self) -> str:
         return f"Supply({getattr(self.processor, '__name__', self.processor)})"
+
+
+def _kind_without_state(processor: object) -> str:
+    """Return `NO_STATE` for a class of processors that would refuse any saved entry; else an empty text."""
+    restores = getattr(processor, "restore_from_snapshot", None), getattr(processor, "restore_entries", None)
+    return NO_STATE if restores == (BulkProcessor.restore_from_snapshot, BulkProcessor.restore_entries) else ""
+
+
+def telling_columns(supplier: Callable[[], Processor]) -> Callable[[], Processor]:
+    """Return a supplier of processors that emit a batch without rows where they have no rows, for its columns.
+
+    Args:
+        supplier: a `Supply` of processors that have a flag `tells_columns`.
+
+    Example:
+        >>> telling_columns(Supply(dict, a=1))()
+        {'a': 1, 'tells_columns': True}
+    """
+    assert isinstance(supplier, Supply), supplier
+    return Supply(supplier.processor, *supplier.args, **supplier.kwargs, tells_columns=True)

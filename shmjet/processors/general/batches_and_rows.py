@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from shmjet._native import index_of_special
 from shmjet.core.column_key import checked_names
 from shmjet.core.inbox import Inbox
+from shmjet.core.latency_policy import policy_in
 from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.data.columnar import Columnar
 from shmjet.data.marks import Watermark
@@ -31,22 +32,34 @@ class ToBatchesProcessor(BulkProcessor):
     """Gathers rows into batches; batches pass between them, in order."""
 
     def __init__(
-        self, size: int, columns: tuple[str, ...] | None, schema: Mapping[str, Any] | None, max_delay: float
+        self,
+        size: int,
+        columns: tuple[str, ...] | None,
+        schema: Mapping[str, Any] | None,
+        max_delay: float | None,
+        tells_columns: bool = False,
     ) -> None:
+        self._tells_columns = tells_columns
         self._size = size
         self._columns = columns
         self._schema = schema
-        self._max_delay = max_delay
+        self._given_delay = max_delay
         self._due = 0.0
         self.next_call = math.inf
 
     def start(self, context: ProcessorContext) -> None:
         """Load what makes columns."""
         from shmjet.columns.row_gatherer import RowGatherer
-        from shmjet.columns.schemas import schema_of
+        from shmjet.columns.schemas import nulls, schema_of
+        from shmjet.data.batch import Batch
 
         schema = None if self._schema is None else schema_of(self._schema)
         self._gatherer = RowGatherer(self._size, self._columns, schema)
+        self._head: Batch | None = None
+        if schema and self._tells_columns:
+            self._head = Batch({name: nulls(kind, 0) for name, kind in schema.items()})
+        given = self._given_delay
+        self._max_delay = policy_in(context).row_delay_ns / 1e9 if given is None else given
 
     def process(self, ordinal: int, inbox: Inbox) -> None:
         """Gather all, and emit the batches that are full."""
@@ -59,12 +72,14 @@ class ToBatchesProcessor(BulkProcessor):
                 return
         waited = len(self._gatherer) > 0
         rows = inbox.take()
+        if rows:
+            self._head = None
         full: list[Batch] = []
         at = 0
         while at < len(rows):
             if isinstance(rows[at], Columnar):
                 full += self._gatherer.rest()
-                full.append(rows[at])
+                full.append(self.passed(rows[at]))
                 at += 1
                 continue
             end = index_of_special(rows, at, Columnar)
@@ -78,6 +93,10 @@ class ToBatchesProcessor(BulkProcessor):
         if full and not emission.put(full):
             self.hold(inbox, rows[-1])
         self._plan_call()
+
+    def passed(self, batch: Batch) -> Batch:
+        """Return what is emitted for an item that is a batch."""
+        return batch
 
     def try_process(self) -> bool:
         """Emit the rows that have waited long enough."""
@@ -96,8 +115,13 @@ class ToBatchesProcessor(BulkProcessor):
         return self._emit_rest()
 
     def complete(self) -> bool:
-        """Emit the rest."""
-        return self._emit_rest()
+        """Emit the rest; if there were no rows at all, a batch that tells the columns of the schema."""
+        if not self._emit_rest():
+            return False
+        if self._head is not None:
+            head, self._head = self._head, None
+            return self.emission.put([head])
+        return self.emission.flush()
 
     def _emit_rest(self) -> bool:
         emission = self.emission
@@ -141,7 +165,7 @@ def to_batches(
     columns: Sequence[str] | None = None,
     *,
     schema: Mapping[str, Any] | None = None,
-    max_delay: float = 0.1,
+    max_delay: float | None = None,
 ) -> Callable[[], Processor]:
     """Gather items into batches of `n` rows, for vertices that work on batches; items that are batches pass.
 
@@ -156,7 +180,8 @@ def to_batches(
             `schema`, or those of the first row, which must be a dict then.
         schema: name → type of the column, as far as it is to be fixed: a numpy dtype, or `int`, `float`, `bool`, `str`,
             `bytes`. A function that minds whether it gets ints or floats needs one.
-        max_delay: seconds for which a row waits for others, at most.
+        max_delay: seconds for which a row waits for others, at most; by default 0.02, and 0.0005 in a job with an
+            endless source.
 
     Raises:
         TypeError, ValueError, BatchError: when an argument is of the wrong type or out of range, or names what is not
@@ -174,7 +199,7 @@ def to_batches(
         raise TypeError(f"to_batches: n must be a number of rows, got {type(n).__name__}: {n!r}")
     if n < 1:
         raise ValueError(f"to_batches: n must be at least 1, got {n}")
-    if not isinstance(max_delay, int | float) or not max_delay >= 0:
+    if max_delay is not None and (not isinstance(max_delay, int | float) or not max_delay >= 0):
         raise ValueError(f"to_batches: max_delay must be a number of seconds, 0 or more, got {max_delay!r}")
     names = None if columns is None else checked_names("to_batches: columns", columns)
     if schema is not None:
@@ -186,7 +211,7 @@ def to_batches(
             raise ValueError(
                 f"to_batches: the schema names column {unknown[0]!r}, which is not among {list(names or ())}"
             )
-    return Supply(ToBatchesProcessor, n, names, schema, float(max_delay))
+    return Supply(ToBatchesProcessor, n, names, schema, None if max_delay is None else float(max_delay))
 
 
 def to_rows(as_: type = dict) -> Callable[[], Processor]:

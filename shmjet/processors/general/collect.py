@@ -7,8 +7,8 @@ are gone nothing is left. A bounded queue would stop a job whose client waits fo
 
 The socket's name is an abstract one, known to the job only, and the client takes descriptors only from processes of
 its own user. Processors on other hosts put what they would write into a list of the cluster, from where the client
-fetches it into a file of its own as it reads (`remote_results`). Must not know: jobs and instances; what the client is
-told of an execution is a future.
+fetches it into a file of its own when it is told to (`remote_results`). Must not know: jobs and instances; what the
+client is told of an execution is a future.
 
 The file holds frames, see `result_frames`. Of a job with EXACTLY_ONCE the client reads what is committed, so results
 come with each snapshot.
@@ -16,6 +16,7 @@ come with each snapshot.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import socket
@@ -23,6 +24,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from itertools import islice
 from typing import Any
 
 from shmjet.core.processor import ProcessorMetaSupplier, ProcessorSupplier
@@ -39,8 +41,7 @@ _BACKLOG = 4096
 _HELLO_S = 5.0
 """Seconds that the client waits for the descriptor of a processor that has connected."""
 _LONGEST_WAIT_MS = 200
-_REMOTE_WAIT_MS = 50
-"""How long at most a reader waits before it asks the cluster for more."""
+"""How long a reader waits at most: another one may have taken the sign that there is more."""
 
 
 class ResultSpool:
@@ -91,6 +92,8 @@ class CollectSupplier(ProcessorMetaSupplier):
             open_list = getattr(execution, "open_list", None)  # a plain future has no cluster
             remote = None if open_list is None else open_list(name_of(self.address))
             run = Run(self.address, execution, remote)
+            if remote is not None:
+                run.listen(name_of(self.address))
             if spool is not None:
                 spool.run = run
             return run
@@ -144,6 +147,18 @@ class GivenRun:
         yield from self._read()
         self.execution.result(0)
 
+    def so_far(self) -> list[Any]:
+        """Return all results."""
+        if self._read is None:
+            raise _given_up()
+        return list(self._read())
+
+    def first(self, count: int) -> list[Any]:
+        """Return some results from the beginning."""
+        if self._read is None:
+            raise _given_up()
+        return list(islice(self._read(), count))
+
     def close(self) -> None:
         """Free the results. Reading them afterwards is an error."""
         self._read = None
@@ -171,10 +186,21 @@ class _Descriptors:
     def __init__(self) -> None:
         self.listener: socket.socket | None = None
         self.wakeup = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._waking = threading.Lock()
         self.streams: list[_Stream] = []
+
+    def wake(self) -> None:
+        """Wake the readers that wait. Never waits itself."""
+        with self._waking:
+            if self.wakeup >= 0:
+                os.eventfd_write(self.wakeup, 1)
 
     def close(self) -> None:
         self.stop_listening()
+        with self._waking:
+            self._close_all()
+
+    def _close_all(self) -> None:
         for fd in (self.wakeup, *(fd for stream in self.streams for fd in (stream.file, stream.socket))):
             if fd >= 0:
                 os.close(fd)
@@ -182,9 +208,9 @@ class _Descriptors:
         self.streams = []
 
     def stop_listening(self) -> None:
-        if self.listener is not None:
-            self.listener.close()
-            self.listener = None
+        listener, self.listener = self.listener, None
+        if listener is not None:
+            listener.close()
 
 
 def _listener(address: str) -> socket.socket:
@@ -204,7 +230,7 @@ class Run:
 
     Args:
         address: where processors connect to.
-        execution: ends with the execution, and has its error.
+        execution: ends with the execution, and has its error; has `open_bell` if there is a list.
         remote: a list of the cluster for processors that cannot connect; None where there are none.
     """
 
@@ -220,34 +246,83 @@ class Run:
         if remote is not None:
             self._remote = RemoteResults(remote)
             self._open.streams.append(_Stream(self._remote.file, -1))
+        self._bell: Any = None
+        self._is_rung = True
+        """Whether there may be more in the list."""
+
+    def listen(self, name: str) -> None:
+        """Be told when there is something new in the list."""
+        ring = weakref.WeakMethod(self._ring)  # the bell does not keep the results alive
+
+        def told() -> None:
+            method = ring()
+            if method is not None:
+                method()
+
+        self._bell = self.execution.open_bell(name, told)  # type: ignore[attr-defined]
+
+    def _ring(self) -> None:
+        """Take that there is more in the list; called in a thread of the connection."""
+        self._is_rung = True
+        self._open.wake()
 
     def __iter__(self) -> Iterator[Any]:
         """Yield all results, in the order of each processor; then raise what the execution ended with, if it failed."""
         offsets: dict[int, int] = {}
         while True:
             ended = self.execution.done()
-            if self._remote is not None:
-                self._fetch(self._remote, ended)
-            self._scan()
-            position, progress = 0, False
-            while (stream := self._stream(position)) is not None:
-                items, offsets[position] = self._read(stream, offsets.get(position, 0))
-                progress |= bool(items)
+            progress = False
+            for items in self._round(offsets, ended):
+                progress = True
                 yield from items
-                position += 1
             if not progress:
                 if ended:
                     break
                 self._wait()
         self.execution.result(0)
 
+    def so_far(self) -> list[Any]:
+        """Return the results that have come, without waiting for others."""
+        offsets: dict[int, int] = {}
+        found: list[Any] = []
+        while lists := list(self._round(offsets, self.execution.done())):
+            for items in lists:
+                found += items
+        return found
+
+    def first(self, count: int) -> list[Any]:
+        """Return some of the results that have come, `count` if there are so many, without waiting for others."""
+        offsets: dict[int, int] = {}
+        found: list[Any] = []
+        while len(found) < count and (lists := list(self._round(offsets, self.execution.done()))):
+            for items in lists:
+                found += items
+        return found[:count]
+
+    def _round(self, offsets: dict[int, int], ended: bool) -> Iterator[list[Any]]:
+        """Yield the next items of each processor, as far as there are any.
+
+        Args:
+            offsets: how far each has been read; changed here.
+            ended: the execution has.
+        """
+        if self._remote is not None and (self._is_rung or ended):
+            self._is_rung = False
+            self._fetch(self._remote, ended)
+        self._scan()
+        position = 0
+        while (stream := self._stream(position)) is not None:
+            items, offsets[position] = self._read(stream, offsets.get(position, 0))
+            if items:
+                yield items
+            position += 1
+
     def end(self) -> None:
         """Take in what is still on its way; called when the execution has ended."""
         with self._lock:
             self._accept()
             self._open.stop_listening()
-            if self._open.wakeup >= 0:
-                os.eventfd_write(self._open.wakeup, 1)
+            self._open.wake()
 
     def close(self) -> None:
         """Free the results. Reading them afterwards is an error."""
@@ -256,11 +331,19 @@ class Run:
             self._open.close()
         if self._remote is not None:
             self._remote.give_up()
+        self._stop_listening()
+
+    def _stop_listening(self) -> None:
+        bell, self._bell = self._bell, None
+        if bell is not None:
+            bell.close()
 
     def _fetch(self, remote: RemoteResults, ended: bool) -> None:
         """Take what processors on other hosts have left for us; after the execution's end what there is at all."""
         try:
             remote.fetch(self._keep, last=ended)
+            if ended:
+                self._stop_listening()
         except ShmjetError:
             if ended:  # they were lost with who had them; mostly the execution has failed for the same reason
                 self.execution.result(0)
@@ -301,11 +384,15 @@ class Run:
 
     def _accept(self) -> None:
         """Take in the processors that have connected."""
-        while self._open.listener is not None:
+        while (listener := self._open.listener) is not None:
             try:
-                connection, _ = self._open.listener.accept()
+                connection, _ = listener.accept()
             except BlockingIOError:
                 return
+            except OSError:
+                if self._open.listener is None:  # the interpreter exits and closes it, which waits for no lock
+                    return
+                raise
             with connection:
                 if not unix_sockets.may_ask(connection):
                     continue
@@ -329,9 +416,19 @@ class Run:
             for waited in (self._open.wakeup, self._open.listener, *streams):
                 if waited is not None:
                     poll.register(waited, select.POLLIN)
-        for fd, _ in poll.poll(_LONGEST_WAIT_MS if self._remote is None else _REMOTE_WAIT_MS):
+            wakeup = self._open.wakeup
+        for fd, _ in poll.poll(_LONGEST_WAIT_MS):
             if fd in streams:
                 self._drain(streams[fd])
+            elif fd == wakeup:
+                self._calm()
+
+    def _calm(self) -> None:
+        """Take back the sign that there is more; that of the end stays."""
+        with self._lock:
+            if self._open.wakeup >= 0 and not self.execution.done():
+                with contextlib.suppress(BlockingIOError):
+                    os.eventfd_read(self._open.wakeup)
 
     def _drain(self, stream: _Stream) -> None:
         with self._lock:

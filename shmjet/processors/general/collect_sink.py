@@ -10,19 +10,24 @@ import math
 import os
 import socket
 from collections.abc import Iterable, Sequence
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
+from shmjet._native import index_of_special
 from shmjet.core.job import ProcessingGuarantee
 from shmjet.core.latency_policy import policy_in
 from shmjet.core.processor import ProcessorContext
+from shmjet.data.columnar import Columnar
 from shmjet.data.errors import ProcessorError
 from shmjet.ipc import unix_sockets
 from shmjet.processors.general.base import BulkProcessor
-from shmjet.processors.general.remote_results import RemoteFrameWriter, list_of
+from shmjet.processors.general.remote_results import RemoteFrameWriter, list_of, name_of
 from shmjet.processors.general.result_frames import LENGTH, begin_stream, commit_streams
 from shmjet.processors.general.spill_files import SpillErrors, spill_file, spill_folder
 from shmjet.processors.general.state_keys import own_key
 from shmjet.ring import pickling
+
+if TYPE_CHECKING:
+    from shmjet.data.batch import Batch
 
 
 class CollectProcessor(BulkProcessor):
@@ -45,6 +50,7 @@ class CollectProcessor(BulkProcessor):
         self._id: bytes | None = None  # of a file that is committed
         self._end = 0
         self._uncommitted: dict[bytes, int] = {}
+        self._empty = EmptyBatches()
         self.next_call = math.inf
 
     def start(self, context: ProcessorContext) -> None:
@@ -58,7 +64,8 @@ class CollectProcessor(BulkProcessor):
         except OSError as error:
             frames = list_of(context.grid, self._address)
             if frames is not None:
-                self._remote = RemoteFrameWriter(frames, policy_in(context).result_delay_ns / 1e9)
+                bell = context.grid.open_observable(name_of(self._address))  # type: ignore[union-attr]
+                self._remote = RemoteFrameWriter(frames, bell, policy_in(context).result_delay_ns / 1e9)
                 return
             raise ProcessorError(
                 f"vertex {context.vertex_name!r}: no client collects its results ({error}); a job with collect() is "
@@ -70,9 +77,14 @@ class CollectProcessor(BulkProcessor):
             self._write(begin_stream(self._id))
 
     def absorb(self, ordinal: int, items: list[Any]) -> None:
-        """Write a list."""
+        """Write a list; batches without rows wait, see `EmptyBatches`."""
+        items = self._empty.taken_from(items)
+        if items:
+            self._put(items)
+
+    def _put(self, items: list[Any]) -> None:
         assert self._file is not None
-        parts = _pickled(items)
+        parts = pickled(items)
         size = sum(memoryview(part).nbytes for part in parts)
         if self._remote is not None:
             self._remote.write([LENGTH.pack(size), *parts])
@@ -89,6 +101,9 @@ class CollectProcessor(BulkProcessor):
 
     def finish(self) -> bool:
         """Send what is left."""
+        empty = self._empty.rest()
+        if empty:
+            self._put(empty)
         if self._remote is not None:
             self._remote.send()
         return True
@@ -98,12 +113,16 @@ class CollectProcessor(BulkProcessor):
         if self._remote is not None:
             with contextlib.suppress(Exception):
                 self._remote.send()
+            self._remote.close()
         for opened in (self._socket, self._file):
             if opened is not None:
                 opened.close()
 
     def saved_entries(self) -> Iterable[tuple[Any, Any]]:
-        """Return what phase two commits."""
+        """Return what phase two commits; what waits is written, as a restored processor does not know of it."""
+        empty = self._empty.rest()
+        if empty:
+            self._put(empty)
         if self._id is not None:
             self._uncommitted[self._id] = self._end
         key = own_key(self.context)
@@ -147,7 +166,41 @@ class CollectProcessor(BulkProcessor):
             pass  # it does not want more; the job goes on, as other sinks may matter
 
 
-def _pickled(items: list[Any]) -> Sequence[Any]:
+class EmptyBatches:
+    """Keeps batches without rows back until the end, and those of a schema of which rows have come for good.
+
+    They tell the columns of a result that has no rows, and each of many processors may tell them.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[Any, Columnar] = {}
+        self._told: set[Any] = set()
+
+    def taken_from(self, items: list[Any]) -> list[Any]:
+        """Return items without the batches that wait."""
+        if index_of_special(items, 0, Columnar) < 0:
+            return items
+        kept = []
+        for item in items:
+            if isinstance(item, Columnar):
+                batch = cast("Batch", item)
+                schema = tuple(batch.schema.items())
+                if not batch.num_rows:
+                    self._waiting.setdefault(schema, batch)
+                    continue
+                self._told.add(schema)
+            kept.append(item)
+        return kept
+
+    def rest(self) -> list[Any]:
+        """Return the batches without rows of which no others have come, each once."""
+        waiting = [batch for schema, batch in self._waiting.items() if schema not in self._told]
+        self._told.update(self._waiting)
+        self._waiting = {}
+        return waiting
+
+
+def pickled(items: list[Any]) -> Sequence[Any]:
     """Pickle a list; an error names the type of the item that cannot be pickled, not that of the list."""
     try:
         return pickling.dumps(items)

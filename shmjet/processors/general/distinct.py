@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from itertools import repeat
 from typing import Any
 
-from shmjet.core.key_functions import KeyFn, keys_of, plain
+from shmjet.core.key_functions import KeyFn, keys_of, named_unhashable, plain
 from shmjet.core.processor import Processor
 from shmjet.processors.general.base import Supply, TransformingProcessor
 from shmjet.processors.general.state_keys import with_one_nan
@@ -27,8 +27,14 @@ class DistinctProcessor(TransformingProcessor):
 
     def transform(self, items: list[Any]) -> list[Any]:
         """Return what is new in a list."""
-        seen, key_fn = self._seen, self._key_fn
-        keys = keys_of(key_fn, items)
+        keys = keys_of(self._key_fn, items)
+        try:
+            return self._fresh(keys, items)
+        except TypeError as error:
+            raise named_unhashable(error, keys) from error.__cause__
+
+    def _fresh(self, keys: list[Any], items: list[Any]) -> list[Any]:
+        seen = self._seen
         if keys is items:  # and none of them is NaN
             fresh = [item for item in dict.fromkeys(keys) if item not in seen]
             seen.update(fresh)

@@ -17,6 +17,7 @@ from shmjet.core.key_functions import KeyFn, keys_of, mapped, plain
 from shmjet.core.processor import Processor
 from shmjet.data.errors import ProcessorError
 from shmjet.processors.general.base import ExpandingProcessor, Supply
+from shmjet.processors.general.failures import OnError
 from shmjet.processors.general.match_table import NOTHING, MatchTable
 
 _NO_MATCH = (None,)
@@ -44,12 +45,17 @@ class HashJoinProcessor(ExpandingProcessor):
         clauses: tuple[tuple[KeyFn, KeyFn, Callable[[Any], Any] | None], ...],
         project: Callable[..., Any] | None,
         inner: tuple[bool, ...],
+        timed: bool = False,
+        on_error: OnError | None = None,
     ) -> None:
         self._clauses = clauses
         self._project = project
         self._defaults: list[tuple[Any, ...]] = [() if side_is_inner else _NO_MATCH for side_is_inner in inner]
         self._tables = [MatchTable() for _ in clauses]
         self._building = set(range(1, len(clauses) + 1))
+        self._timed = timed
+        self._on_error = on_error
+        self.failure_policies = (on_error,)
 
     def process(self, ordinal: int, inbox: Inbox) -> None:
         """Join items of edge 0, or put those of another edge into its table."""
@@ -65,11 +71,39 @@ class HashJoinProcessor(ExpandingProcessor):
 
     def expand(self, ordinal: int, items: list[Any]) -> Iterable[Any]:
         """Join a list of edge 0."""
+        if self._on_error is not None:
+            return self._join_guarded(items, self._on_error)
+        if self._timed:
+            return self._join_timed(items)
+        return self._joined(items)
+
+    def _joined(self, items: list[Any]) -> Iterable[Any]:
+        """Return the results of bare items."""
         if len(self._tables) > 1:
             return self._join_many(items)
         if self._project is None and self._tables[0].is_unique and not self._defaults[0]:
             return self._pairs(items)
         return self._join_one(items)
+
+    def _join_timed(self, items: list[Any]) -> Iterable[Any]:
+        """Return the results of timed items with their times."""
+        if len(self._tables) == 1 and self._project is None and self._tables[0].is_unique and not self._defaults[0]:
+            matches = self._tables[0].firsts(keys_of(self._clauses[0][0], [item for _, item in items]))
+            found = zip(items, matches, strict=True)
+            return [(stamp, (left, right)) for (stamp, left), right in found if right is not NOTHING]
+        return ((stamp, result) for stamp, item in items for result in self._joined([item]))
+
+    def _join_guarded(self, items: list[Any], on_error: OnError) -> Iterator[Any]:
+        """Yield the results of items; one on which a function raises has none."""
+        assert self.guard is not None
+        for item in items:
+            bare = item[1] if self._timed else item
+            try:
+                results = list(self._joined([bare]))
+            except Exception as error:
+                self.guard.failed(on_error, bare, error)
+            else:
+                yield from zip(repeat(item[0]), results) if self._timed else results
 
     def complete_edge(self, ordinal: int) -> bool:
         """Note that a table is whole."""
@@ -140,6 +174,8 @@ def hash_join(
     *clauses: JoinClause,
     project: Callable[..., Any] | None = None,
     inner: bool | Sequence[bool] = False,
+    timed: bool = False,
+    on_error: OnError | None = None,
 ) -> Callable[[], Processor]:
     """Join the items of edge 0 with those of edges 1, 2, ..., which are kept in memory by key.
 
@@ -149,6 +185,9 @@ def hash_join(
         project: `(left, right1, right2, ...) -> result`; default: the tuple of them. None is not a result.
         inner: leave out items without a match; otherwise None stands for the missing side. One bool for all sides or
             one for each.
+        timed: items of edge 0 are pairs `(timestamp, item)`; functions see the item, and results are pairs with its
+            timestamp. Items of the other edges are bare.
+        on_error: what is done with an item of edge 0 on which a function raises; None: the job fails.
 
     Give the joined edges `.broadcast()` and `.priority(-1)`, so that they are complete before the stream comes.
 
@@ -174,4 +213,4 @@ def hash_join(
     inners = (inner,) * len(checked) if isinstance(inner, bool) else tuple(inner)
     if len(inners) != len(checked):
         raise ValueError(f"hash_join: {len(checked)} edges are joined, but inner has {len(inners)} values")
-    return Supply(HashJoinProcessor, tuple(checked), project, inners)
+    return Supply(HashJoinProcessor, tuple(checked), project, inners, timed, on_error)

@@ -1,8 +1,9 @@
 """Results of processors on hosts that cannot reach the client's socket: they travel through a list of the cluster.
 
 The client opens the list before the job starts, by its first item, so that a processor knows whether a client will
-read the list; each further item is some frames as `collect` writes them. The client fetches frames into its own file
-as it reads, and removes the list when it has all. Must not know: frames' contents.
+read the list; each further item is some frames as `collect` writes them. After each a processor rings: it writes to an
+observable of the same name. The client fetches frames into its own file as it reads, when it was rung, and removes the
+list when it has all. Must not know: frames' contents.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from shmjet.data.errors import ShmjetError
 from shmjet.processors.general.spill_files import SpillErrors, spill_file
+from shmjet.ring import pickling
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 _OPEN = b"open"
 _PAGE = 64
 """Items of the list that are fetched at once."""
+_RINGS = 8
+"""Times that a processor rings without waiting for the member."""
 _MOST_KEPT = 256 << 10
 """So many bytes of frames at least are put into the list at once, or what has gathered for `delay` seconds."""
 
@@ -59,17 +63,32 @@ def list_of(grid: Any, address: str) -> RemoteFrames | None:
     return found if found is not None and len(found) else None
 
 
+class RemoteBell(Protocol):
+    """What is used of the connection to an observable."""
+
+    def write(self, count: int, items: bytes) -> None: ...
+    def wait(self, most: int = 0) -> None: ...
+    def close(self) -> None: ...
+
+
+_RING = b"".join(pickling.dumps([None]))
+
+
 class RemoteFrameWriter:
     """A processor's end: gathers frames and puts them into the list, which takes a message there and back.
 
     Args:
         frames: the list.
+        bell: tells the client.
         delay: seconds for which frames wait for others, at most.
         clock: gives seconds.
     """
 
-    def __init__(self, frames: RemoteFrames, delay: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, frames: RemoteFrames, bell: RemoteBell, delay: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._frames = frames
+        self._bell = bell
         self._delay = delay
         self._clock = clock
         self._kept: list[bytes] = []
@@ -98,9 +117,15 @@ class RemoteFrameWriter:
         """Put what is kept into the list."""
         if self._kept:
             self._frames.append(b"".join(self._kept))
+            self._bell.wait(_RINGS)
+            self._bell.write(1, _RING)
             self._kept.clear()
             self._size = 0
             self._sent_at = self._clock()
+
+    def close(self) -> None:
+        """Let go of the bell."""
+        self._bell.close()
 
 
 class RemoteResults:

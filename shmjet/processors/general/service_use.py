@@ -5,13 +5,14 @@ Must not know what services are. `async_services` has the forms for coroutine fu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast, get_args
 
 from shmjet.core.key_functions import KeyFn, plain
 from shmjet.core.processor import Processor, ProcessorContext, ProcessorSupplier
 from shmjet.data.errors import ProcessorError
-from shmjet.processors.general.base import ExpandingProcessor, TransformingProcessor
+from shmjet.processors.general.failures import OnError
+from shmjet.processors.general.item_calls import Calls, CallsProcessor, Kind, ManyCallProcessor, OneCallProcessor
 from shmjet.processors.general.services import ServiceFactory
 
 
@@ -56,31 +57,37 @@ class ServiceCall:
         self.key_fn = plain(key_fn)
         self.keyed = keyed
 
-    def results(self, service: Any, items: Iterable[Any]) -> Iterator[Any]:
-        """Return what the function gives for each item, lazily."""
-        fn, key_fn = self.fn, self.key_fn
-        if not self.keyed:
-            return (fn(service, item) for item in items)
-        if key_fn is None:
-            return (fn(service, item, item) for item in items)
-        return (fn(service, key_fn(item), item) for item in items)
-
     def one(self, service: Any, item: Any) -> Any:
         """Return what the function gives for one item."""
         if not self.keyed:
             return self.fn(service, item)
-        return self.fn(service, item if self.key_fn is None else self.key_fn(item), item)
+        return self.fn(service, self.key_of(item), item)
+
+    def key_of(self, item: Any) -> Any:
+        """Return the key of an item."""
+        return item if self.key_fn is None else self.key_fn(item)
+
+    def each(self, service: Any, items: list[Any]) -> list[Any]:
+        """Return what the function gives for each item."""
+        fn, key_fn = self.fn, self.key_fn
+        if not self.keyed:
+            return [fn(service, item) for item in items]
+        if key_fn is None:
+            return [fn(service, item, item) for item in items]
+        return [fn(service, key_fn(item), item) for item in items]
 
 
-class _WithService(TransformingProcessor):
-    """Takes a service when it starts and gives it back when it is closed."""
+class ServiceCalls(Calls):
+    """Calls a function with a service, which it takes when it starts.
 
-    movable = False
+    Args:
+        holder: of the service.
+        call: of the function.
+    """
 
-    def __init__(self, holder: ServiceHolder, call: ServiceCall, cooperative: bool) -> None:
+    def __init__(self, holder: ServiceHolder, call: ServiceCall) -> None:
         self._holder = holder
         self._call = call
-        self.is_cooperative = cooperative
         self._service: Any = None
         self._acquired = False
 
@@ -89,43 +96,37 @@ class _WithService(TransformingProcessor):
         self._service = self._holder.acquire(context)
         self._acquired = True
 
-    def close(self) -> None:
+    def one(self, item: Any, stamp: int | None) -> Any:
+        """Call the function for one item."""
+        return self._call.one(self._service, item)
+
+    def values(self, items: list[Any], stamps: list[int] | None) -> list[Any]:
+        """Call the function for a list."""
+        return self._call.each(self._service, items)
+
+    def release(self) -> None:
         """Give the service back."""
         if self._acquired:
             self._acquired = False
             self._holder.release()
 
 
-class MapServiceProcessor(_WithService):
-    """Emits what the function makes of each item."""
+class _WithService(CallsProcessor[ServiceCalls]):
+    """Gives its service back when it is closed."""
 
-    def transform(self, items: list[Any]) -> list[Any]:
-        """Map a list."""
-        return [result for result in self._call.results(self._service, items) if result is not None]
+    movable = False
 
-
-class FilterServiceProcessor(_WithService):
-    """Emits the items for which the function is true."""
-
-    def transform(self, items: list[Any]) -> list[Any]:
-        """Filter a list."""
-        return [item for item, kept in zip(items, self._call.results(self._service, items), strict=True) if kept]
+    def close(self) -> None:
+        """Give the service back."""
+        self.calls.release()
 
 
-class FlatMapServiceProcessor(ExpandingProcessor, _WithService):
-    """Emits all that the function returns for each item."""
-
-    def expand(self, ordinal: int, items: list[Any]) -> Iterable[Any]:
-        """Return all results, lazily."""
-        for results in self._call.results(self._service, items):
-            yield from results
+class ServiceProcessor(_WithService, OneCallProcessor[ServiceCalls]):
+    """map and filter with a service."""
 
 
-_KINDS: dict[str, type[_WithService]] = {
-    "map": MapServiceProcessor,
-    "filter": FilterServiceProcessor,
-    "flat_map": FlatMapServiceProcessor,
-}
+class ServiceExpandingProcessor(_WithService, ManyCallProcessor[ServiceCalls]):
+    """flat_map with a service."""
 
 
 class ServiceSupplier(ProcessorSupplier):
@@ -172,17 +173,29 @@ class ServiceSupplier(ProcessorSupplier):
 class _Maker:
     """Makes one processor; a class, so that it pickles."""
 
-    def __init__(self, kind: str, call: ServiceCall, cooperative: bool) -> None:
+    def __init__(self, kind: Kind, call: ServiceCall, cooperative: bool, timed: bool, on_error: OnError | None) -> None:
         self._kind = kind
         self._call = call
         self._cooperative = cooperative
+        self._timed = timed
+        self._on_error = on_error
 
     def __call__(self, holder: ServiceHolder) -> Processor:
-        return _KINDS[self._kind](holder, self._call, self._cooperative)
+        made = ServiceExpandingProcessor if self._kind == "flat_map" else ServiceProcessor
+        processor = made(ServiceCalls(holder, self._call), self._kind, self._timed, self._on_error)
+        processor.is_cooperative = self._cooperative
+        return processor
 
 
 def using_service(
-    kind: str, factory: ServiceFactory[Any], fn: Callable[..., Any], key_fn: KeyFn = None, keyed: bool = False
+    kind: str,
+    factory: ServiceFactory[Any],
+    fn: Callable[..., Any],
+    key_fn: KeyFn = None,
+    keyed: bool = False,
+    *,
+    timed: bool = False,
+    on_error: OnError | None = None,
 ) -> ProcessorSupplier:
     """Map, filter or flat_map with a service.
 
@@ -192,6 +205,9 @@ def using_service(
         fn: `fn(service, item)`, or `fn(service, key, item)` when `keyed`; as for `map`, `filter` and `flat_map`.
         key_fn: key of an item.
         keyed: hand the key over.
+        timed: items are pairs `(timestamp, item)`; the function sees the item, and results are pairs with its
+            timestamp.
+        on_error: what is done with an item whose function raises; None: the job fails.
 
     Raises:
         TypeError: an argument is wrong. ProcessorError: an unknown kind.
@@ -201,9 +217,9 @@ def using_service(
         >>> known = using_service("map", ServiceFactory(lambda: {"a": 1}), lambda names, item: names.get(item))
         >>> verify_processor(known).inputs(["a", "b"]).expect([1])
     """
-    if kind not in _KINDS:
+    if kind not in get_args(Kind):
         raise ProcessorError(f"using_service: expected map, filter or flat_map, got {kind!r}")
     if not callable(fn):
         raise TypeError(f"using_service: expected a function of service and item, got {type(fn).__name__}: {fn!r}")
-    maker = _Maker(kind, ServiceCall(fn, key_fn, keyed), factory.is_cooperative)
+    maker = _Maker(cast(Kind, kind), ServiceCall(fn, key_fn, keyed), factory.is_cooperative, timed, on_error)
     return ServiceSupplier(maker, ServiceHolder, factory, f"{kind}_using_service")

@@ -84,6 +84,7 @@ class WriteSocketProcessor(BulkProcessor):
         """Connect."""
         self._socket = socket.create_connection(self._address, CONNECT_TIMEOUT)
         self._socket.settimeout(policy_in(context).blocking_ns / 1e9)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # each send has all items of a call
 
     def process(self, ordinal: int, inbox: Inbox) -> None:
         """Send what is left of earlier items, then a list; what the other side does not take now stays for later."""
@@ -121,7 +122,8 @@ class WriteSocketProcessor(BulkProcessor):
         return True
 
 
-def _checked_address(function: str, host: str, port: int) -> tuple[str, int]:
+def checked_address(function: str, host: str, port: int) -> tuple[str, int]:
+    """Return the address of a server. Raises TypeError or ValueError when it cannot be one."""
     if not isinstance(host, str) or not host:
         raise TypeError(f"{function}: expected a host name or address, got {host!r}")
     if not isinstance(port, int) or not 0 < port < 65536:
@@ -148,7 +150,7 @@ def read_lines_socket(
     Example:
         >>> source = read_lines_socket("localhost", 5000)
     """
-    address = _checked_address("read_lines_socket", host, port)
+    address = checked_address("read_lines_socket", host, port)
     return ProcessorMetaSupplier.prefer_local_parallelism_one(
         Supply(ReadLinesProcessor, *address, check_encoding(encoding), errors)
     )
@@ -174,6 +176,4 @@ def write_socket(
     """
     if not callable(to_line):
         raise TypeError(f"write_socket: to_line must be callable, got {to_line!r}")
-    return Supply(
-        WriteSocketProcessor, *_checked_address("write_socket", host, port), to_line, check_encoding(encoding)
-    )
+    return Supply(WriteSocketProcessor, *checked_address("write_socket", host, port), to_line, check_encoding(encoding))

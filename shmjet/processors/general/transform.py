@@ -1,7 +1,7 @@
-"""Stateless transformations: map, filter, flat_map; and map with a state per key or per processor.
+"""Stateless transformations: map, filter and flat_map of items.
 
-Must not know: grouping and aggregation. After Jet's `Processors.mapP`, `filterP`, `flatMapP` and `mapStatefulP`,
-with lists in place of items.
+Must not know: grouping and aggregation. After Jet's `Processors.mapP`, `filterP` and `flatMapP`, with lists in place of
+items.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from itertools import chain
 from typing import Any
 
 from shmjet.core.inbox import Inbox
-from shmjet.core.key_functions import KeyFn, keys_of, plain, selected
+from shmjet.core.key_functions import selected
 from shmjet.core.processor import Processor
 from shmjet.processors.general import emission
 from shmjet.processors.general.base import ExpandingProcessor, Supply, TransformingProcessor
-from shmjet.processors.general.state_keys import restore_states, state_entries
 
 
 def _callable(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -78,45 +77,6 @@ class FlatMapProcessor(ExpandingProcessor):
             ) from error
 
 
-class MapStatefulProcessor(TransformingProcessor):
-    """Keeps one state for each key (or one in all) and emits what `fn` makes of state and item."""
-
-    state_kind = "map_stateful"
-
-    def __init__(self, create: Callable[[], Any], fn: Callable[..., Any], key_fn: KeyFn, keyed: bool) -> None:
-        self._create = create
-        self._fn = fn
-        self._key_fn = key_fn
-        self._keyed = keyed
-        self._states: dict[Any, Any] = {}
-
-    def transform(self, items: list[Any]) -> list[Any]:
-        """Run the function over a list, in order."""
-        fn, states, create = self._fn, self._states, self._create
-        output: list[Any] = []
-        if self._keyed:
-            for key, item in zip(keys_of(self._key_fn, items), items, strict=True):
-                try:
-                    state = states[key]
-                except KeyError:
-                    state = states[key] = create()
-                output.append(fn(state, key, item))
-        else:
-            if not states:
-                states[None] = create()
-            state = states[None]
-            output = [fn(state, item) for item in items]
-        return [result for result in output if result is not None]
-
-    def saved_entries(self) -> Iterable[tuple[Any, Any]]:
-        """Return the states by key."""
-        return state_entries(self._states, self._keyed, self.context)
-
-    def restore_entries(self, entries: list[tuple[Any, Any]]) -> None:
-        """Put states back."""
-        restore_states(self._states, entries, self._keyed, self.context)
-
-
 def map_(fn: Callable[[Any], Any]) -> Callable[[], Processor]:
     """Emit `fn(item)` for each item; a result of None drops the item. Exported as `map` too.
 
@@ -169,35 +129,3 @@ def flat_map(fn: Callable[[Any], Iterable[Any]]) -> Callable[[], Processor]:
         >>> verify_processor(flat_map(str.split)).inputs(["a b", "", "c"]).expect(["a", "b", "c"])
     """
     return Supply(FlatMapProcessor, _callable("flat_map", fn))
-
-
-_GLOBAL: Any = object()
-
-
-def map_stateful(create: Callable[[], Any], fn: Callable[..., Any], key_fn: KeyFn = _GLOBAL) -> Callable[[], Processor]:
-    """Map with a state that lives as long as the job: one for each key, or one for each processor.
-
-    Args:
-        create: makes a new, mutable state.
-        fn: `fn(state, key, item)` when a `key_fn` is given, else `fn(state, item)`; it may change the state, and what
-            it returns is emitted, unless it is None.
-        key_fn: key of an item (None: the item itself). The inbound edge should be partitioned by the same key.
-
-    Raises:
-        TypeError: when a function is not callable.
-
-    Example:
-        >>> def number(state, item):
-        ...     state.append(item)
-        ...     return len(state), item
-        >>> from shmjet.testing import verify_processor
-        >>> verify_processor(map_stateful(list, number)).inputs(["a", "b"]).expect([(1, "a"), (2, "b")])
-    """
-    keyed = key_fn is not _GLOBAL
-    return Supply(
-        MapStatefulProcessor,
-        _callable("map_stateful", create),
-        _callable("map_stateful", fn),
-        plain(key_fn) if keyed else None,
-        keyed,
-    )

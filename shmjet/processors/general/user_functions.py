@@ -33,13 +33,26 @@ class SourceBuffer(Generic[T]):
 
     def __init__(self) -> None:
         self._items: list[T] = []
+        self._timestamps: list[Any] = []
         self.is_closed = False
         """True once there will be no more items."""
 
-    def add(self, item: T) -> None:
-        """Put one item at the end. Raises TypeError for None, which is never an item."""
+    def add(self, item: T, timestamp: Any = None) -> None:
+        """Put one item at the end.
+
+        Args:
+            item: anything but None; a `Batch` too.
+            timestamp: its event time, for a stream with native timestamps: milliseconds since the epoch as an int, an
+                aware `datetime` or a `datetime64`; of a batch the array of those of its rows. None: the time now.
+
+        Raises:
+            TypeError: the item is None.
+        """
         if item is None:
             raise TypeError("buffer.add: None is never an item; call buffer.close() at the end of the data")
+        if timestamp is not None:
+            self._timestamps += [None] * (len(self._items) - len(self._timestamps))
+            self._timestamps.append(timestamp)
         self._items.append(item)
 
     def add_all(self, items: Iterable[T]) -> None:
@@ -57,7 +70,17 @@ class SourceBuffer(Generic[T]):
     def take(self) -> list[T]:
         """Return what is in it, and empty it; for the processor."""
         items, self._items = self._items, []
+        self._timestamps = []
         return items
+
+    def take_timestamps(self, default: Any) -> list[Any]:
+        """Return the timestamps of what is in it, before that is taken.
+
+        Args:
+            default: where none was given.
+        """
+        given = [default if timestamp is None else timestamp for timestamp in self._timestamps]
+        return given + [default] * (len(self._items) - len(given))
 
 
 @dataclass(frozen=True)

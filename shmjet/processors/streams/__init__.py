@@ -1,0 +1,1 @@
+"""Endless sources: by schedule, of files that grow, of sockets."""

@@ -1,0 +1,1 @@
+"""Processors of event time: watermarks, windows, states that end, joins of streams."""

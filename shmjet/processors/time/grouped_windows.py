@@ -1,0 +1,73 @@
+"""What is computed of windows on columns, and the batches of their results. Must not know how windows are made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from shmjet.columns.aggregates import Aggregate
+from shmjet.core.windows import SlidingWindow, SlidingWindowPolicy
+
+if TYPE_CHECKING:
+    from shmjet.data.batch import Batch
+
+START, END, IS_EARLY = "window_start", "window_end", "is_early"
+"""Columns of results, with the keys and the aggregates."""
+
+
+class Grouped(NamedTuple):
+    """What is computed of which windows.
+
+    Args:
+        keys: names of the key columns.
+        aggregates: output column → aggregate.
+        policy: of the windows.
+        time: the column with the timestamps of rows.
+        time_column: results have their event time, end - 1, in a column of this name; None: they have none.
+        has_early: results tell in a column whether they are early.
+    """
+
+    keys: tuple[str, ...]
+    aggregates: Mapping[str, Aggregate]
+    policy: SlidingWindowPolicy
+    time: str
+    time_column: str | None = None
+    has_early: bool = False
+
+    def output(self, batch: Batch, ends: Any, is_early: bool = False) -> Batch:
+        """Return results as they are emitted.
+
+        Args:
+            batch: keys and aggregates.
+            ends: of the window of each row, or of that of all rows.
+            is_early: of all rows.
+        """
+        import numpy as np
+
+        from shmjet.data.batch import Batch
+
+        columns, masks = batch.parts()
+        rows = batch.num_rows
+        if isinstance(ends, int):
+            ends = np.full(rows, ends, np.int64)
+        made: dict[str, Any] = {
+            START: (ends - self.policy.size).view("datetime64[ms]"),
+            END: ends.view("datetime64[ms]"),
+        }
+        names = (*self.keys, *self.aggregates)
+        made.update((name, columns[name]) for name in names)
+        if self.has_early:
+            made[IS_EARLY] = np.full(rows, is_early)
+        if self.time_column is not None:
+            made[self.time_column] = ends - 1
+        for values in made.values():
+            if isinstance(values, np.ndarray):
+                values.flags.writeable = False
+        return Batch.trusted(made, {name: masks[name] for name in names if name in masks}, rows)
+
+
+def grouped_by(
+    keys: tuple[str, ...], aggregates: Mapping[str, Aggregate], window: SlidingWindow, time: str, **options: Any
+) -> Grouped:
+    """Return what is computed of the windows of a definition; `options` are those of `Grouped`."""
+    return Grouped(keys, aggregates, window.policy, time, **options)

@@ -1,0 +1,331 @@
+"""Windows on batches against the interpreter, however rows are cut into batches, with restarts in the middle.
+
+What is in each window comes from `tests/time/interpreter.py`; the aggregates of its rows are written down here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shmjet import Batch, Watermark
+from shmjet.columns import (
+    count,
+    frame_groups,
+    list_,
+    max_,
+    mean,
+    min_,
+    n_unique,
+    quantile,
+    std,
+    sum_,
+    var,
+    window_groups,
+)
+from shmjet.core.state_placement import StatePlacement
+from shmjet.core.windows import SlidingWindow, SlidingWindowPolicy
+from shmjet.data.column_keys import hash_rows
+from shmjet.processors.time import column_windows
+from shmjet.processors.time.column_windows import (
+    combined_windows_of_columns,
+    frames_of_columns,
+    windows_of_columns,
+)
+from shmjet.processors.time.grouped_windows import grouped_by
+from tests.processors.restoring import Stage
+from tests.time import interpreter
+from tests.time.interpreter import Event
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_tables() -> Iterator[None]:
+    """Have tables made anew for a few dead groups."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frame_groups, "LEAST_DEAD", 3)
+        patch.setattr(window_groups, "LEAST_DEAD", 3)
+        patch.setattr(column_windows, "MEASURED_ROWS", 4)
+        patch.setattr(column_windows, "PASSED", 2)
+        yield
+
+
+Row = tuple[int, Any, Any, Any]
+"""A timestamp, two keys and a value."""
+
+PARTITIONS = 7
+
+EXACT = {"n": count(), "known": count("v"), "total": sum_("v"), "middle": mean("v")}
+OTHERS = {"least": min_("v"), "most": max_("v"), "spread": var("v"), "away": std("v", 0), "kinds": n_unique("v")}
+KEPT = {"half": quantile("v", 0.5), "all": list_("v")}
+
+
+def plain(values: list[Any]) -> dict[str, Any]:
+    """Return the aggregates of the values of some rows, in plain Python."""
+    known = [value for value in values if value is not None]
+    n = len(known)
+    middle = sum(known) / n if n else None
+    squares = sum((value - middle) ** 2 for value in known) if middle is not None else 0
+    ordered = sorted(known)
+    half = (ordered[(n - 1) // 2] + ordered[n // 2]) / 2 if n else None
+    return {
+        "n": len(values),
+        "known": n,
+        "total": sum(known) if n else None,
+        "middle": middle,
+        "least": min(known, default=None),
+        "most": max(known, default=None),
+        "spread": squares / (n - 1) if n > 1 else None,
+        "away": math.sqrt(squares / n) if n else None,
+        "kinds": len(set(known)),
+        "half": half,
+        "all": sorted(values, key=repr),
+    }
+
+
+def comparable(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(sorted(map(repr, value)))
+    if isinstance(value, float):
+        return "nan" if value != value else round(value, 6) + 0.0
+    return value
+
+
+def batch_of(rows: list[Row]) -> Batch:
+    return Batch(
+        {
+            "ts": np.array([row[0] for row in rows], np.int64),
+            "k": [row[1] for row in rows],
+            "other": [row[2] for row in rows],
+            "v": [row[3] for row in rows],
+        }
+    )
+
+
+def owned(stage: Stage, batch: Batch, keys: tuple[str, ...]) -> list[Batch]:
+    """Return the rows of a batch by the processor of their keys."""
+    count = len(stage.processors)
+    if not keys or count == 1:
+        return [batch]
+    owners = hash_rows(batch, keys) % PARTITIONS % count
+    return [batch.filter(owners == index) for index in range(count)]
+
+
+class Windows:
+    """The stages of a window, driven with batches of rows and with watermarks."""
+
+    def __init__(self, grouped: Any, *, two_stages: bool, processors: int, late_ordinal: int | None = None) -> None:
+        self.keys = grouped.keys
+        one = partial(Stage, placement=StatePlacement(PARTITIONS, self.keys, is_partitioned=bool(self.keys)))
+        last = combined_windows_of_columns(grouped) if two_stages else windows_of_columns(grouped)
+        self.first = Stage(frames_of_columns(grouped), 2) if two_stages else None
+        self.last = one(last, processors)
+        self.turn = 0
+
+    def feed(self, batch: Batch) -> None:
+        if self.first is None:
+            self._own(batch)
+            return
+        self.first.feed(self.turn % 2, [batch])
+        self.turn += 1
+
+    def _own(self, batch: Batch) -> None:
+        for index, part in enumerate(owned(self.last, batch, self.keys)):
+            if len(part):
+                self.last.feed(index, [part])
+
+    def _onward(self) -> None:
+        if self.first is not None:
+            states = [item for item in self.first.output if isinstance(item, Batch)]
+            self.first.output.clear()
+            for batch in states:
+                self._own(batch)
+
+    def _mark(self, stage: Stage, mark: Watermark) -> None:
+        for index, processor in enumerate(stage.processors):
+            while not stage.call(index, processor.try_process_watermark, mark):
+                pass
+
+    def pass_on(self, timestamp: int) -> None:
+        if self.first is not None:
+            self._mark(self.first, Watermark(timestamp))
+            self._onward()
+        self._mark(self.last, Watermark(timestamp))
+
+    def save(self) -> None:
+        """Save all, and go on."""
+        if self.first is not None:
+            self.first.save()
+            self._onward()
+        self.last.save()
+
+    def restart(self, processors: int) -> None:
+        if self.first is not None:
+            late = self.late_of(self.first)
+            self.first = self.first.restored()
+            self._onward()
+            self.first.processors[0].late_events_dropped += late  # type: ignore[attr-defined]
+        late = self.late_of(self.last)
+        self.last = self.last.restored(processors)
+        self.last.processors[0].late_events_dropped += late  # type: ignore[attr-defined]
+
+    @staticmethod
+    def late_of(stage: Stage) -> int:
+        return sum(processor.late_events_dropped for processor in stage.processors)  # type: ignore[attr-defined]
+
+    @property
+    def late(self) -> int:
+        return self.late_of(self.last) + (self.late_of(self.first) if self.first else 0)
+
+    def end(self) -> list[Batch]:
+        if self.first is not None:
+            self.first.complete()
+            self._onward()
+            self.first.close()
+        self.last.complete()
+        self.last.close()
+        return [item for item in self.last.output if isinstance(item, Batch)]
+
+
+def check(
+    calls: list[Any],
+    keys: tuple[str, ...],
+    aggregates: dict[str, Any],
+    size: int,
+    slide: int,
+    *,
+    two_stages: bool = False,
+    processors: int = 1,
+) -> None:
+    """Run a stream and compare: lists of rows, steps of the watermark, snapshots, and processors after a restart."""
+    grouped = grouped_by(keys, aggregates, SlidingWindow(SlidingWindowPolicy(size, slide)), "ts")
+    windows = Windows(grouped, two_stages=two_stages, processors=processors)
+    events, top, mark = [], -200, None
+    for call in calls:
+        if isinstance(call, list):
+            windows.feed(batch_of(call))
+            events += [Event(row[0], row, mark) for row in call]
+        elif call == "0":
+            windows.save()
+        elif isinstance(call, str):
+            windows.restart(int(call))
+        else:
+            top += call
+            mark = top
+            windows.pass_on(top)
+    output = windows.end()
+
+    def key(row: Row) -> Any:
+        return tuple(comparable(row[1 + ("k", "other").index(name)]) for name in keys)
+
+    expected = interpreter.sliding(events, size, slide, key)
+    wanted = Counter(
+        (start, end, *of, *(comparable(plain([row[3] for row in rows])[name]) for name in aggregates))
+        for (start, end, of), rows in expected.results.items()
+    )
+    found = Counter(
+        tuple(comparable(int(value.astype(int)) if isinstance(value, np.datetime64) else value) for value in row)
+        for batch in output
+        for row in zip(*(_values(batch, name) for name in batch.names), strict=True)
+    )
+    assert found == wanted
+    assert windows.late == len(expected.late)
+
+
+def _values(batch: Batch, name: str) -> list[Any]:
+    column = batch[name]
+    if name.startswith("window"):
+        return list(column.astype("int64").tolist())
+    return list(column.tolist() if isinstance(column, np.ndarray) else list(column))
+
+
+def rows(keys: st.SearchStrategy[Any], values: st.SearchStrategy[Any]) -> st.SearchStrategy[Row]:
+    return st.tuples(st.integers(-60, 60), keys, st.sampled_from([1, 2, None]), values)
+
+
+def streams(row: st.SearchStrategy[Row]) -> st.SearchStrategy[list[Any]]:
+    """Batches with rising watermarks, snapshots ("0") and restarts among them."""
+    batch = st.lists(row, min_size=1, max_size=6)
+    return st.lists(st.one_of(batch, batch, st.integers(1, 60), st.sampled_from("0123")), max_size=12)
+
+
+TEXTS = st.sampled_from(["a", "a text of more than twelve bytes", "", None])
+NUMBERS = st.sampled_from([1, 2, 3, None])
+FLOATS = st.sampled_from([0.5, -0.0, 0.0, math.nan, None])
+WHOLE = st.one_of(st.none(), st.integers(-9, 9))
+HALVES = st.sampled_from([None, 0.5, 1.5, -2.5, 4.0])
+SHAPES = st.sampled_from([(10, 10), (20, 10), (60, 10), (120, 10), (12, 1)])
+KEYS = st.sampled_from([("k",), (), ("k", "other"), ("other",)])
+
+
+@settings(max_examples=20, deadline=None)
+@given(streams(rows(NUMBERS, WHOLE)), KEYS, SHAPES, st.booleans(), st.integers(1, 3))
+def test_counts_and_sums_of_integers(
+    calls: list[Any], keys: tuple[str, ...], shape: tuple[int, int], two: bool, n: int
+) -> None:
+    check(_fit(calls, keys), keys, EXACT, *shape, two_stages=two, processors=n if keys else 1)
+
+
+@settings(max_examples=20, deadline=None)
+@given(streams(rows(TEXTS, HALVES)), KEYS, SHAPES, st.booleans(), st.integers(1, 3))
+def test_all_aggregates_of_floats(
+    calls: list[Any], keys: tuple[str, ...], shape: tuple[int, int], two: bool, n: int
+) -> None:
+    check(_fit(calls, keys), keys, EXACT | OTHERS, *shape, two_stages=two, processors=n if keys else 1)
+
+
+@settings(max_examples=10, deadline=None)
+@given(streams(rows(FLOATS, WHOLE)), SHAPES, st.integers(1, 3))
+def test_aggregates_that_keep_rows(calls: list[Any], shape: tuple[int, int], n: int) -> None:
+    check(calls, ("k",), KEPT | {"n": count()}, *shape, processors=n)
+
+
+def _fit(calls: list[Any], keys: tuple[str, ...]) -> list[Any]:
+    """Without keys there is one processor."""
+    return calls if keys else ["1" if call in ("2", "3") else call for call in calls]
+
+
+@pytest.mark.parametrize("size", [10, 40])
+def test_gaps_are_jumped_over(size: int) -> None:
+    far = 10**15
+    calls = [[(5, 1, 1, 1)], far, [(far + 5, 1, 1, 2), (far + 7, 2, 1, None)], 400]
+    check(calls, ("k",), EXACT, size, 10)
+
+
+def test_keys_that_have_left_are_forgotten() -> None:
+    calls: list[Any] = [200]
+    for number in range(12):
+        calls += [[(number * 10 + 1, number * 20 + i, 1, i) for i in range(20)], 10]
+    check(calls, ("k",), EXACT, 20, 10)
+
+
+def test_integers_become_floats_in_the_middle() -> None:
+    calls = [200, [(1, 1, 1, 1)], 10, [(11, 1, 1, 2)], 10, [(21, 1, 1, 0.5)], 10, [(31, 1, 1, 3)], 10, "1", 10, 10]
+    check(calls, ("k",), EXACT, 30, 10)
+
+
+def test_windows_are_emitted_once_where_processors_were_at_different_ones() -> None:
+    grouped = grouped_by(("k",), EXACT, SlidingWindow(SlidingWindowPolicy(30, 10)), "ts")
+    windows = Windows(grouped, two_stages=False, processors=2)
+    given = [(stamp, key, 1, stamp) for stamp in (1, 11, 21) for key in (*range(8), None)]
+    windows.feed(batch_of(given))
+    for index, mark in enumerate((Watermark(10), Watermark(30))):
+        while not windows.last.call(index, windows.last.processors[index].try_process_watermark, mark):
+            pass
+    windows.restart(3)
+    windows.feed(batch_of([(35, key, 1, 1) for key in range(8)]))
+    windows.pass_on(20)
+    windows.restart(1)
+    output = windows.end()
+    found = [row for batch in output for row in zip(_values(batch, "window_end"), _values(batch, "k"), strict=True)]
+    wanted = {(end, key) for end in (10, 20, 30, 40, 50) for key in (*range(8), None)}
+    wanted |= {(60, key) for key in range(8)}
+    assert len(found) == len(set(found))
+    assert set(found) == wanted
