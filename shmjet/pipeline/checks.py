@@ -10,7 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from shmjet.aggregate_ops import AggregateOperation
+from shmjet.core.column_key import ColumnKey, checked_names
+from shmjet.core.event_time import TimestampFn
 from shmjet.core.key_functions import KeyFn
+from shmjet.data.errors import PlanError
 from shmjet.processors.general.services import ServiceFactory
 
 
@@ -47,14 +50,32 @@ def checked_fn(stage: str, what: str, fn: Any, *, is_async: bool = False) -> Cal
 
 
 def checked_key(stage: str, key_fn: Any) -> KeyFn:
-    """Return a key function; None is the item itself.
+    """Return a key function; None is the item itself, and a name stands for the value that a row has under it.
 
     Raises:
-        TypeError: it is neither None nor callable.
+        TypeError: it is neither None, nor a name or several, nor callable. BatchError: a name is empty or there twice.
+
+    Example:
+        >>> checked_key("grouping_key", "user"), checked_key("grouping_key", ["user", "day"])
+        (column('user'), columns('user', 'day'))
     """
     if key_fn is None:
         return None
-    return checked_fn(stage, "a function that gives the key of an item, or None for the item itself", key_fn)
+    if isinstance(key_fn, str) or (isinstance(key_fn, list | tuple) and all(isinstance(n, str) for n in key_fn)):
+        return ColumnKey(checked_names(stage, key_fn))
+    what = "a function that gives the key of an item, the name of a column, or None for the item itself"
+    return checked_fn(stage, what, key_fn)
+
+
+def checked_timestamps(stage: str, fn: Any) -> TimestampFn:
+    """Return a function of timestamps, or the one column that has them.
+
+    Raises:
+        TypeError: it is neither. PlanError: it names several columns.
+    """
+    if isinstance(fn, ColumnKey) and len(fn.names) != 1:
+        raise PlanError(f"{stage}: timestamps are in one column, got {fn!r}")
+    return checked_fn(stage, "a function that gives the timestamp of an item, or column(name)", fn)
 
 
 def checked_operation(stage: str, op: Any, inputs: int) -> AggregateOperation[Any, Any, Any]:

@@ -7,9 +7,11 @@ the planner, and hold nothing that cannot be pickled, because pipelines are pick
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from shmjet.core.durations import Duration, milliseconds
+from shmjet.core.event_time import EventTimePolicy
 from shmjet.core.job import ProcessingGuarantee
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 T_co = TypeVar("T_co", covariant=True)
 T_contra = TypeVar("T_contra", contravariant=True)
+Src = TypeVar("Src", bound="StreamSourceDef[Any]")
 
 Expansion = Callable[["DAG", str, int], "Vertex"]
 """Adds vertices to a DAG: called with the DAG, the stage's name and its local parallelism (-1: the default)."""
@@ -38,6 +41,14 @@ class SourceDef(Generic[T_co]):
         columnar: its items are batches of columns; None: some may be, which shows when they come.
         expand: adds more vertices than one and returns the one whose output counts; then `supplier` is not used.
         guarantee: the strongest that it can keep: of each item, when the job goes on from a snapshot.
+        notes: what `explain` says of it.
+        nbytes: how many bytes of batches it gives, about; None when that is not known. What is small is sent to every
+            processor of a join.
+
+    A source of batches that can leave out columns and rows has `column_names` (None: not known before the job),
+    `takes(condition)`, whether it can leave out the rows for which an expression is not true, and
+    `narrowed(columns, conditions)`, which returns such a source that reads no more than that; see the planner's
+    `pushdown`.
 
     Example:
         >>> SourceDef("numbers", supplier=None, parallelism=1).partitions is None
@@ -52,6 +63,8 @@ class SourceDef(Generic[T_co]):
     columnar: bool | None = False
     expand: Expansion | None = None
     guarantee: ProcessingGuarantee = ProcessingGuarantee.NONE
+    notes: tuple[str, ...] = ()
+    nbytes: int | None = None
 
     def __repr__(self) -> str:
         return f"<source {self.name!r}>"
@@ -59,10 +72,81 @@ class SourceDef(Generic[T_co]):
 
 @dataclass(frozen=True, repr=False)
 class StreamSourceDef(SourceDef[T_co]):
-    """A source whose items never end, for `Pipeline.read_from`, which makes a `StreamStage` of it.
+    """A source whose items never end, for `Pipeline.read_from`, which makes a `StreamSourceStage` of it.
 
-    Its `supplier` says `is_endless`, by which the engine knows too (`shmjet.execution.plan.policy_of`).
+    Its `supplier` says `is_endless`, by which the engine knows too (`shmjet.execution.plan.policy_of`). The three
+    settings of its time, durations in seconds or as `timedelta`, change the source and return it; a pipeline sees what
+    they are when it is planned.
+
+    Args:
+        timed: makes the supplier for an `EventTimePolicy`, where the source keeps the time of its own partitions: it
+            emits timed items (batches with `policy.column`) and watermarks. None: it gives bare items by `supplier`,
+            and a vertex behind it makes timestamps and watermarks.
+        has_native_timestamps: it has timestamps of its own, for the policy "native"; then it has `timed`.
+        time_column: where its items are batches, the column that gets native timestamps and those of ingestion.
+        partition_idle_timeout, advance_when_idle, max_skew: milliseconds or None, as of `EventTimePolicy`.
+
+    Example:
+        >>> StreamSourceDef("clicks", supplier=None).set_partition_idle_timeout(2.5).partition_idle_timeout
+        2500
     """
+
+    timed: Callable[[EventTimePolicy], Any] | None = None
+    has_native_timestamps: bool = False
+    time_column: str = "timestamp"
+    partition_idle_timeout: int | None = field(default=60_000, compare=False)
+    advance_when_idle: int | None = field(default=None, compare=False)
+    max_skew: int | None = field(default=None, compare=False)
+
+    def set_partition_idle_timeout(self: Src, duration: Duration | None = 60) -> Src:
+        """Set after how much silence a partition of the source holds the watermark back no longer.
+
+        Args:
+            duration: in seconds or as a `timedelta`; None: it always holds it back.
+
+        Raises:
+            TypeError: it is not a duration. ConfigError: it is below a millisecond.
+        """
+        return self._set("partition_idle_timeout", duration)
+
+    def set_advance_when_idle(self: Src, duration: Duration | None = None) -> Src:
+        """Set after how much silence the time of a partition goes on at the pace of the wall clock.
+
+        Args:
+            duration: in seconds or as a `timedelta`; None: it stands still.
+
+        Raises:
+            TypeError: it is not a duration. ConfigError: it is below a millisecond.
+        """
+        return self._set("advance_when_idle", duration)
+
+    def set_max_skew(self: Src, duration: Duration | None = None) -> Src:
+        """Set how far ahead of the others a partition may be, by event time, before it waits for them.
+
+        Partitions that the same processor of the source reads wait for each other; those of other processors and of
+        other sources do not.
+
+        Args:
+            duration: in seconds or as a `timedelta`; None: as far as it likes.
+
+        Raises:
+            TypeError: it is not a duration. ConfigError: it is below a millisecond.
+        """
+        return self._set("max_skew", duration)
+
+    def _set(self: Src, name: str, duration: Duration | None) -> Src:
+        value = None if duration is None else milliseconds(f"source {self.name!r}: {name}", duration)
+        object.__setattr__(self, name, value)
+        return self
+
+    def supplier_for(self, policy: EventTimePolicy | None) -> Any:
+        """Return what `DAG.new_vertex` takes.
+
+        Args:
+            policy: what its timestamps and watermarks are; None: bare items and no watermarks. A source without `timed`
+                gives bare items with a policy, too.
+        """
+        return self.supplier if policy is None or self.timed is None else self.timed(policy)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """What an endless input allows, and the words in which the rest is refused. Pure.
 
-One entry for each kind of stage. The planner checks the whole graph by it, whatever types the stages had; windows will
-be a kind of stage that makes bounded pieces.
+One entry for each kind of stage. The planner checks the whole graph by it, whatever types the stages had.
 """
 
 from __future__ import annotations
@@ -12,7 +11,9 @@ from shmjet.data.errors import PlanError
 from shmjet.pipeline import transforms as t
 from shmjet.pipeline.definitions import StreamSourceDef
 
-NEEDS_ALL = frozenset(("sort", "distinct", "aggregate", "aggregate2", "aggregate3", "aggregate_builder", "group_by"))
+NEEDS_ALL = frozenset(
+    ("sort", "distinct", "aggregate", "aggregate2", "aggregate3", "aggregate_builder", "group_by", "top")
+)
 """Methods of a stage of bounded data that need all items at once."""
 
 _ITEM_BY_ITEM = (
@@ -28,12 +29,20 @@ _ITEM_BY_ITEM = (
         t.Rebalance,
         t.PartitionBy,
         t.Custom,
+        t.AddTimestamps,
+        *t.WINDOWS,
+        t.WithTime,
+        t.LateItems,
+        t.FailedItems,
     ),
     *(t.MapStateful, t.FilterStateful, t.FlatMapStateful, t.RollingAggregate, t.UsingService, t.UsingServiceAsync),
     t.JoinTable,
+    t.MapUsingMap,
+    t.StreamJoin,
+    *(*t.PROJECTIONS, t.Union, t.ToBatches, t.ToRows),
 )
-_ALL_ITEMS = (t.Sort, t.Distinct, t.Aggregate, t.GroupColumns)
-_SIDES_FIRST = (t.HashJoin, t.Join)
+_ALL_ITEMS = (t.Sort, t.Distinct, t.Aggregate, t.GroupColumns, t.SortColumns, t.Top, t.DistinctColumns)
+_SIDES_FIRST = (t.HashJoin, t.Join, t.JoinColumns)
 _COMPLETE_FIRST = (t.SendToTable,)
 
 KNOWN = frozenset((*_ITEM_BY_ITEM, *_ALL_ITEMS, *_SIDES_FIRST, *_COMPLETE_FIRST))
@@ -45,11 +54,14 @@ def needs_window(what: str, stream: str) -> str:
     return f"{what} needs the end of its input, but {stream!r} is endless: cut it with window(...) first"
 
 
-def check_endless(nodes: Sequence[t.Node]) -> None:
+def check_endless(nodes: Sequence[t.Node]) -> frozenset[int]:
     """Refuse what a pipeline cannot do with endless inputs.
 
     Args:
         nodes: of the pipeline, each after the nodes that feed it.
+
+    Returns:
+        the ids of the nodes that an endless source feeds, its own among them.
 
     Raises:
         PlanError: a stage needs the end of an input that has none; the text names both.
@@ -68,7 +80,7 @@ def check_endless(nodes: Sequence[t.Node]) -> None:
         source_of[node.id] = endless[0]
         if isinstance(transform, _ALL_ITEMS):
             raise PlanError(needs_window(f"stage {node.name!r}", endless[0]))
-        if isinstance(transform, _SIDES_FIRST):
+        if isinstance(transform, _SIDES_FIRST) and not isinstance(transform, t.StreamJoin):
             sides = [source_of[upstream] for upstream in node.upstream[1:] if upstream in source_of]
             if sides:
                 raise PlanError(
@@ -79,3 +91,4 @@ def check_endless(nodes: Sequence[t.Node]) -> None:
                 f"stage {node.name!r}: a table is complete before the first item is joined with it, but "
                 f"{endless[0]!r} is endless"
             )
+    return frozenset(source_of)

@@ -7,20 +7,25 @@ all items at once: that is `stages`. After Jet's `GeneralStage`.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast
 
 from shmjet.aggregate_ops import AggregateOperation
+from shmjet.core.durations import Duration, milliseconds
 from shmjet.core.key_functions import KeyFn
 from shmjet.data.errors import PlanError
 from shmjet.pipeline import transforms as t
 from shmjet.pipeline.checks import checked_count, checked_fn, checked_key, checked_operation, checked_service
-from shmjet.pipeline.definitions import SinkDef
+from shmjet.pipeline.column_arguments import is_expression
+from shmjet.pipeline.column_stages import ColumnStage
+from shmjet.pipeline.definitions import SinkDef, StreamSourceDef
 from shmjet.pipeline.handles import SinkStage, Stage
 from shmjet.pipeline.join_clauses import parsed_sides
+from shmjet.pipeline.stage_times import check_merged, check_time
 from shmjet.pipeline.tables import Table
 from shmjet.processors.columns.map_batches import map_batches
 
 if TYPE_CHECKING:
+    from shmjet.core.expressions import Expression
     from shmjet.pipeline.keyed import KeyedStage
 
 T = TypeVar("T")
@@ -33,6 +38,19 @@ K = TypeVar("K")
 G = TypeVar("G", bound="GeneralStage[Any]")
 
 
+OnEvict = Callable[[Any, Any, int], Any]
+"""`on_evict(state, key, watermark_ms)`: called when a state expires."""
+
+
+_WITH_FUNCTIONS = (
+    *(t.Map, t.Filter, t.FlatMap, t.MapStateful, t.RollingAggregate, t.UsingService, t.MapUsingMap),
+    *(t.HashJoin, t.Join, t.JoinTable),
+)
+"""Stages whose functions may fail for single items."""
+
+_CONDITION = "an expression of bools such as column('price') > 0, or a function of one item"
+
+
 class ServiceLike(Protocol[S_co]):
     """A `ServiceFactory`, or a function that makes a service.
 
@@ -43,7 +61,7 @@ class ServiceLike(Protocol[S_co]):
         """Make a service."""
 
 
-class GeneralStage(Stage, Generic[T]):
+class GeneralStage(ColumnStage, Generic[T]):
     """A stage whose items are of type `T`: what can be done with bounded and with endless data alike.
 
     Users hold a `BatchStage` or a `StreamStage`. A stage that is made of either is of the same kind, which both declare
@@ -67,16 +85,23 @@ class GeneralStage(Stage, Generic[T]):
         """
         return self._then("map", t.Map(checked_fn("map", "a function of one item", fn)))
 
-    def filter(self: G, predicate: Callable[[T], Any]) -> G:
-        """Keep the items for which `predicate(item)` is true.
+    def filter(self: G, predicate: Callable[[T], Any] | Expression) -> G:
+        """Keep the items for which `predicate(item)` is true; by an expression, the rows of batches for which it is.
+
+        Args:
+            predicate: a function of an item, which may be a row of a batch; or an expression such as
+                `column("price") > 2`. Rows for which that is null are left out, as in SQL.
 
         Raises:
-            TypeError: `predicate` cannot be called, or is a coroutine function.
+            TypeError: `predicate` is neither, or is a coroutine function.
 
         Example:
             >>> numbers.filter(lambda n: n % 2)        # doctest: +SKIP
+            >>> orders.filter(column("price") > 2)        # doctest: +SKIP
         """
-        return cast("G", self._then("filter", t.Filter(checked_fn("filter", "a function of one item", predicate))))
+        if is_expression(predicate):
+            return cast("G", self._then("filter", t.Where(predicate)))
+        return cast("G", self._then("filter", t.Filter(checked_fn("filter", _CONDITION, predicate))))
 
     def flat_map(self, fn: Callable[[T], Iterable[R]]) -> GeneralStage[R]:
         """Make all items of the iterable `fn(item)` of each item.
@@ -118,7 +143,13 @@ class GeneralStage(Stage, Generic[T]):
 
     # -- with a state -------------------------------------------------------------------------------------------
 
-    def map_stateful(self, create: Callable[[], St], fn: Callable[[St, T], R | None]) -> GeneralStage[R]:
+    def map_stateful(
+        self,
+        create: Callable[[], St],
+        fn: Callable[[St, T], R | None],
+        ttl: Duration | None = None,
+        on_evict: OnEvict | None = None,
+    ) -> GeneralStage[R]:
         """Map with one state for the whole stage, which therefore runs on a single processor.
 
         Group by a key first to have a state for each key, and all cores.
@@ -126,6 +157,12 @@ class GeneralStage(Stage, Generic[T]):
         Args:
             create: makes the state, which is mutable.
             fn: `fn(state, item)`; it may change the state.
+            ttl: how long the state lives without an item, in event time: seconds or a `timedelta`; None: for ever.
+            on_evict: `on_evict(state, key, watermark_ms)`, called when a state expires, or at the end of the input;
+                what it returns is emitted, unless it is None. The key is None.
+
+        Raises:
+            PlanError: `ttl` is given, but the items have no event time. TypeError, ConfigError: an argument is wrong.
 
         Example:
             >>> def number(state, item):
@@ -133,30 +170,68 @@ class GeneralStage(Stage, Generic[T]):
             ...     return len(state), item
             >>> items.map_stateful(list, number)        # doctest: +SKIP
         """
-        return self._stateful("map_stateful", t.MapStateful, create, fn, None, False)
+        return self._stateful("map_stateful", t.MapStateful, create, fn, None, False, ttl, on_evict)
 
-    def filter_stateful(self: G, create: Callable[[], St], fn: Callable[[St, T], Any]) -> G:
-        """Keep the items for which `fn(state, item)` is true, with one state, made by `create()`, for the stage."""
-        return cast("G", self._stateful("filter_stateful", t.FilterStateful, create, fn, None, False))
+    def filter_stateful(
+        self: G,
+        create: Callable[[], St],
+        fn: Callable[[St, T], Any],
+        ttl: Duration | None = None,
+        on_evict: OnEvict | None = None,
+    ) -> G:
+        """Keep the items for which `fn(state, item)` is true, with one state, made by `create()`, for the stage.
 
-    def flat_map_stateful(self, create: Callable[[], St], fn: Callable[[St, T], Iterable[R]]) -> GeneralStage[R]:
-        """Make all items of the iterable `fn(state, item)`, with one state, made by `create()`, for the stage."""
-        return self._stateful("flat_map_stateful", t.FlatMapStateful, create, fn, None, False)
+        `ttl` and `on_evict` are those of `map_stateful`.
+        """
+        return cast("G", self._stateful("filter_stateful", t.FilterStateful, create, fn, None, False, ttl, on_evict))
 
-    def rolling_aggregate(self, op: AggregateOperation[T, A, R]) -> GeneralStage[R]:
+    def flat_map_stateful(
+        self,
+        create: Callable[[], St],
+        fn: Callable[[St, T], Iterable[R]],
+        ttl: Duration | None = None,
+        on_evict: OnEvict | None = None,
+    ) -> GeneralStage[R]:
+        """Make all items of the iterable `fn(state, item)`, with one state, made by `create()`, for the stage.
+
+        `ttl` and `on_evict` are those of `map_stateful`.
+        """
+        return self._stateful("flat_map_stateful", t.FlatMapStateful, create, fn, None, False, ttl, on_evict)
+
+    def rolling_aggregate(self, op: AggregateOperation[T, A, R], ttl: Duration | None = None) -> GeneralStage[R]:
         """Emit the result of the aggregation so far after each item; on a single processor.
 
         Args:
             op: from `shmjet.aggregate_ops`, with one input.
+            ttl: how long the accumulator lives without an item, in event time; as for `map_stateful`.
 
         Example:
             >>> payments.rolling_aggregate(aggregate_ops.summing())        # doctest: +SKIP
         """
-        return self._then(
-            "rolling_aggregate", t.RollingAggregate(checked_operation("rolling_aggregate", op, 1), None, False)
-        )
+        return self._rolling("rolling_aggregate", op, None, False, ttl)
 
     # -- with a service -----------------------------------------------------------------------------------------
+
+    def map_using_map(self, name: str, key_fn: KeyFn, fn: Callable[[T, Any], R | None]) -> GeneralStage[R]:
+        """Make `fn(item, value)` of each item and the value that a map has for its key, None when it has none.
+
+        The map is read when the item comes, so later items see what is put into it while the job runs.
+
+        Args:
+            name: of the map (`jet.get_map(name)`); a map that does not exist is empty.
+            key_fn: key of an item; None: the item itself.
+            fn: a result of None drops the item.
+
+        Raises:
+            TypeError: an argument is wrong.
+
+        Example:
+            >>> orders.map_using_map("prices", lambda order: order.product, priced)        # doctest: +SKIP
+        """
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"map_using_map: expected the name of a map, got {name!r}")
+        checked = checked_fn("map_using_map", "a function of an item and a value", fn)
+        return self._then("map_using_map", t.MapUsingMap(name, checked_key("map_using_map", key_fn), checked))
 
     def map_using_service(self, factory: ServiceLike[S], fn: Callable[[S, T], R | None]) -> GeneralStage[R]:
         """Make `fn(service, item)` of each item.
@@ -238,10 +313,13 @@ class GeneralStage(Stage, Generic[T]):
         """Return the items of this stage and of others, in any order.
 
         Raises:
-            PlanError: there is no other stage, or one of another pipeline.
+            PlanError: there is no other stage, or one of another pipeline; or some of them have event time and others
+                have not.
         """
         if not others:
             raise PlanError(f"merge: expected at least one stage to merge with {self.name!r}, got none")
+        merged = [s.node_id for s in (self, *others) if isinstance(s, GeneralStage) and s.pipeline is self.pipeline]
+        check_merged(self.pipeline.nodes, merged)
         return cast("G", self._then("merge", t.Merge(), *others))
 
     # -- tables -------------------------------------------------------------------------------------------------
@@ -280,6 +358,11 @@ class GeneralStage(Stage, Generic[T]):
     def _fill_from_sides(self, table: Table) -> None:
         """Read the side inputs of a table, once for the pipeline."""
         for source in table.side_inputs:
+            if isinstance(source, StreamSourceDef):
+                raise PlanError(
+                    f"table {table.name!r}: a table is complete before the first item is joined with it, but its side "
+                    f"input {source.name!r} is endless"
+                )
             readers = {node.id for node in self.pipeline.nodes if node.transform == t.Source(source)}
             filled = any(
                 isinstance(node.transform, t.SendToTable)
@@ -294,32 +377,67 @@ class GeneralStage(Stage, Generic[T]):
 
     # -- spreading ----------------------------------------------------------------------------------------------
 
-    def rebalance(self: G, key_fn: KeyFn = None) -> G:
+    def rebalance(self: G, key_fn: KeyFn | str | Sequence[str] = None) -> G:
         """Spread the items over all processors of the next stage, evenly; with a `key_fn` by their keys.
 
         It pays behind a source that gives most items to few processors. An aggregation that follows a rebalancing by
         its own key has one stage only.
 
         Args:
-            key_fn: key of an item; items of equal keys go to the same processor.
+            key_fn: key of an item, or the name of a column; items of equal keys go to the same processor.
         """
         return cast("G", self._then("rebalance", t.Rebalance(checked_key("rebalance", key_fn), key_fn is not None)))
 
-    def partition_by(self: G, key_fn: KeyFn) -> G:
+    def partition_by(self: G, key_fn: KeyFn | str | Sequence[str]) -> G:
         """Make an intermediate stream that is partitioned by a key; the planner chooses its partition count.
 
         Args:
-            key_fn: key of an item; None: the item itself.
+            key_fn: key of an item, or the name of a column; None: the item itself.
         """
         return cast("G", self._then("partition_by", t.PartitionBy(checked_key("partition_by", key_fn))))
 
-    def grouping_key(self, key_fn: Callable[[T], K]) -> KeyedStage[T, K]:
+    def grouping_key(self, key_fn: Callable[[T], K] | str | Sequence[str]) -> KeyedStage[T, K]:
         """Group the items by a key; the stages that follow from it work for each key.
 
         Args:
-            key_fn: key of an item; `column("user")` for rows and batches; None: the item itself.
+            key_fn: key of an item; of rows (dicts, named tuples, rows of batches) the name of a column, or several;
+                None: the item itself.
         """
         return self._keyed(checked_key("grouping_key", key_fn))
+
+    def on_error(self: G, action: Literal["skip"] | None = None, *, send_to: SinkDef[Any] | None = None) -> G:
+        """Say what is done with an item for which a function of this stage raises; without it the job fails.
+
+        Args:
+            action: "skip": the item is left out, logged and counted (`failed_items_skipped`).
+            send_to: a sink that gets it as a `FailedItem(item, vertex, error, traceback)`.
+
+        Returns:
+            this stage.
+
+        Raises:
+            PlanError: the stage calls no function for its items, or it has been said before. TypeError: the arguments
+                are neither "skip" nor a sink.
+
+        Example:
+            >>> lines.map(json.loads).on_error(send_to=sinks.files("bad"))        # doctest: +SKIP
+        """
+        node = self.pipeline.nodes[self.node_id]
+        if not isinstance(node.transform, _WITH_FUNCTIONS):
+            raise PlanError(f"on_error: stage {self.name!r} calls no function for its items that could be guarded")
+        if node.on_error is not None:
+            raise PlanError(f"on_error: it has been said before of stage {self.name!r}")
+        if send_to is None:
+            if action != "skip":
+                raise TypeError(f'on_error: expected "skip" or send_to=sink, got {action!r}')
+            self.pipeline._change(self.node_id, on_error="skip")
+            return self
+        if action is not None or not isinstance(send_to, SinkDef):
+            got = repr(action) if action is not None else f"{type(send_to).__name__}: {send_to!r:.80}"
+            raise TypeError(f'on_error: expected either "skip" or send_to=sink (see shmjet.sinks), got {got}')
+        self.pipeline._change(self.node_id, on_error="send")
+        self._then(f"{self.name}-failed", t.FailedItems()).write_to(send_to)
+        return self
 
     # -- anything else ------------------------------------------------------------------------------------------
 
@@ -331,14 +449,20 @@ class GeneralStage(Stage, Generic[T]):
     def custom_transform(self, name: str, supplier: Any) -> GeneralStage[Any]:
         """Add a processor of your own.
 
+        In a stream with event time it sees the items and all watermarks; what it emits has the time of the item that it
+        is handling, in `try_process_watermark` that of the watermark, and in `complete` that of the last watermark.
+
         Args:
             name: of the stage.
             supplier: what `dag.new_vertex` takes: a `Processor` class, a function that makes one, a supplier.
         """
+        return self._custom(name, supplier, None, False)
+
+    def _custom(self, name: str, supplier: Any, key_fn: KeyFn, keyed: bool) -> GeneralStage[Any]:
         from shmjet.core.vertex import Vertex
 
         Vertex(name, supplier)  # raises what is wrong with it
-        return self._then(name, t.Custom(supplier))
+        return self._then(name, t.Custom(supplier, key_fn, keyed))
 
     def write_to(self, sink: SinkDef[T]) -> SinkStage:
         """Write the items to a sink (see `shmjet.sinks`)."""
@@ -357,12 +481,33 @@ class GeneralStage(Stage, Generic[T]):
         """Return this stage with a key, of the same kind."""
         raise NotImplementedError
 
+    def _rolling(self, name: str, op: Any, key_fn: KeyFn, keyed: bool, ttl: Duration | None) -> GeneralStage[Any]:
+        self._check_ttl("rolling_aggregate", ttl)
+        checked = checked_operation("rolling_aggregate", op, 1)
+        return self._then(name, t.RollingAggregate(checked, key_fn, keyed, ttl))
+
+    def _check_ttl(self, name: str, ttl: Duration | None) -> None:
+        if ttl is not None:
+            milliseconds(f"{name}: ttl", ttl)
+            check_time(self.pipeline.nodes, self.node_id, f"{name}: ttl")
+
     def _stateful(
-        self, name: str, kind: type[t.MapStateful], create: Any, fn: Any, key_fn: KeyFn, keyed: bool
+        self,
+        name: str,
+        kind: type[t.MapStateful],
+        create: Any,
+        fn: Any,
+        key_fn: KeyFn,
+        keyed: bool,
+        ttl: Duration | None,
+        on_evict: Any,
     ) -> GeneralStage[Any]:
         checked_fn(name, "a function without arguments that makes a state", create)
         checked_fn(name, f"a function of state, {'key and item' if keyed else 'and item'}", fn)
-        return self._then(name, kind(create, fn, key_fn, keyed))
+        if on_evict is not None:
+            checked_fn(f"{name}: on_evict", "a function of state, key and watermark", on_evict)
+        self._check_ttl(name, ttl)
+        return self._then(name, kind(create, fn, key_fn, keyed, ttl, on_evict))
 
     def _using(self, kind: str, factory: Any, fn: Any, key_fn: KeyFn, keyed: bool) -> GeneralStage[Any]:
         name = f"{kind}_using_service"

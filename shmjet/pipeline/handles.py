@@ -6,13 +6,30 @@ Must not know what stages do.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from shmjet.core.checks import check_int
 from shmjet.data.errors import PlanError
+from shmjet.data.suggestions import unknown_attribute
 from shmjet.pipeline.pipeline import Pipeline
 
 S_ = TypeVar("S_", bound="Stage")
+
+_RESULTS: Final = "the results of a job are in a sink: write_to(sinks.collect()), and then jet.new_job(pipeline).run()"
+_ADVICE: Final = {
+    **dict.fromkeys(("head", "limit", "take"), "top(n, by) gives the first rows of an order"),
+    **dict.fromkeys(("order_by", "orderBy", "sort_by", "sort_values"), "sort(*names, descending=) sorts"),
+    **dict.fromkeys(("drop", "drop_columns"), "select(*names) says what stays"),
+    "rename": "select(new=column('old'), ...) gives columns other names",
+    **dict.fromkeys(("unique", "drop_duplicates", "dropDuplicates"), "distinct(*names) does that"),
+    **dict.fromkeys(("groupby", "groupBy"), "group_by(*names).agg(...) does that"),
+    "where": "filter(expression) does that",
+    **dict.fromkeys(("with_column", "withColumn", "assign"), "with_columns(name=expression) does that"),
+    **dict.fromkeys(("union_all", "unionAll", "unionByName", "vstack", "concat"), "union(*others) does that"),
+    **dict.fromkeys(("collect", "show", "to_pandas", "toPandas", "fetchall", "rows"), _RESULTS),
+    **dict.fromkeys(("count", "sum", "mean", "min", "max", "len"), "group_by().agg(n=count()) gives totals"),
+}
+"""What is done here by methods of other libraries."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -33,7 +50,9 @@ class Stage:
         return self.pipeline.nodes[self.node_id].name
 
     def set_name(self: S_, name: str) -> S_:
-        """Name the stage, for drawings, metrics and messages; a name that is taken gets a number.
+        """Name the stage, for drawings, metrics and messages; saved state belongs to it by this name.
+
+        A stage that has the name without `set_name` gets a number; if both are named so, this one gets it.
 
         Raises:
             PlanError: the name is not a str, or it is empty.
@@ -62,6 +81,11 @@ class Stage:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise unknown_attribute("a stage", name, type(self), _ADVICE)
 
 
 class SinkStage(Stage):

@@ -11,17 +11,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from shmjet.aggregate_ops import AggregateOperation
+from shmjet.core.durations import Duration
 from shmjet.core.key_functions import KeyFn
+from shmjet.core.windows import WindowDefinition
 from shmjet.data.errors import PlanError
 from shmjet.pipeline import transforms as t
 from shmjet.pipeline.builders import AggregateBuilder
 from shmjet.pipeline.checks import checked_fn, checked_operation
 from shmjet.pipeline.endless import NEEDS_ALL, needs_window
-from shmjet.pipeline.general import GeneralStage, ServiceLike
+from shmjet.pipeline.general import GeneralStage, OnEvict, ServiceLike
 from shmjet.pipeline.handles import SinkStage
 from shmjet.pipeline.join_clauses import co_aggregation
 from shmjet.pipeline.stages import BatchStage
 from shmjet.pipeline.tables import Table
+from shmjet.pipeline.windows import KeyedStageWithWindow
 
 if TYPE_CHECKING:
     from shmjet.pipeline.stream_stage import StreamStage
@@ -41,17 +44,35 @@ class KeyedStage(Generic[T, K]):
     stage: GeneralStage[T]
     key_fn: KeyFn
 
-    def rolling_aggregate(self, op: AggregateOperation[T, A, R]) -> GeneralStage[tuple[K, R]]:
-        """Emit `(key, result so far)` after each item; `op` is an operation with one input."""
-        transform = t.RollingAggregate(checked_operation("rolling_aggregate", op, 1), self.key_fn, True)
-        return self.stage._then("rolling_aggregate_by_key", transform)
+    def rolling_aggregate(
+        self, op: AggregateOperation[T, A, R], ttl: Duration | None = None
+    ) -> GeneralStage[tuple[K, R]]:
+        """Emit `(key, result so far)` after each item.
 
-    def map_stateful(self, create: Callable[[], St], fn: Callable[[St, K, T], R | None]) -> GeneralStage[R]:
+        Args:
+            op: an operation with one input.
+            ttl: how long the accumulator of a key lives without an item, in event time; as for `map_stateful`.
+        """
+        return self.stage._rolling("rolling_aggregate_by_key", op, self.key_fn, True, ttl)
+
+    def map_stateful(
+        self,
+        create: Callable[[], St],
+        fn: Callable[[St, K, T], R | None],
+        ttl: Duration | None = None,
+        on_evict: OnEvict | None = None,
+    ) -> GeneralStage[R]:
         """Map with a state for each key.
 
         Args:
             create: makes the state of a key, which is mutable.
             fn: `fn(state, key, item)`; it may change the state, and a result of None drops the item.
+            ttl: how long a state lives without an item, in event time: seconds or a `timedelta`; None: for ever.
+            on_evict: `on_evict(state, key, watermark_ms)`, called when a state expires, or at the end of the input;
+                what it returns is emitted, unless it is None.
+
+        Raises:
+            PlanError: `ttl` is given, but the items have no event time. TypeError, ConfigError: an argument is wrong.
 
         Example:
             >>> def number(state, key, item):
@@ -59,15 +80,37 @@ class KeyedStage(Generic[T, K]):
             ...     return key, len(state), item
             >>> items.grouping_key(by_user).map_stateful(list, number)        # doctest: +SKIP
         """
-        return self.stage._stateful("map_stateful_by_key", t.MapStateful, create, fn, self.key_fn, True)
+        return self.stage._stateful("map_stateful_by_key", t.MapStateful, create, fn, self.key_fn, True, ttl, on_evict)
 
-    def filter_stateful(self, create: Callable[[], St], fn: Callable[[St, K, T], Any]) -> GeneralStage[T]:
-        """Keep the items for which `fn(state, key, item)` is true; `create()` makes the state of a key."""
-        return self.stage._stateful("filter_stateful_by_key", t.FilterStateful, create, fn, self.key_fn, True)
+    def filter_stateful(
+        self,
+        create: Callable[[], St],
+        fn: Callable[[St, K, T], Any],
+        ttl: Duration | None = None,
+        on_evict: OnEvict | None = None,
+    ) -> GeneralStage[T]:
+        """Keep the items for which `fn(state, key, item)` is true; `create()` makes the state of a key.
 
-    def flat_map_stateful(self, create: Callable[[], St], fn: Callable[[St, K, T], Iterable[R]]) -> GeneralStage[R]:
-        """Make all items of the iterable `fn(state, key, item)`; `create()` makes the state of a key."""
-        return self.stage._stateful("flat_map_stateful_by_key", t.FlatMapStateful, create, fn, self.key_fn, True)
+        `ttl` and `on_evict` are those of `map_stateful`.
+        """
+        return self.stage._stateful(
+            "filter_stateful_by_key", t.FilterStateful, create, fn, self.key_fn, True, ttl, on_evict
+        )
+
+    def flat_map_stateful(
+        self,
+        create: Callable[[], St],
+        fn: Callable[[St, K, T], Iterable[R]],
+        ttl: Duration | None = None,
+        on_evict: OnEvict | None = None,
+    ) -> GeneralStage[R]:
+        """Make all items of the iterable `fn(state, key, item)`; `create()` makes the state of a key.
+
+        `ttl` and `on_evict` are those of `map_stateful`.
+        """
+        return self.stage._stateful(
+            "flat_map_stateful_by_key", t.FlatMapStateful, create, fn, self.key_fn, True, ttl, on_evict
+        )
 
     def map_using_service(self, factory: ServiceLike[S], fn: Callable[[S, K, T], R | None]) -> GeneralStage[R]:
         """Make `fn(service, key, item)` of each item; items of one key meet the same service.
@@ -131,6 +174,14 @@ class KeyedStage(Generic[T, K]):
         """
         return self.stage._using_async("flat_map", factory, fn, max_concurrent_ops, preserve_order, self.key_fn, True)
 
+    def custom_transform(self, name: str, supplier: Any) -> GeneralStage[Any]:
+        """Add a processor of your own; all items of a key come to one of them. As `stage.custom_transform`."""
+        return self.stage._custom(name, supplier, self.key_fn, True)
+
+    def map_using_map(self, name: str, fn: Callable[[T, Any], R | None]) -> GeneralStage[R]:
+        """Make `fn(item, value)` of each item and the value that a map has for its key; as `stage.map_using_map`."""
+        return self.stage.map_using_map(name, self.key_fn, fn)
+
     def join_table(self, table: Table, fn: Callable[[T, Any], R | None]) -> GeneralStage[R]:
         """Make `fn(item, value)` of each item and the value that a table has for its key."""
         return self.stage.join_table(table, self.key_fn, fn)
@@ -160,11 +211,29 @@ class KeyedBatchStage(KeyedStage[T, K]):
 
     if TYPE_CHECKING:  # what is made of a keyed BatchStage is a stage of that kind
 
-        def rolling_aggregate(self, op: AggregateOperation[T, A, R]) -> BatchStage[tuple[K, R]]: ...
-        def map_stateful(self, create: Callable[[], St], fn: Callable[[St, K, T], R | None]) -> BatchStage[R]: ...
-        def filter_stateful(self, create: Callable[[], St], fn: Callable[[St, K, T], Any]) -> BatchStage[T]: ...
+        def rolling_aggregate(
+            self, op: AggregateOperation[T, A, R], ttl: Duration | None = None
+        ) -> BatchStage[tuple[K, R]]: ...
+        def map_stateful(
+            self,
+            create: Callable[[], St],
+            fn: Callable[[St, K, T], R | None],
+            ttl: Duration | None = None,
+            on_evict: OnEvict | None = None,
+        ) -> BatchStage[R]: ...
+        def filter_stateful(
+            self,
+            create: Callable[[], St],
+            fn: Callable[[St, K, T], Any],
+            ttl: Duration | None = None,
+            on_evict: OnEvict | None = None,
+        ) -> BatchStage[T]: ...
         def flat_map_stateful(
-            self, create: Callable[[], St], fn: Callable[[St, K, T], Iterable[R]]
+            self,
+            create: Callable[[], St],
+            fn: Callable[[St, K, T], Iterable[R]],
+            ttl: Duration | None = None,
+            on_evict: OnEvict | None = None,
         ) -> BatchStage[R]: ...
         def map_using_service(self, factory: ServiceLike[S], fn: Callable[[S, K, T], R | None]) -> BatchStage[R]: ...
         def filter_using_service(self, factory: ServiceLike[S], fn: Callable[[S, K, T], Any]) -> BatchStage[T]: ...
@@ -192,6 +261,8 @@ class KeyedBatchStage(KeyedStage[T, K]):
             max_concurrent_ops: int = 4,
             preserve_order: bool = True,
         ) -> BatchStage[R]: ...
+        def custom_transform(self, name: str, supplier: Any) -> BatchStage[Any]: ...
+        def map_using_map(self, name: str, fn: Callable[[T, Any], R | None]) -> BatchStage[R]: ...
         def join_table(self, table: Table, fn: Callable[[T, Any], R | None]) -> BatchStage[R]: ...
 
     def aggregate(self, op: AggregateOperation[T, A, R]) -> BatchStage[tuple[K, R]]:
@@ -253,11 +324,29 @@ class KeyedStreamStage(KeyedStage[T, K]):
 
     if TYPE_CHECKING:  # what is made of a keyed StreamStage is a stage of that kind
 
-        def rolling_aggregate(self, op: AggregateOperation[T, A, R]) -> StreamStage[tuple[K, R]]: ...
-        def map_stateful(self, create: Callable[[], St], fn: Callable[[St, K, T], R | None]) -> StreamStage[R]: ...
-        def filter_stateful(self, create: Callable[[], St], fn: Callable[[St, K, T], Any]) -> StreamStage[T]: ...
+        def rolling_aggregate(
+            self, op: AggregateOperation[T, A, R], ttl: Duration | None = None
+        ) -> StreamStage[tuple[K, R]]: ...
+        def map_stateful(
+            self,
+            create: Callable[[], St],
+            fn: Callable[[St, K, T], R | None],
+            ttl: Duration | None = None,
+            on_evict: OnEvict | None = None,
+        ) -> StreamStage[R]: ...
+        def filter_stateful(
+            self,
+            create: Callable[[], St],
+            fn: Callable[[St, K, T], Any],
+            ttl: Duration | None = None,
+            on_evict: OnEvict | None = None,
+        ) -> StreamStage[T]: ...
         def flat_map_stateful(
-            self, create: Callable[[], St], fn: Callable[[St, K, T], Iterable[R]]
+            self,
+            create: Callable[[], St],
+            fn: Callable[[St, K, T], Iterable[R]],
+            ttl: Duration | None = None,
+            on_evict: OnEvict | None = None,
         ) -> StreamStage[R]: ...
         def map_using_service(self, factory: ServiceLike[S], fn: Callable[[S, K, T], R | None]) -> StreamStage[R]: ...
         def filter_using_service(self, factory: ServiceLike[S], fn: Callable[[S, K, T], Any]) -> StreamStage[T]: ...
@@ -285,9 +374,16 @@ class KeyedStreamStage(KeyedStage[T, K]):
             max_concurrent_ops: int = 4,
             preserve_order: bool = True,
         ) -> StreamStage[R]: ...
+        def custom_transform(self, name: str, supplier: Any) -> StreamStage[Any]: ...
+        def map_using_map(self, name: str, fn: Callable[[T, Any], R | None]) -> StreamStage[R]: ...
         def join_table(self, table: Table, fn: Callable[[T, Any], R | None]) -> StreamStage[R]: ...
 
-    else:
+    def window(self, definition: WindowDefinition) -> KeyedStageWithWindow[T, K]:
+        """Cut the stream into windows by the time of its items; as `StreamStage.window`, for each key."""
+        windowed = self.stage.window(definition)
+        return KeyedStageWithWindow(self.stage, windowed.definition, key_fn=self.key_fn)
+
+    if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
             if name in NEEDS_ALL:

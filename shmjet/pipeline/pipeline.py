@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from shmjet.pipeline.general import GeneralStage
     from shmjet.pipeline.handles import SinkStage, Stage
     from shmjet.pipeline.planner import Plan
+    from shmjet.pipeline.source_stage import StreamSourceStage
     from shmjet.pipeline.stages import BatchStage
-    from shmjet.pipeline.stream_stage import StreamStage
 
 T = TypeVar("T")
 
@@ -45,11 +45,11 @@ class Pipeline:
     # -- building -----------------------------------------------------------------------------------------------
 
     @overload
-    def read_from(self, source: StreamSourceDef[T]) -> StreamStage[T]: ...  # type: ignore[overload-overlap]
+    def read_from(self, source: StreamSourceDef[T]) -> StreamSourceStage[T]: ...  # type: ignore[overload-overlap]
     @overload
     def read_from(self, source: SourceDef[T]) -> BatchStage[T]: ...
-    def read_from(self, source: SourceDef[T]) -> GeneralStage[T]:
-        """Return the stage of a source's items.
+    def read_from(self, source: SourceDef[T]) -> BatchStage[T] | StreamSourceStage[T]:
+        """Return the stage of a source's items; of an endless source, that on which their event time is to be said.
 
         Args:
             source: from `shmjet.sources`.
@@ -68,9 +68,9 @@ class Pipeline:
             )
         node_id = self._add(source.name, t.Source(source))
         if isinstance(source, StreamSourceDef):
-            from shmjet.pipeline.stream_stage import StreamStage
+            from shmjet.pipeline.source_stage import StreamSourceStage
 
-            return StreamStage(self, node_id)
+            return StreamSourceStage(self, node_id)
         return BatchStage(self, node_id)
 
     def write_to(self, sink: SinkDef[T], *stages: GeneralStage[T]) -> SinkStage:
@@ -119,8 +119,11 @@ class Pipeline:
         return node_id
 
     def _change(self, node_id: int, **changes: Any) -> None:
-        """Set name or parallelism of a node."""
+        """Set name or parallelism of a node; another node that has the name by itself gives it up."""
         if "name" in changes:
+            holder = next((node for node in self._nodes if node.name == changes["name"] and node.id != node_id), None)
+            if holder is not None and not holder.is_named:  # saved state belongs to the name that the user has set
+                self._nodes[holder.id] = dataclasses.replace(holder, name=self._unique(holder.name))
             changes["name"] = self._unique(changes["name"], but=node_id)
         self._nodes[node_id] = dataclasses.replace(self._nodes[node_id], **changes)
 
@@ -134,13 +137,19 @@ class Pipeline:
 
     def _check_own(self, name: str, stage: Stage) -> None:
         from shmjet.pipeline.general import GeneralStage
-        from shmjet.pipeline.handles import Stage
+        from shmjet.pipeline.handles import SinkStage
+        from shmjet.pipeline.source_stage import FOUR, StreamSourceStage
 
         if not isinstance(stage, GeneralStage):
             hint = ""
-            if isinstance(stage, Stage):
+            if isinstance(stage, SinkStage):
                 hint = "; nothing can follow a sink"
-            raise TypeError(f"{name}: expected a stage of this pipeline, got {type(stage).__name__}: {stage!r}{hint}")
+            elif isinstance(stage, StreamSourceStage):
+                hint = f"; first say what the time of the source's items is, with {FOUR}"
+            elif hasattr(stage, "__arrow_c_stream__"):
+                hint = "; pipeline.read_from(sources.frames(table)) makes a stage of a table"
+            shown = repr(stage).partition("\n")[0]
+            raise TypeError(f"{name}: expected a stage of this pipeline, got {type(stage).__name__}: {shown:.80}{hint}")
         if stage.pipeline is not self:
             raise PlanError(f"{name}: stage {stage.name!r} belongs to another pipeline; build both in one Pipeline()")
 

@@ -7,20 +7,32 @@ computes. Must not know how anything is done. After Jet's `BatchStage`; `stream_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Never, TypeVar, overload
 
 from shmjet.aggregate_ops import AggregateOperation
+from shmjet.core.durations import Duration
 from shmjet.core.key_functions import KeyFn
+from shmjet.data.errors import PlanError
 from shmjet.pipeline import transforms as t
 from shmjet.pipeline.checks import checked_fn, checked_key, checked_operation
-from shmjet.pipeline.general import GeneralStage
+from shmjet.pipeline.column_arguments import (
+    column_join,
+    column_names,
+    flags,
+    is_column_join,
+    item_join,
+    names_columns,
+    only_key,
+)
+from shmjet.pipeline.general import GeneralStage, OnEvict
 from shmjet.pipeline.join_clauses import On, co_aggregation
 from shmjet.processors.columns.group_by import group_by
 
 if TYPE_CHECKING:
     from shmjet.columns.aggregates import Aggregate
+    from shmjet.core.column_key import ColumnKey
     from shmjet.pipeline.builders import AggregateBuilder, HashJoinBuilder
     from shmjet.pipeline.general import ServiceLike
     from shmjet.pipeline.handles import Stage
@@ -57,9 +69,21 @@ class BatchStage(GeneralStage[T]):
         def map(self, fn: Callable[[T], R | None]) -> BatchStage[R]: ...
         def flat_map(self, fn: Callable[[T], Iterable[R]]) -> BatchStage[R]: ...
         def map_batches(self, fn: Callable[[Any], Any], as_: type | None = None) -> BatchStage[Any]: ...
-        def map_stateful(self, create: Callable[[], St], fn: Callable[[St, T], R | None]) -> BatchStage[R]: ...
-        def flat_map_stateful(self, create: Callable[[], St], fn: Callable[[St, T], Iterable[R]]) -> BatchStage[R]: ...
-        def rolling_aggregate(self, op: AggregateOperation[T, A, R]) -> BatchStage[R]: ...
+        def map_stateful(
+            self,
+            create: Callable[[], St],
+            fn: Callable[[St, T], R | None],
+            ttl: Duration | None = None,
+            on_evict: OnEvict | None = None,
+        ) -> BatchStage[R]: ...
+        def flat_map_stateful(
+            self,
+            create: Callable[[], St],
+            fn: Callable[[St, T], Iterable[R]],
+            ttl: Duration | None = None,
+            on_evict: OnEvict | None = None,
+        ) -> BatchStage[R]: ...
+        def rolling_aggregate(self, op: AggregateOperation[T, A, R], ttl: Duration | None = None) -> BatchStage[R]: ...
         def map_using_service(self, factory: ServiceLike[S], fn: Callable[[S, T], R | None]) -> BatchStage[R]: ...
         def flat_map_using_service(
             self, factory: ServiceLike[S], fn: Callable[[S, T], Iterable[R]]
@@ -78,9 +102,15 @@ class BatchStage(GeneralStage[T]):
             max_concurrent_ops: int = 4,
             preserve_order: bool = True,
         ) -> BatchStage[R]: ...
+        def map_using_map(self, name: str, key_fn: KeyFn, fn: Callable[[T, Any], R | None]) -> BatchStage[R]: ...
         def join_table(self, table: Table, key_fn: KeyFn, fn: Callable[[T, Any], R | None]) -> BatchStage[R]: ...
         def custom_transform(self, name: str, supplier: Any) -> BatchStage[Any]: ...
-        def grouping_key(self, key_fn: Callable[[T], K]) -> KeyedBatchStage[T, K]: ...
+        def grouping_key(self, key_fn: Callable[[T], K] | str | Sequence[str]) -> KeyedBatchStage[T, K]: ...
+        def select(self, *columns: Any, **named: Any) -> BatchStage[Any]: ...
+        def with_columns(self, **named: Any) -> BatchStage[Any]: ...
+        def union(self, *others: Any) -> BatchStage[Any]: ...
+        def to_batches(self, schema: Mapping[str, Any] | None = None) -> BatchStage[Any]: ...
+        def to_rows(self) -> BatchStage[dict[str, Any]]: ...
         def _then(self, name: str, transform: t.Transform, *others: Stage) -> BatchStage[Any]: ...
         def _hash_join(self, name: str, arguments: Sequence[Any], fn: Any, *, inner: bool) -> BatchStage[Any]: ...
 
@@ -191,47 +221,135 @@ class BatchStage(GeneralStage[T]):
         right_key: Callable[[T1], K] | None,
         fn: None = None,
     ) -> BatchStage[tuple[T, T1]]: ...
+    @overload
     def join(
         self,
         other: BatchStage[Any],
-        left_key: KeyFn,
-        right_key: KeyFn,
-        fn: Callable[..., Any] | None = None,
-    ) -> BatchStage[Any]:
-        """Join two streams by key: all pairs of an item here and an item there with equal keys.
+        on: str | Sequence[str] | ColumnKey | Mapping[str, str] | None = None,
+        *,
+        left_on: str | Sequence[str] | ColumnKey | None = None,
+        right_on: str | Sequence[str] | ColumnKey | None = None,
+        how: t.ColumnsHow = "inner",
+        suffix: str | None = None,
+    ) -> BatchStage[Any]: ...
+    def join(self, other: BatchStage[Any], *keys: Any, **options: Any) -> BatchStage[Any]:
+        """Join rows of batches by columns, or items by functions of them.
 
-        Both are partitioned by the key; what is partitioned alike already does not move. `other` is kept in memory.
+        `join(other, on)`, or `join(other, left_on=..., right_on=...)`, joins batches. Results have the columns of this
+        stage, then those of the other one; the key columns come once, under the names they have here. Nulls and NaN
+        match nothing. Both sides are partitioned by the keys, or the side that is looked up is sent to every processor
+        if it is small for certain (`explain` says which); it is kept in memory.
+
+        `join(other, left_key, right_key, fn=None)` gives all pairs of an item here and an item there with equal keys,
+        or what `fn` makes of the pairs. `other` is kept in memory.
 
         Args:
-            other: the other stream.
+            other: the other stage.
+            on: names of the key columns, or a dict from names here to names there.
+            left_on, right_on: names of the key columns here and there, instead of `on`.
+            how: "inner": each pair of rows with equal keys; "left", "right", "outer": rows of that side, or of both,
+                without a match too, with nulls; "semi": rows here that have a match, once; "anti": those without.
+            suffix: appended to the name of a column there that this stage has too, which is an error without it.
             left_key, right_key: key of an item here and there; None: the item itself.
             fn: `fn(item, other item)` makes a result (None: no result); by default the pair.
+            within: for two streams only (`StreamStage.join`).
+
+        Raises:
+            PlanError: `within` is given. TypeError, ValueError, BatchError: an argument is wrong; in the job: a column
+                is missing, cannot be compared, or is on both sides.
 
         Example:
+            >>> orders.join(customers, "customer", how="left")        # doctest: +SKIP
             >>> orders.join(payments, itemgetter("order"), itemgetter("order"), settle)        # doctest: +SKIP
         """
+        if options.get("within") is not None:
+            raise PlanError(f"join: within is for two streams, but {self!r} is bounded; leave it out")
+        options.pop("within", None)
+        if is_column_join(keys, options):
+            return self._then("join", column_join(keys, options), other)
+        left_key, right_key, fn = item_join(keys, options)
         project = None if fn is None else checked_fn("join", "a function of two items", fn)
         transform = t.Join(checked_key("join", left_key), checked_key("join", right_key), project)
         return self._then("join", transform, other)
 
     # -- all items ----------------------------------------------------------------------------------------------
 
-    def sort(self, key: Callable[[T], Any] | None = None, reverse: bool = False) -> BatchStage[T]:
-        """Bring all items into order; the stages that follow one by one keep it.
+    def sort(
+        self,
+        *keys: Any,
+        key: Callable[[T], Any] | None = None,
+        reverse: bool = False,
+        descending: bool | Sequence[bool] = False,
+        nulls_first: bool = False,
+    ) -> BatchStage[T]:
+        """Bring all rows of batches into order by columns, or all items by a function of them.
+
+        The stages that follow one by one keep the order.
 
         Args:
-            key: what items are compared by; None: themselves. NaNs come last, in both directions.
-            reverse: descending.
-        """
-        return self._then("sort", t.Sort(checked_key("sort", key), bool(reverse)))
+            keys: names of columns, the most important first; or one function of an item; none: the items themselves.
+            key: the function, by name.
+            reverse: of items: descending; also as second argument. NaNs come last, in both directions.
+            descending: of columns: one bool for all, or one for each.
+            nulls_first: of columns: nulls come first; else last, behind NaN, in both directions.
 
-    def distinct(self, key: Callable[[T], Any] | None = None) -> BatchStage[T]:
-        """Keep one item of each value, or of each `key(item)`; which one of several is not defined.
+        Raises:
+            TypeError: names and functions are mixed. BatchError: a name is there twice, or `descending` has another
+                length; in the job: a column is missing.
+
+        Example:
+            >>> orders.sort("day", "price", descending=[False, True])        # doctest: +SKIP
+            >>> words.sort(len, reverse=True)        # doctest: +SKIP
+        """
+        if keys and names_columns(keys[0]):
+            if key is not None or reverse:
+                raise TypeError("sort: key= and reverse= are for items; columns are sorted with descending=")
+            names = column_names("sort", keys)
+            return self._then("sort", t.SortColumns(names, flags(names, descending), bool(nulls_first)))
+        if descending is not False or nulls_first:
+            raise TypeError("sort: descending= and nulls_first= need the names of columns; items have reverse=")
+        if len(keys) == 2 and isinstance(keys[1], bool):  # sort(key, reverse)
+            reverse, keys = keys[1], keys[:1]
+        key_fn = only_key("sort", keys, key)
+        return self._then("sort", t.Sort(checked_key("sort", key_fn), bool(reverse)))
+
+    def distinct(self, *keys: Any, key: Callable[[T], Any] | None = None) -> BatchStage[T]:
+        """Keep one row of each key of batches, or one item of each `key(item)`; which one of several is not defined.
+
+        Without arguments: one of equal items; rows of batches are compared as a whole.
 
         Args:
-            key: what has to differ; None: the items themselves.
+            keys: names of columns, or one function of an item.
+            key: the function, by name.
+
+        Raises:
+            TypeError: names and functions are mixed. BatchError: a name is there twice; in the job: it is missing.
+
+        Example:
+            >>> orders.distinct("customer", "day")        # doctest: +SKIP
         """
-        return self._then("distinct", t.Distinct(checked_key("distinct", key)))
+        if keys and names_columns(keys[0]):
+            if key is not None:
+                raise TypeError("distinct: give either names of columns or key=, a function of an item")
+            return self._then("distinct", t.DistinctColumns(column_names("distinct", keys)))
+        return self._then("distinct", t.Distinct(checked_key("distinct", only_key("distinct", keys, key))))
+
+    def top(self, n: int, by: str | Sequence[str] | ColumnKey) -> BatchStage[Any]:
+        """Return the first `n` rows of batches in descending order, nulls last, and NaN just before these.
+
+        Args:
+            n: how many rows, at least 0.
+            by: the name of a column, or several, the most important first.
+
+        Raises:
+            ValueError: `n` is not a number of rows. BatchError: a name is there twice; in the job: it is missing.
+
+        Example:
+            >>> orders.top(10, "price")        # doctest: +SKIP
+        """
+        if not isinstance(n, int) or isinstance(n, bool) or n < 0:
+            raise ValueError(f"top: expected a number of rows from 0 on, got {n!r}")
+        return self._then("top", t.Top(n, column_names("top", [by])))
 
     def aggregate(self, op: AggregateOperation[T, A, R]) -> BatchStage[R]:
         """Fold all items into one result, which is emitted at the end unless it is None.
@@ -282,8 +400,10 @@ class BatchStage(GeneralStage[T]):
 
         return AggregateBuilder(self, op)
 
-    def group_by(self, *columns: str, **options: Any) -> ColumnGroups:
+    def group_by(self, *columns: Any, **options: Any) -> ColumnGroups:
         """Group columns by columns: `stage.group_by("user").agg(total=sum_("v"), n=count())`.
+
+        Nulls and NaN are keys. Without columns all rows are one group; of no rows there is no result then.
 
         Args:
             columns: names of the key columns.
@@ -300,11 +420,22 @@ class ColumnGroups:
     columns: tuple[str, ...]
     options: dict[str, Any]
 
-    def agg(self, **aggregates: Aggregate) -> BatchStage[Any]:
+    def agg(self, /, *unnamed: Never, **aggregates: Aggregate) -> BatchStage[Any]:
         """Return a stage of batches with the key columns and one column for each aggregate.
 
         Args:
+            unnamed: none; a TypeError says that results need names.
             aggregates: name of a column → what is in it, from `shmjet.columns`.
         """
+        if unnamed:
+            raise TypeError(f"agg: results need names, such as agg(total=sum_('price')), got {unnamed[0]!r:.80}")
         grouping = group_by(*self.columns, **self.options).agg(**aggregates)
         return self.stage._then("group_by", t.GroupColumns(grouping))
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            keys = ", ".join(map(repr, self.columns))
+            raise AttributeError(f"group_by({keys}) needs .agg(...) first, such as .agg(n=count()), then .{name}")

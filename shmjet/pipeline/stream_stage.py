@@ -1,33 +1,44 @@
 """`StreamStage`, the stage of endless data: the general operations, none of which needs the end of its input.
 
-Windows, which cut a stream into bounded pieces, will be made from it. It is not public before there are endless
-sources. After Jet's `StreamStage`.
+Windows, which cut a stream into bounded pieces, are made from it (`windows`). After Jet's `StreamStage`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args, overload
 
 from shmjet.aggregate_ops import AggregateOperation
+from shmjet.core.column_key import ColumnKey
+from shmjet.core.durations import Duration, milliseconds
+from shmjet.core.event_time import EventTimePolicy, TimestampFn
 from shmjet.core.key_functions import KeyFn
-from shmjet.data.errors import PlanError
+from shmjet.core.windows import WindowDefinition
+from shmjet.data.errors import ConfigError, PlanError
 from shmjet.pipeline import transforms as t
+from shmjet.pipeline.checks import checked_fn, checked_key, checked_timestamps
+from shmjet.pipeline.column_arguments import column_join, is_column_join, item_join
 from shmjet.pipeline.endless import NEEDS_ALL, needs_window
-from shmjet.pipeline.general import GeneralStage
+from shmjet.pipeline.general import GeneralStage, OnEvict
+from shmjet.pipeline.stage_times import check_time, has_time
+from shmjet.pipeline.windows import StageWithWindow, checked_window
 
 if TYPE_CHECKING:
     from shmjet.pipeline.general import ServiceLike
     from shmjet.pipeline.handles import Stage
     from shmjet.pipeline.keyed import KeyedStreamStage
+    from shmjet.pipeline.stages import BatchStage
     from shmjet.pipeline.tables import Table
 
 T = TypeVar("T")
+T1 = TypeVar("T1")
 A = TypeVar("A")
 K = TypeVar("K")
 R = TypeVar("R")
 S = TypeVar("S")
 St = TypeVar("St")
+
+_COLUMN_OPTIONS: Final = frozenset(("on", "left_on", "right_on", "suffix"))
 
 
 class StreamStage(GeneralStage[T]):
@@ -44,9 +55,21 @@ class StreamStage(GeneralStage[T]):
         def map(self, fn: Callable[[T], R | None]) -> StreamStage[R]: ...
         def flat_map(self, fn: Callable[[T], Iterable[R]]) -> StreamStage[R]: ...
         def map_batches(self, fn: Callable[[Any], Any], as_: type | None = None) -> StreamStage[Any]: ...
-        def map_stateful(self, create: Callable[[], St], fn: Callable[[St, T], R | None]) -> StreamStage[R]: ...
-        def flat_map_stateful(self, create: Callable[[], St], fn: Callable[[St, T], Iterable[R]]) -> StreamStage[R]: ...
-        def rolling_aggregate(self, op: AggregateOperation[T, A, R]) -> StreamStage[R]: ...
+        def map_stateful(
+            self,
+            create: Callable[[], St],
+            fn: Callable[[St, T], R | None],
+            ttl: Duration | None = None,
+            on_evict: OnEvict | None = None,
+        ) -> StreamStage[R]: ...
+        def flat_map_stateful(
+            self,
+            create: Callable[[], St],
+            fn: Callable[[St, T], Iterable[R]],
+            ttl: Duration | None = None,
+            on_evict: OnEvict | None = None,
+        ) -> StreamStage[R]: ...
+        def rolling_aggregate(self, op: AggregateOperation[T, A, R], ttl: Duration | None = None) -> StreamStage[R]: ...
         def map_using_service(self, factory: ServiceLike[S], fn: Callable[[S, T], R | None]) -> StreamStage[R]: ...
         def flat_map_using_service(
             self, factory: ServiceLike[S], fn: Callable[[S, T], Iterable[R]]
@@ -65,9 +88,15 @@ class StreamStage(GeneralStage[T]):
             max_concurrent_ops: int = 4,
             preserve_order: bool = True,
         ) -> StreamStage[R]: ...
+        def map_using_map(self, name: str, key_fn: KeyFn, fn: Callable[[T, Any], R | None]) -> StreamStage[R]: ...
         def join_table(self, table: Table, key_fn: KeyFn, fn: Callable[[T, Any], R | None]) -> StreamStage[R]: ...
         def custom_transform(self, name: str, supplier: Any) -> StreamStage[Any]: ...
-        def grouping_key(self, key_fn: Callable[[T], K]) -> KeyedStreamStage[T, K]: ...
+        def grouping_key(self, key_fn: Callable[[T], K] | str | Sequence[str]) -> KeyedStreamStage[T, K]: ...
+        def select(self, *columns: Any, **named: Any) -> StreamStage[Any]: ...
+        def with_columns(self, **named: Any) -> StreamStage[Any]: ...
+        def union(self, *others: Any) -> StreamStage[Any]: ...
+        def to_batches(self, schema: Mapping[str, Any] | None = None) -> StreamStage[Any]: ...
+        def to_rows(self) -> StreamStage[dict[str, Any]]: ...
         def _then(self, name: str, transform: t.Transform, *others: Stage) -> StreamStage[Any]: ...
         def _hash_join(self, name: str, arguments: Sequence[Any], fn: Any, *, inner: bool) -> StreamStage[Any]: ...
 
@@ -77,6 +106,139 @@ class StreamStage(GeneralStage[T]):
             if name in NEEDS_ALL:
                 raise PlanError(needs_window(f"{self.name}.{name}()", self.name))
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def window(self, definition: WindowDefinition) -> StageWithWindow[T]:
+        """Cut the stream into windows by the time of its items.
+
+        Args:
+            definition: `tumbling(size)`, `sliding(size, slide)` or `session(gap)`.
+
+        Raises:
+            TypeError: it is something else. PlanError: the items have no timestamps.
+
+        Example:
+            >>> clicks.window(tumbling(60)).aggregate(aggregate_ops.counting())        # doctest: +SKIP
+        """
+        checked = checked_window(definition)
+        check_time(self.pipeline.nodes, self.node_id, f"window({checked!r})")
+        return StageWithWindow(self, checked)
+
+    def add_timestamps(self, fn: TimestampFn, allowed_lag: Duration = 0) -> StreamStage[T]:
+        """Give the items of a stream without event time one each.
+
+        Each processor of the stage that feeds it counts as a source partition.
+
+        Args:
+            fn, allowed_lag: as for `StreamSourceStage.with_timestamps`.
+
+        Raises:
+            PlanError: the items have timestamps. TypeError, ConfigError: an argument is wrong.
+
+        Example:
+            >>> events = lines.map(json.loads).add_timestamps(lambda event: event["at"], allowed_lag=2)
+            ... # doctest: +SKIP
+        """
+        lag = milliseconds("add_timestamps: allowed_lag", allowed_lag, least=0)
+        policy = EventTimePolicy("items", checked_timestamps("add_timestamps", fn), lag)
+        if has_time(self.pipeline.nodes, self.node_id):
+            raise PlanError(f"add_timestamps: the items of {self.name!r} have timestamps")
+        return self._then("add_timestamps", t.AddTimestamps(policy))
+
+    @overload
+    def join(
+        self,
+        other: StreamStage[T1] | BatchStage[T1],
+        left_key: KeyFn,
+        right_key: KeyFn,
+        fn: Callable[..., Any] | None = None,
+        *,
+        within: Duration | None = None,
+        how: t.How = "inner",
+    ) -> StreamStage[Any]: ...
+    @overload
+    def join(
+        self,
+        other: BatchStage[Any],
+        on: str | Sequence[str] | ColumnKey | Mapping[str, str] | None = None,
+        *,
+        left_on: str | Sequence[str] | ColumnKey | None = None,
+        right_on: str | Sequence[str] | ColumnKey | None = None,
+        how: t.ColumnsHow = "inner",
+        suffix: str | None = None,
+    ) -> StreamStage[Any]: ...
+    def join(self, other: StreamStage[Any] | BatchStage[Any], *keys: Any, **options: Any) -> StreamStage[Any]:
+        """Join two streams by key: all pairs of an item here and an item there with equal keys, close in time.
+
+        The result has the later time of the two. Rows without a match come when the watermark is `within` past them.
+
+        `join(other, on)`, or `join(other, left_on=..., right_on=...)`, joins batches with those of a bounded stage by
+        columns, as `BatchStage.join` does.
+
+        Args:
+            other: the other stream, with timestamps; or a bounded stage, which is kept in memory.
+            left_key, right_key: key of an item here and there; None: the item itself; the name of a column where items
+                are rows. Keys that are None match nothing.
+            fn: `fn(item, other item)` makes a result (None: no result); by default the pair.
+            within: how far apart the times may be, in seconds or as a `timedelta`; given exactly when `other` is a
+                stream.
+            how: "inner", or whose items come out without a match, with None in the place of the other: "left", "right"
+                or "outer"; with a bounded stage "inner" or "left", by columns also "semi" or "anti".
+            on, left_on, right_on, suffix: names of columns, with a bounded stage; as for `BatchStage.join`.
+
+        Raises:
+            PlanError: `within` is missing, or is given for a bounded stage; a stream has no timestamps; or `how` is not
+                possible, or `on` is given for two streams. TypeError, ConfigError: an argument is wrong.
+
+        Example:
+            >>> orders.join(payments, by_order, by_order, settle, within=60, how="left")        # doctest: +SKIP
+            >>> orders.join(products, on="product")        # doctest: +SKIP
+        """
+        from shmjet.pipeline.stages import BatchStage
+
+        by_columns = is_column_join(keys, {name: given for name, given in options.items() if name != "how"})
+        if not isinstance(other, StreamStage):
+            if not isinstance(other, BatchStage):
+                raise TypeError(
+                    "join: expected a StreamStage, which a source becomes by with_timestamps(fn) and its siblings, or "
+                    f"a BatchStage, got {type(other).__name__}: {other!r:.80}"
+                )
+            if options.pop("within", None) is not None:
+                raise PlanError(f"join: within is for two streams, but {other!r} is bounded; leave it out")
+            if options.get("how") in ("right", "outer"):
+                raise PlanError(
+                    f'join: how="{options["how"]}" needs the end of stream {self.name!r}; with a bounded stage say '
+                    '"inner" or "left"'
+                )
+            if by_columns:
+                return self._then("join", column_join(keys, options), other)
+            how, clause = self._checked_join(keys, options)
+            return self._then("join", t.Join(*clause, how), other)
+        if by_columns and (len(keys) != 2 or _COLUMN_OPTIONS & options.keys()):
+            raise PlanError(
+                f"join: on= joins a stream with a bounded stage, but {other.name!r} is endless, too: say "
+                "join(other, left_key, right_key, within=seconds), where a key may be the name of a column; the result "
+                "are pairs of rows, or what fn makes of them"
+            )
+        within = options.pop("within", None)
+        how, clause = self._checked_join(keys, options)
+        if within is None:
+            raise PlanError(
+                f"join: {self.name!r} and {other.name!r} are both endless: say within=seconds, how far apart in time "
+                "two items may be to match"
+            )
+        for side in (self, other):
+            check_time(side.pipeline.nodes, side.node_id, "join(within=)")
+        return self._then("join", t.StreamJoin(*clause, how, milliseconds("join: within", within, least=0)), other)
+
+    @staticmethod
+    def _checked_join(keys: Sequence[Any], options: dict[str, Any]) -> tuple[t.How, tuple[KeyFn, KeyFn, Any]]:
+        """Return which items come out, and the checked key functions and function of a join of items."""
+        how = options.pop("how", "inner")
+        if how not in get_args(t.How):
+            raise ConfigError(f"join: how must be one of {', '.join(map(repr, get_args(t.How)))}, got {how!r}")
+        left_key, right_key, fn = item_join(keys, options)
+        project = None if fn is None else checked_fn("join", "a function of two items", fn)
+        return how, (checked_key("join", left_key), checked_key("join", right_key), project)
 
     def hash_join(self, *sides: Any, fn: Callable[..., Any] | None = None) -> StreamStage[Any]:
         """Enrich each item with what matches it on other stages, which are bounded; as `BatchStage.hash_join`."""

@@ -6,15 +6,24 @@ processors work. After Jet's `*Transform` classes, without their methods.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+from shmjet.core.durations import Duration
+from shmjet.core.event_time import EventTimePolicy
 from shmjet.core.key_functions import KeyFn
+from shmjet.core.windows import SlidingWindow, WindowDefinition
 from shmjet.pipeline.definitions import SinkDef, SourceDef
 from shmjet.processors.general.services import ServiceFactory
 
 Fn = Callable[..., Any]
+
+How = Literal["inner", "left", "right", "outer"]
+"""Which sides of a join have results without a match."""
+
+ColumnsHow = Literal["inner", "left", "right", "outer", "semi", "anti"]
+"""The same of a join of batches, or which of the left rows come out: those with a match, those without."""
 
 
 @dataclass(frozen=True)
@@ -24,9 +33,17 @@ class Transform:
 
 @dataclass(frozen=True)
 class Source(Transform):
-    """Items come from outside."""
+    """Items come from outside.
+
+    Args:
+        source: from where.
+        policy: what their event time is; None: they have none.
+        is_read: of an endless source, that `policy` has been said.
+    """
 
     source: SourceDef[Any]
+    policy: EventTimePolicy | None = None
+    is_read: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,12 +92,17 @@ class MapBatches(Transform):
 
 @dataclass(frozen=True)
 class MapStateful(Transform):
-    """`fn(state, key, item)`, or `fn(state, item)` with one state in all when there is no key."""
+    """`fn(state, key, item)`, or `fn(state, item)` with one state in all when there is no key.
+
+    A state lives for `ttl` of event time without an item; then it is `on_evict(state, key, watermark)`.
+    """
 
     create: Callable[[], Any]
     fn: Fn
     key_fn: KeyFn
     keyed: bool
+    ttl: Duration | None = None
+    on_evict: Fn | None = None
 
 
 @dataclass(frozen=True)
@@ -110,6 +132,15 @@ class UsingServiceAsync(UsingService):
 
     max_concurrent_ops: int = 4
     preserve_order: bool = True
+
+
+@dataclass(frozen=True)
+class MapUsingMap(Transform):
+    """`fn(item, value)` for each item and the value that the map of that name has for its key, or None."""
+
+    name: str
+    key_fn: KeyFn
+    fn: Fn
 
 
 @dataclass(frozen=True)
@@ -160,6 +191,82 @@ class Join(Transform):
     left_key: KeyFn
     right_key: KeyFn
     project: Fn | None
+    how: How = "inner"
+
+
+@dataclass(frozen=True)
+class StreamJoin(Join):
+    """The same of two streams, where their times are at most `within` milliseconds apart."""
+
+    within: int = 0
+
+
+@dataclass(frozen=True)
+class AddTimestamps(Transform):
+    """Items of a stream without event time get one."""
+
+    policy: EventTimePolicy
+
+
+@dataclass(frozen=True)
+class WithTime(Transform):
+    """Items become pairs `(timestamp, item)`, which are items in their turn, for functions that want to know."""
+
+
+@dataclass(frozen=True)
+class Window(Transform):
+    """Items of one or several streams, cut into windows by their time and folded in each.
+
+    Args:
+        definition: of the windows.
+        op: an `AggregateOperation` with as many inputs as the node has.
+        key_fns: key of an item, by input; None: everything is one group.
+        early_results: milliseconds between results of windows that have not ended; 0: there are none.
+        has_late: a `LateItems` node follows.
+    """
+
+    definition: WindowDefinition
+    op: Any
+    key_fns: tuple[KeyFn, ...] | None
+    early_results: int = 0
+    has_late: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class WindowColumns(Transform):
+    """Rows of batches, cut into windows by their time and aggregated in each by the values of columns.
+
+    Args:
+        definition: of the windows; not of sessions.
+        keys: names of the key columns; none: everything is one group.
+        aggregates: name of a result → its `Aggregate`.
+        early_results: milliseconds between results of windows that have not ended; 0: there are none.
+        has_late: a `LateItems` node follows.
+    """
+
+    definition: SlidingWindow
+    keys: tuple[str, ...]
+    aggregates: Mapping[str, Any]
+    early_results: int = 0
+    has_late: bool = False
+
+
+WINDOWS = (Window, WindowColumns)
+"""Stages that cut streams into windows."""
+
+
+@dataclass(frozen=True)
+class LateItems(Transform):
+    """The items for which the window that feeds it had been emitted before they came."""
+
+
+@dataclass(frozen=True)
+class FailedItems(Transform):
+    """The items for which a function of the stage that feeds it raised, as `FailedItem`s."""
+
+
+SIDES = (LateItems, FailedItems)
+"""What else comes out of a stage than its results."""
 
 
 @dataclass(frozen=True)
@@ -225,11 +332,12 @@ class Aggregate(Transform):
 
 @dataclass(frozen=True)
 class RollingAggregate(Transform):
-    """The result so far, after each item; with a key `(key, result)`."""
+    """The result so far, after each item; with a key `(key, result)`; `ttl` as of `MapStateful`."""
 
     op: Any
     key_fn: KeyFn
     keyed: bool
+    ttl: Duration | None = None
 
 
 @dataclass(frozen=True)
@@ -238,12 +346,130 @@ class GroupColumns(Transform):
 
     grouping: Any
 
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Names of the key columns."""
+        return tuple(self.grouping.keys)
+
+    @property
+    def aggregates(self) -> Mapping[str, Any]:
+        """Name of a result → its `Aggregate`."""
+        found: Mapping[str, Any] = self.grouping.aggregates
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Select(Transform):
+    """Batches with these columns and no others, in this order: pairs of a name and the `Expression` of its values."""
+
+    outputs: tuple[tuple[str, Any], ...]
+
+
+# `==` of expressions makes an expression, so stages that have some are compared by identity.
+
+
+@dataclass(frozen=True, eq=False)
+class With(Transform):
+    """Batches with these columns added, or put in place of those of the same name; `outputs` as of `Select`."""
+
+    outputs: tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Where(Transform):
+    """The rows of batches for which an `Expression` is true."""
+
+    expression: Any
+
+
+@dataclass(frozen=True)
+class Only(Transform):
+    """Batches without the columns that no later stage reads; the planner puts it where rows move next.
+
+    Args:
+        names: of the columns that are kept, as far as they are there.
+    """
+
+    names: frozenset[str]
+
+
+@dataclass(frozen=True)
+class JoinColumns(Transform):
+    """Rows of two inputs of batches with equal keys.
+
+    Args:
+        left_keys, right_keys: names of the key columns, equally many; results have them under the left names.
+        how: which rows come out.
+        suffix: appended to the name of a column on the right that the left side has, too; None: that is an error.
+    """
+
+    left_keys: tuple[str, ...]
+    right_keys: tuple[str, ...]
+    how: ColumnsHow = "inner"
+    suffix: str | None = None
+
+
+@dataclass(frozen=True)
+class SortColumns(Transform):
+    """The rows of all batches in order.
+
+    Args:
+        names: of the columns, the most important first.
+        descending: one for each name.
+        nulls_first: nulls stand before all values, in descending columns, too.
+    """
+
+    names: tuple[str, ...]
+    descending: tuple[bool, ...]
+    nulls_first: bool = False
+
+
+@dataclass(frozen=True)
+class Top(Transform):
+    """The first `n` rows of the sort by `names`, descending."""
+
+    n: int
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DistinctColumns(Transform):
+    """One row of each key; without names one of all equal rows."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Union(Transform):
+    """The rows of all inputs, whose batches have columns of the same names."""
+
+
+@dataclass(frozen=True)
+class ToBatches(Transform):
+    """Batches as they are, and rows (dicts, named tuples) gathered into batches; `schema` is name → type."""
+
+    schema: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class ToRows(Transform):
+    """The rows of batches as dicts."""
+
+
+PROJECTIONS = (Select, With, Where, Only)
+"""Stages of batches that look at one row at a time."""
+
+COLUMNAR = (*PROJECTIONS, GroupColumns, JoinColumns, SortColumns, Top, DistinctColumns, Union)
+"""Stages that work on batches of columns, by the names of these."""
+
 
 @dataclass(frozen=True)
 class Custom(Transform):
-    """A processor of the user's own."""
+    """A processor of the user's own; with a key all items of a key go to one of its processors."""
 
     supplier: Any
+    key_fn: KeyFn = None
+    keyed: bool = False
 
 
 @dataclass(frozen=True)
@@ -257,6 +483,8 @@ class Node:
         upstream: ids of the nodes that feed it, in the order of its inputs.
         parallelism: processors on each member; -1: as the planner sees fit.
         is_named: the user chose the name.
+        on_error: what is done with an item whose function raises: "skip"; "send", to a `FailedItems` node that follows;
+            None: the job fails.
     """
 
     id: int
@@ -265,3 +493,4 @@ class Node:
     upstream: tuple[int, ...] = ()
     parallelism: int = -1
     is_named: bool = False
+    on_error: Literal["skip", "send"] | None = None

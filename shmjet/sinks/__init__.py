@@ -6,8 +6,15 @@ planner. `list` and `map` are also exported as `list_` and `map_`; a star import
 
 from __future__ import annotations
 
-from shmjet.sinks.checks import assert_any_order, assert_ordered
+from shmjet.sinks.checks import (
+    assert_any_order,
+    assert_collected,
+    assert_collected_eventually,
+    assert_contains,
+    assert_ordered,
+)
 from shmjet.sinks.files import csv, files, json
+from shmjet.sinks.observables import observable
 from shmjet.sinks.plain import list_, logger, map_, noop, socket
 from shmjet.sinks.results import Results, collect
 from shmjet.sinks.user_functions import SinkBuilder, builder
@@ -19,6 +26,9 @@ __all__ = [
     "Results",
     "SinkBuilder",
     "assert_any_order",
+    "assert_collected",
+    "assert_collected_eventually",
+    "assert_contains",
     "assert_ordered",
     "builder",
     "collect",
@@ -29,5 +39,6 @@ __all__ = [
     "logger",
     "map_",
     "noop",
+    "observable",
     "socket",
 ]

@@ -8,8 +8,11 @@ from typing import Any, TypeVar
 
 from shmjet.core.job import ProcessingGuarantee
 from shmjet.data.errors import ShmjetError
+from shmjet.data.html_tables import MOST_ROWS, note, section
+from shmjet.data.items_html import items_html
+from shmjet.host.bounded_call import NoAnswerError, call_within
 from shmjet.pipeline.definitions import SinkDef
-from shmjet.processors.general.collect import CollectSupplier, ResultSpool
+from shmjet.processors.general.collect import CollectSupplier, GivenRun, ResultSpool, Run
 
 T = TypeVar("T")
 _GUARANTEE = ProcessingGuarantee.AT_LEAST_ONCE
@@ -23,15 +26,14 @@ class Results(SinkDef[T]):
     (`CancelledError` when it was cancelled). It may be iterated as often as wanted; executing the job again makes the
     results of the execution before unreadable.
 
-    In a job with EXACTLY_ONCE each result is read once, and results come when a snapshot has become valid. With
-    AT_LEAST_ONCE, and of processors on other hosts, some may come again after a restart.
+    Each result can be read at once while the job runs, also with an endless source. In a job with EXACTLY_ONCE results
+    come when a snapshot has become valid, and each is read once. With AT_LEAST_ONCE, and of processors on other hosts,
+    some may come again after a restart; where each must be there once, write to a list or to files.
 
     Results wait in a temporary file without a name (in the folder `TMPDIR`), not in memory, so the job never waits for
-    its reader. The space is free again when the job is executed anew, with `close`, at the end of a `with` block, or
-    when nothing refers to the object any more.
-
-    Results are seen at once, also in an EXACTLY_ONCE job; after a restart some come again. Where each must be there
-    once, write to a list or to files.
+    its reader. The file keeps all of them, so that of an endless job grows: `sinks.observable` keeps the last ones.
+    The space is free again when the job is executed anew, with `close`, at the end of a `with` block, or when nothing
+    refers to the object any more.
 
     Example:
         >>> results = sinks.collect()                                     # doctest: +SKIP
@@ -55,10 +57,57 @@ class Results(SinkDef[T]):
             ShmjetError: the job has not been executed, or the results were closed.
             JobFailedError, CancelledError, MemberLostError: how the execution ended; behind the last result.
         """
+        return iter(self._latest())
+
+    def so_far(self) -> list[T]:
+        """Return the results of the latest execution that have come, without waiting for others.
+
+        Raises:
+            ShmjetError: the job has not been executed, or the results were closed.
+
+        Example:
+            >>> results = sinks.collect()                             # doctest: +SKIP
+            >>> execution = jet.new_job(p).execute()                  # doctest: +SKIP
+            >>> len(results.so_far())                                 # doctest: +SKIP
+        """
+        return self._latest().so_far()
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Give all results to another library as one table, when the job has ended.
+
+        So `polars.DataFrame(results)`, `pyarrow.table(results)` and `duckdb.sql("select * from results")` read them.
+        Results are batches, or dicts or named tuples of equal names; a column gets a type that holds the values of all.
+
+        Args:
+            requested_schema: a capsule with the schema that the consumer would like.
+
+        Raises:
+            TypeError: a result is not a batch, dict or named tuple.
+            BatchError: their columns differ, or have no common type.
+            ShmjetError: the job has not been executed, or the results were closed.
+            JobFailedError, CancelledError, MemberLostError: how the execution ended.
+        """
+        from shmjet.data.arrow.streams import stream_of
+
+        return stream_of(*self._table(), requested_schema)
+
+    def __arrow_c_schema__(self) -> Any:
+        """Give the columns of `__arrow_c_stream__`. Raises as it does."""
+        from shmjet.data.arrow.streams import schema_capsule_of
+
+        return schema_capsule_of(self._table()[0])
+
+    def _table(self) -> tuple[Any, Any]:
+        # Here, because numpy is not to be loaded where there are no batches.
+        from shmjet.columns.tables import as_batches, as_table
+
+        return as_table(as_batches(self, self.name))
+
+    def _latest(self) -> Run | GivenRun:
         run = self._spool.run
         if run is None:
             raise ShmjetError(f"{self.name}: there are no results before the job is executed in this process")
-        return iter(run)
+        return run
 
     def close(self) -> None:
         """Free the results of an execution that has ended."""
@@ -71,6 +120,21 @@ class Results(SinkDef[T]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+    def _repr_html_(self) -> str:
+        """Show the first results that have come, in a notebook."""
+        run = self._spool.run
+        title = f"results of {self.name!r}"
+        if run is None:
+            return section(f"{title}: the job has not been executed")
+        state = "as it has ended" if run.execution.done() else "so far; the job is running"
+        try:
+            found = call_within(lambda: run.first(MOST_ROWS + 1))
+        except NoAnswerError as error:
+            return section(title, note(str(error)))
+        if len(found) > MOST_ROWS:
+            return items_html(f"{title}, the first {MOST_ROWS}", found[:MOST_ROWS], "... and more")
+        return items_html(f"{title}: {len(found)}, {state}", found)
 
     def __reduce__(self) -> Any:
         return _restored, (self.name, self.supplier)

@@ -7,24 +7,34 @@ alone.
 
 from __future__ import annotations
 
+from shmjet.processors.streams.item_stream import SimpleEvent
+from shmjet.sources.file_watcher import file_watcher
 from shmjet.sources.files import csv, files, json
+from shmjet.sources.frames import frames
 from shmjet.sources.given import items
-from shmjet.sources.plain import list_, map_, socket
+from shmjet.sources.plain import list_, map_, socket, socket_stream
 from shmjet.sources.spark import spark
+from shmjet.sources.streams import batch_stream, item_stream
 from shmjet.sources.user_functions import SourceBuilder, builder
 
 list = list_  # noqa: A001
 map = map_  # noqa: A001
 
 __all__ = [
+    "SimpleEvent",
     "SourceBuilder",
+    "batch_stream",
     "builder",
     "csv",
+    "file_watcher",
     "files",
+    "frames",
+    "item_stream",
     "items",
     "json",
     "list_",
     "map_",
     "socket",
+    "socket_stream",
     "spark",
 ]

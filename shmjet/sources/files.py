@@ -93,12 +93,77 @@ def files(
     items = None if is_columnar else as_
     options = dict(storage_options or {})
     reading = RecordReadOptions(format, charset, errors, with_path, items, batches, not is_columnar, options)
+    name = f"{_kind(format)}({_short(absolute)})"
+    if is_columnar and format == "csv":
+        return CsvSource(name, absolute, reading)
     return SourceDef(
-        f"{_kind(format)}({_short(absolute)})",
+        name,
         RecordMetaSupplier(absolute, reading),
         columnar=is_columnar,
         guarantee=ProcessingGuarantee.EXACTLY_ONCE,
+        nbytes=_bytes(absolute),
     )
+
+
+class CsvSource(SourceDef[Any]):
+    """CSV files as batches, of which columns and rows can be left out while they are read.
+
+    Args:
+        name: stem of the vertex' name.
+        paths: absolute.
+        reading: how to read.
+    """
+
+    def __init__(self, name: str, paths: tuple[str, ...], reading: RecordReadOptions) -> None:
+        guarantee = ProcessingGuarantee.EXACTLY_ONCE
+        super().__init__(
+            name, RecordMetaSupplier(paths, reading), columnar=True, guarantee=guarantee, nbytes=_bytes(paths)
+        )
+        object.__setattr__(self, "_paths", paths)
+        object.__setattr__(self, "_reading", reading)
+
+    _paths: tuple[str, ...]
+    _reading: RecordReadOptions
+
+    @property
+    def column_names(self) -> tuple[str, ...] | None:
+        """The names of the columns; None where the files will tell."""
+        csv: Any = self._reading.batches
+        if csv.schema is None and csv.columns is None:
+            return csv.needed  # type: ignore[no-any-return]
+        names = (*csv.declared(), *([csv.path_column] if csv.path_column is not None else []))
+        return names if csv.needed is None else tuple(name for name in names if name in csv.needed)
+
+    def takes(self, condition: Any) -> bool:
+        """Whether rows for which a condition is not true can be left out here: it is of the files' columns."""
+        names = self.column_names
+        return bool(condition.names) and (names is None or set(condition.names) <= set(names))
+
+    def narrowed(self, columns: tuple[str, ...] | None, conditions: tuple[Any, ...]) -> CsvSource:
+        """Return a source of some columns, None for all, of the rows for which conditions are true.
+
+        Where bad lines are left out all columns are read, because any may make a line bad.
+        """
+        csv: Any = self._reading.batches
+        needed = csv.needed if csv.skip_bad or columns is None else columns
+        narrow = replace(csv, needed=needed, conditions=(*csv.conditions, *conditions))
+        found = CsvSource(self.name, self._paths, replace(self._reading, batches=narrow))
+        notes = [] if needed is None else [f"reads only {', '.join(needed) or 'one column, to count rows'}"]
+        notes += [f"gives only rows where {condition!r}" for condition in narrow.conditions]
+        object.__setattr__(found, "notes", tuple(notes))
+        object.__setattr__(found, "parallelism", self.parallelism)
+        return found
+
+    def __reduce__(self) -> Any:
+        return CsvSource, (self.name, self._paths, self._reading)
+
+
+def _bytes(paths: Iterable[str]) -> int | None:
+    """Return how many bytes plain files have; None where one is packed, elsewhere, or named by a pattern."""
+    try:
+        return None if any(compression_of(path) for path in paths) else sum(os.path.getsize(path) for path in paths)
+    except OSError:
+        return None
 
 
 def json(

@@ -66,9 +66,17 @@ def items(iterable: Iterable[T], partitions: int | None = None, key: Callable[[T
 def _plain(iterable: Iterable[T]) -> SourceDef[T]:
     given: Any = iterable if type(iterable) is range else _checked(iterable)
     if len(given) < MANY:
-        return SourceDef("items", processors.read_items(given), 1, columnar=_columnar(given), guarantee=_GUARANTEE)
+        read = processors.read_items(given)
+        return SourceDef("items", read, 1, columnar=_columnar(given), guarantee=_GUARANTEE, nbytes=_bytes(given))
     supply: Callable[[], Processor] = Supply(ItemsProcessor, given)
     return SourceDef("items", supply, columnar=_columnar(given), guarantee=_GUARANTEE)
+
+
+def _bytes(given: Sequence[Any]) -> int | None:
+    """Return how many bytes given batches have; None where there are other items."""
+    if type(given) is range or not all(isinstance(item, Columnar) for item in given):
+        return None
+    return sum(int(item.nbytes) for item in given)
 
 
 def _columnar(given: Sequence[Any]) -> bool | None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import codecs
+from functools import partial
 from typing import Any
 
 from shmjet import processors
 from shmjet.core.checks import check_at_least
+from shmjet.core.event_time import EventTimePolicy
 from shmjet.core.job import ProcessingGuarantee
 from shmjet.core.keys import DEFAULT_PARTITION_COUNT
+from shmjet.core.processor import ProcessorMetaSupplier
 from shmjet.data.errors import PartitionCountError
-from shmjet.pipeline.definitions import SourceDef
+from shmjet.pipeline.definitions import SourceDef, StreamSourceDef
+from shmjet.processors.files.line_blocks import check_encoding
 from shmjet.processors.general.base import Supply
+from shmjet.processors.general.sockets import checked_address
 from shmjet.processors.grid.partitioned_items import PartitionedMapProcessor
 
 
@@ -80,6 +86,39 @@ def socket(host: str, port: int, *, charset: str = "utf-8", errors: str = "repla
     """
     supplier = processors.read_lines_socket(host, port, encoding=charset, errors=errors)
     return SourceDef(f"socket({host}:{port})", supplier, 1)
+
+
+def socket_stream(host: str, port: int, *, charset: str = "utf-8", errors: str = "replace") -> StreamSourceDef[str]:
+    """Connect to a server and emit the lines of text that it sends, as they come.
+
+    It promises nothing, whatever the guarantee of the job: what was sent to a processor that is lost does not come
+    again, and a restarted job connects anew. When the server closes the connection the stream ends: windows and joins
+    give their last results, and the job completes. The last line need not end with a newline.
+
+    Args:
+        host, port: of the server.
+        charset, errors: of the text, as for `bytes.decode`.
+
+    Raises:
+        TypeError, ValueError, LookupError: for arguments that make no sense.
+
+    A connection that is refused, is broken, or does not come about within 10 s, makes the job fail with the `OSError`.
+
+    Example:
+        >>> p.read_from(socket_stream("localhost", 5000)).with_ingestion_timestamps()           # doctest: +SKIP
+        >>> socket_stream("localhost", 5000).name
+        'socket_stream(localhost:5000)'
+    """
+    address = checked_address("socket_stream", host, port)
+    codecs.lookup_error(errors)
+    timed = partial(_socket_supplier, (*address, check_encoding(charset), errors))
+    return StreamSourceDef(f"socket_stream({host}:{port})", timed(None), 1, timed=timed)
+
+
+def _socket_supplier(arguments: tuple[str, int, str, str], policy: EventTimePolicy | None) -> ProcessorMetaSupplier:
+    from shmjet.processors.streams.socket_stream import SocketStreamProcessor
+
+    return ProcessorMetaSupplier.prefer_local_parallelism_one(Supply(SocketStreamProcessor, *arguments, policy))
 
 
 def _key(entry: tuple[Any, Any]) -> Any:

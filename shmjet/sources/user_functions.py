@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from shmjet.core.checks import check_at_least
+from shmjet.core.event_time import EventTimePolicy
 from shmjet.core.job import ProcessingGuarantee
 from shmjet.core.processor import ProcessorContext, ProcessorMetaSupplier
 from shmjet.data.errors import ShmjetError
-from shmjet.pipeline.definitions import SourceDef
+from shmjet.pipeline.definitions import SourceDef, StreamSourceDef
 from shmjet.processors.general.base import Supply
 from shmjet.processors.general.user_functions import BuiltSourceProcessor, SourceBuffer, SourceFunctions
+from shmjet.processors.streams.built_stream import BuiltStreamProcessor
 
 C = TypeVar("C")
 
@@ -76,31 +79,60 @@ class SourceBuilder(Generic[C]):
         return replace(self, _parallelism=preferred_local_parallelism)
 
     def build(self) -> SourceDef[Any]:
-        """Return the source.
+        """Return the source, of bounded data.
 
         Raises:
             ShmjetError: `fill_buffer_fn` was not set, or only one of the two snapshot functions.
         """
+        supplier = _placed(Supply(BuiltSourceProcessor, self._functions("build")), self._parallelism)
+        return SourceDef(self.name, supplier, self._parallelism or 1, columnar=None, guarantee=self._guarantee)
+
+    def stream(self) -> StreamSourceDef[Any]:
+        """Return the source, of endless data; in place of `build`.
+
+        `fill_buffer_fn` is called without end: at once after it has brought items or has waited for some, else after a
+        pause, which is a sixteenth of the time for which it has brought nothing and at most a quarter of a second.
+        `buffer.add(item, timestamp)` gives an item its native timestamp, which is the time now where it is left out.
+        After `buffer.close()` on all processors windows and joins give their last results, and the job completes.
+
+        With snapshot functions items come once, and the watermark of a restored source is the least of those saved.
+
+        Raises:
+            ShmjetError: `fill_buffer_fn` was not set, or only one of the two snapshot functions.
+
+        Example:
+            >>> def fill(position, buffer):
+            ...     buffer.add(f"item {position[0]}", timestamp=position[0] * 1000)
+            ...     position[0] += 1
+            >>> source = (builder("ticks", lambda context: [0])
+            ...           .fill_buffer_fn(fill)
+            ...           .create_snapshot_fn(lambda position: position[0])
+            ...           .restore_snapshot_fn(lambda position, states: position.__setitem__(0, states[0]))
+            ...           .stream())
+            >>> p.read_from(source).with_native_timestamps(allowed_lag=1)               # doctest: +SKIP
+        """
+        timed = partial(_stream_supplier, self._functions("stream"), self._parallelism)
+        return StreamSourceDef(
+            self.name,
+            timed(None),
+            self._parallelism or 1,
+            columnar=None,
+            guarantee=self._guarantee,
+            timed=timed,
+            has_native_timestamps=True,
+        )
+
+    @property
+    def _guarantee(self) -> ProcessingGuarantee:
+        has_position = self._create_snapshot is not None
+        return ProcessingGuarantee.EXACTLY_ONCE if has_position else ProcessingGuarantee.NONE
+
+    def _functions(self, method: str) -> SourceFunctions:
         if self._fill is None:
-            raise ShmjetError(f"source {self.name!r}: set fill_buffer_fn before build()")
+            raise ShmjetError(f"source {self.name!r}: set fill_buffer_fn before {method}()")
         if (self._create_snapshot is None) != (self._restore_snapshot is None):
             raise ShmjetError(f"source {self.name!r}: set both create_snapshot_fn and restore_snapshot_fn, or neither")
-        functions = SourceFunctions(
-            self.create_fn, self._fill, self._destroy, self._create_snapshot, self._restore_snapshot
-        )
-        supply = Supply(BuiltSourceProcessor, functions)
-        has_position = self._create_snapshot is not None
-        guarantee = ProcessingGuarantee.EXACTLY_ONCE if has_position else ProcessingGuarantee.NONE
-        if not self._parallelism:
-            return SourceDef(
-                self.name,
-                ProcessorMetaSupplier.force_total_parallelism_one(supply),
-                1,
-                columnar=None,
-                guarantee=guarantee,
-            )
-        supplier = ProcessorMetaSupplier.of(supply, self._parallelism)
-        return SourceDef(self.name, supplier, self._parallelism, columnar=None, guarantee=guarantee)
+        return SourceFunctions(self.create_fn, self._fill, self._destroy, self._create_snapshot, self._restore_snapshot)
 
 
 def builder(name: str, create_fn: Callable[[ProcessorContext], C]) -> SourceBuilder[C]:
@@ -125,6 +157,19 @@ def builder(name: str, create_fn: Callable[[ProcessorContext], C]) -> SourceBuil
     if not isinstance(name, str) or not name:
         raise TypeError(f"sources.builder: expected a name, got {name!r}")
     return SourceBuilder(name, _function("create_fn", create_fn))
+
+
+def _placed(supply: Supply, parallelism: int) -> ProcessorMetaSupplier:
+    """Return what makes one processor in all, or so many on each member."""
+    if not parallelism:
+        return ProcessorMetaSupplier.force_total_parallelism_one(supply)
+    return ProcessorMetaSupplier.of(supply, parallelism)
+
+
+def _stream_supplier(
+    functions: SourceFunctions, parallelism: int, policy: EventTimePolicy | None
+) -> ProcessorMetaSupplier:
+    return _placed(Supply(BuiltStreamProcessor, functions, policy), parallelism)
 
 
 def _function(what: str, fn: Any) -> Any:

@@ -39,7 +39,7 @@ CLICKS: StreamSourceDef[Any] = StreamSourceDef("clicks", Clicks, parallelism=1)
 
 
 def clicks() -> StreamStage[Any]:
-    return Pipeline().read_from(CLICKS)
+    return Pipeline().read_from(CLICKS).without_timestamps()
 
 
 def users(stage: StreamStage[Any]) -> BatchStage[Any]:

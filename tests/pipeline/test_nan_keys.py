@@ -180,7 +180,7 @@ def test_the_rolling_least_and_greatest_pass_nans(options: dict[str, Any]) -> No
 
 
 def test_columns_of_floats_in_files_are_sorted_with_nans_last(tmp_path: Path) -> None:
-    items = [float(n) if n % 10 else NAN for n in range(3000, 0, -1)]
-    spilling = sort(memory_limit=10_000, folder=str(tmp_path))
+    items = [float(n) if n % 10 else NAN for n in range(300, 0, -1)]
+    spilling = sort(memory_limit=1000, folder=str(tmp_path))
     verified = verify_processor(spilling).output_checker(lambda a, b: told(a) == told(b))
-    verified.inputs(items).expect(sorted(n for n in items if not isnan(n)) + [NAN] * 300)
+    verified.inputs(items).expect(sorted(n for n in items if not isnan(n)) + [NAN] * 30)

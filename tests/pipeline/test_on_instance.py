@@ -140,7 +140,7 @@ def test_cancelling_ends_coroutines_that_would_wait_for_ever(jet: JetInstance, t
     stage = p.read_from(SourceDef("items", read_items([1]))).map_using_service_async(ServiceFactory(dict), endless)
     stage.write_to(SinkDef("list", write_list("never"), 1))
     execution = jet.new_job(p).execute()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not Path(started).exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     execution.cancel()

@@ -36,7 +36,7 @@ def assert_same(
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(pipelines(), st.integers(1, 3), st.booleans(), st.booleans(), st.integers(0, 1000))
 def test_the_engine_does_what_the_interpreter_does(
     made: tuple[Pipeline, dict[str, list[int]]], workers: int, force_rings: bool, narrow: bool, seed: int
@@ -49,7 +49,7 @@ def test_the_engine_does_what_the_interpreter_does(
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(pipelines(MIXED), st.sampled_from([1, 2, 4]), st.booleans(), st.booleans(), st.integers(0, 1000))
 def test_items_of_every_kind_come_through_as_they_are(
     made: tuple[Pipeline, dict[str, list[Any]]], workers: int, force_rings: bool, narrow: bool, seed: int

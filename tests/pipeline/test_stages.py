@@ -9,6 +9,7 @@ import cloudpickle
 import pytest
 
 import shmjet
+from shmjet import sources
 from shmjet.aggregate_ops import aggregate_operation2, counting, summing
 from shmjet.core import Processor
 from shmjet.data.errors import DagError, PlanError
@@ -43,6 +44,17 @@ def test_a_name_and_a_parallelism_can_be_set_in_a_chain_or_later(stage: BatchSta
     assert (node.name, node.parallelism, node.is_named) == ("sizes", -1, True)
 
 
+def test_a_stage_keeps_the_name_that_was_set_whatever_others_are_called() -> None:
+    pipeline = Pipeline()
+    source = pipeline.read_from(sources.builder("b", lambda context: None).fill_buffer_fn(print).build())
+    stage = source.map(abs)
+    assert stage.set_name("b").name == "b"
+    assert source.name == "b-2"
+    assert [node.name for node in pipeline.nodes] == ["b-2", "b"]
+    assert stage.map(abs).name == "map"
+    assert stage.map(abs).set_name("map").name == "map"
+
+
 def test_a_stage_is_an_immutable_handle(stage: BatchStage[int]) -> None:
     with pytest.raises(AttributeError):
         stage.node_id = 5  # type: ignore[misc]
@@ -68,7 +80,10 @@ def test_a_wrong_name_is_refused(stage: BatchStage[int]) -> None:
     ("call", "message"),
     [
         (lambda s: s.map(5), "map: expected a function of one item, got int: 5"),
-        (lambda s: s.filter("x"), "filter: expected a function of one item, got str: 'x'"),
+        (
+            lambda s: s.filter("x"),
+            "filter: expected an expression of bools .*, or a function of one item, got str: 'x'",
+        ),
         (
             lambda s: s.flat_map(None),
             "flat_map: expected a function of one item that returns an iterable, got NoneType",

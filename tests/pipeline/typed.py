@@ -8,6 +8,7 @@ from shmjet.aggregate_ops import AggregateOperation, counting
 from shmjet.pipeline import BatchStage, KeyedBatchStage, Pipeline, ServiceFactory, SinkDef, SourceDef, Table
 from shmjet.pipeline.definitions import StreamSourceDef
 from shmjet.pipeline.keyed import KeyedStreamStage
+from shmjet.pipeline.source_stage import StreamSourceStage
 from shmjet.pipeline.stream_stage import StreamStage
 
 
@@ -73,7 +74,10 @@ def joined(texts: BatchStage[str], numbers: BatchStage[int]) -> None:
 
 
 def endless(source: StreamSourceDef[str], numbers: BatchStage[int], sink: SinkDef[int]) -> None:
-    clicks = Pipeline().read_from(source)
+    source_stage = Pipeline().read_from(source)
+    assert_type(source_stage, StreamSourceStage[str])
+    assert_type(source_stage.with_native_timestamps(), StreamStage[str])
+    clicks = source_stage.with_timestamps(len, allowed_lag=1)
     assert_type(clicks, StreamStage[str])
     assert_type(clicks.map(len), StreamStage[int])
     assert_type(clicks.filter(str.isdigit).peek().rebalance().partition_by(len), StreamStage[str])

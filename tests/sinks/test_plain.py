@@ -72,7 +72,7 @@ def test_wrong_arguments_are_refused(make: Any) -> None:
 def test_a_socket_gets_a_line_for_each_item(jet: shmjet.JetInstance) -> None:
     received = bytearray()
     with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(30)
+        server.settimeout(60)
 
         def serve() -> None:
             connection, _ = server.accept()

@@ -36,6 +36,7 @@ def test_results_are_there_when_the_job_has_run(jet: shmjet.JetInstance) -> None
     run(jet, sources.items(["a", "b"]), results)
     assert list(results) == ["a", "b"]
     assert list(results) == ["a", "b"]  # again from the beginning
+    assert results.so_far() == ["a", "b"]
     results.close()
 
 
@@ -232,7 +233,7 @@ def test_an_item_that_cannot_be_pickled_is_named(jet: shmjet.JetInstance) -> Non
     stage = shmjet.Pipeline().read_from(sources.items([1])).map(lambda _: threading.Lock())
     stage.write_to(results)
     with pytest.raises(JobFailedError, match=r"in vertex 'collect'[^$]*an item of type 'lock' cannot be pickled"):
-        jet.new_job(stage.pipeline).run(30)
+        jet.new_job(stage.pipeline).run(60)
     results.close()
 
 

@@ -111,3 +111,54 @@ def test_a_builder_is_immutable() -> None:
     first = sources.builder("s", str).fill_buffer_fn(lambda *_: None)
     assert first.distributed(4).build().parallelism == 4
     assert first.build().parallelism == 1
+
+
+def test_a_stream_whose_sources_all_end_completes_the_job(jet: shmjet.JetInstance) -> None:
+    source = (
+        sources.builder("numbers", lambda context: Numbers(context, 1000, Path(os.devnull)))
+        .fill_buffer_fn(Numbers.fill)
+        .distributed(2)
+        .stream()
+    )
+    p = shmjet.Pipeline()
+    p.read_from(source).without_timestamps().map(lambda n: n * 2).write_to(shmjet.sinks.list("doubled"))
+    jet.new_job(p).run(60)
+    assert sorted(jet.get_list("doubled")) == list(range(0, 2000, 2))
+
+
+def test_a_stream_that_waits_is_asked_again_and_its_items_come_soon(
+    jet: shmjet.JetInstance, tmp_path: Path, eventually: Any
+) -> None:
+    folder = tmp_path
+
+    def fill(seen: set[str], buffer: SourceBuffer[str]) -> None:
+        for name in set(os.listdir(folder)) - seen:
+            seen.add(name)
+            buffer.add(name)
+
+    p = shmjet.Pipeline()
+    source = sources.builder("names", lambda context: set[str]()).fill_buffer_fn(fill).stream()
+    p.read_from(source).without_timestamps().write_to(shmjet.sinks.list("names"))
+    execution = jet.new_job(p).execute()
+    found = jet.get_list("names")
+    for name in "abc":
+        (folder / name).touch()
+        eventually(lambda: name in found)  # noqa: B023
+    execution.cancel()
+    assert sorted(found) == ["a", "b", "c"]
+
+
+def test_windows_of_a_stream_that_ends_are_finished(jet: shmjet.JetInstance) -> None:
+    def fill(at: list[int], buffer: SourceBuffer[int]) -> None:
+        for _ in range(50):
+            buffer.add(at[0], timestamp=at[0] * 10)
+            at[0] += 1
+        if at[0] == 250:
+            buffer.close()
+
+    p = shmjet.Pipeline()
+    source = sources.builder("numbers", lambda context: [0]).fill_buffer_fn(fill).distributed(2).stream()
+    stage = p.read_from(source).with_native_timestamps().window(shmjet.tumbling(1))
+    stage.aggregate(shmjet.aggregate_ops.counting()).write_to(shmjet.sinks.list("counts"))
+    jet.new_job(p).run(60)
+    assert [(found.start, found.result) for found in jet.get_list("counts")] == [(0, 200), (1000, 200), (2000, 100)]

@@ -176,7 +176,7 @@ def test_json_as_a_type(packed: Callable[[str, bytes], Path]) -> None:
 
 
 def test_raw_gives_whole_files(packed: Callable[[str, bytes], Path], jet: shmjet.JetInstance) -> None:
-    data = os.urandom(3_000_000)
+    data = os.urandom(300_000)
     path = packed("blob", data)
     assert collected(jet, sources.files(path, "raw")) == [data]
     assert collected(jet, sources.files(path, "raw", with_path=True)) == [(str(path), data)]

@@ -22,7 +22,7 @@ def test_it(tmp_path):
         r = sinks.collect()
         jet.new_job(connect(DAG(), sources.items(range(200000)), r)).run(60)
         assert sorted(r) == list(range(200000))
-        jet.new_job(connect(DAG(), sources.items(range(20)), sinks.csv(tmp_path / "o", ["n"]))).execute().exception(10)
+        jet.new_job(connect(DAG(), sources.items(range(20)), sinks.csv(tmp_path / "o", ["n"]))).execute().exception(60)
         jet.new_job(connect(DAG(), sources.items([(1, 2), (3, 4)]), sinks.csv(tmp_path / "o", ["n", "m"]))).run(60)
         r = sinks.collect()
         jet.new_job(connect(DAG(), sources.csv(tmp_path / "o"), r)).run(60)

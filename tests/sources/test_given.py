@@ -110,7 +110,7 @@ def test_names_are_checked(make: Any) -> None:
 
 def test_a_socket_is_read_to_its_end(jet: shmjet.JetInstance) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(30)
+        server.settimeout(60)
 
         def serve() -> None:
             connection, _ = server.accept()

@@ -16,6 +16,8 @@ from shmjet.pipeline.planner.edge_buffers import buffer_edges
 from shmjet.pipeline.planner.explanation import explain
 from shmjet.pipeline.planner.graph import LogicalGraph
 from shmjet.pipeline.planner.model import PhysicalPlan
+from shmjet.pipeline.planner.pruning import pruned
+from shmjet.pipeline.planner.pushdown import pushed_down
 from shmjet.pipeline.planner.streams import partition_counts
 from shmjet.pipeline.transforms import Node
 
@@ -54,7 +56,8 @@ def plan(nodes: Sequence[Node], config: JobConfig) -> Plan:
         PlanError: the pipeline is empty, a stage has nothing attached to it, a table is unknown or feeds itself, or
             streams that are joined do not agree in their partitions.
     """
-    graph = LogicalGraph(nodes)
+    LogicalGraph(nodes)  # what is wrong with the pipeline, before stages are left out
+    graph = LogicalGraph(pruned(pushed_down(nodes)))
     physical = compile_plan(graph, partition_counts(graph, config))
     buffer_edges(physical)
     return Plan(physical, config.processing_guarantee)

@@ -10,6 +10,7 @@ from typing import Any
 from shmjet.core.key_functions import KeyFn
 from shmjet.pipeline import transforms as t
 from shmjet.pipeline.checks import inputs_of
+from shmjet.pipeline.planner.column_rules import described, distinct_of
 from shmjet.pipeline.planner.draft import Draft, adopt
 from shmjet.pipeline.planner.edge_order import Descending
 from shmjet.pipeline.planner.keys import FIRST, identity_of
@@ -25,6 +26,7 @@ from shmjet.processors import (
     distinct,
     sort,
 )
+from shmjet.processors.general.base import telling_columns
 from shmjet.processors.general.fused_steps import fused
 
 
@@ -48,6 +50,8 @@ def plan_sort(draft: Draft, node: t.Node, transform: t.Sort) -> Output:
 
 
 def plan_distinct(draft: Draft, node: t.Node, transform: t.Distinct) -> Output:
+    if transform.key_fn is None and draft.only_input(node).columnar:
+        return distinct_of(draft, node, t.DistinctColumns(()), draft.only_input(node))
     output = draft.rows(draft.only_input(node), node)
     key_fn = transform.key_fn
     supplier = distinct(key_fn)
@@ -97,7 +101,7 @@ def _aggregate_all(draft: Draft, node: t.Node, op: Any, inputs: list[Output]) ->
 
 def _aggregate_by_key(draft: Draft, node: t.Node, op: Any, key_fns: list[KeyFn], inputs: list[Output]) -> Output:
     one_key: Any = key_fns[0] if len(inputs) == 1 else key_fns
-    lying = _common_partitioning(draft, inputs, key_fns)
+    lying = common_partitioning(draft, inputs, key_fns)
     spread = all(output.is_spread_by(partitioned_by(key_fn)) for output, key_fn in zip(inputs, key_fns, strict=True))
     if lying is not None or spread or op.combine is None:
         why = "one stage: "
@@ -125,7 +129,7 @@ def _aggregate_by_key(draft: Draft, node: t.Node, op: Any, key_fns: list[KeyFn],
     return Output((Feed(vertex, partitioned_by(FIRST)),))
 
 
-def _common_partitioning(draft: Draft, inputs: list[Output], key_fns: list[KeyFn]) -> Partitioning | None:
+def common_partitioning(draft: Draft, inputs: list[Output], key_fns: list[KeyFn]) -> Partitioning | None:
     """Return the partitioning that all inputs have, each by its key, on equally many processors; None otherwise."""
     first = inputs[0].feeds[0]
     if first.partitioning is None:
@@ -141,17 +145,31 @@ def _common_partitioning(draft: Draft, inputs: list[Output], key_fns: list[KeyFn
 def plan_group_columns(draft: Draft, node: t.Node, transform: t.GroupColumns) -> Output:
     grouping = transform.grouping
     output = draft.only_input(node)
+    why = described(transform)
+    if grouping.keys and output.columnar and output.feeds[0].partitioning is not None:
+        lie = Partitioning(identity_of(grouping.key), output.feeds[0].partitioning.count)
+        if output.lies_as(lie):
+            vertex = draft.vertex(
+                node.name, telling_columns(grouping), -1, node, why, "one stage: rows of equal keys are together"
+            )
+            adopt(vertex, output.feeds[0].vertex)
+            draft.wires.by_key(output, vertex, grouping.key, lie, absorbed=True)
+            return Output((Feed(vertex, lie, columnar=True),))
     first = draft.vertex(
-        f"{node.name}-accumulate", grouping.accumulate, node.parallelism, node, "each processor groups its columns"
+        f"{node.name}-accumulate", grouping.accumulate, node.parallelism, node, why, "each processor groups its columns"
     )
     draft.wires.any_way(output, first, absorbed=True)
     feeds = Output((Feed(first, columnar=True),))
     if not grouping.keys:
-        vertex = draft.vertex(f"{node.name}-combine", grouping.combine, 1, node, "one group in all")
+        vertex = draft.vertex(f"{node.name}-combine", telling_columns(grouping.combine), 1, node, "one group in all")
         draft.wires.to_one(feeds, vertex, "one row from each processor", absorbed=True)
         return Output((Feed(vertex, columnar=True),))
     vertex = draft.vertex(
-        f"{node.name}-combine", grouping.combine, node.parallelism, node, "combines the groups of equal keys"
+        f"{node.name}-combine",
+        telling_columns(grouping.combine),
+        node.parallelism,
+        node,
+        "combines the groups of equal keys",
     )
     wanted = partitioned_by(grouping.key)
     draft.wires.by_key(feeds, vertex, grouping.key, wanted, absorbed=True)

@@ -6,15 +6,21 @@ Rules ask a `Draft` for the outputs of what feeds a stage and add vertices and e
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from shmjet.core.key_functions import KeyFn
+from shmjet.core.column_key import ColumnKey
+from shmjet.core.key_functions import KeyFn, RoutableKey
 from shmjet.pipeline import transforms as t
 from shmjet.pipeline.planner.graph import LogicalGraph
 from shmjet.pipeline.planner.keys import identity_of
 from shmjet.pipeline.planner.model import Partitioning, PhysicalPlan, PlannedVertex
-from shmjet.pipeline.planner.outputs import Feed, Output, Wires
+from shmjet.pipeline.planner.outputs import TIMED, Feed, Output, Wires
+from shmjet.processors.general.base import telling_columns
+from shmjet.processors.general.batches_and_rows import to_batches
+from shmjet.processors.general.failures import OnError
 from shmjet.processors.general.fused_steps import Step, fused
+from shmjet.processors.general.timed_rows import TIME_COLUMN, with_time_column
 
 
 def _rows_of(batch: Any) -> Any:
@@ -40,6 +46,10 @@ class Draft:
         self.wires = Wires(self.plan)
         self.outputs: dict[int, Output] = {}
         """By node id, of all nodes that have been planned and emit something."""
+        self.late: dict[int, Output] = {}
+        """By node id, of windows: where the late items come out."""
+        self.failed: dict[int, Output] = {}
+        """By node id: where items come out for which a function of the node raised."""
         self._names: set[str] = set()
 
     def vertex(self, name: str, supplier: Any, parallelism: int, node: t.Node, *why: str) -> PlannedVertex:
@@ -60,6 +70,30 @@ class Draft:
         self.plan.vertices.append(vertex)
         return vertex
 
+    def policy(self, node: t.Node, side: int = 0) -> OnError | None:
+        """Return what is done with items for which a function of a node raises.
+
+        Args:
+            node: which.
+            side: the side output of its vertex that is free.
+        """
+        if node.on_error is None:
+            return None
+        return OnError(node.name, side if node.on_error == "send" else None)
+
+    def guarded(self, node: t.Node, vertex: PlannedVertex, policy: OnError | None) -> None:
+        """Note what a vertex does with items for which a function of a node raises."""
+        if policy is None:
+            return
+        where = "skipped" if policy.side is None else "sent on"
+        vertex.why.append(f"{node.name}: items that fail are {where}")
+        if policy.side is not None:
+            self.failed[node.id] = Output((Feed(vertex, side=policy.side),))
+
+    def edge_key(self, node: t.Node, key_fn: KeyFn) -> KeyFn:
+        """Return the key function of an edge to a node; it never raises where the node deals with such items."""
+        return key_fn if node.on_error is None or isinstance(key_fn, ColumnKey) else RoutableKey(key_fn)
+
     def inputs(self, node: t.Node) -> list[Output]:
         """Return the outputs of all that feeds a node."""
         return [self.outputs[upstream] for upstream in node.upstream]
@@ -73,10 +107,10 @@ class Draft:
         if len(output.feeds) == 1:
             return output
         passing = self.vertex(f"{node.name}-merge", fused([]), -1, node, "joins what was merged, as one input")
-        columnar = output.columnar
+        columnar = output.columnar and len(output.times) == 1
         if not columnar:
             output = self.rows(output, node)
-        return Output((Feed(passing, self.passed(output, passing, node), columnar),))
+        return Output((Feed(passing, self.passed(output, passing, node), columnar, time=output.feeds[0].time),))
 
     def passed(self, output: Output, vertex: PlannedVertex, node: t.Node) -> Partitioning | None:
         """Join an output to a vertex that hands its items on to a stage; they stay where they lie if that pays.
@@ -87,21 +121,93 @@ class Draft:
         if any(upstream in self.graph.placed for upstream in node.upstream) and self.lies_alike(output, vertex):
             self.wires.in_place(output, vertex, f"items stay where they lie by key, which {node.name} makes use of")
             return output.feeds[0].partitioning
-        return self.wires.any_way(output, vertex)
+        return self.onward(output, vertex, node)
+
+    def onward(
+        self, output: Output, vertex: PlannedVertex, node: t.Node, ordinal: int = 0, **properties: Any
+    ) -> Partitioning | None:
+        """Join an output to a vertex that does not mind who gets what; of a stream, what comes in order stays so.
+
+        Returns:
+            how the items then lie, if that is known.
+        """
+        in_order = node.id in self.graph.endless
+        if in_order and not vertex.is_fixed:
+            adopt(vertex, output.feeds[0].vertex)
+        return self.wires.any_way(output, vertex, ordinal, in_order=in_order, **properties)
 
     def rows(self, output: Output, node: t.Node) -> Output:
-        """Return an output of items: batches become dicts, row by row."""
+        """Return an output of items: batches become dicts, row by row, with their event time if the node needs it."""
         if not output.has_batches:
             return output
         feeds = []
         for feed in output.feeds:
-            if feed.columnar is not False:
-                why = f"{node.name} works on items: rows of batches become dicts"
+            if feed.columnar is False:
+                feeds.append(feed)
+                continue
+            why = f"{node.name} works on items: rows of batches become dicts"
+            timed = isinstance(feed.time, str) and self.graph.times.takes(node)
+            if timed:
+                supplier = fused([], takes_batches=True, times="kept", time_column=str(feed.time))
+            else:
                 supplier = fused([ROWS]) if feed.columnar else fused([], takes_batches=True)
-                vertex = self.vertex(f"{node.name}-rows", supplier, feed.vertex.parallelism, node, why)
+            vertex = self.vertex(f"{node.name}-rows", supplier, feed.vertex.parallelism, node, why)
+            lie = self.passed(Output((feed,)), vertex, node)
+            feeds.append(Feed(vertex, lie, time=TIMED if timed else None))
+        return Output(tuple(feeds))
+
+    def batches(self, output: Output, node: t.Node, schema: Mapping[str, Any] | None = None) -> Output:
+        """Return an output of batches: rows are gathered into such, with their time in a column if the node needs it.
+
+        Args:
+            output: what feeds a node.
+            node: which.
+            schema: the types of the columns of rows.
+        """
+        if output.columnar and len(output.times) == 1:
+            return output
+        parallelism = self.graph.parallelism(node)
+        output = self.rows(output, node) if output.times != {None} else output
+        why = f"{node.name} works on batches of columns: items are gathered into such"
+        time: str | None = None
+        if self.graph.times.takes(node) and output.timed:
+            time = TIME_COLUMN
+            timing = self.vertex(
+                f"{node.name}-times",
+                fused([Step("map", with_time_column, node.name)]),
+                parallelism,
+                node,
+                f"event time goes into the column {TIME_COLUMN!r}",
+            )
+            self.onward(output, timing, node)
+            output = Output((Feed(timing),))
+        else:
+            output = self.bare(output, node)
+        gathering = self.vertex(
+            f"{node.name}-batches", telling_columns(to_batches(schema=schema)), parallelism, node, why
+        )
+        self.onward(output, gathering, node)
+        return Output((Feed(gathering, columnar=True, time=time),))
+
+    def alike(self, output: Output, node: t.Node) -> Output:
+        """Return an output whose items all have their event time in the same way, behind a merge, or all have none."""
+        if len(output.times) == 1:
+            return output
+        if None not in output.times:
+            return self.rows(output, node)
+        return self.bare(output, node)
+
+    def bare(self, output: Output, node: t.Node) -> Output:
+        """Return an output of items without their event time."""
+        feeds = []
+        for feed in output.feeds:
+            if feed.time is TIMED:
+                why = f"{node.name} does not look at event time: it is taken off"
+                supplier = fused([], times="dropped")
+                vertex = self.vertex(f"{node.name}-items", supplier, feed.vertex.parallelism, node, why)
                 feeds.append(Feed(vertex, self.passed(Output((feed,)), vertex, node)))
             else:
-                feeds.append(feed)
+                feeds.append(replace(feed, time=None))
         return Output(tuple(feeds))
 
     def lies_alike(self, output: Output, vertex: PlannedVertex) -> bool:

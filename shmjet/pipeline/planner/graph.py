@@ -11,6 +11,7 @@ from functools import cached_property
 from shmjet.data.errors import PlanError
 from shmjet.pipeline import transforms as t
 from shmjet.pipeline.endless import check_endless
+from shmjet.pipeline.planner.event_time import EventTimes
 
 STATELESS = (t.Map, t.Filter, t.FlatMap, t.Peek)
 """Transforms that can be fused."""
@@ -18,7 +19,17 @@ STATELESS = (t.Map, t.Filter, t.FlatMap, t.Peek)
 PASSING = (t.Filter, t.Peek)
 """Those of them that hand on the items that they were given."""
 
-_KEEPS_ORDER = (*STATELESS, t.MapBatches, t.UsingService, t.RollingAggregate, t.MapStateful)
+_KEEPS_ORDER = (
+    *STATELESS,
+    *t.PROJECTIONS,
+    t.ToBatches,
+    t.ToRows,
+    t.MapBatches,
+    t.UsingService,
+    t.RollingAggregate,
+    t.MapStateful,
+)
+_SORTS = (t.Sort, t.SortColumns, t.Top)
 _ENDS = (t.Sink, t.SendToTable)
 
 
@@ -35,12 +46,15 @@ class LogicalGraph:
     """
 
     def __init__(self, nodes: Sequence[t.Node]) -> None:
-        check_endless(nodes)
+        self.endless = check_endless(nodes)
+        """The ids of the nodes whose items never end."""
         self.nodes = tuple(nodes)
         self.consumers: dict[int, list[t.Node]] = {node.id: [] for node in nodes}
         for node in nodes:
             for upstream in node.upstream:
                 self.consumers[upstream].append(node)
+        self.times = EventTimes(self.nodes, self.consumers)
+        """Which nodes have to do with event time."""
         self._check_ends()
         self.senders: dict[str, list[t.Node]] = {}
         """By table, the nodes that send to it."""
@@ -53,7 +67,7 @@ class LogicalGraph:
         if not self.nodes:
             raise PlanError("the pipeline is empty; begin with read_from(source)")
         loose = [
-            node.name for node in self.nodes if not self.consumers[node.id] and not isinstance(node.transform, _ENDS)
+            node.name for node in self.nodes if not self.results_of(node) and not isinstance(node.transform, _ENDS)
         ]
         if loose:
             raise PlanError(
@@ -76,6 +90,10 @@ class LogicalGraph:
                     f"These transforms have nothing attached to them: {', '.join(s.name for s in senders)}; no stage "
                     f"says join_table() with table {table!r}"
                 )
+
+    def results_of(self, node: t.Node) -> list[t.Node]:
+        """Return the nodes that a node's results feed, without those of its side outputs."""
+        return [each for each in self.consumers[node.id] if not isinstance(each.transform, t.SIDES)]
 
     def feeders(self, node: t.Node) -> tuple[int, ...]:
         """Return the ids of the nodes that must be planned before a node: what feeds it, tables included."""
@@ -120,7 +138,7 @@ class LogicalGraph:
         """The ids of the nodes whose items come from one processor, in an order that a sort has made."""
         found: set[int] = set()
         for node in self.order:
-            if isinstance(node.transform, t.Sort) or (
+            if isinstance(node.transform, _SORTS) or (
                 isinstance(node.transform, _KEEPS_ORDER)
                 and node.upstream[0] in found
                 and node.parallelism in (-1, 1)
@@ -133,7 +151,7 @@ class LogicalGraph:
     def parallelism(self, node: t.Node) -> int:
         """Return the number of processors of a stage: the user's, else 1 where it keeps an order, else -1."""
         if node.parallelism == -1 and node.upstream and node.upstream[0] in self.in_order:
-            if node.id in self.in_order and not isinstance(node.transform, t.Sort):
+            if node.id in self.in_order and not isinstance(node.transform, _SORTS):
                 return 1
             if isinstance(node.transform, t.Sink) and node.transform.sink.parallelism == -1:
                 return 1
@@ -141,17 +159,19 @@ class LogicalGraph:
 
     @cached_property
     def chains(self) -> dict[int, list[t.Node]]:
-        """The chains of stateless nodes that become one processor, by the id of the first node."""
+        """The chains of nodes that become one processor, of items or of batches, by the id of the first node."""
         chains: dict[int, list[t.Node]] = {}
         inside: dict[int, list[t.Node]] = {}
         for node in self.order:
-            if not isinstance(node.transform, STATELESS):
+            kind = next((each for each in (STATELESS, t.PROJECTIONS) if isinstance(node.transform, each)), None)
+            if kind is None:
                 continue
             before = self.nodes[node.upstream[0]]
             chain = inside.get(before.id)
             if (
                 chain is not None
-                and len(self.consumers[before.id]) == 1
+                and isinstance(before.transform, kind)
+                and len(self.results_of(before)) == 1
                 and self.parallelism(before) == self.parallelism(node)
             ):
                 chain.append(node)
@@ -169,8 +189,11 @@ class LogicalGraph:
                 keyed = getattr(consumer.transform, "keyed", False) or isinstance(
                     consumer.transform, t.Join | t.SendToTable | t.JoinTable | t.Distinct | t.PartitionBy
                 )
-                if isinstance(consumer.transform, t.Aggregate):
+                if isinstance(consumer.transform, t.Aggregate | t.Window):
                     keyed = consumer.transform.key_fns is not None
-                if keyed or (isinstance(consumer.transform, PASSING) and consumer.id in found):
+                if isinstance(consumer.transform, t.WindowColumns):
+                    keyed = bool(consumer.transform.keys)
+                keyed = keyed or isinstance(consumer.transform, t.GroupColumns | t.JoinColumns | t.DistinctColumns)
+                if keyed or (isinstance(consumer.transform, (*PASSING, *t.PROJECTIONS)) and consumer.id in found):
                     found.add(node.id)
         return frozenset(found)

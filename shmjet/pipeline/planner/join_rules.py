@@ -10,34 +10,63 @@ from shmjet.pipeline import transforms as t
 from shmjet.pipeline.planner.draft import Draft, adopt
 from shmjet.pipeline.planner.keys import FIRST, identity_of
 from shmjet.pipeline.planner.model import GRID_PARTITIONS, Partitioning, PlannedVertex
-from shmjet.pipeline.planner.outputs import Feed, Output
+from shmjet.pipeline.planner.outputs import TIMED, Feed, Output
 from shmjet.processors import hash_join
 from shmjet.processors.general.table_lookup import join_table
+from shmjet.processors.time.stream_join import stream_join
 
 
 def plan_hash_join(draft: Draft, node: t.Node, transform: t.HashJoin) -> Output:
     inputs = [draft.single(draft.rows(output, node), node) for output in draft.inputs(node)]
+    timed = inputs[0].timed
     clauses = [(c.left_key, c.right_key, c.projection) for c in transform.clauses]
-    supplier = hash_join(*clauses, project=transform.project, inner=transform.inner)
+    policy = draft.policy(node)
+    supplier = hash_join(*clauses, project=transform.project, inner=transform.inner, timed=timed, on_error=policy)
     why = "each processor keeps the joined sides in memory, so the stream need not move"
     vertex = draft.vertex(node.name, supplier, node.parallelism, node, why)
-    draft.wires.any_way(inputs[0], vertex)
+    draft.guarded(node, vertex, policy)
+    draft.onward(inputs[0], vertex, node)
     for ordinal, side in enumerate(inputs[1:], 1):
         reason = "the small side goes to every processor, before the stream"
         draft.wires.to_all(side, vertex, reason, ordinal, priority=-1, absorbed=True)
-    return Output((Feed(vertex),))
+    return Output((Feed(vertex, time=TIMED if timed else None),))
 
 
 def plan_join(draft: Draft, node: t.Node, transform: t.Join) -> Output:
     left, right = (draft.single(draft.rows(output, node), node) for output in draft.inputs(node))
-    supplier = hash_join((transform.left_key, transform.right_key), project=transform.project, inner=True)
+    supplier = hash_join(
+        (transform.left_key, transform.right_key),
+        project=transform.project,
+        inner=transform.how == "inner",
+        timed=left.timed,
+        on_error=draft.policy(node),
+    )
     vertex = draft.vertex(node.name, supplier, node.parallelism, node, "both sides are partitioned by the key")
+    draft.guarded(node, vertex, draft.policy(node))
     count = _join_count(draft, node, vertex, [(left, transform.left_key), (right, transform.right_key)])
     wanted = Partitioning(identity_of(transform.left_key), count)
-    draft.wires.by_key(left, vertex, transform.left_key, wanted)
+    draft.wires.by_key(left, vertex, draft.edge_key(node, transform.left_key), wanted)
     wanted = Partitioning(identity_of(transform.right_key), count)
     draft.wires.by_key(right, vertex, transform.right_key, wanted, 1, priority=-1, absorbed=True)
-    return Output((Feed(vertex),))
+    return Output((Feed(vertex, time=TIMED if left.timed else None),))
+
+
+def plan_stream_join(draft: Draft, node: t.Node, transform: t.StreamJoin) -> Output:
+    left, right = (draft.single(draft.rows(output, node), node) for output in draft.inputs(node))
+    within = transform.within / 1000
+    policy = draft.policy(node)
+    supplier = stream_join(
+        transform.left_key, transform.right_key, transform.project, within=within, how=transform.how, on_error=policy
+    )
+    why = f"both sides are partitioned by the key; an item is kept while the other side may come within {within:g} s"
+    vertex = draft.vertex(node.name, supplier, node.parallelism, node, why)
+    draft.guarded(node, vertex, policy)
+    sides = [(left, transform.left_key), (right, transform.right_key)]
+    count = _join_count(draft, node, vertex, sides)
+    for ordinal, (output, key_fn) in enumerate(sides):
+        wanted = Partitioning(identity_of(key_fn), count)
+        draft.wires.by_key(output, vertex, draft.edge_key(node, key_fn), wanted, ordinal)
+    return Output((Feed(vertex, time=TIMED),))
 
 
 def plan_join_table(draft: Draft, node: t.Node, transform: t.JoinTable) -> Output:
@@ -51,15 +80,19 @@ def plan_join_table(draft: Draft, node: t.Node, transform: t.JoinTable) -> Outpu
             (Output((feed,)), sent.key_fn if sent.keyed else FIRST, sent.key_fn if sent.keyed else False)
             for feed in output.feeds
         ]
-    supplier = join_table(transform.key_fn, [entry_key for _, _, entry_key in entries], transform.fn)
+    entry_keys = [entry_key for _, _, entry_key in entries]
+    policy = draft.policy(node)
+    supplier = join_table(transform.key_fn, entry_keys, transform.fn, timed=stream.timed, on_error=policy)
     vertex = draft.vertex(node.name, supplier, node.parallelism, node, "stream and table are partitioned by the key")
+    draft.guarded(node, vertex, policy)
     sides = [(stream, transform.key_fn), *((output, key_fn) for output, key_fn, _ in entries)]
     count = _join_count(draft, node, vertex, sides)
-    draft.wires.by_key(stream, vertex, transform.key_fn, Partitioning(identity_of(transform.key_fn), count))
+    wanted = Partitioning(identity_of(transform.key_fn), count)
+    draft.wires.by_key(stream, vertex, draft.edge_key(node, transform.key_fn), wanted)
     for ordinal, (output, key_fn, _) in enumerate(entries, 1):
         wanted = Partitioning(identity_of(key_fn), count)
         draft.wires.by_key(output, vertex, key_fn, wanted, ordinal, priority=-1, absorbed=True)
-    return Output((Feed(vertex),))
+    return Output((Feed(vertex, time=TIMED if stream.timed else None),))
 
 
 def plan_send_to_table(draft: Draft, node: t.Node, transform: t.SendToTable) -> None:

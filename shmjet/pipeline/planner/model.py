@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from shmjet.core.batch_order import BatchOrder
 from shmjet.core.dag import DAG
 from shmjet.core.edge import EdgeConfig, from_
 from shmjet.core.job import ProcessingGuarantee
@@ -62,6 +63,11 @@ class PlannedVertex:
     guarantee: ProcessingGuarantee | None = None
 
     @property
+    def is_fixed(self) -> bool:
+        """Whether it says itself how many processors it has."""
+        return self.parallelism != -1 or self.expand is not None or isinstance(self.supplier, ProcessorMetaSupplier)
+
+    @property
     def processors(self) -> Any:
         """What tells whether two vertices have as many processors: equal for those of which that is certain."""
         if self.expand is not None:
@@ -85,6 +91,8 @@ class PlannedEdge:
         priority, buffered: as of `Edge`.
         ordered: it merges sorted streams by `order_key`.
         absorbed: its consumer takes everything that comes, whether or not it can emit.
+        side: it takes a side output of its source: -1 for late items, whose ordinal is 0; from 0 on those for failed
+            items, whose ordinals are the last ones.
         why: the reasons for it to be as it is.
     """
 
@@ -98,8 +106,9 @@ class PlannedEdge:
     priority: int = 0
     buffered: bool = False
     ordered: bool = False
-    order_key: Callable[[Any], Any] | None = None
+    order_key: Callable[[Any], Any] | BatchOrder | None = None
     absorbed: bool = False
+    side: int | None = None
     why: list[str] = field(default_factory=list)
 
     def traits(self) -> str:
@@ -129,7 +138,8 @@ class PhysicalPlan:
 
     def outbound(self, vertex: PlannedVertex) -> list[PlannedEdge]:
         """Return the edges out of a vertex in the order of its ordinals."""
-        return [e for e in self.edges if e.source is vertex]
+        found = [e for e in self.edges if e.source is vertex]
+        return sorted(found, key=lambda e: -0.5 if e.side is None else e.side)
 
     def to_dag(self) -> DAG:
         """Return the DAG."""

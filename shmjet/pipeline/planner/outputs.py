@@ -8,13 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from enum import Enum
+from typing import Any, Final
 
+from shmjet.core.key_functions import RoutableKey
 from shmjet.core.keys import PartitionCount
+from shmjet.core.timed import TimedKey
 from shmjet.pipeline.planner.keys import KeyIdentity, identity_of
 from shmjet.pipeline.planner.model import GRID_PARTITIONS, Partitioning, PhysicalPlan, PlannedEdge, PlannedVertex
 
 KEEPING_ORDER = "set_local_parallelism(1) would keep it"
+
+LATE = -1
+"""In the place of a side output: that of late items."""
+
+
+class Timed(Enum):
+    """How items have their event time, where they are not batches."""
+
+    PAIRS = "pairs"
+
+
+TIMED: Final = Timed.PAIRS
+"""Items are pairs `(timestamp, item)`."""
+
+Time = Timed | str | None
+"""How items have their event time: as pairs, in a column of that name, or not at all."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +62,16 @@ class Feed:
         partitioning: how its items lie on its processors, if that is known.
         columnar: its items are batches; None: some may be.
         spread: what the next edge has to do.
+        time: how its items have their event time; key functions of all others are of the bare item.
+        side: which side output it is (see `PlannedEdge`); None: what comes out in the first place.
     """
 
     vertex: PlannedVertex
     partitioning: Partitioning | None = None
     columnar: bool | None = False
     spread: Spread | None = None
+    time: Time = None
+    side: int | None = None
 
 
 @dataclass(frozen=True)
@@ -74,6 +97,16 @@ class Output:
     def has_batches(self) -> bool:
         """Whether some of it may be batches."""
         return any(feed.columnar is not False for feed in self.feeds)
+
+    @property
+    def timed(self) -> bool:
+        """Whether all of it is pairs of timestamp and item."""
+        return all(feed.time is TIMED for feed in self.feeds)
+
+    @property
+    def times(self) -> frozenset[Time]:
+        """How the items have their event time: several ways, perhaps, behind a merge."""
+        return frozenset(feed.time for feed in self.feeds)
 
     def lies_as(self, wanted: Partitioning) -> bool:
         """Tell whether all items lie as wanted already, all on as many processors."""
@@ -101,16 +134,27 @@ class Wires:
         self._plan = plan
 
     def _edge(self, feed: Feed, to: PlannedVertex, ordinal: int, **properties: Any) -> PlannedEdge:
-        edge = PlannedEdge(feed.vertex, to, ordinal, **properties)
+        if feed.time is TIMED and properties.get("routing") == "partitioned":
+            properties["key_fn"] = TimedKey(properties["key_fn"])
+        edge = PlannedEdge(feed.vertex, to, ordinal, side=feed.side, **properties)
         self._plan.edges.append(edge)
         return edge
 
-    def any_way(self, output: Output, to: PlannedVertex, ordinal: int = 0, **properties: Any) -> Partitioning | None:
-        """Join an output to a vertex that does not mind who gets what; return how the items then lie, if known."""
+    def any_way(
+        self, output: Output, to: PlannedVertex, ordinal: int = 0, *, in_order: bool = False, **properties: Any
+    ) -> Partitioning | None:
+        """Join an output to a vertex that does not mind who gets what; return how the items then lie, if known.
+
+        Args:
+            in_order: what one processor emits stays together, where both vertices have equally many.
+        """
         found: set[Partitioning | None] = set()
         for number, feed in enumerate(output.feeds):
             spread = feed.spread
-            if spread is None:
+            if spread is None and in_order and feed.vertex.processors == to.processors:
+                self._edge(feed, to, ordinal + number, routing="isolated", why=["each in its order"], **properties)
+                found.add(feed.partitioning)
+            elif spread is None:
                 why = []
                 if feed.vertex.processors == 1 != to.processors and not properties.get("absorbed"):
                     why.append(f"dealt to several processors, whose results come in any order: {KEEPING_ORDER}")
@@ -191,6 +235,8 @@ def partitioned_by(key_fn: Callable[[Any], Any] | None, count: int = GRID_PARTIT
 
 def described(key_fn: Callable[[Any], Any] | None) -> str:
     """Return how a key is called in a reason."""
+    if isinstance(key_fn, RoutableKey):
+        return described(key_fn.key_fn)
     match identity_of(key_fn):
         case ("item",):
             return "item"

@@ -25,7 +25,12 @@ _REDISTRIBUTES = (
     t.Aggregate,
     t.RollingAggregate,
     t.GroupColumns,
+    t.JoinColumns,
+    t.SortColumns,
+    t.Top,
+    t.DistinctColumns,
     t.MapStateful,
+    *t.WINDOWS,
 )
 """Stages that spread all of their items anew: the partitions of what comes in mean nothing behind them."""
 

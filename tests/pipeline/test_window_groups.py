@@ -1,0 +1,199 @@
+"""Groups of columns in windows, against the aggregates of bounded batches of each window's rows."""
+
+from __future__ import annotations
+
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shmjet import Batch, column, columns
+from shmjet.aggregate_ops import to_list
+from shmjet.columns import count, first, last, max_, max_by, mean, min_, min_by, sum_, var
+from shmjet.core.windows import sliding, tumbling
+from shmjet.data.errors import BatchError
+from shmjet.pipeline import Pipeline
+from tests.pipeline.running import items_source, list_sink, run
+from tests.pipeline.streams import results_of, stream_of
+
+AGGREGATES: dict[str, Any] = {
+    "n": count(),
+    "known": count("v"),
+    "total": sum_("v"),
+    "least": min_("v"),
+    "most": max_("v"),
+    "middle": mean("v"),
+    "spread": var("v"),
+    "begin": first("v"),
+    "end": last("v"),
+    "top": max_by("ts", "v"),
+    "low": min_by("ts", "v"),
+}
+
+
+def batches() -> list[Batch]:
+    random = np.random.default_rng(7)
+    made = []
+    for number in range(12):
+        stamps = np.sort(random.integers(0, 400, 15)) + number * 200
+        values = [None if v % 5 == 0 else v * 0.5 for v in random.integers(0, 40, 15).tolist()]
+        users = [f"u{key}" for key in random.integers(0, 3, 15)]
+        made.append(Batch({"ts": stamps, "user": users, "v": values}))
+    return made
+
+
+def of_rows(rows: list[dict[str, Any]], keys: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Group rows as bounded data is grouped, by event time."""
+    p = Pipeline()
+    batch = Batch.from_rows(sorted(rows, key=itemgetter("ts")))
+    source = items_source("rows", [batch])
+    p.read_from(source).set_local_parallelism(1).map_batches(lambda b: b).set_local_parallelism(1).group_by(*keys).agg(
+        **AGGREGATES
+    ).write_to(list_sink("out"))
+    return [row for b in run(p, 1)["out"] for row in b.rows()]
+
+
+def comparable(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(round(v, 9) if isinstance(v, float) else v for v in row.values())
+
+
+COLUMNAR = {name: each for name, each in AGGREGATES.items() if name not in ("begin", "end", "top", "low")}
+"""The aggregates that are computed as columns; the others go by time and are computed row by row."""
+
+
+@pytest.mark.parametrize("keys", [(), ("user",)])
+@pytest.mark.parametrize(("size", "slide"), [(0.5, 0.5), (1, 0.25), (2.5, 0.25)])
+@pytest.mark.parametrize("aggregates", [AGGREGATES, COLUMNAR, {"n": count(), "known": count("v")}], ids=len)
+def test_each_window_has_the_aggregates_of_its_rows(
+    keys: tuple[str, ...], size: float, slide: float, aggregates: dict[str, Any]
+) -> None:
+    given = batches()
+    window = tumbling(size) if size == slide else sliding(size, slide)
+    results = results_of(
+        given, lambda s: s.window(window).group_by(*keys).agg(**aggregates), column("ts"), columnar=True, lag=1
+    )
+    assert all(isinstance(b, Batch) and b.names == ("window_start", "window_end", *keys, *aggregates) for b in results)
+    found: dict[int, list[dict[str, Any]]] = {}
+    for batch in results:
+        starts, ends = (batch[name].astype("datetime64[ms]").astype(int) for name in ("window_start", "window_end"))
+        assert set(ends - starts) == {int(size * 1000)}
+        for start, row in zip(starts.tolist(), batch.rows(), strict=True):
+            found.setdefault(start, []).append({k: v for k, v in row.items() if not k.startswith("window")})
+    rows = [row for batch in given for row in batch.rows()]
+    assert len(found) > 4
+    for start, of_window in found.items():
+        inside = [row for row in rows if start <= row["ts"] < start + size * 1000]
+        assert sorted(map(comparable, of_window), key=repr) == sorted(
+            (comparable({name: row[name] for name in (*keys, *aggregates)}) for row in of_rows(inside, keys)), key=repr
+        )
+
+
+def counted(results: list[Batch]) -> list[tuple[Any, ...]]:
+    """Return the rows of results, in order, with times as milliseconds."""
+    found = []
+    for batch in results:
+        ends = batch["window_end"].astype("datetime64[ms]").astype(int).tolist()
+        rows = batch.select(*(name for name in batch.names if not name.startswith("window"))).tuples()
+        found += [(end, *row) for end, row in zip(ends, rows, strict=True)]
+    return sorted(found, key=repr)
+
+
+def in_order() -> list[Batch]:
+    stamps = [np.arange(at, at + 400, 40) for at in range(0, 4_000, 400)]
+    return [Batch({"ts": each, "user": [f"u{n % 3}" for n in each // 40], "v": each}) for each in stamps]
+
+
+@pytest.mark.parametrize("spread", [False, True])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_columns_give_what_rows_give(spread: bool, workers: int) -> None:
+    def build(s: Any) -> Any:
+        return s.partition_by("user") if spread else s
+
+    def columns_of(s: Any) -> Any:
+        return build(s).window(sliding(1, 0.2)).group_by("user").agg(n=count(), total=sum_("v"))
+
+    def rows_of(s: Any) -> Any:
+        return build(s.map(dict)).window(sliding(1, 0.2)).group_by("user").agg(n=count(), total=sum_("v"))
+
+    options: dict[str, Any] = {"columnar": True, "workers": workers, "parallelism": 1}
+    found = results_of(in_order(), columns_of, column("ts"), **options)
+    assert counted(found) == counted(results_of(in_order(), rows_of, column("ts"), **options))
+
+
+def test_results_of_columns_are_cut_again_and_columns_may_be_computed_before() -> None:
+    def build(s: Any) -> Any:
+        twice = s.select("user", double=column("v") * 2).filter(column("user") != "u0")
+        counts = twice.window(tumbling(1)).group_by("user").agg(total=sum_(column("double") + 1), n=count())
+        return counts.window(tumbling(2)).group_by().agg(total=sum_("total"), groups=count(), n=sum_("n"))
+
+    rows = [row for batch in in_order() for row in batch.rows() if row["user"] != "u0"]
+    expected = []
+    for end in (2_000, 4_000):
+        inside = [row for row in rows if end - 2_000 <= row["ts"] < end]
+        expected.append((end, sum(row["v"] * 2 + 1 for row in inside), 4, len(inside)))
+    assert counted(results_of(in_order(), build, column("ts"), columnar=True, parallelism=1)) == expected
+
+
+def test_early_results_of_columns_are_marked() -> None:
+    def build(s: Any) -> Any:
+        return s.window(sliding(1, 0.5)).early_results(0.001).group_by("user").agg(n=count())
+
+    results = results_of(in_order(), build, column("ts"), columnar=True, parallelism=1)
+    assert {batch.names[-1] for batch in results} == {"is_early"}
+    final = [row[:3] for row in counted(results) if not row[3]]
+    plain = results_of(
+        in_order(), lambda s: s.window(sliding(1, 0.5)).group_by("user").agg(n=count()), column("ts"), columnar=True
+    )
+    assert final == counted(plain)
+
+
+def test_late_rows_go_to_the_sink_as_rows() -> None:
+    given = [Batch({"ts": [0, 5_000], "user": ["a", "b"]}), Batch({"ts": [10, 6_000], "user": ["late", "b"]})]
+    p = Pipeline()
+    stage = p.read_from(stream_of(given, 1, columnar=True)).with_timestamps(column("ts"))
+    stage.window(tumbling(1)).late_to(list_sink("late")).group_by("user").agg(n=count()).write_to(list_sink("out"))
+    lists = run(p)
+    assert lists["late"] == [{"ts": 10, "user": "late"}]
+    assert sum(b.num_rows for b in lists["out"]) == 3
+
+
+def test_rows_of_items_are_grouped_too_and_may_be_cut_again() -> None:
+    rows = [{"user": f"u{i % 3}", "v": i, "ts": i * 100} for i in range(60)]
+
+    def build(s: Any) -> Any:
+        counts = s.window(tumbling(1)).group_by("user").agg(n=count())
+        return counts.window(tumbling(2)).group_by().agg(total=sum_("n"), groups=count())
+
+    results = results_of(rows, build, itemgetter("ts"))
+    assert [(row["total"], row["groups"]) for b in results for row in b.rows()] == [(20, 6)] * 3
+
+
+def test_several_key_columns_and_early_results() -> None:
+    s = Pipeline().read_from(stream_of([])).with_timestamps(itemgetter("ts"))
+    stage = s.window(tumbling(1)).early_results(1).group_by("a", "b").agg(n=count())
+    stage.write_to(list_sink("out"))
+    assert columns("a", "b").names == ("a", "b")
+    assert "early results every 1000 ms" in s.pipeline.explain()
+
+
+def test_wrong_names_are_refused() -> None:
+    s = Pipeline().read_from(stream_of([])).with_timestamps(itemgetter("ts")).window(tumbling(1))
+    with pytest.raises(BatchError, match="two columns of the result would be called 'window_end'"):
+        s.group_by("a").agg(window_end=count())
+    with pytest.raises(BatchError, match="expected at least one aggregate"):
+        s.group_by("a").agg()
+    with pytest.raises(TypeError, match=r"n must be an aggregate from shmjet.columns"):
+        s.group_by("a").agg(n=len)
+    with pytest.raises(BatchError):
+        s.group_by("a", "a")
+
+
+def test_rows_are_made_where_the_next_stages_are() -> None:
+    given = [Batch({"ts": [0, 10, 2_000], "v": [1, 2, 3]})]
+    p = Pipeline()
+    stage = p.read_from(stream_of(given, 1, columnar=True)).with_timestamps(column("ts"))
+    large = stage.map(lambda row: row["v"]).filter(lambda v: v != 2)
+    large.window(tumbling(1)).aggregate(to_list()).write_to(list_sink("out"))
+    assert "map-rows" not in p.explain()
+    assert [(r.start, r.result) for r in run(p)["out"]] == [(0, [1]), (2_000, [3])]

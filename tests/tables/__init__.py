@@ -1,0 +1,1 @@
+"""Stages of columns as users write them, against other engines."""
