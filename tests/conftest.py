@@ -17,21 +17,27 @@ import socket
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
-settings.register_profile("shmjet", deadline=None)  # how long an example takes says how busy the machine is
+# How long an example takes says how busy the machine is. The examples are the same in each run, which passes or fails
+# by what the code is, not by chance; SHMJET_RANDOM_EXAMPLES=1 looks for others.
+settings.register_profile("shmjet", deadline=None, derandomize="SHMJET_RANDOM_EXAMPLES" not in os.environ)
 settings.load_profile("shmjet")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so a shell starts what runs behind `&`, and children inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-GRACE = 30.0
+os.environ.setdefault("SHMJET_LONGEST_SILENCE", "30")  # nothing proves how soon a machine that stands still goes on
+
+GRACE = 60.0
 """Seconds that a child, a thread or a file may take to go away after its test."""
 
 EXEMPT: set[int] = set()
@@ -40,6 +46,7 @@ so are the TCP connections of this process, by which it talks to them."""
 
 SHM = Path("/dev/shm")
 TESTS = Path(__file__).resolve().parent
+SPARK = "tests/spark/"
 
 
 @dataclass(frozen=True)
@@ -77,13 +84,48 @@ def leftovers(before: Belongings, grace: float = GRACE) -> list[str]:
     """Return what is new since `before` and does not go away within `grace` seconds."""
     found = Belongings.now().new_since(before)
     deadline = time.monotonic() + grace
-    pause = 0.001
+    pause, tries = 0.001, 0
     while found and time.monotonic() < deadline:
-        gc.collect()
+        if tries % 4 == 0:  # most of what is left ends by itself, and the collector takes longer than a pause
+            gc.collect()
+        tries += 1
         threading.Event().wait(pause)
         pause = min(2 * pause, 0.1)
         found = Belongings.now().new_since(before)
     return found
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Deal files out to processes, as `--dist loadfile` does, but all of Spark's to one: each process has a JVM."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class OneForSpark(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _dealt_with(nodeid)
+
+    config.option.loadscopereorder = False  # the order is that of `pytest_collection_modifyitems`
+    return OneForSpark(config, log)
+
+
+def _dealt_with(nodeid: str) -> str:
+    """Return the file of a test, or the folder whose tests go to one process together."""
+    return SPARK if nodeid.startswith(SPARK) else nodeid.partition("::")[0]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest where files are dealt out, so that the last ones to end are short.
+
+    How long a file takes is guessed by its tests: one with the mark `slow` counts as 20 others.
+    """
+    if not hasattr(config, "workerinput"):
+        return
+    lengths: Counter[str] = Counter()
+    for item in items:
+        lengths[_dealt_with(item.nodeid)] += 20 if item.get_closest_marker("slow") else 1
+    items.sort(key=lambda item: -lengths[_dealt_with(item.nodeid)])
 
 
 def pytest_collection_finish() -> None:

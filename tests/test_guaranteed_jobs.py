@@ -49,7 +49,7 @@ def test_undisturbed_jobs_give_what_the_interpreter_says(
         for number, each in enumerate(shapes)
     ]
     for number, (each, execution) in enumerate(zip(shapes, executions, strict=True)):
-        execution.result(30)
+        execution.result(60)
         found = jobs.found_in(each, jet, tmp_path, f"guaranteed{number}")
         for exactly in (True, False):
             assert jobs.complaint(each, found, exactly=exactly) == "", str(each)

@@ -153,8 +153,13 @@ def _node(topology: Topology, node: int) -> str:
     return text + (f", {_size(topology.memory[node])} free" if node in topology.memory else ", no memory")
 
 
-def check_workers(placement: Placement | ConfigError) -> Finding:
-    """Which core each worker of a member gets that is started without arguments (`SHMJET_CORES` counts)."""
+def check_workers(placement: Placement | ConfigError, usable: int = 0) -> Finding:
+    """Which core each worker of a member gets that is started without arguments (`SHMJET_CORES` counts).
+
+    Args:
+        placement: of the workers.
+        usable: cores that this process may use; 0: not known.
+    """
     if isinstance(placement, ConfigError):
         return Finding("workers", State.ERROR, str(placement), "name cores that this process may use, see above")
     count, allowed = len(placement.cores), placement.allowed
@@ -165,6 +170,8 @@ def check_workers(placement: Placement | ConfigError) -> Finding:
     if count > len(allowed):
         remedy = f"SHMJET_CORES={len(allowed)} at most: workers that share a core take time from each other"
         return Finding("workers", State.WARNING, text + "; several share a core", remedy)
+    if count == usable > 1:
+        text += f"; SHMJET_CORES={count - 1} leaves one free, for streams whose latency counts"
     return Finding("workers", State.OK, text)
 
 

@@ -42,7 +42,7 @@ def findings(root: Root = "/", allowed: Iterable[int] | None = None) -> Iterator
     yield checks.check_cpuset(topology)
     yield checks.check_quota(topology)
     yield checks.check_numa(topology, placement)
-    yield checks.check_workers(placement)
+    yield checks.check_workers(placement, len(topology.allowed))
     yield checks.check_memory(memory.total, memory.available, topology.limits)
     yield checks.check_shm(host.shared_memory(root), topology.limits)
     yield checks.check_files(*resource.getrlimit(resource.RLIMIT_NOFILE), workers)

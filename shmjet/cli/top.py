@@ -26,6 +26,7 @@ from shmjet.cluster.protocol import ExecutionRow
 from shmjet.core import JobStatus, MemberLostError, ProcessingGuarantee
 from shmjet.execution.metrics import Metrics
 from shmjet.host.terminal_text import clean_line
+from shmjet.observe.event_time import JobTime, explain_time
 from shmjet.observe.flow import Flow, FlowMeter, WorkerFlow
 from shmjet.observe.numbers import amount_text, count_text, time_text
 from shmjet.observe.table import flow_view, worker_table
@@ -45,7 +46,7 @@ class Seen:
     member: MonitoredMember
     workers: tuple[WorkerFlow, ...]
     memory: dict[int, int]
-    jobs: list[tuple[ExecutionRow, Flow]]
+    jobs: list[tuple[ExecutionRow, Flow, JobTime]]
 
 
 class Watcher:
@@ -92,7 +93,7 @@ class Watcher:
             metrics = member.whole(row)
             if metrics.vertices:
                 meter = self._meters.setdefault((member.about.uuid, row.id), FlowMeter())
-                jobs.append((row, meter.take(metrics, now)))
+                jobs.append((row, meter.take(metrics, now), explain_time(metrics, now=now)))
         meter = self._workers.setdefault(member.about.uuid, FlowMeter())
         workers = meter.take(Metrics({}, [], member.workers(), execution_start_time=now), now).workers
         return Seen(member, workers, {pid: memory for pid, (_, memory) in member.usage().items()}, jobs)
@@ -151,11 +152,12 @@ def _picture(shown: Sequence[Seen]) -> RenderableType:
         line.append(f" {clean_line(member.name)}, up {up}, {starter}, ", style="not reverse")
         line.append(f"{len(jobs)} running", style="not reverse")
         parts += [line, worker_table(each.workers, each.memory)]
-        for row, flow in jobs:
+        for row, flow, at in jobs:
             shown_flow = flow if row.cause is None else at_rest(flow)
             parts += [Text(""), flow_view(_without_workers(shown_flow), row.job_name or f"job {row.job_id}")]
             if (life := life_text(row, time.time())) is not None:
                 parts.append(Text(life, style="dim"))
+            parts += [Text(clean_line(line), style="dim") for line in at.lines()]
         parts.append(Text(""))
     return Group(*parts)
 
@@ -227,7 +229,8 @@ def _plain(seen: Seen) -> dict[str, Any]:
                 "status": row.status,
                 **life_facts(row),
                 **flow.to_dict(),
+                "time": at.to_dict()["vertices"],
             }
-            for row, flow in seen.jobs
+            for row, flow, at in seen.jobs
         ],
     }

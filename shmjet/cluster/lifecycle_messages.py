@@ -19,6 +19,8 @@ class RunSettings(msgspec.Struct, frozen=True, array_like=True):
         initial_snapshot: name of an exported snapshot to start from.
         allow_dropped_state: whether a snapshot may hold state of vertices that the job does not have.
         max_state_bytes: size of a snapshot at most, None: any.
+        observables: names of the observables that it writes to; their observers are told when it ends.
+        latency_target: seconds that items should be under way at most; None: by its sources.
     """
 
     guarantee: str = "none"
@@ -27,6 +29,8 @@ class RunSettings(msgspec.Struct, frozen=True, array_like=True):
     initial_snapshot: str | None = None
     allow_dropped_state: bool = False
     max_state_bytes: int | None = None
+    observables: list[str] = []
+    latency_target: float | None = None
 
     @property
     def has_guarantee(self) -> bool:

@@ -56,10 +56,13 @@ def _edge(parts: Sequence[EdgeMetrics]) -> EdgeMetrics:
     )
 
 
-def with_life(metrics: Metrics, attempts: int, snapshot: LastSnapshot | None) -> Metrics:
-    """Return metrics with what only the coordinator of a run knows: its attempts, and its last snapshot."""
+def with_life(metrics: Metrics, attempts: int, snapshot: LastSnapshot | None, waits_for: Sequence[str] = ()) -> Metrics:
+    """Return metrics with what only the coordinator of a run knows: its attempts, its last snapshot, and the vertices
+    for whose end one waits."""
+    if attempts != metrics.attempts or waits_for:
+        metrics = msgspec.structs.replace(metrics, attempts=attempts, snapshot_waits_for=list(waits_for))
     if snapshot is None:
-        return msgspec.structs.replace(metrics, attempts=attempts)
+        return metrics
     nothing = VertexState(0, 0)
     vertices = {
         name: msgspec.structs.replace(vertex, snapshot_keys=saved.keys, snapshot_bytes=saved.size)
@@ -69,7 +72,6 @@ def with_life(metrics: Metrics, attempts: int, snapshot: LastSnapshot | None) ->
     return msgspec.structs.replace(
         metrics,
         vertices=vertices,
-        attempts=attempts,
         last_snapshot_id=snapshot.id,
         last_snapshot_start_time=snapshot.started_at,
         last_snapshot_duration=snapshot.seconds,

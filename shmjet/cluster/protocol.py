@@ -20,6 +20,7 @@ from shmjet.cluster.lifecycle_messages import (
     SnapshotsReply,
     SuspensionCause,
 )
+from shmjet.cluster.observable_messages import ObservableRequest, Observed
 from shmjet.execution.messages import Failure, JobPlan, JobShape, LogSubscription
 from shmjet.execution.metrics import Metrics, WorkerMetrics
 
@@ -231,6 +232,7 @@ Request = (
     | ConnectEndpoint
     | ConnectInline
     | LifecycleRequest
+    | ObservableRequest
 )
 
 
@@ -464,7 +466,7 @@ class MembersAre(msgspec.Struct, frozen=True, tag=True, array_like=True):
     addresses: list[str]
 
 
-News = ExecutionChanged | CoordinatorLost | WatchAgain | Logged | MembersAre
+News = ExecutionChanged | CoordinatorLost | WatchAgain | Logged | MembersAre | Observed
 """What comes unasked."""
 
 Reply = (

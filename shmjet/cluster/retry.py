@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from shmjet.cluster.lifecycle_messages import DestroySnapshot, ListSnapshots, ResumeExecution, SuspendExecution
+from shmjet.cluster.observable_messages import ConfigureObservable, DestroyObservable, LeaveObservable, ReadObservable
 from shmjet.cluster.protocol import (
     CancelExecution,
     Describe,
@@ -38,6 +39,10 @@ _ALWAYS = (
     Upload,
     Describe,
     Ping,
+    ConfigureObservable,
+    DestroyObservable,
+    LeaveObservable,
+    ReadObservable,
 )
 
 

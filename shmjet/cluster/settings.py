@@ -29,7 +29,8 @@ class MemberSettings(msgspec.Struct, frozen=True):
     end the member, too. `jobs` are its own, "module:function" by name. With `bind` it has a network, to which the
     fields behind belong; the secrets are not among them, because settings are seen in the list of processes.
     `tells_members_apart`: members prove a secret that clients do not know. `storage` is the folder in which records of
-    jobs and snapshots outlive the member; empty: they end with it.
+    jobs and snapshots outlive the member; empty: they end with it. Another member that is silent for
+    `longest_silence` seconds is lost.
     """
 
     cluster_name: str
@@ -55,6 +56,7 @@ class MemberSettings(msgspec.Struct, frozen=True):
     tls: dict[str, Any] | None = None
     flow_period_ns: int = 100_000_000
     tells_members_apart: bool = False
+    longest_silence: float = 2.2
     storage: str = ""
 
 

@@ -28,6 +28,8 @@ _COUNTERS = {
     "slow_calls": "Callbacks of a processor that took more than 5 ms.",
     "busy_seconds": "Time that a processor spent in its callbacks.",
     "blocked_count": "How often what a processor had emitted found a lane full.",
+    "late_events_dropped": "Events that came too late for a processor and were dropped.",
+    "failed_items_skipped": "Items that a processor skipped because a function failed on them.",
     "ring_bytes": "Bytes written into the rings of an edge, by its destination and ordinal there.",
     "distributed_items_out": "Items that left on an edge for another member, by source and ordinal there.",
     "distributed_bytes_out": "Bytes that left on an edge for another member, by source and ordinal there.",
@@ -158,6 +160,8 @@ def _add_job(families: _Families, member: str, track: JobTrack, metrics: Metrics
             families.add("slow_calls", processor.slow_calls, **labels)
             families.add("busy_seconds", processor.busy_ns / 1e9, **labels)
             families.add("blocked_count", processor.blocked_count, **labels)
+            families.add("late_events_dropped", processor.late_events_dropped, **labels)
+            families.add("failed_items_skipped", processor.failed_items_skipped, **labels)
             families.add("top_observed_wm", processor.top_observed_wm, **labels)
             families.add("coalesced_wm", processor.coalesced_wm, **labels)
             families.add("last_forwarded_wm", processor.last_forwarded_wm, **labels)

@@ -22,6 +22,7 @@ from shmjet.core import JobStatus
 from shmjet.execution.failure import failure_text
 from shmjet.execution.messages import EdgePlan, Failure, JobShape
 from shmjet.execution.metrics import NO_METRICS, Metrics
+from shmjet.observe.event_time import explain_time
 from shmjet.observe.flow import EdgeFlow, Flow, FlowMeter, VertexFlow
 
 SETTLED_S = 0.5
@@ -48,6 +49,7 @@ class JobTrack:
         self._executions = executions
         self._meter = FlowMeter()
         self._flow = _NO_FLOW
+        self._time = explain_time(NO_METRICS)
         self._history = History(("in", "out"))
         self._shape: JobShape | None = None
         self._arrangement = arrange(0, [])
@@ -86,7 +88,7 @@ class JobTrack:
         """Take what the member says now; what was read of an earlier execution no longer counts."""
         if (row.id, row.attempts) != (self.row.id, self.row.attempts):
             self.metrics, self._meter, self._flow = NO_METRICS, FlowMeter(), _NO_FLOW
-            self._failure, self._is_final = None, False
+            self._failure, self._is_final, self._time = None, False, explain_time(NO_METRICS)
         self.row, self._executions = row, executions
 
     def lose(self, now: float) -> None:
@@ -114,6 +116,7 @@ class JobTrack:
         if not metrics.vertices:
             return
         self.metrics = metrics if part is None else part
+        self._time = explain_time(metrics, now=now)
         self._member_count = len({p.member for vertex in metrics.vertices.values() for p in vertex.processors})
         if self._is_final:  # what it did on the whole says more than its last second
             self._flow = FlowMeter().take(metrics, now)
@@ -186,6 +189,7 @@ class JobTrack:
             self.row.guarantee,
             None if last is None else SnapshotCard(last.id, last.started_at, last.seconds, last.size, last.keys),
             None if cause is None or not self.is_running else SuspensionCard(cause.requested_by_user, cause.error),
+            [] if self._is_final else self._time.lines(),
         )
 
     def _status(self) -> str:

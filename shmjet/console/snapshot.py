@@ -124,7 +124,7 @@ class JobDetail(msgspec.Struct, frozen=True):
     `bottleneck`: the vertex that the others wait for, or that fills its workers; `is_read`: the sources have emitted
     all that they have, and the job goes on; `share` and `eta`: how much of the sources' work is done, 0 to 1,
     and the seconds left, if known; `guarantee`: the value of a `ProcessingGuarantee`; `suspension`: while it is
-    suspended.
+    suspended; `time`: a line for each vertex of a job with event time, on how far it is and what holds it there.
     """
 
     card: JobCard
@@ -145,6 +145,7 @@ class JobDetail(msgspec.Struct, frozen=True):
     guarantee: str = "none"
     snapshot: SnapshotCard | None = None
     suspension: SuspensionCard | None = None
+    time: list[str] = []
 
 
 class Snapshot(msgspec.Struct, frozen=True):

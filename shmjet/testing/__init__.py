@@ -8,8 +8,19 @@ output, make progress in every call and forget no refused item. Nothing here kno
 
 from __future__ import annotations
 
+from shmjet.data.errors import AssertionCompletedError
 from shmjet.testing.doubles import TestContext, TestGrid, TestInbox, TestOutbox
 from shmjet.testing.modes import MODES, Mode
 from shmjet.testing.verification import ProcessorCheck, verify_processor
 
-__all__ = ["MODES", "Mode", "ProcessorCheck", "TestContext", "TestGrid", "TestInbox", "TestOutbox", "verify_processor"]
+__all__ = [
+    "MODES",
+    "AssertionCompletedError",
+    "Mode",
+    "ProcessorCheck",
+    "TestContext",
+    "TestGrid",
+    "TestInbox",
+    "TestOutbox",
+    "verify_processor",
+]

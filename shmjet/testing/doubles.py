@@ -9,6 +9,7 @@ from typing import Any
 from shmjet.core.context import ProcessorContext
 from shmjet.core.inbox import Inbox
 from shmjet.core.outbox import DEFAULT_HIGH_WATER_MARK, Outbox
+from shmjet.ring import pickling
 from shmjet.testing.mode_outbox import carried
 
 
@@ -137,8 +138,25 @@ class _Marks:
         return True
 
 
+class TestObservable(list[Any]):
+    """What has been written to an observable."""
+
+    __test__ = False
+    unconfirmed = 0
+
+    def write(self, count: int, items: bytes) -> None:
+        """Take a pickled list."""
+        self.extend(pickling.loads(items))
+
+    def wait(self, most: int = 0) -> None:
+        """Nothing is under way."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 class TestGrid:
-    """Maps and lists in plain memory, each made when it is first asked for.
+    """Maps, lists and observables in plain memory, each made when it is first asked for.
 
     Example:
         >>> grid = TestGrid()
@@ -152,6 +170,7 @@ class TestGrid:
     def __init__(self) -> None:
         self.maps: dict[str, TestMap] = {}
         self.lists: dict[str, TestList] = {}
+        self.observables: dict[str, TestObservable] = {}
 
     def get_map(self, name: str) -> TestMap:
         """Return the map of that name."""
@@ -160,6 +179,10 @@ class TestGrid:
     def get_list(self, name: str) -> list[Any]:
         """Return the list of that name."""
         return self.lists.setdefault(name, TestList())
+
+    def open_observable(self, name: str) -> TestObservable:
+        """Return the observable of that name."""
+        return self.observables.setdefault(name, TestObservable())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -48,6 +48,7 @@ FINE = [
     checks.check_numa(one_node(2), place(None, one_node(2))),
     checks.check_numa(two_nodes(allowed={2, 3}), place(None, two_nodes(allowed={2, 3}))),
     checks.check_workers(place(None, one_node(8))),
+    checks.check_workers(place(7, one_node(8)), 8),
     checks.check_workers(place(None, one_node(8, Limits(2, 2.0)))),
     checks.check_shm((32 * GIB, 31 * GIB)),
     checks.check_shm((32 * GIB, 31 * GIB), Limits(2, None, 4 * GIB)),
@@ -200,3 +201,9 @@ def test_for_a_person_there_is_a_line_for_each_finding(shmjet: Shmjet) -> None:
     assert answer.returncode == 0
     assert "RLIMIT_NOFILE" in answer.stdout
     assert "\x1b" not in answer.stdout
+
+
+def test_workers_on_all_cores_are_told_how_to_leave_one_to_streams() -> None:
+    assert "SHMJET_CORES=7 leaves one free" in checks.check_workers(place(None, one_node(8)), 8).text
+    assert "leaves one free" not in checks.check_workers(place(7, one_node(8)), 8).text
+    assert "leaves one free" not in checks.check_workers(place(1, one_node(1)), 1).text

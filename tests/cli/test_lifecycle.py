@@ -54,9 +54,11 @@ def said(where: list[str], capsys: pytest.CaptureFixture[str]) -> Callable[..., 
     return call
 
 
-def test_a_job_is_suspended_resumed_and_restarted(held: Execution, said: Callable[..., str]) -> None:
+def test_a_job_is_suspended_resumed_and_restarted(
+    held: Execution, said: Callable[..., str], eventually: Callable[[Callable[[], object]], None]
+) -> None:
     assert said("suspend", "clicks") == "job clicks suspended\n"
-    assert held.status is JobStatus.SUSPENDED
+    eventually(lambda: held.status is JobStatus.SUSPENDED)  # the command has a connection of its own
     (row,) = json.loads(said("jobs", "--json"))
     assert (row["status"], row["suspended_by"], row["attempts"]) == ("suspended", "user", 1)
     assert "suspended by a user" in said("jobs")

@@ -52,7 +52,7 @@ def held(jet: JetInstance, tmp_path: Path, eventually: Eventually) -> Iterator[E
     yield execution
     (tmp_path / "gate").unlink(missing_ok=True)
     if not execution.cancelled():
-        execution.result(30)
+        execution.result(60)
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_jobs_lists_what_runs_and_with_all_what_has_ended(
     assert any("held [x]" in line and "running" in line for line in lines)
     held.cancel()
     with pytest.raises(CancelledError):
-        held.result(30)
+        held.result(60)
     assert "held [x]" not in said("jobs")
     rows = [row for row in json.loads(said("jobs", "-a", "--json")) if row["member_pid"] == pid]
     assert rows[-1]["status"] == "cancelled"
@@ -105,14 +105,14 @@ def test_cluster_lists_members(jet: JetInstance, held: Execution, said: Callable
 def test_cancel_by_name_ends_a_job(held: Execution, said: Callable[..., str]) -> None:
     assert "is being cancelled" in said("cancel", "held [x]")
     with pytest.raises(CancelledError):
-        held.result(30)
+        held.result(60)
 
 
 def test_cancel_tells_a_program_what_it_did(held: Execution, said: Callable[..., str]) -> None:
     told = json.loads(said("cancel", "held [x]", "--json"))
     assert (told["name"], told["status"], len(told["id"])) == ("held [x]", "cancelling", 16)
     with pytest.raises(CancelledError):
-        held.result(30)
+        held.result(60)
 
 
 def test_cancel_of_nothing_says_so_in_a_line(held: Execution) -> None:

@@ -24,11 +24,14 @@ from types import TracebackType
 
 import shmjet
 from shmjet import ClientConfig, JetInstance, ShmjetError
+from tests.stopping import stop
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRET = "a secret of these hosts"
 PORT = 5701
 START_S = 60.0
+LONGEST_SILENCE = "5"
+"""Seconds; more than the pauses of a busy machine, and few enough to wait for the loss of a member."""
 _numbers = itertools.count()
 
 
@@ -79,13 +82,13 @@ _TABLE = ("add", "table", "inet", "shmjet")
 def run(*words: str, namespace: str | None = None) -> None:
     """Run `ip`."""
     command = ["ip", *(() if namespace is None else ("-n", namespace)), *words]
-    subprocess.run(command, check=True, capture_output=True, timeout=30)
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
 
 
 def _execute(*words: str, namespace: str | None = None) -> None:
     """Run a program, in a namespace."""
     command = [*(() if namespace is None else ("ip", "netns", "exec", namespace)), *words]
-    subprocess.run(command, check=True, capture_output=True, timeout=30)
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
 
 
 class Host:
@@ -190,6 +193,7 @@ class Hosts:
                         "SHMJET_MEMBERS": listed,
                         "SHMJET_SECRET": SECRET,
                         "SHMJET_CORES": str(self._cores),
+                        "SHMJET_LONGEST_SILENCE": LONGEST_SILENCE,
                         **environment,
                     },
                     stdout=log,
@@ -228,9 +232,9 @@ class Hosts:
     def client(self, hosts: Sequence[Host] | None = None) -> JetInstance:
         """Return a client of the members on some hosts (all)."""
         addresses = [host.address for host in (self.hosts if hosts is None else hosts)]
-        return shmjet.new_client(addresses, ClientConfig(secret=SECRET, connect_timeout=2.0))
+        return shmjet.new_client(addresses, ClientConfig(secret=SECRET, connect_timeout=60))
 
-    def await_members(self, count: int, hosts: Sequence[Host] | None = None, timeout: float = 30.0) -> None:
+    def await_members(self, count: int, hosts: Sequence[Host] | None = None, timeout: float = 60.0) -> None:
         """Wait until the members on hosts (all that run) each see so many."""
         chosen = [host for host in (self.hosts if hosts is None else hosts) if host.process is not None]
 
@@ -262,7 +266,7 @@ class Hosts:
         """Let a member and all its processes stand still, as one whose machine is moved."""
         pids = [host.pid, *host.children("")]
         for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
+            stop(pid)
         threading.Event().wait(seconds)
         for pid in pids:
             os.kill(pid, signal.SIGCONT)

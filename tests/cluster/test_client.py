@@ -190,7 +190,7 @@ def test_a_client_that_knows_one_member_goes_on_with_the_others(
 
 def test_many_clients_may_come_at_once(address: str) -> None:
     def come(_: int) -> int:
-        with new_client([address], ClientConfig(secret="hush", connect_timeout=30)) as jet:
+        with new_client([address], ClientConfig(secret="hush", connect_timeout=60)) as jet:
             return len(jet.cluster.members)
 
     with ThreadPoolExecutor(100) as threads:

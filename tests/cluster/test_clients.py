@@ -16,6 +16,7 @@ from shmjet.cluster.protocol import Done, Logged, Ping
 from shmjet.cluster.requests import client_connections as module
 from shmjet.cluster.requests.client_connections import MOST_UNANSWERED, Clients
 from shmjet.net.messages import RefuseClients
+from tests.loops import skipping
 
 
 def test_one_address_cannot_take_the_place_of_all_clients() -> None:
@@ -79,12 +80,12 @@ def test_without_descriptors_a_member_waits_and_goes_on(
             turns = 0
             while not clients._local:
                 turns += 1
-                await asyncio.sleep(0)
+                await asyncio.sleep(0.001)
             end()
             clients.close()
         return turns
 
-    assert asyncio.run(asyncio.wait_for(run(), 30)) > len(tries) == 3
+    assert skipping(asyncio.wait_for(run(), 60)) >= 20
     assert caplog.text.count("Too many open files") == 2
 
 

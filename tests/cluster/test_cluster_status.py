@@ -15,6 +15,7 @@ from shmjet.cluster.member.cluster_status import ClusterStatus
 from shmjet.cluster.membership.peer_messages import AskReport, Report
 from shmjet.cluster.membership.views import Peer
 from shmjet.cluster.protocol import Describe, MembersReply, MemberStatus, StatusReply, StatusRequest
+from tests.loops import skipping
 
 PEERS = [Peer(name, f"{name}:1", number) for number, name in enumerate(("me", "quick", "late", "odd"))]
 
@@ -49,7 +50,7 @@ async def ask(
     client = Asker()
     answer(asking)(client, request)
     while not client.answers:
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
     asking.take("late", Report(99, b""))  # no request waits for it any more
     return client, sent
 
@@ -62,7 +63,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_status_has_the_members_that_answer_and_names_the_silent() -> None:
     answers = {"quick": msgspec.msgpack.encode(status_of("quick")), "odd": b"\xc1"}
-    client, sent = asyncio.run(ask(StatusRequest(5), lambda status: status.report_status, answers))
+    client, sent = skipping(ask(StatusRequest(5), lambda status: status.report_status, answers))
     (reply,) = client.answers
     assert isinstance(reply, StatusReply)
     assert [member.uuid for member in reply.members] == ["me", "quick"]
@@ -73,7 +74,7 @@ def test_a_status_has_the_members_that_answer_and_names_the_silent() -> None:
 
 def test_members_are_described_with_the_workers_that_are_told() -> None:
     answers = {"quick": msgspec.msgpack.encode([21, 22])}
-    client, _ = asyncio.run(ask(Describe(6), lambda status: status.describe_members, answers))
+    client, _ = skipping(ask(Describe(6), lambda status: status.describe_members, answers))
     (reply,) = client.answers
     assert isinstance(reply, MembersReply)
     assert [(row.uuid, row.workers) for row in reply.members] == [
@@ -98,9 +99,9 @@ def test_another_member_is_told_and_what_it_asks_in_vain_is_answered_with_nothin
         for number, kind in enumerate(("workers", "status", "of a later version")):
             asked.take("quick", AskReport(number, kind))
         while len(told) < 3:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
 
-    asyncio.run(story())
+    skipping(story())
     replies = {message.request: message.body for _, message in told}
     assert msgspec.msgpack.decode(replies[0]) == [11]
     assert msgspec.msgpack.decode(replies[1], type=MemberStatus) == status_of("me")

@@ -207,7 +207,7 @@ def test_a_job_fails_with_the_vertex_and_the_column(jet: JetInstance, out: str) 
     sink = dag.new_vertex("sink", processors.write_list(out), 1)
     dag.edge(between(source, ragged)).edge(between(ragged, sink))
     with pytest.raises(JobFailedError, match="vertex 'ragged': column 'b' has 1 rows, 'a' has 2") as failure:
-        jet.new_job(dag).run(30)
+        jet.new_job(dag).run(60)
     assert failure.value.vertex == "ragged"
     assert isinstance(failure.value.cause, BatchError)
 
@@ -229,7 +229,7 @@ def test_a_batch_error_begins_with_the_vertex_whoever_raises_it(
     source = dag.new_vertex("source", processors.generate(made), 1)
     dag.edge(between(source, dag.new_vertex("wrong", make(tmp_path))))
     with pytest.raises(JobFailedError) as failure:
-        jet.new_job(dag).run(30)
+        jet.new_job(dag).run(60)
     assert str(failure.value.cause).startswith(f"vertex 'wrong': {text}")
     assert len(str(failure.value).splitlines()) <= 25
     assert f'File "{shmjet.__path__[0]}{os.sep}' not in str(failure.value)
@@ -241,7 +241,7 @@ def test_a_key_that_is_not_there_is_an_error_that_names_the_edge_or_vertex(jet: 
     sink = dag.new_vertex("sink", processors.write_list(out), 2)
     dag.edge(between(source, sink).partitioned(column("no such column")))
     with pytest.raises(JobFailedError, match="no such column") as failure:
-        jet.new_job(dag).run(30)
+        jet.new_job(dag).run(60)
     assert isinstance(failure.value.cause, BatchError)
     edge = "edge between('source', 'sink').partitioned(column('no such column'))"
     assert str(failure.value.cause).startswith(f"vertex 'source': {edge}: there is no column 'no such column'; ")

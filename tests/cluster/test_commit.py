@@ -76,7 +76,7 @@ def test_a_job_is_completing_while_it_commits(jet: shmjet.JetInstance, tmp_path:
     assert execution.running()
     assert execution.cancel()  # it asks, and nothing comes of it
     go_on.write_text("now")
-    execution.result(30)
+    execution.result(60)
     assert job.status is JobStatus.COMPLETED
 
 

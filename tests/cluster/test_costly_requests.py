@@ -164,7 +164,7 @@ def test_a_request_after_which_connections_end_is_not_asked_for_ever(monkeypatch
     asking = Connection(Closing(), lambda _: None, lambda: None, lambda: None)
     try:
         with pytest.raises(MemberLostError, match=r"before it answered; whether the request \(GridCall\)"):
-            asking.post(lambda number: GridCall(number, b"y", 77)).result(30)
+            asking.post(lambda number: GridCall(number, b"y", 77)).result(60)
         assert len(made) in (MOST_VAIN, MOST_VAIN + 1)
     finally:
         asking.close()
@@ -177,7 +177,7 @@ def test_a_request_without_code_is_short() -> None:
         clients = Clients(None, lambda *_: None, lambda _: closed.set(), allow_code=False)
         clients.add(ours, is_here=False)
         theirs.sendall((LONGEST_PLAIN_REQUEST + 1).to_bytes(4, "little") + b"\0" + encode(Ping(1)))
-        await asyncio.wait_for(closed.wait(), 30)
+        await asyncio.wait_for(closed.wait(), 60)
         clients.close()
         theirs.close()
         return True

@@ -197,7 +197,7 @@ def test_false_announcements_neither_pile_up_nor_hold_up_the_true_ones(monkeypat
         discovery._changed(None, multicast.SERVICE, f"{discovery._cluster}-true", added)
         discovery._changed(None, multicast.SERVICE, "another", added)
         discovery._zeroconf = SimpleNamespace(zeroconf=None)
-        return list(await asyncio.wait_for(discovery.find(), 30))
+        return list(await asyncio.wait_for(discovery.find(), 60))
 
     monkeypatch.setattr(multicast, "AsyncServiceInfo", Info)
     assert asyncio.run(run()) == ["10.0.0.5:5701"]

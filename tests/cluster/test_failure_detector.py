@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shmjet.cluster.membership.failure_detector import DetectorSettings, FailureDetector
+from shmjet.cluster.membership.failure_detector import DetectorSettings, FailureDetector, detector_for
 
 SETTINGS = DetectorSettings()
 EVERY = SETTINGS.heartbeat_interval
@@ -63,3 +63,13 @@ def test_whatever_the_rhythm_the_bounds_hold(gaps: list[float]) -> None:
         assert not detector.suspects(now)
         detector.heard(now)
     assert detector.suspects(now + SETTINGS.longest_silence + 1e-6)
+
+
+def test_a_machine_that_stands_still_for_long_has_another_patience() -> None:
+    assert detector_for(SETTINGS.longest_silence) == SETTINGS
+    detector = FailureDetector(detector_for(10.0), 0.0)
+    for beat in range(100):
+        detector.heard(beat / 4)
+    last = detector.last_heard
+    assert not detector.suspects(last + 9.0)
+    assert detector.suspects(last + 10.0)

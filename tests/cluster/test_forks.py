@@ -22,9 +22,9 @@ def test_a_copy_of_a_worker_that_user_code_forks_cannot_go_on_as_a_second_one(
         os.fork()
         return x
 
-    jet.new_job(mapping(forked, range(2), 1)).run(30)
+    jet.new_job(mapping(forked, range(2), 1)).run(60)
     assert sorted(jet.get_list(out)) == [0, 1]
-    jet.new_job(mapping(lambda x: x)).run(30)
+    jet.new_job(mapping(lambda x: x)).run(60)
     assert len(jet.get_list(out)) == 102
 
 
@@ -34,7 +34,7 @@ def test_what_user_code_has_started_and_left_goes_with_its_worker(
     def leave(x: int) -> int:
         return subprocess.Popen(["sleep", "1000"]).pid
 
-    jet.new_job(mapping(leave, range(1), 1)).run(30)
+    jet.new_job(mapping(leave, range(1), 1)).run(60)
     (left,) = jet.get_list(out)
     os.kill(psutil.Process(left).ppid(), signal.SIGKILL)
     eventually(lambda: not psutil.pid_exists(left) or psutil.Process(left).status() == psutil.STATUS_ZOMBIE)
@@ -56,7 +56,7 @@ def test_a_forked_child_is_told_that_the_instance_is_its_parents(jet: JetInstanc
     os.close(reader)
     os.waitpid(pid, 0)
     assert text.startswith(f"this instance belongs to process {os.getpid()}, from which this one ({pid}) was forked")
-    job.run(30)
+    job.run(60)
 
 
 def test_a_new_instance_tells_the_pids_of_all_its_workers_at_once() -> None:
@@ -75,8 +75,8 @@ def test_a_worker_that_is_killed_as_it_starts_is_replaced_and_its_jobs_fail(
         executions = [jet.new_job(mapping(lambda x: x)).execute() for _ in range(3)]
         for execution in executions:
             try:
-                assert execution.exception(10) is None or isinstance(execution.exception(0), WorkerLostError)
+                assert execution.exception(60) is None or isinstance(execution.exception(0), WorkerLostError)
             except CancelledError:
                 pytest.fail("it was not cancelled by a caller")
         eventually(lambda: victim not in jet.cluster.members[0].workers)
-        jet.new_job(mapping(lambda x: x)).run(30)
+        jet.new_job(mapping(lambda x: x)).run(60)

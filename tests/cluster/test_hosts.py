@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
@@ -34,13 +33,14 @@ from shmjet import (
     sources,
 )
 from tests.cluster.hosts import SECRET, Host, Hosts, wait_until, why_not
+from tests.stopping import stop
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(why_not() is not None, reason=f"no hosts: {why_not()}"),
 ]
 
-SOON_S = 20.0
+SOON_S = 60.0
 """Generous: on a quiet machine everything ends within five seconds, which stress/hosts.py measures."""
 _names = itertools.count()
 
@@ -90,7 +90,7 @@ def items(out: str) -> DAG:
 def running(jet: JetInstance, name: str | None = None) -> Execution:
     execution = jet.new_job(endless(), JobConfig(name=name)).execute()
     wait_until(lambda: execution.status is not JobStatus.STARTING, SOON_S, lambda: repr(execution))
-    assert execution.status is JobStatus.RUNNING
+    assert execution.status is JobStatus.RUNNING, execution.exception(0)
     return execution
 
 
@@ -268,7 +268,7 @@ def test_what_was_asked_while_the_coordinator_was_lost_is_asked_of_the_next_one(
     with whole.client(others(whole, lost)) as jet, ThreadPoolExecutor(2) as threads:
         job = jet.new_job(items("asked again"))
         job.run(60)
-        os.kill(lost.pid, signal.SIGSTOP)
+        stop(lost.pid)
         jobs = threads.submit(jet.jobs)
         size = threads.submit(lambda: len(jet.get_list("asked again")))
         assert jobs.result(SOON_S) == [], "the next coordinator knows nothing of the lost coordinator's jobs"
@@ -319,7 +319,7 @@ def test_a_member_that_stood_still_is_fenced_and_comes_back(jet: JetInstance, wh
     victim = others(whole, coordinator(whole, jet))[0]
     before = {member.uuid for member in jet.cluster.members if member.address == victim.address}
     execution = running(jet)
-    os.kill(victim.pid, signal.SIGSTOP)
+    stop(victim.pid)
     error = execution.exception(SOON_S)
     assert isinstance(error, MemberLostError)
     assert victim.address in str(error)
@@ -356,6 +356,5 @@ def test_one_that_leaves_is_no_loss(whole: Hosts) -> None:
     with whole.client(others(whole, leaver)) as jet:
         whole.stop(leaver)
         wait_until(lambda: len(jet.cluster.members) == 2, SOON_S, lambda: repr(jet.cluster.members))
-        start = time.monotonic()
+        assert leaver.address not in [member.address for member in jet.cluster.members]
         running(jet).cancel()
-        assert time.monotonic() - start < SOON_S

@@ -79,7 +79,7 @@ def test_a_running_job_is_read_from_memory_that_cannot_be_written(
                     memory[0] = 1
     finally:
         (tmp_path / "gate").unlink()
-    execution.result(30)
+    execution.result(60)
 
 
 def test_what_comes_and_goes_is_noticed(
@@ -89,7 +89,7 @@ def test_what_comes_and_goes_is_noticed(
     for _ in range(3):
         before = {row.id for row in member.executions()}
         execution = job.execute()
-        execution.result(30)
+        execution.result(60)
         eventually(lambda before=before: {row.id for row in member.executions()} > before)  # type: ignore[misc]
         row = next(row for row in member.executions() if row.id == execution.id)
         eventually(lambda row=row: row not in member.running())  # type: ignore[misc]
@@ -105,19 +105,19 @@ def test_an_execution_can_be_cancelled_from_outside(
     eventually(lambda: any(row.id == execution.id for row in member.running()))
     member.cancel(next(row for row in member.running() if row.id == execution.id))
     with pytest.raises(CancelledError):
-        execution.result(30)
+        execution.result(60)
 
 
 def test_a_failure_is_told_in_one_line(jet: JetInstance, member: AttachedMember, mapping: Callable[..., DAG]) -> None:
     execution = jet.new_job(mapping(lambda x: x // 0)).execute()
-    assert execution.exception(30) is not None
+    assert execution.exception(60) is not None
     row = next(row for row in member.executions() if row.id == execution.id)
     assert (row.status, row.error) == ("failed", "ZeroDivisionError: integer division or modulo by zero")
 
 
 def test_a_client_that_says_what_the_member_does_not_know_is_sent_away(jet: JetInstance) -> None:
     with socket.socket(socket.AF_UNIX) as stranger:
-        stranger.settimeout(30)
+        stranger.settimeout(60)
         stranger.connect(str(jet.folder / SOCKET_NAME))
         body = msgspec.msgpack.encode(["FromTheFuture", 1])
         stranger.sendall(len(body).to_bytes(4, "little") + b"\0" + body)

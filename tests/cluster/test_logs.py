@@ -50,7 +50,7 @@ def run_talkative(jet: JetInstance, caplog: pytest.LogCaptureFixture) -> list[lo
     dag.edge(between(items, dag.new_vertex("talk", Talkative, 1)))
     with caplog.at_level(logging.INFO):
         caplog.clear()
-        jet.new_job(dag, JobConfig(name="chatter")).run(30)
+        jet.new_job(dag, JobConfig(name="chatter")).run(60)
     return list(caplog.records)
 
 
@@ -120,7 +120,7 @@ def test_a_very_long_message_is_cut(
     jet: JetInstance, caplog: pytest.LogCaptureFixture, mapping: Callable[..., DAG]
 ) -> None:
     caplog.clear()
-    jet.new_job(mapping(lambda x: logging.getLogger("users.long").warning("%s", "ä" * 1_000_000) or x, [1])).run(30)
+    jet.new_job(mapping(lambda x: logging.getLogger("users.long").warning("%s", "ä" * 1_000_000) or x, [1])).run(60)
     (record,) = [record for record in caplog.records if record.name == "users.long"]
     assert record.getMessage().endswith("more characters)")
 
@@ -137,7 +137,7 @@ with shmjet.new_instance(JetConfig(cores=1)) as jet:
     items = dag.new_vertex("items", processors.read_items([1]))
     dag.edge(between(items, dag.new_vertex("log", processors.logger())))
 {textwrap.indent(textwrap.dedent(body), "    ")}
-    jet.new_job(dag, JobConfig(name="j")).run(30)
+    jet.new_job(dag, JobConfig(name="j")).run(60)
 """
     given = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
     answer = subprocess.run(

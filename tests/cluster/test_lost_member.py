@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 
 class Waiting(Processor):
-    """Takes nothing before a file is there."""
+    """Takes nothing before something writes into a pipe."""
 
     is_cooperative = False
 
@@ -33,8 +32,7 @@ class Waiting(Processor):
 
     def process(self, ordinal: int, inbox: Inbox) -> None:
         self.gate.with_suffix(".first").touch()
-        while not self.gate.exists():
-            time.sleep(0.01)
+        self.gate.read_bytes()
         inbox.clear()
 
 
@@ -45,6 +43,7 @@ def all_sent(execution: Execution) -> bool:
 
 def test_the_others_do_not_wait_for_what_it_had_sent(tmp_path: Path, eventually: Callable[..., None]) -> None:
     gate = tmp_path / "gate"
+    os.mkfifo(gate)
     with shmjet.new_instance(JetConfig(cores=1, bind="127.0.0.1:0", secret=SECRET)) as first:
         address = first.cluster.members[0].address
         with shmjet.new_instance(JetConfig(cores=1, bind="127.0.0.1:0", secret=SECRET, members=[address])):
@@ -58,7 +57,7 @@ def test_the_others_do_not_wait_for_what_it_had_sent(tmp_path: Path, eventually:
             eventually(lambda: all_sent(execution))
             eventually(gate.with_suffix(".first").exists)
             os.kill(lost.pid, signal.SIGKILL)
-            gate.touch()
+            gate.write_bytes(b"go")
             with contextlib.suppress(MemberLostError):  # unless all had arrived
                 execution.result(60)
             assert execution.done()

@@ -400,3 +400,16 @@ def _reachable(root: object) -> set[int]:
             found.add(id(item))
             waiting += gc.get_referents(item)
     return found
+
+
+def test_the_time_without_a_link_is_no_part_of_the_search() -> None:
+    """A member that founded a cluster before its new link was up met the others then, and gave up again, for ever."""
+    peer = Peer("b" * 32, "host:2", 1)
+    member = Membership(peer, ["host:1"], 271, lambda: "c" * 32, 0.0)
+    member.renew(0.0)
+    member.search_anew(20.0)
+    member.tick(20.1)
+    assert member.view is None
+    assert [address for address, _ in member.take_messages()] == ["host:1"]
+    member.tick(23.0)
+    assert member.view is not None

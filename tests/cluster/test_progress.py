@@ -28,7 +28,7 @@ def work_of(jet: JetInstance, source: Any, parallelism: int = -1) -> tuple[int, 
     dag = DAG()
     dag.edge(between(dag.new_vertex("source", source, parallelism), dag.new_vertex("sink", processors.noop())))
     job = jet.new_job(dag)
-    job.run(30)
+    job.run(60)
     found = job.metrics().vertices["source"].processors
     return sum(p.work_done for p in found), sum(p.work_total for p in found), found[0].work_unit
 
@@ -86,7 +86,7 @@ def test_run_with_progress_raises_what_run_raises(
 def test_a_job_is_a_picture_with_counts(jet: JetInstance, mapping: Callable[..., DAG]) -> None:
     job = jet.new_job(mapping(lambda x: x, range(1500)))
     assert "1.5k" not in (job._repr_svg_() or "")
-    job.run(30)
+    job.run(60)
     picture = job._repr_svg_()
     assert picture is not None
     assert "1.5k in, 1.5k out" in picture
@@ -117,6 +117,6 @@ def test_the_command_shows_it_for_every_job_of_a_script(tmp_path: Path) -> None:
         except OSError:  # the other end of a terminal has been closed
             pass
         os.close(ours)
-        assert child.wait(30) == 0
+        assert child.wait(60) == 0
     assert b"theirs" in shown
     assert b"10 items of 10 items (100%)" in shown

@@ -18,6 +18,7 @@ def handlers(**given: Any) -> typing.Mapping[type, RequestHandler]:
         "participants",
         "attachments",
         "grid",
+        "observables",
         "cluster_status",
         "monitor",
         "attach",

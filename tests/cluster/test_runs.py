@@ -13,8 +13,12 @@ from shmjet.cluster.jobs.run import ANNOUNCE_S, JobRun, Next, RunRequest, Told
 from shmjet.cluster.jobs.snapshot import SnapshotRequest
 from shmjet.cluster.protocol import Submission
 from shmjet.core import JobStateError, JobStatus
+from shmjet.data.errors import ShmjetError
+from shmjet.execution.failure import failure_text
 from shmjet.execution.messages import Failure, JobShape
+from shmjet.execution.metrics import NO_METRICS
 from shmjet.ipc.inline_or_memfd import InlineOrMemfd
+from tests.loops import skipping
 
 JOB = Submission("job", None, JobShape([], []), b"", b"", {}, [])
 
@@ -57,7 +61,9 @@ class Attempt:
 class Story:
     """A run, the attempts that it makes, and what its client is told."""
 
-    def __init__(self, *, attempts: int = 1, otherwise: Next = Next.END, lineage: Any = None) -> None:
+    def __init__(
+        self, *, attempts: int = 1, otherwise: Next = Next.END, lineage: Any = None, starts: bool = True
+    ) -> None:
         self.made: list[Attempt] = []
         self.told: list[tuple[JobStatus, str | None]] = []
         self.over = 0
@@ -84,7 +90,8 @@ class Story:
             lineage=lineage,
         )
         self.run.add_status_listener(lambda old, new: self.statuses.append((old, new)))
-        self.run.start()
+        if starts:
+            self.run.start()
 
     @property
     def newest(self) -> Attempt:
@@ -105,7 +112,7 @@ class WithSnapshots:
 
 
 def looped(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(story())
+    skipping(story())
 
 
 def test_a_short_run_tells_its_client_once() -> None:
@@ -129,9 +136,7 @@ def test_a_short_run_tells_its_client_once() -> None:
 def test_a_longer_run_tells_how_far_it_is() -> None:
     async def main() -> None:
         story = Story()
-        async with asyncio.timeout(20):
-            while not story.told:
-                await asyncio.sleep(0)
+        await asyncio.sleep(2 * ANNOUNCE_S)
         assert story.told == [(JobStatus.STARTING, None)]
         story.made[0].becomes(JobStatus.RUNNING)
         assert story.told[1:] == [(JobStatus.RUNNING, None)]
@@ -353,7 +358,7 @@ def test_a_client_that_waits_for_the_export_of_a_cancelled_run_hears_that_it_has
         story.run.cancel()
         done(STOPPED)
         with pytest.raises(JobStateError, match="is being stopped"):
-            await asyncio.wait_for(export, 20)
+            await asyncio.wait_for(export, 60)
         story.stops()
         assert (story.run.status, story.run.cancelled) == (JobStatus.FAILED, True)
 
@@ -367,8 +372,100 @@ def test_no_snapshot_is_exported_of_a_run_that_an_error_is_about_to_suspend(canc
         story.newest.becomes(JobStatus.RUNNING)
         story.newest.becomes(JobStatus.FAILED, "no such key")
         with pytest.raises(JobStateError, match="is being stopped; cannot export"):
-            await asyncio.wait_for(story.run.export_snapshot("last", cancel=cancel), 0.05)
+            await asyncio.wait_for(story.run.export_snapshot("last", cancel=cancel), 60)
         story.newest.ends()
         assert story.run.status is JobStatus.SUSPENDED
+
+    looped(main)
+
+
+def test_cancelling_with_an_export_waits_until_the_run_has_started() -> None:
+    async def main() -> None:
+        story = Story(attempts=2, lineage=WithSnapshots())
+        export = asyncio.ensure_future(story.run.export_snapshot("last", cancel=True))
+        await asyncio.sleep(0)
+        story.newest.becomes(JobStatus.FAILED, "a worker is gone")
+        story.newest.ends()
+        assert not story.newest.snapshots
+        story.newest.becomes(JobStatus.RUNNING)
+        (done,) = story.newest.snapshots
+        assert not export.done()
+        done("no room")
+        with pytest.raises(ShmjetError, match=r"no snapshot 'last' .*: no room"):
+            await asyncio.wait_for(export, 60)
+        assert story.run.status is JobStatus.RUNNING
+
+    looped(main)
+
+
+@pytest.mark.parametrize("how", ["cancelled", "cancelled between", "failed", "suspended"])
+def test_a_client_that_waits_to_cancel_with_an_export_hears_when_nothing_comes_of_it(how: str) -> None:
+    async def main() -> None:
+        again = how == "cancelled between"
+        story = Story(attempts=1 + again, otherwise=Next.SUSPEND if how == "suspended" else Next.END)
+        story.run.lineage = WithSnapshots()  # type: ignore[assignment]
+        if again:
+            story.newest.becomes(JobStatus.RUNNING)
+            story.run.restart(graceful=False)
+            story.newest.becomes(JobStatus.FAILED)
+        export = asyncio.ensure_future(story.run.export_snapshot("last", cancel=True))
+        await asyncio.sleep(0)
+        if how.startswith("cancelled"):
+            story.run.cancel()
+        else:
+            story.newest.becomes(JobStatus.FAILED, "no such key")
+            story.newest.ends()
+        with pytest.raises(JobStateError, match="has ended, or is being stopped"):
+            await asyncio.wait_for(export, 60)
+
+    looped(main)
+
+
+def test_the_last_attempt_tells_how_many_have_failed_before_it() -> None:
+    async def main() -> None:
+        for otherwise in (Next.END, Next.SUSPEND):
+            story = Story(attempts=3, otherwise=otherwise, lineage=WithSnapshots())
+            for _ in range(3):
+                story.newest.becomes(JobStatus.FAILED, "the broker is away")
+                story.newest.ends()
+            suspension = story.run.suspension
+            last = story.run.failure if suspension is None else suspension.failure
+            assert last is not None
+            assert last.attempts == 3
+            text = failure_text(last, "'j'")
+            assert "\nIt was attempt 3 without a new snapshot, and the last one.\n" in text
+            assert text.endswith("ValueError: the broker is away")
+        single = Story()
+        single.newest.becomes(JobStatus.FAILED, "bad")
+        assert single.run.failure is not None
+        assert single.run.failure.attempts == 0
+
+    looped(main)
+
+
+@pytest.mark.parametrize("then", ["resumed", "cancelled"])
+def test_a_run_that_was_suspended_when_its_member_ended_waits_with_its_cause(then: str) -> None:
+    async def main() -> None:
+        cause = failure("the broker is away")
+        story = Story(starts=False)
+        story.run.start_suspended(cause)
+        assert story.run.status is JobStatus.SUSPENDED
+        assert story.run.suspension is not None
+        assert story.run.suspension.failure == cause
+        assert not story.newest.is_started
+        assert (await story.run.metrics()).vertices == NO_METRICS.vertices
+        if then == "cancelled":
+            story.run.cancel()
+            story.stops()
+            assert (story.run.status, story.run.cancelled) == (JobStatus.FAILED, True)
+        else:
+            story.run.resume()
+            assert story.told[-1] == (JobStatus.STARTING, None)
+            assert story.newest.is_started
+            story.newest.becomes(JobStatus.RUNNING)
+            story.newest.becomes(JobStatus.COMPLETED)
+            story.newest.ends()
+            assert story.told[-1] == (JobStatus.COMPLETED, None)
+        assert (story.over, len(story.made), story.run.is_over) == (1, 1, True)
 
     looped(main)

@@ -78,7 +78,7 @@ def test_members_and_clients_meet_over_tls(first: JetInstance, tls: dict[str, ob
 
 def test_who_comes_in_the_clear_is_told_of_tls(first: JetInstance) -> None:
     with pytest.raises(ConfigError, match="TLS only"):
-        new_client([address_of(first)], ClientConfig(secret="hush", connect_timeout=3))
+        new_client([address_of(first)], ClientConfig(secret="hush", connect_timeout=60))
     with pytest.raises(ConfigError, match="TLS only"):  # it founded a cluster of its own
         new_instance(JetConfig(cores=1, bind="127.0.0.1:0", secret="hush", members=[address_of(first)]))
     assert len(first.cluster.members) == 1
@@ -124,7 +124,7 @@ def test_a_member_that_allows_no_code_says_so() -> None:
         new_client([address_of(jet)], ClientConfig(secret="hush")) as client,
     ):
         with pytest.raises(AuthenticationError, match="allow_code"):
-            client.new_job(items()).run(30)
+            client.new_job(items()).run(60)
         assert client.jobs() == []
 
 
@@ -135,7 +135,7 @@ def test_who_comes_with_tls_may_no_more_than_who_comes_in_the_clear(tls: dict[st
         new_client([address_of(jet)], ClientConfig(secret="hush", tls=tls)) as client,
     ):
         with pytest.raises(AuthenticationError, match="allow_code"):
-            client.new_job(items()).run(30)
+            client.new_job(items()).run(60)
         with pytest.raises(AuthenticationError, match="can end a member"):
             client._connection.ask(Shutdown)
         with pytest.raises(ShmjetError, match="only a process of the same host"):

@@ -12,7 +12,9 @@ CHUNK = 100
 @pytest.mark.parametrize("first", range(0, 400, CHUNK))
 def test_stories_end_well(first: int) -> None:
     for seed in range(first, first + CHUNK):
-        Simulation(seed).run()
+        simulation = Simulation(seed)
+        simulation.run()  # raises what it has found
+        assert simulation.views, f"story {seed} has no view"
 
 
 @pytest.mark.parametrize(
@@ -28,7 +30,9 @@ def test_stories_end_well(first: int) -> None:
     ],
 )
 def test_stories_that_once_ended_badly_end_well(seed: int) -> None:
-    Simulation(seed).run()
+    simulation = Simulation(seed)
+    simulation.run()  # raises what it has found
+    assert simulation.views
 
 
 def test_a_story_can_be_told_again() -> None:

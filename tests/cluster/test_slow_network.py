@@ -96,7 +96,7 @@ def test_nobody_is_suspected_for_a_pause_of_a_second_or_for_being_busy(hosts: Ho
                 for _ in range(4):
                     check_answers(jet, 10_000)
         check_answers(jet, 100)
-        assert not execution.done()
+        assert not execution.done(), execution.exception()
         assert hosts.uuids(jet) == before
         execution.cancel()
 

@@ -16,6 +16,7 @@ import pytest
 from shmjet import JetConfig, ShmjetError, new_instance
 from shmjet.cluster.client import launch, member_start
 from shmjet.cluster.client.launch import StartingMember
+from tests.stopping import stop
 
 STUCK = """
     import sys, time
@@ -85,7 +86,7 @@ def test_what_an_interpreter_says_as_it_starts_reaches_standard_error(
 def test_a_process_that_holds_the_pipe_keeps_nobody_waiting() -> None:
     """A process that another thread forks during a start inherits what leads to the member."""
     starting = StartingMember(JetConfig(cores=1))
-    os.kill(starting.process.pid, signal.SIGSTOP)
+    stop(starting.process.pid)
     [writer] = [fd for fd in _descriptors(starting.process.pid) if _target(starting.process.pid, fd) == _ours(starting)]
     holder = subprocess.Popen(
         ["sh", "-c", f"exec 9> /proc/{starting.process.pid}/fd/{writer}; echo; read -r _"],
@@ -131,7 +132,7 @@ def test_a_member_that_comes_up_ends_with_the_process_that_started_it(
         eventually(lambda: marker.exists() and marker.read_text())
         member = os.pidfd_open(int(marker.read_text()))
         if stopped:
-            os.kill(int(marker.read_text()), signal.SIGSTOP)
+            stop(int(marker.read_text()))
     finally:
         client.kill()
         client.wait()

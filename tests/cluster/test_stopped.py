@@ -26,6 +26,7 @@ from shmjet.cluster.processes.fork_server_silence import SILENT_S, STOPPED_S, Se
 from shmjet.cluster.processes.worker_silence import WorkerSilence
 from shmjet.cluster.protocol import Ping
 from shmjet.execution import control
+from tests.stopping import stop
 
 PATIENCE_S = 60.0
 
@@ -69,7 +70,7 @@ def test_run_does_not_outlast_its_timeout_when_the_member_is_stopped(
     monkeypatch.setattr(connection, "MOST_SILENCE_S", 0.5)
     (member,) = own.cluster.members
     job = own.new_job(dag_of(Endless))
-    os.kill(member.pid, signal.SIGSTOP)
+    stop(member.pid)
     try:
         with pytest.raises(TimeoutError, match=rf"within 0.2 s: it is stopped \(SIGSTOP\); `kill -CONT {member.pid}`"):
             job.run(0.2)
@@ -162,7 +163,7 @@ def test_a_worker_lost_while_the_fork_server_is_stopped_fails_its_job(
     server = psutil.Process(member.workers[0]).ppid()
     execution = own.new_job(dag_of(Endless, 2)).execute()
     eventually(lambda: execution.status is JobStatus.RUNNING)
-    os.kill(server, signal.SIGSTOP)
+    stop(server)
     try:
         os.kill(member.workers[0], signal.SIGKILL)
         with pytest.raises(WorkerLostError, match=rf"its fork server \(pid {server}\) is stopped") as lost:
@@ -177,7 +178,7 @@ def test_a_worker_lost_while_the_fork_server_is_stopped_fails_its_job(
 
 def test_an_instance_ends_with_its_fork_server_stopped(own: JetInstance) -> None:
     (member,) = own.cluster.members
-    os.kill(psutil.Process(member.workers[0]).ppid(), signal.SIGSTOP)
+    stop(psutil.Process(member.workers[0]).ppid())
     own.shutdown()
     assert not psutil.pid_exists(member.pid)
 
@@ -187,7 +188,7 @@ def test_forks_are_waited_for_so_long(monkeypatch: pytest.MonkeyPatch, caplog: p
     monkeypatch.setattr(fork_server_silence, "WARN_S", 0.02)
     monkeypatch.setattr(fork_server_silence, "STOPPED_S", 0.05)
     server = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    server.send_signal(signal.SIGSTOP)
+    stop(server.pid)
     reasons: list[str] = []
 
     async def wait() -> None:
@@ -218,8 +219,7 @@ class Stopped:
     def __init__(self) -> None:
         self.process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
         self.pid = self.process.pid
-        self.process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
+        stop(self.pid)
 
     def end(self) -> None:
         self.process.kill()
@@ -300,7 +300,7 @@ def test_who_runs_a_job_hears_of_a_worker_that_is_stopped(
     tmp_path: Path,
 ) -> None:
     (member,) = own.cluster.members
-    os.kill(member.workers[1], signal.SIGSTOP)
+    stop(member.workers[1])
     try:
         execution = own.new_job(dag_of(lambda: Leaving(tmp_path / "there"), 2)).execute()
         eventually(lambda: f"worker 1 (pid {member.workers[1]}) is stopped (SIGSTOP)" in caplog.text)
@@ -311,7 +311,8 @@ def test_who_runs_a_job_hears_of_a_worker_that_is_stopped(
     assert (tmp_path / "there").exists()
 
 
-def test_a_pause_of_everything_is_no_silence(own: JetInstance, tmp_path: Path) -> None:
+def test_a_pause_of_everything_is_no_silence(own: JetInstance, tmp_path: Path, eventually: Callable[..., None]) -> None:
+    eventually(lambda: len(own.cluster.members[0].workers) == 2)  # they may start after the member
     (member,) = own.cluster.members
     family = [psutil.Process(member.pid), *psutil.Process(member.pid).children(recursive=True)]
     execution = own.new_job(dag_of(Endless, 2)).execute()

@@ -26,10 +26,11 @@ from shmjet import (
 from shmjet.cluster.jobs.run_records import RunRecord, RunRecords
 from shmjet.cluster.lifecycle_messages import RunSettings
 from shmjet.cluster.protocol import Submission
+from shmjet.execution.failure import member_failed
 from shmjet.execution.messages import JobShape
 from tests.cluster.counting import counting, exact
 
-SOON_S = 30.0
+SOON_S = 60.0
 pytestmark = pytest.mark.slow
 Eventually = Callable[..., None]
 
@@ -100,6 +101,8 @@ def test_a_member_that_is_started_again_goes_on_with_its_job(
             job = again.job(name="counting")
             assert job is not None
             eventually(lambda: job.status is JobStatus.SUSPENDED)
+            assert job.suspension_cause is not None
+            assert job.suspension_cause.requested_by_user
             job.resume()
             eventually(lambda: job.status is JobStatus.RUNNING)
     go_on(storage, file, gate, eventually)
@@ -155,11 +158,12 @@ def test_a_storage_is_one_members_and_holds_no_maps(storage: Path, tmp_path: Pat
         started(plain_file)
 
 
-def test_a_damaged_record_is_left_out(tmp_path: Path) -> None:
+def test_a_damaged_record_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     records = RunRecords(tmp_path / "jobs")
     settings = RunSettings(guarantee="exactly_once", snapshot_interval=0.5)
     job = Submission("j", "name", JobShape([], []), b"code", b"config", {}, [], settings=settings)
-    kept = [RunRecord(number, f"lineage {number}", job, number == 3) for number in (12, 3, 7)]
+    cause = member_failed(ValueError("the broker is away"))
+    kept = [RunRecord(number, f"lineage {number}", job, number == 3, cause) for number in (12, 3, 7)]
     for record in kept:
         records.write(record)
     assert records.all() == sorted(kept, key=lambda record: record.run)
@@ -168,6 +172,7 @@ def test_a_damaged_record_is_left_out(tmp_path: Path) -> None:
     for damaged in (b"", data[:-1], data[:-1] + b"?", b"x" * len(data)):
         path.write_bytes(damaged)
         assert [record.run for record in records.all()] == [3, 12]
+    assert sum("7.run cannot be read" in record.getMessage() for record in caplog.records) == 1
     records.remove(7)
     records.remove(7)
     assert sorted(os.listdir(tmp_path / "jobs")) == ["12.run", "3.run"]

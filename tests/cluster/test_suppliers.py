@@ -90,7 +90,7 @@ def test_a_processor_that_was_asked_whether_it_is_cooperative_is_one_of_the_jobs
 ) -> None:
     dag = DAG()
     dag.new_vertex("lambda", lambda: Noted(journal), 4)
-    jet.new_job(dag).run(30)
+    jet.new_job(dag).run(60)
     assert journal.lines(8) == {"complete": 4, "close": 4}
 
 
@@ -130,7 +130,7 @@ class OpeningSupplier(ProcessorSupplier):
 def test_a_blocking_processor_that_was_only_asked_is_not_closed(jet: JetInstance, journal: Journal) -> None:
     dag = DAG()
     dag.new_vertex("factory", lambda: Opening(journal), 3)
-    jet.new_job(dag).run(30)
+    jet.new_job(dag).run(60)
     assert journal.lines(3) == {"closed": 3}
 
 
@@ -139,7 +139,7 @@ def test_a_supplier_that_was_only_asked_and_fails_to_close_does_not_fail_the_job
 ) -> None:
     dag = DAG()
     dag.new_vertex("supplier", OpeningSupplier(journal), 2)
-    jet.new_job(dag).run(30)
+    jet.new_job(dag).run(60)
     assert journal.lines(5) == {"closed": 2, "s.close": 3}
 
 
@@ -155,11 +155,11 @@ def test_processors_are_closed_if_and_only_if_they_were_initialised(jet: JetInst
     dag.edge(between(dag.new_vertex("noted", lambda: Unbegun(journal), 2), first))
     dag.edge(between(first, dag.new_vertex("missing", Missing(), 2)))
     with pytest.raises(JobFailedError, match="get fails"):
-        jet.new_job(dag).run(30)
+        jet.new_job(dag).run(60)
     dag = DAG()
     dag.new_vertex("fails", lambda: Opening(journal, fails=True), 2)
     with pytest.raises(JobFailedError, match="init fails"):
-        jet.new_job(dag).run(30)
+        jet.new_job(dag).run(60)
     assert set(journal.lines(1)) == {"closed"}
 
 
@@ -178,7 +178,7 @@ class Unbegun(Processor):
 def test_a_supplier_is_initialised_once_in_each_worker(jet: JetInstance, journal: Journal) -> None:
     dag = DAG()
     dag.new_vertex("v", Supplying(journal), 4)
-    jet.new_job(dag).run(30)
+    jet.new_job(dag).run(60)
     wanted = {"s.init": 2, "s.get 4": 2, "complete": 4, "close": 4, "s.close None": 2}
     assert journal.lines(14) == wanted
 
@@ -195,7 +195,7 @@ def test_a_supplier_is_closed_though_it_failed(jet: JetInstance, journal: Journa
     dag = DAG()
     dag.new_vertex("v", Meta(), 1)
     with pytest.raises(JobFailedError, match=f"in vertex 'v'[^:]*: ValueError(.|\n)*{fails} fails"):
-        jet.new_job(dag).run(30)
+        jet.new_job(dag).run(60)
     wanted = {"s.init": 1, f"s.close {fails} fails": 1, f"m.close {fails} fails": 1}
     assert journal.lines(4 if fails == "get" else 3) == (wanted | {"s.get 1": 1} if fails == "get" else wanted)
 
@@ -213,7 +213,7 @@ def test_a_meta_supplier_that_forgets_a_member_is_told_which(jet: JetInstance) -
         dag = DAG()
         dag.new_vertex("v", Forgets(given), 1)
         with pytest.raises(JobFailedError, match=re.escape(said)):
-            jet.new_job(dag).run(30)
+            jet.new_job(dag).run(60)
 
 
 def test_suppliers_of_all_levels_can_read_attached_files(jet: JetInstance, out: str, tmp_path: Path) -> None:
@@ -240,5 +240,5 @@ def test_suppliers_of_all_levels_can_read_attached_files(jet: JetInstance, out: 
 
     dag = DAG()
     dag.edge(between(dag.new_vertex("v", Meta(), 1), dag.new_vertex("sink", processors.write_list(out))))
-    jet.new_job(dag, JobConfig().attach_file(file)).run(30)
+    jet.new_job(dag, JobConfig().attach_file(file)).run(60)
     assert list(jet.get_list(out)) == ["attached attached"]

@@ -26,7 +26,7 @@ from shmjet import (
     processors,
 )
 
-SOON_S = 30.0
+SOON_S = 60.0
 Eventually = Callable[..., None]
 
 

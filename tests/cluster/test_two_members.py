@@ -341,4 +341,4 @@ def test_a_job_of_two_members_is_steered_by_way_of_the_one_that_does_not_coordin
         job.export_snapshot("nothing")
     job.cancel()
     with pytest.raises(CancelledError):
-        execution.result(30)
+        execution.result(60)

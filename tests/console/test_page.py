@@ -104,7 +104,7 @@ def has_no_sideways_scroll(page: Any) -> bool:
 
 def until(page: Any, expression: str) -> None:
     """Wait until an expression is true; Playwright's own way of waiting would need what the page's policy forbids."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not page.evaluate(expression):
         assert time.monotonic() < deadline, f"not within 30 s: {expression}"
         page.wait_for_timeout(20)
@@ -207,7 +207,7 @@ def test_a_phone_and_the_dark_show_the_same(open_page: Callable[..., Any], busy:
 def test_a_failed_job_shows_the_users_traceback(jet: JetInstance, open_page: Callable[..., Any]) -> None:
     job = jet.new_job(failing_dag(), JobConfig(name="nightly import"))
     with pytest.raises(shmjet.JobFailedError):
-        job.run(30)
+        job.run(60)
     page = open_page(job=job.id)
     page.wait_for_selector("#failure-text")
     assert text(page, "#failure-title") == "ValueError"
@@ -309,8 +309,11 @@ def test_the_page_says_when_it_has_lost_the_console_and_finds_it_again(browser: 
         page.wait_for_selector("#connection[data-state=live]")
         console.close()
         page.wait_for_selector("#connection[data-state=lost]")
+        lost = text(page, "#connection")
         console = shmjet.console.serve(jet, port=int(console.url.rstrip("/").rpartition(":")[2]))
         page.wait_for_selector("#connection[data-state=live]")
+        assert text(page, "#connection") != lost
+        assert page.locator(".worker").count() > 0
     finally:
         context.close()
         console.close()

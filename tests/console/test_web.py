@@ -25,6 +25,7 @@ from shmjet.console.member_finder import local_members  # noqa: E402
 from shmjet.console.watcher import Watch  # noqa: E402
 from shmjet.console.web import STATIC, make_app  # noqa: E402
 from tests.console.conftest import TOKEN, endless_dag, failing_dag  # noqa: E402
+from tests.stopping import stop  # noqa: E402
 
 AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
 BASE = "http://127.0.0.1:8080"
@@ -118,7 +119,7 @@ def test_a_job_is_suspended_resumed_and_restarted_by_those_who_have_the_token(
 def test_a_failed_job_is_shown_with_the_users_traceback(jet: JetInstance, client: Any, eventually: Wait) -> None:
     job = jet.new_job(failing_dag(), JobConfig(name="failing"))
     with pytest.raises(Exception, match="cannot parse item 50"):
-        job.run(30)
+        job.run(60)
     eventually(lambda: (state(client, job.id)["selected"] or {}).get("failure") is not None)
     detail = state(client, job.id)["selected"]
     assert (detail["card"]["id"], detail["card"]["status"]) == (job.id, "failed")
@@ -133,8 +134,8 @@ def test_a_failed_job_is_shown_with_the_users_traceback(jet: JetInstance, client
 def test_a_job_that_runs_again_is_one_job(jet: JetInstance, client: Any, eventually: Wait) -> None:
     stopped = DOCS / "console.md"  # a file that exists: the source ends after its first items
     job = jet.new_job(endless_dag(stopped), JobConfig(name="twice"))
-    job.run(30)
-    job.run(30)
+    job.run(60)
+    job.run(60)
     eventually(lambda: (state(client, job.id)["selected"] or {"card": {}})["card"].get("executions") == 2)
     eventually(lambda: state(client, job.id)["selected"]["averaged"])
     card = state(client, job.id)["selected"]["card"]
@@ -158,7 +159,7 @@ def test_a_member_that_is_killed_stays_to_be_read(own: tuple[JetInstance, Any], 
     eventually(lambda: (state(client)["selected"] or {}).get("sink_rate", 0) > 0)
     os.kill(jet.cluster.members[0].pid, signal.SIGKILL)
     with pytest.raises(shmjet.MemberLostError):
-        execution.result(30)
+        execution.result(60)
     eventually(lambda: state(client)["members"][0]["ended"])
     shown = state(client)
     assert (shown["selected"]["card"]["name"], shown["selected"]["card"]["status"]) == ("lost one", "lost")
@@ -172,11 +173,11 @@ def test_a_member_that_does_not_answer_holds_nobody_up(own: tuple[JetInstance, A
     jobs = [jet.new_job(failing_dag(), JobConfig(name=name)) for name in ("first", "second")]
     for job in jobs:
         with pytest.raises(shmjet.JobFailedError):
-            job.run(30)
+            job.run(60)
     eventually(lambda: [card["status"] for card in state(client, jobs[0].id)["jobs"]] == ["failed", "failed"])
     eventually(lambda: state(client, jobs[0].id)["selected"]["failure"] is not None)
     pid = jet.cluster.members[0].pid
-    os.kill(pid, signal.SIGSTOP)
+    stop(pid)
     try:
         shown = state(client, jobs[1].id)["selected"]
         assert (shown["card"]["name"], shown["failure"]) == ("second", None)
@@ -251,14 +252,23 @@ def samples(text: str) -> dict[str, list[dict[str, str]]]:
 def test_metrics_have_jets_names_and_labels(jet: JetInstance, client: Any, eventually: Wait) -> None:
     job = jet.new_job(endless_dag(), JobConfig(name='a "quoted" name\n'))
     execution = job.execute()
+
+    def seen(text: str, name: str) -> list[dict[str, str]]:
+        return [labels for labels in samples(text).get(name, []) if labels["execution"] == str(execution.id)]
+
+    def all_run() -> bool:
+        text = client.get("/metrics").text
+        statuses = [labels["status"] for labels in seen(text, "shmjet_job_status")]
+        received = {labels["vertex"] for labels in seen(text, "shmjet_received_count_total")}
+        return statuses == ["running"] and len(received) == 3
+
     try:
-        eventually(lambda: "shmjet_received_count_total" in client.get("/metrics").text)
+        eventually(all_run)
         answer = client.get("/metrics")
     finally:
         execution.cancel()
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
-    found = samples(answer.text)
-    received = [labels for labels in found["shmjet_received_count_total"] if labels["execution"] == str(execution.id)]
+    found, received = samples(answer.text), seen(answer.text, "shmjet_received_count_total")
     assert {labels["vertex"] for labels in received} == {"parse", "transform", "drop"}
     assert set(received[0]) == {"job", "execution", "member", "vertex", "processor", "worker", "ordinal"}
     assert received[0]["job"] == 'a "quoted" name\n'

@@ -113,7 +113,7 @@ class LinkedMember:
 
 def await_(members: list[LinkedMember], condition: Callable[[], Any], what: str = "it did not happen") -> Any:
     """Turn all members until the condition is true; returns what it gave."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not (result := condition()):
         assert time.monotonic() < deadline, what
         for member in members:

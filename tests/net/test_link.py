@@ -118,7 +118,7 @@ def test_who_knows_only_the_secret_is_a_client_and_no_member(members: Any) -> No
     member = members(member_secret=Secret(b"of members"))
     dialled = in_thread(lambda: dial(member.address, cluster="test", secret=SECRET))
     accepted = await_([member], lambda: member.take(Accepted))
-    dialled.result(10).close()
+    dialled.result(60).close()
     assert accepted.address
     for said_secret in (b"", SECRET, b"of clients"):
         me = Identity(MEMBER, "test", "f" * 32, "10.0.0.9:5701", SECRET, said_secret)
@@ -173,7 +173,7 @@ def test_who_listens_everywhere_on_any_port_tells_another_host_and_that_port(mem
     member.order(Listen("0.0.0.0:0", "jet.example:0"))
     told = await_([member], lambda: member.take(Listening)).address
     port = int(told.removeprefix("jet.example:"))
-    with socket.create_connection(("127.0.0.1", port), 20):
+    with socket.create_connection(("127.0.0.1", port), 60):
         pass
     member.order(Listen("127.0.0.1:0", "jet.example:99"))
     assert await_([member], lambda: member.take(Listening)).address == "jet.example:99"
@@ -281,7 +281,7 @@ def test_packets_of_an_execution_that_is_not_open_are_dropped() -> None:
 
 def connect_raw(member: LinkedMember) -> socket.socket:
     host, _, port = member.address.rpartition(":")
-    sock = socket.create_connection((host, int(port)), timeout=10)
+    sock = socket.create_connection((host, int(port)), timeout=60)
     sock.setblocking(False)
     return sock
 
@@ -371,11 +371,12 @@ def test_connections_that_prove_nothing_keep_nobody_out(members: Any, says: byte
             unproved[-1].send(dialling if says == b"half a hello" else says)
             member.turn()
         await_([member], lambda: len(member.link.connections.pending) == Limits().unproved)
-        dialled = in_thread(lambda: dial(member.address, cluster="test", secret=SECRET, timeout=20))
+        dialled = in_thread(lambda: dial(member.address, cluster="test", secret=SECRET, timeout=60))
         await_([member], lambda: member.take(Accepted))
-        dialled.result(20).close()
+        dialled.result(60).close()
         other.order(Connect(member.address))
         await_([member, other], lambda: other.take(PeerUp))
+        assert len(member.link.connections.pending) <= Limits().unproved
     finally:
         for sock in unproved:
             sock.close()
@@ -384,8 +385,11 @@ def test_connections_that_prove_nothing_keep_nobody_out(members: Any, says: byte
 def test_a_member_with_enough_clients_tells_further_ones_that_it_is_busy(members: Any) -> None:
     member = members()
     member.order(RefuseClients(False, ("127.0.0.1",)))
-    dialled = in_thread(lambda: dial(member.address, cluster="test", secret=SECRET, timeout=0.3))
-    await_([member], dialled.done)
+    for patience in (0.3, 3.0, 30.0):  # a machine that stands still may take the first of them whole
+        dialled = in_thread(lambda given=patience: dial(member.address, cluster="test", secret=SECRET, timeout=given))
+        await_([member], dialled.done)
+        if isinstance(dialled.exception(0), ShmjetError):
+            break
     with pytest.raises(ShmjetError, match="as many clients as it takes"):
         dialled.result(0)
     assert not member.take(Accepted)
@@ -394,15 +398,15 @@ def test_a_member_with_enough_clients_tells_further_ones_that_it_is_busy(members
     await_([member, other], lambda: other.take(PeerUp))
     for order in (RefuseClients(False, ("127.0.0.2",)), RefuseClients(False)):
         member.order(order)
-        dialled = in_thread(lambda: dial(member.address, cluster="test", secret=SECRET, timeout=20))
+        dialled = in_thread(lambda: dial(member.address, cluster="test", secret=SECRET, timeout=60))
         await_([member], lambda: member.take(Accepted))
-        dialled.result(20).close()
+        dialled.result(60).close()
 
 
 def test_a_client_that_is_told_busy_tries_again() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        dialled = in_thread(lambda: dial(address, cluster="test", secret=SECRET, timeout=20))
+        dialled = in_thread(lambda: dial(address, cluster="test", secret=SECRET, timeout=60))
         for _ in range(2):
             connection, _ = server.accept()
             with connection:
@@ -414,7 +418,8 @@ def test_a_client_that_is_told_busy_tries_again() -> None:
             while not answering.proved:
                 connection.sendall(answering.feed(connection.recv(4096)))
             connection.sendall(answering.welcome())
-            dialled.result(20).close()
+            with dialled.result(60) as dialled_at_last:
+                assert dialled_at_last.address == address
 
 
 def test_a_client_that_is_told_busy_for_too_long_says_so() -> None:
@@ -479,7 +484,7 @@ def test_a_client_that_proves_itself_is_handed_to_the_member(members: Any) -> No
     member = members()
     dialled = in_thread(lambda: dial(member.address, cluster="test", secret=b"a secret of this test"))
     accepted = await_([member], lambda: member.take(Accepted))
-    with dialled.result(10) as connection, socket.socket(fileno=member.fds.pop()) as ours:
+    with dialled.result(60) as connection, socket.socket(fileno=member.fds.pop()) as ours:
         connection.socket.sendall(b"hello")
         assert ours.recv(100) == b"hello"
         ours.sendall(b"you too")
@@ -555,7 +560,7 @@ def test_a_tls_client_is_relayed(members: Any, certificates: Path) -> None:
     dialled = in_thread(lambda: dial(member.address, cluster="test", secret=b"a secret of this test", tls=tls))
     accepted = await_([member], lambda: member.take(Accepted))
     assert accepted.tls
-    with dialled.result(10) as connection, socket.socket(fileno=member.fds.pop()) as ours:
+    with dialled.result(60) as connection, socket.socket(fileno=member.fds.pop()) as ours:
         ours.settimeout(0.01)
         connection.socket.sendall(b"x" * 100_000)
         got = bytearray()
@@ -583,9 +588,10 @@ def test_tls_handshakes_that_never_end_keep_nobody_out(members: Any, certificate
             member.turn()
         await_([member], lambda: len(member.link.connections.pending) == Limits().unproved)
         tls = TlsFiles(authority=str(certificates / "ca.pem"))
-        dialled = in_thread(lambda: dial(member.address, cluster="test", secret=SECRET, tls=tls, timeout=20))
+        dialled = in_thread(lambda: dial(member.address, cluster="test", secret=SECRET, tls=tls, timeout=60))
         await_([member], lambda: member.take(Accepted))
-        dialled.result(20).close()
+        with dialled.result(60) as connection:
+            assert connection.address == member.address
     finally:
         for sock in unproved:
             sock.close()
@@ -606,10 +612,10 @@ def test_who_comes_in_the_clear_is_told_that_a_member_takes_tls_only(members: An
     failed = await_([secured, clear], lambda: clear.take(ConnectFailed))
     assert failed.kind == "tls"
     assert "TLS only" in failed.reason
-    client = in_thread(lambda: dial(secured.address, cluster="test", secret=SECRET, timeout=20))
+    client = in_thread(lambda: dial(secured.address, cluster="test", secret=SECRET, timeout=60))
     await_([secured], client.done)
     with pytest.raises(ConfigError, match=r"TLS only.*ClientConfig\.tls"):
-        client.result(20)
+        client.result(60)
 
 
 def test_who_comes_with_tls_is_told_that_a_member_has_none(members: Any, certificates: Path) -> None:

@@ -52,7 +52,7 @@ class Member:
         self.address = await self.client.listen("127.0.0.1:0")
 
     async def await_(self, kind: type[Any]) -> Any:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while True:
                 for i, event in enumerate(self.events):
                     if isinstance(event, kind):
@@ -61,7 +61,7 @@ class Member:
                 await self.news.wait()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not condition():
                 self.news.clear()
                 await self.news.wait()

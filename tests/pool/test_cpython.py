@@ -52,7 +52,7 @@ class _Process:
         self.pid = pid
 
     def join(self) -> None:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while os.path.exists(f"/proc/{self.pid}"):
             assert time.monotonic() < deadline
             time.sleep(0.01)
@@ -66,7 +66,7 @@ class PoolExecutor(shmjet.PoolExecutor):
 
     @property
     def _processes(self) -> dict[int, _Process]:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while self._engine is not None and len(self.worker_pids) < self._engine.workers:
             assert time.monotonic() < deadline
             time.sleep(0.01)

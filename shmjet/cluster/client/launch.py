@@ -30,6 +30,17 @@ _SHARED = ("numpy", "shmjet.processors")
 _ROOT = str(Path(__file__).resolve().parents[2])
 
 
+def _longest_silence() -> float:
+    text = os.environ.get("SHMJET_LONGEST_SILENCE", "2.2")
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 1 <= seconds <= 3600:
+        raise ConfigError(f"SHMJET_LONGEST_SILENCE is {text!r}; it must be a number of seconds from 1 to 3600")
+    return seconds
+
+
 def member_settings(config: JetConfig) -> dict[str, Any]:
     """Return the fields of `MemberSettings`, which is not imported before the member starts.
 
@@ -69,6 +80,7 @@ def _network_settings(config: JetConfig) -> dict[str, Any]:
         "tls": None if config.tls is None else _tls(config.tls),
         "flow_period_ns": int(config.flow_control_period * 1e9),
         "tells_members_apart": config.member_secret is not None,
+        "longest_silence": _longest_silence(),
     }
 
 

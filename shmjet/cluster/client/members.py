@@ -64,6 +64,12 @@ class Cluster:
         self._learn([member.address for member in found])
         return found
 
+    def _repr_html_(self) -> str:
+        """Show the members, in a notebook."""
+        from shmjet.cluster.client.notebook import cluster_html
+
+        return cluster_html(self)
+
     def __repr__(self) -> str:
         try:
             return f"<Cluster of {', '.join(f'{member.address} (pid {member.pid})' for member in self.members)}>"

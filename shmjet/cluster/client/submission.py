@@ -51,11 +51,19 @@ def submission_of(dag: DAG, config: JobConfig, job_id: str, attachments: dict[st
         config=_PLAIN_CONFIG if config == _PLAIN else cloudpickle.dumps(config),
         attachments=attachments,
         import_paths=_import_paths(),
-        settings=_PLAIN_SETTINGS if config == _PLAIN else _settings(config),
+        settings=_settings(config, observables_of(dag)),
     )
 
 
-def _settings(config: JobConfig) -> RunSettings:
+def observables_of(dag: DAG) -> list[str]:
+    """Return the names of the observables that the sinks of a job write to, each once."""
+    named = (getattr(vertex.supplier, "observable", None) for vertex in dag.vertices)
+    return list(dict.fromkeys(name for name in named if isinstance(name, str)))
+
+
+def _settings(config: JobConfig, observables: list[str]) -> RunSettings:
+    if config == _PLAIN and not observables:
+        return _PLAIN_SETTINGS
     return RunSettings(
         guarantee=config.processing_guarantee.value,
         snapshot_interval=config.snapshot_interval,
@@ -63,6 +71,8 @@ def _settings(config: JobConfig) -> RunSettings:
         initial_snapshot=config.initial_snapshot_name,
         allow_dropped_state=config.allow_dropped_state,
         max_state_bytes=config.max_state_bytes,
+        observables=observables,
+        latency_target=config.latency_target,
     )
 
 

@@ -35,6 +35,7 @@ from shmjet.cluster.membership.peer_messages import (
 from shmjet.core import ShmjetError
 from shmjet.execution.failure import member_failed
 from shmjet.execution.messages import Failure, JobShape, SavedProcessor
+from shmjet.ipc.rate_limited_log import RateLimitedLog
 
 OPEN_SOURCES_S = 0.02
 """How long after an answer members are asked again whether sources of edges of higher priority have ended."""
@@ -45,6 +46,10 @@ AGAIN_S = 0.1
 
 STOPPED = "the job has ended, or is being stopped"
 """What went wrong with a snapshot for which there is no attempt any more."""
+
+FAILURES_AT_ONCE = 3
+"""Failed snapshots that the log names one after the other; after that one every `FAILURES_EVERY_S` seconds."""
+FAILURES_EVERY_S = 60.0
 
 logger = logging.getLogger("shmjet.member")
 
@@ -99,6 +104,7 @@ class AttemptSnapshots:
         self._is_due = False
         self._timer: Timer | None = None
         self._failed_at_end = 0
+        self._log = RateLimitedLog(logger, burst=FAILURES_AT_ONCE, per_s=1 / FAILURES_EVERY_S)
         self._is_running = self._has_stopped = False
 
     @property
@@ -265,7 +271,7 @@ class AttemptSnapshots:
             if self._only_sinks_wait:
                 self._last_has_failed(text)
             else:
-                logger.warning("%s; the next one begins in %g s", text, self._interval)
+                self._log.warning("%s; the next one begins in %g s", text, self._interval)
         self._tell_done(error)
         self._consider()
 

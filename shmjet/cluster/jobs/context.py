@@ -127,6 +127,7 @@ class ExecutionContext:
             force_rings=services.force_rings,
             stealing=services.stealing,
             slot=slot,
+            latency_target=order.submission.settings.latency_target,
         )
         self._layout: ArenaLayout = lay_out(self.plan)
         self._pooled: PooledArena | None = None

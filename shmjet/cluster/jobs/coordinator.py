@@ -17,6 +17,7 @@ import msgspec
 from shmjet.cluster.jobs.attempt import Attempt
 from shmjet.cluster.jobs.attempt_snapshots import AttemptSnapshots, Done
 from shmjet.cluster.jobs.context import MemberServices, needs_probe
+from shmjet.cluster.jobs.ended_attempt import EndedAttempt, metrics_of_all
 from shmjet.cluster.jobs.lineage import Lineage
 from shmjet.cluster.jobs.phase import Phase
 from shmjet.cluster.jobs.snapshot import SnapshotRequest
@@ -36,7 +37,6 @@ from shmjet.cluster.membership.peer_messages import (
     ProbePart,
 )
 from shmjet.cluster.membership.views import Peer
-from shmjet.cluster.merged_metrics import merge_metrics
 from shmjet.cluster.protocol import Submission
 from shmjet.cluster.requests.post import JobPost, Payload
 from shmjet.core import JobStatus
@@ -85,7 +85,7 @@ class JobCoordinator:
         services: of this member.
         post: to all members.
         on_change: called at every change of its status.
-        on_over: called when nothing of it is left anywhere.
+        on_over: called with what is kept of it, when nothing of it is left anywhere.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class JobCoordinator:
         post: JobPost,
         *,
         on_change: Callable[[JobCoordinator], None],
-        on_over: Callable[[JobCoordinator], None],
+        on_over: Callable[[EndedAttempt], None],
     ) -> None:
         self.id = plan.id
         self.status = JobStatus.STARTING
@@ -106,7 +106,7 @@ class JobCoordinator:
         self._services = services
         self._post = post
         self._on_change = on_change
-        self._on_over = on_over
+        self._on_over: Callable[[EndedAttempt], None] | None = on_over
         self._attempt = Attempt(plan.id, [peer.uuid for peer in plan.members])
         self._finals: dict[str, Callable[[], Metrics]] = {}
         self._latest: dict[str, Metrics] = {}
@@ -155,6 +155,11 @@ class JobCoordinator:
     def is_over(self) -> bool:
         """Whether nothing of it is left anywhere."""
         return self._attempt.phase is Phase.OVER
+
+    @property
+    def snapshot_waits_for(self) -> list[str]:
+        """The vertices for whose end a snapshot waits."""
+        return [] if self._snapshots is None else self._snapshots.postponed_for
 
     @property
     def left_off(self) -> bool:
@@ -270,7 +275,7 @@ class JobCoordinator:
                 if future is not None and not future.done():
                     future.set_result(message.metrics)
             case PartFinished():
-                self._finals[uuid] = payload if callable(payload) else partial(_same, message.metrics)
+                self._finals[uuid] = payload if callable(payload) else _encoded(message.metrics)
                 self._attempt.report(uuid, message)
             case PartSaved() | PartResolved() | PartAtEnd() | PartOpenSources():
                 if self._snapshots is not None:
@@ -298,11 +303,24 @@ class JobCoordinator:
             self._post.send(uuid, order)
         if self._snapshots is not None:
             self._snapshots.follow(attempt.phase)
-        if self.is_over and self._on_over is not _told:
-            on_over, self._on_over = self._on_over, _told
+        if self.is_over and self._on_over is not None:
+            on_over, self._on_over = self._on_over, None
             if self._over is not None:
                 self._over.set()
-            on_over(self)
+            on_over(self._ended())
+
+    def _ended(self) -> EndedAttempt:
+        return EndedAttempt(
+            id=self.id,
+            status=self.status,
+            failure=self.failure,
+            cancelled=self.cancelled,
+            may_be_followed=self.may_be_followed,
+            left_off=self.left_off,
+            members=self._members,
+            metrics_of={**{uuid: _encoded(metrics) for uuid, metrics in self._latest.items()}, **self._finals},
+            started_at=self.started_at,
+        )
 
     # -- looking ------------------------------------------------------------------------------------------------
 
@@ -312,10 +330,7 @@ class JobCoordinator:
             self._over = self._over or asyncio.Event()
             await _within(METRICS_S, [asyncio.ensure_future(self._over.wait())])
         found = await self._ask(self._members)
-        if len(self._members) == 1:
-            return found.get(self._own, NO_METRICS)
-        parts = [(peer.address, found[peer.uuid]) for peer in self._members if peer.uuid in found]
-        return merge_metrics(parts, self.started_at)
+        return metrics_of_all(self._members, found, self.started_at)
 
     async def own_metrics(self) -> Metrics:
         """Return those of this member's part alone."""
@@ -335,12 +350,9 @@ class JobCoordinator:
         return {**self._latest, **{uuid: final() for uuid, final in self._finals.items()}}
 
 
-def _same(metrics: Metrics) -> Metrics:
-    return metrics
-
-
-def _told(_: JobCoordinator) -> None:
-    """Stand for what is to be called at the end, when it has been called."""
+def _encoded(metrics: Metrics) -> Callable[[], Metrics]:
+    """Return what gives these metrics again: encoded they are a tenth as large."""
+    return partial(msgspec.msgpack.decode, msgspec.msgpack.encode(metrics), type=Metrics)
 
 
 def subscription_at(logs: LogSubscription | None, member: str) -> LogSubscription | None:

@@ -7,9 +7,10 @@ import time
 
 from shmjet.cluster.lifecycle_messages import LastSnapshot, RunSettings, SnapshotRow, VertexState
 from shmjet.core import PlanError
+from shmjet.core.processor import NO_STATE
 from shmjet.execution.messages import JobShape
 from shmjet.snapshots.chunk import check_pieces
-from shmjet.snapshots.manifest import DamagedSnapshotError, Manifest, read_manifest
+from shmjet.snapshots.manifest import ENGINE, DamagedSnapshotError, Manifest, read_manifest
 from shmjet.snapshots.store import ExportedSnapshot, LineageStore, SnapshotStore
 
 logger = logging.getLogger("shmjet.member")
@@ -158,11 +159,12 @@ def check_restorable(snapshot: ExportedSnapshot, shape: JobShape, *, allow_dropp
     saved = [vertex for vertex in snapshot.manifest.vertices if vertex.keys]
     for vertex in saved:
         kind = kinds.get(vertex.name, "")
-        if kind and vertex.kind and kind != vertex.kind:
+        entries = sum(piece.entries for piece in vertex.pieces() if piece.partition != ENGINE)
+        if kind and entries and kind != vertex.kind and (vertex.kind or kind == NO_STATE):
+            saver = f"that {vertex.kind} has saved" if vertex.kind else f"({entries} entries)"
             raise PlanError(
-                f"snapshot {snapshot.name!r} has state of {vertex.name!r} that {vertex.kind} has saved; in the job "
-                f"it is {kind}, which cannot go on from it; give the stage another name (set_name), and set "
-                "JobConfig.allow_dropped_state"
+                f"snapshot {snapshot.name!r} has state of {vertex.name!r} {saver}; in the job it is {kind}, which "
+                "cannot go on from it; give the stage another name (set_name), and set JobConfig.allow_dropped_state"
             )
     missing = [vertex for vertex in saved if vertex.name not in kinds]
     if missing and not allow_dropped_state:

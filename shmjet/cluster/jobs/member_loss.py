@@ -26,6 +26,7 @@ class MemberLossHandler:
         clients: of this member, and of others that ask it.
         forwarder: what its clients have asked of the coordinator.
         clear_grid: removes all maps and lists.
+        clear_observables: removes all observables.
     """
 
     def __init__(
@@ -34,11 +35,13 @@ class MemberLossHandler:
         clients: Clients,
         forwarder: RequestForwarder,
         clear_grid: Callable[[], None],
+        clear_observables: Callable[[], None],
     ) -> None:
         self._jobs = jobs
         self._clients = clients
         self._forwarder = forwarder
         self._clear_grid = clear_grid
+        self._clear_observables = clear_observables
 
     def view_changed(self, event: ViewInstalled, me: str) -> None:
         """Fail what those took part in that are gone, and ask again what the coordinator was asked when it is.
@@ -92,5 +95,6 @@ class MemberLossHandler:
 
     def _give_up(self, failure: Failure) -> None:
         self._jobs.forget_all(failure)
+        self._clear_observables()
         self._clients.tell_all(CoordinatorLost(failure.text))
         self._forwarder.lost(failure.text, is_over=True)

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from signal import SIGKILL
 from typing import Any
@@ -42,7 +43,7 @@ from shmjet.cluster.processes.workers import Child
 from shmjet.cluster.protocol import Submission
 from shmjet.cluster.requests.post import JobPost
 from shmjet.core import ConfigError, JobStatus, PlanError
-from shmjet.execution.collect import Reading
+from shmjet.execution.collect import FinalReading, Reading
 from shmjet.execution.failure import member_failed, worker_lost
 from shmjet.execution.messages import (
     Adopt,
@@ -128,7 +129,7 @@ class Participant:
         self._context: ExecutionContext | None = None
         self._newest: list[Save | Resolve] = []
         """The orders about the newest snapshot, for processes that get a tasklet later."""
-        self._final: Reading | None = None
+        self._final: FinalReading | None = None
         self._look_timer: asyncio.TimerHandle | None = None
         self._opening: asyncio.Future[None] | None = None
         self._stopping = Stopping(self.id, self.name, services.workers, self._pending, services.name_of)
@@ -375,7 +376,8 @@ class Participant:
                 self._end_timers()
                 self.endpoints.end()
                 self.completed_at = time.time()
-                self._final = self._reading()
+                reading = self._reading()
+                self._final = None if reading is None else reading.final(self.started_at, self.completed_at)
                 if self._part.phase is Phase.FINISHING:
                     self._stopping.close()
             case Phase.OVER:
@@ -409,7 +411,8 @@ class Participant:
             self._context.release(carriers)
         self._children.clear()
         if self.coordinator:
-            self._post.send(self.coordinator, PartFinished(self.id, NO_METRICS), self.metrics)
+            metrics = partial(_metrics_of, self._final, self.name)  # without this participant, which has done its part
+            self._post.send(self.coordinator, PartFinished(self.id, NO_METRICS), metrics)
         self._on_over(self)
 
     # -- looking ------------------------------------------------------------------------------------------------
@@ -441,11 +444,13 @@ class Participant:
 
     def metrics(self) -> Metrics:
         """Return the metrics of this part, as they are now, or as they were at the end."""
-        reading = self._final or self._reading()
+        if self._final is not None:
+            return _metrics_of(self._final, self.name)
+        reading = self._reading()
         try:
             return NO_METRICS if reading is None else reading.metrics(self.started_at, self.completed_at)
         except _NONSENSE as error:
-            self._cannot_be_read(error)
+            _cannot_be_read(self.name, error)
             return NO_METRICS
 
     def _reading(self) -> Reading | None:
@@ -453,11 +458,21 @@ class Participant:
         try:
             return None if self._context is None else self._context.reading()
         except _NONSENSE as error:
-            self._cannot_be_read(error)
+            _cannot_be_read(self.name, error)
             return None
 
-    def _cannot_be_read(self, error: Exception) -> None:
-        logger.error("job %s has no metrics: its shared memory was overwritten, by its own code (%s)", self.name, error)
+
+def _metrics_of(final: FinalReading | None, name: str) -> Metrics:
+    """Return the metrics of a part that has ended, of a job of this name."""
+    try:
+        return NO_METRICS if final is None else final.metrics()
+    except _NONSENSE as error:
+        _cannot_be_read(name, error)
+        return NO_METRICS
+
+
+def _cannot_be_read(name: str, error: Exception) -> None:
+    logger.error("job %s has no metrics: its shared memory was overwritten, by its own code (%s)", name, error)
 
 
 def loss_of(child: Child, vertices: list[str]) -> Failure:

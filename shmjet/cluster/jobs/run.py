@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import msgspec
+
 from shmjet.cluster.jobs.attempt_snapshots import STOPPED
 from shmjet.cluster.jobs.lineage import Lineage, snapshot_row
 from shmjet.cluster.jobs.snapshot import SnapshotRequest
@@ -16,7 +18,7 @@ from shmjet.cluster.lifecycle_messages import LastSnapshot, SnapshotRow
 from shmjet.cluster.protocol import Submission
 from shmjet.core import JobStateError, JobStatus, ShmjetError
 from shmjet.execution.messages import Failure, LogSubscription
-from shmjet.execution.metrics import Metrics
+from shmjet.execution.metrics import NO_METRICS, Metrics
 from shmjet.ipc.inline_or_memfd import InlineOrMemfd
 
 ANNOUNCE_S = 0.001
@@ -40,6 +42,8 @@ class Coordinator(Protocol):
     def is_over(self) -> bool: ...
     @property
     def left_off(self) -> bool: ...
+    @property
+    def snapshot_waits_for(self) -> list[str]: ...
     def start(self) -> None: ...
     def cancel(self) -> None: ...
     def take_snapshot(self, request: SnapshotRequest, done: Callable[[str | None], None]) -> None: ...
@@ -62,7 +66,7 @@ class Next(enum.Enum):
 Told = Callable[[Any], None]
 Attempts = Callable[["JobRun", Told, Told], Coordinator]
 """Makes the next attempt of a run, from what is to be called at each change of its status, and from what is to be
-called when nothing is left of it. The number of the first is that of the run."""
+called, with what is kept of it, when nothing is left of it. The number of the first is that of the run."""
 AfterFailure = Callable[["JobRun", Failure], Next]
 """Says of a run whose attempt has failed what comes next."""
 StatusListener = Callable[[JobStatus, JobStatus], None]
@@ -162,6 +166,10 @@ class JobRun:
         self._wish: Wish | None = None
         self._stopping_for_wish = False
         self._exporting = 0
+        self._attempts_in_vain = 0
+        """How many attempts had failed when it was given up; 0 while it is not."""
+        self._waits_to_begin = False
+        """Whether it is suspended, and its first attempt begins when it is resumed."""
         self._counted_from: LastSnapshot | None = None
         """The last snapshot when `failed_attempts` was 0."""
         self._cancelled_between = False
@@ -206,9 +214,19 @@ class JobRun:
         return None if self.lineage is None else self.lineage.last
 
     @property
+    def snapshot_waits_for(self) -> list[str]:
+        """The vertices for whose end a snapshot of the newest attempt waits."""
+        return self._attempt.snapshot_waits_for
+
+    @property
     def failure(self) -> Failure | None:
         """The first error of the newest attempt, unless another attempt follows it."""
-        return None if self._next is not Next.END or self._cancelled_between else self._attempt.failure
+        if self._next is not Next.END or self._cancelled_between or self._attempt.failure is None:
+            return None
+        return self._in_vain(self._attempt.failure)
+
+    def _in_vain(self, failure: Failure) -> Failure:
+        return msgspec.structs.replace(failure, attempts=self._attempts_in_vain)
 
     @property
     def cancelled(self) -> bool:
@@ -226,11 +244,11 @@ class JobRun:
 
     def metrics(self) -> Awaitable[Metrics]:
         """Return the metrics of the newest attempt, on all members."""
-        return self._attempt.metrics()
+        return _no_metrics() if self._waits_to_begin else self._attempt.metrics()
 
     def own_metrics(self) -> Awaitable[Metrics]:
         """Return those of this member's part alone."""
-        return self._attempt.own_metrics()
+        return _no_metrics() if self._waits_to_begin else self._attempt.own_metrics()
 
     def forget_exception(self) -> None:
         """Keep the text of its failure only."""
@@ -260,8 +278,21 @@ class JobRun:
         self._announcer = asyncio.get_running_loop().call_later(ANNOUNCE_S, self._announce)
         self._attempt.start()
 
+    def start_suspended(self, failure: Failure | None) -> None:
+        """Begin with waiting for `resume`: the run was suspended when its member was started again.
+
+        Args:
+            failure: the error that suspended it; None when a client asked for it.
+        """
+        self._waits_to_begin, self._overdue = True, True
+        self._next, self.suspension = Next.SUSPEND, RunSuspension(failure=failure)
+        self._tell()
+
     def cancel(self) -> None:
         """Ask for the end; `on_status` tells when it has come."""
+        self._export_comes_too_late()
+        if self._waits_to_begin:
+            self._waits_to_begin, self._next, self.suspension = False, Next.END, None
         if self._next is Next.END:
             self._wish, self._stopping_for_wish = None, False
             self._attempt.cancel()
@@ -270,7 +301,7 @@ class JobRun:
             suspended, self.suspension = self.suspension, None
             self._tell()
             if suspended is not None:
-                self._on_over(self)
+                self._be_over()
 
     def suspend(self) -> None:
         """Ask that the run stops until `resume`; while it is starting, this waits until it runs.
@@ -303,12 +334,20 @@ class JobRun:
             raise JobStateError(f"{self._name} is {self.status.name}; only a suspended job can be resumed")
         self.suspension = None
         self.failed_attempts = 0
+        self._attempts_in_vain = 0
+        if self._waits_to_begin:
+            self._waits_to_begin, self._next = False, Next.END
+            self._tell()
+            self._attempt.start()
+            return
         self._next = Next.AGAIN
         self._tell()
         self._go_on()
 
     async def export_snapshot(self, name: str, *, cancel: bool = False) -> SnapshotRow:
         """Give a snapshot of the state as it is now, or of a suspended job as it was, a name.
+
+        With `cancel` it waits for a starting run until that runs.
 
         Args:
             name: a checked name; an older snapshot of that name is replaced.
@@ -330,9 +369,10 @@ class JobRun:
                 self.cancel()
         else:
             verb = "export a snapshot of"
-            if self.status is not JobStatus.RUNNING or self._is_ending:
+            starts = cancel and self.status is JobStatus.STARTING
+            if (self.status is not JobStatus.RUNNING and not starts) or self._is_ending:
                 raise JobStateError(f"{self._name} is {self._state}; cannot {verb} it")
-            if self._stopping_for_wish or self._next is not Next.END:
+            if not starts and (self._stopping_for_wish or self._next is not Next.END):
                 raise JobStateError(f"{self._name} is being stopped; cannot {verb} it")
             outcome: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
             if cancel:
@@ -367,7 +407,7 @@ class JobRun:
             raise JobStateError(f"{self._name} is {self._state}; cannot {verb} it")
         if self._wish is not None and self._wish.exported is not None:
             raise JobStateError(f"{self._name} is being cancelled; cannot {verb} it")
-        if self._wish is None or self._wish.then is not Next.SUSPEND:
+        if self._wish is None or self._wish.then is not Next.SUSPEND or wish.exported is not None:
             self._wish = wish
         elif not wish.graceful:
             self._wish = replace(self._wish, graceful=False)
@@ -440,7 +480,9 @@ class JobRun:
             self.failed_attempts, self._counted_from = 0, self.last_snapshot
         self.failed_attempts += 1
         follows = self._after_failure(self, failure)
-        self._cause = failure if follows is Next.SUSPEND else None
+        if follows is not Next.AGAIN and self.failed_attempts > 1:
+            self._attempts_in_vain = self.failed_attempts
+        self._cause = self._in_vain(failure) if follows is Next.SUSPEND else None
         return follows
 
     def _tell(self) -> None:
@@ -451,6 +493,7 @@ class JobRun:
                 listener(old, status)
         if status.is_terminal:
             self.completed_at = time.time()
+            self._export_comes_too_late()
             if self._announcer is not None:
                 self._announcer.cancel()
                 self._announcer = None
@@ -458,20 +501,44 @@ class JobRun:
         elif self._overdue:
             self._on_status(self)
 
-    def _ended(self, _: Coordinator) -> None:
+    def _export_comes_too_late(self) -> None:
+        """Tell a client that waits for its export, for which no attempt is being stopped yet, that none will come."""
+        waits = not self._stopping_for_wish or self._next is not Next.END
+        if self._wish is not None and self._wish.exported is not None and waits:
+            _settle(self._wish.exported, STOPPED)
+
+    def _ended(self, kept: Coordinator) -> None:
+        self._attempt = kept
         if self._cancelled_between or self._next is Next.END:
-            self._on_over(self)
+            self._be_over()
         elif self._next is Next.SUSPEND or (self._wish is not None and self._wish.then is Next.SUSPEND):
+            self._export_comes_too_late()
             self._next, self._wish, self._stopping_for_wish = Next.SUSPEND, None, False
             self.suspension, self._cause = RunSuspension(failure=self._cause), None
             self._tell()
         else:
             self._go_on()
 
+    def _be_over(self) -> None:
+        """Tell that nothing of it is left, and let go of all who were to hear of it: it is remembered for long."""
+        on_over = self._on_over
+        self._on_status = self._on_over = _nothing
+        self._listeners.clear()
+        on_over(self)
+
     def _go_on(self) -> None:
-        self._wish = None
+        if self._wish is not None and (self._wish.exported is None or self._wish.exported.done()):
+            self._wish = None  # another attempt was all that was asked for; an export waits until that runs
         self._begin()
         self._attempt.start()
+
+
+def _nothing(_: JobRun) -> None:
+    """Stand for what is called when the run changes: it does not change any more."""
+
+
+async def _no_metrics() -> Metrics:
+    return NO_METRICS
 
 
 def _settle(outcome: asyncio.Future[str | None], error: str | None) -> None:

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from shmjet.cluster.protocol import Submission
+from shmjet.execution.messages import Failure
 from shmjet.snapshots.manifest import sync_folder
 
 MAGIC: Final = b"shmjetRR"
@@ -35,12 +36,15 @@ class RunRecord(msgspec.Struct, frozen=True):
         lineage: the name of its lineage.
         job: what it runs, with its code.
         is_suspended: whether it is to wait until it is resumed.
+        cause: the error that suspended it, None when a client asked for it; without its exception, which only the
+            client could read.
     """
 
     run: int
     lineage: str
     job: Submission
     is_suspended: bool = False
+    cause: Failure | None = None
 
 
 class RunRecords:
@@ -55,6 +59,8 @@ class RunRecords:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._unreadable: set[Path] = set()
+        """The files that the log has named."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def write(self, record: RunRecord) -> None:
@@ -81,6 +87,9 @@ class RunRecords:
             try:
                 found.append(_read(path))
             except (OSError, ValueError, msgspec.MsgspecError) as error:
+                if path in self._unreadable:
+                    continue
+                self._unreadable.add(path)
                 logger.error("the record of a run %s cannot be read, so that run does not go on: %s", path, error)
         return sorted(found, key=lambda record: record.run)
 

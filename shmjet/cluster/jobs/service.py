@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 from uuid import uuid4
 
 import msgspec
 
 from shmjet.cluster.jobs.context import MemberServices
 from shmjet.cluster.jobs.coordinator import AttemptPlan, JobCoordinator
+from shmjet.cluster.jobs.ended_attempt import EndedAttempt
 from shmjet.cluster.jobs.lineage import Lineage, check_restorable
 from shmjet.cluster.jobs.registry import ParticipantRegistry
 from shmjet.cluster.jobs.restart_policy import DAMAGED, next_after
@@ -37,6 +38,7 @@ from shmjet.cluster.requests.named_jobs import NamedJobs
 from shmjet.cluster.requests.post import FilePost, JobPost, Payload
 from shmjet.core import ConfigError, JobStatus, ShmjetError
 from shmjet.core.ownership import dealt
+from shmjet.execution.failure import without_exception
 from shmjet.execution.messages import Failure
 
 _ORDERS = (
@@ -55,6 +57,15 @@ _ORDERS = (
 logger = logging.getLogger("shmjet.member")
 
 
+class WrittenObservables(Protocol):
+    """The observables of the cluster, as far as jobs are concerned (`shmjet.cluster.member.observables`)."""
+
+    def run_begins(self, run: int, names: Iterable[str]) -> None: ...
+    def run_ends(
+        self, run: int, names: Iterable[str], *, job: str, failure: Failure | None = None, cancelled: bool = False
+    ) -> None: ...
+
+
 class JobService:
     """See the module.
 
@@ -67,6 +78,7 @@ class JobService:
         next_number: gives numbers of attempts, unique in the cluster.
         coordinating_for: says for how many seconds this member has coordinated.
         allow_code: whether clients may bring code.
+        observables: are told of the runs that write to them.
         records: of runs, with which a member that is started again goes on; None where they end with the member.
     """
 
@@ -81,6 +93,7 @@ class JobService:
         next_number: Callable[[], int],
         coordinating_for: Callable[[], float],
         allow_code: bool,
+        observables: WrittenObservables,
         records: RunRecords | None = None,
     ) -> None:
         self._services = services
@@ -89,6 +102,7 @@ class JobService:
         self._post = JobPost(others, self._deliver)
         self._coordinators: dict[int, JobCoordinator] = {}
         self._records = records
+        self._observables = observables
         self._is_closing = False
         self.participants = registry
         registry.open(services, self._post)
@@ -108,6 +122,7 @@ class JobService:
     ) -> JobRun:
         is_kept = self._records is not None and lineage is not None and lineage.takes_snapshots
         has_outcome = False
+        job, observables = request.job.name or request.job.job_id, request.job.settings.observables
 
         def told(run: JobRun) -> None:
             nonlocal has_outcome
@@ -115,6 +130,8 @@ class JobService:
                 has_outcome = True
                 if self._records is not None:
                     self._records.remove(run.id)
+                failure, cancelled = run.failure, run.cancelled
+                self._observables.run_ends(run.id, observables, job=job, failure=failure, cancelled=cancelled)
             on_status(run)
 
         def over(run: JobRun) -> None:
@@ -133,6 +150,7 @@ class JobService:
         )
         if is_kept:
             self._keep(run)
+        self._observables.run_begins(number, observables)
         return run
 
     def _keep(self, run: JobRun) -> None:
@@ -149,8 +167,11 @@ class JobService:
 
         def note(old: JobStatus, new: JobStatus) -> None:
             if JobStatus.SUSPENDED in (old, new) and not new.is_terminal:
+                cause = None if run.suspension is None else run.suspension.failure
+                is_suspended = new is not JobStatus.STARTING
+                cause = None if cause is None else without_exception(cause)
                 try:
-                    records.write(msgspec.structs.replace(record, is_suspended=new is not JobStatus.STARTING))
+                    records.write(msgspec.structs.replace(record, is_suspended=is_suspended, cause=cause))
                 except OSError as error:
                     logger.error("the record of %s cannot be written: %s", job.name or job.job_id, error)
 
@@ -176,10 +197,12 @@ class JobService:
             except (OSError, ShmjetError) as error:
                 logger.error("job %s cannot go on: %s", job.name or job.job_id, error)
                 continue
-            logger.warning("job %s goes on: its member was started again", job.name or job.job_id)
+            state = "is still suspended" if record.is_suspended else "goes on"
+            logger.warning("job %s %s: its member was started again", job.name or job.job_id, state)
             if record.is_suspended:
-                run.suspend()
-            run.start()
+                run.start_suspended(record.cause)
+            else:
+                run.start()
         known = {record.lineage for record in found}
         for name in snapshots.lineages():
             if name not in known:
@@ -231,9 +254,9 @@ class JobService:
         members = self._view().members
         self._post.add_identity(members[0].uuid)
 
-        def over(coordinator: JobCoordinator) -> None:
+        def over(ended: EndedAttempt) -> None:
             del self._coordinators[number]
-            on_over(coordinator)
+            on_over(ended)
 
         plan = AttemptPlan(
             id=number,

@@ -12,13 +12,19 @@ from collections.abc import Callable, Iterable
 
 from shmjet.cluster.processes.workers import Child, Workers
 from shmjet.execution import control
+from shmjet.host.patience import Patience
+from shmjet.host.process_usage import waited_for_core
 
 INTERRUPT_S = 0.2
 """How long a process may take to stop its part of a failed or cancelled execution before it is interrupted there."""
 INTERRUPT_SOON_S = 0.01
 """The same of a job with a guarantee: nothing is lost when it is interrupted, and its next attempt waits."""
 GRACE_S = 1.2
-"""How long it may take before it is killed."""
+"""How long it may take before it is killed, without the time in which it waited for a core;"""
+MOST_GRACE_S = 6.0
+"""and how long with it."""
+LEAST_GRACE_S = 0.05
+"""What is left of the grace below this is not waited for."""
 CLOSE_S = 5.0
 """How long a process may take to close suppliers of an execution that has ended, before it is interrupted there."""
 CLOSE_GRACE_S = 6.0
@@ -53,6 +59,10 @@ class Stopping:
         self._name_of = name_of
         self._timers: list[asyncio.TimerHandle] = []
         self._is_stopping = False
+        self._patience = Patience(AGAIN_S)
+        """Counts the seconds since `stop`, or since the first interruption in a `close`, in which the member ran."""
+        self._starved: dict[int, float] = {}
+        """How long each process had waited for a core when it was told to stop, by its pid."""
 
     @property
     def is_stopping(self) -> bool:
@@ -66,10 +76,13 @@ class Stopping:
             soon: interrupt code that does not return almost at once.
         """
         self._is_stopping = True
+        self._waited()
+        self._starved = {child.pid: waited_for_core(child.pid) for child in self._left()}
         self._watch(INTERRUPT_SOON_S if soon else INTERRUPT_S, GRACE_S, self._kill_all)
 
     def close(self) -> None:
         """Watch processes that have been told to close what is left; they have all stopped."""
+        self._patience.reset()
         self._watch(CLOSE_S, CLOSE_GRACE_S, self._kill_closing)
 
     def end(self) -> None:
@@ -85,6 +98,7 @@ class Stopping:
 
     def _interrupt(self) -> None:
         """Signal the processes that run this execution's code still."""
+        self._waited()
         left = self._left()
         for child in left:
             if child.block.request_interrupt(self._id):
@@ -93,18 +107,35 @@ class Stopping:
             self._again(self._interrupt)
 
     def _kill_all(self) -> None:
-        """Kill the processes that have not stopped, whosever code keeps them: a cancelled job has to end."""
+        """Kill the processes that have not stopped, whosever code keeps them: a cancelled job has to end.
+
+        On a busy host a process may hardly have run since it was told; then it gets the time that it lacks. Where the
+        whole host stood still, so did the member, and that time does not count.
+        """
+        passed = self._waited()
+        lacking = []
         for child in self._left():
-            self._kill(child)
+            starved = min(waited_for_core(child.pid) - self._starved.get(child.pid, 0.0), passed)
+            rest = min(GRACE_S - (passed - starved), MOST_GRACE_S - passed)
+            if rest < LEAST_GRACE_S:
+                self._kill(child)
+            else:
+                lacking.append(rest)
+        if lacking:
+            self._timers.append(asyncio.get_running_loop().call_later(min(lacking), self._kill_all))
 
     def _kill_closing(self) -> None:
         """Kill the processes that do not come back from a `close` of this execution; others will get to theirs."""
         left = self._left()
-        for child in left:
-            if self._running_in(child) == self._id:
-                self._kill(child)
+        if self._waited() >= CLOSE_GRACE_S - CLOSE_S - LEAST_GRACE_S:
+            for child in left:
+                if self._running_in(child) == self._id:
+                    self._kill(child)
         if left:
             self._again(self._kill_closing)
+
+    def _waited(self) -> float:
+        return self._patience.waited(asyncio.get_running_loop().time())
 
     def _left(self) -> list[Child]:
         """Return the processes to watch; the member itself waits for processes that it has told to exit."""

@@ -90,12 +90,15 @@ class Running(Protocol):
     @property
     def last_snapshot(self) -> LastSnapshot | None: ...
     @property
+    def snapshot_waits_for(self) -> list[str]: ...
+    @property
     def is_over(self) -> bool: ...
     @property
     def started_at(self) -> float: ...
     @property
     def completed_at(self) -> float | None: ...
     def start(self) -> None: ...
+    def start_suspended(self, failure: Failure | None) -> None: ...
     def cancel(self) -> None: ...
     def suspend(self) -> None: ...
     def resume(self) -> None: ...
@@ -268,13 +271,13 @@ class JobTable:
         if record is None:  # not before it is certain that it runs: a job that never ran is not listed
             record = _recorded(msgspec.structs.replace(submission, named=None), fds)
             self._remember(request.job_id, record)
-        answered = False
+        answered, number = False, request.request
 
         def answer(execution: Running) -> None:
             nonlocal answered
             if not answered:
                 answered = True
-                client.queue(Executing(request.request, execution.id))
+                client.queue(Executing(number, execution.id))
 
         def changed(execution: Running) -> None:
             answer(execution)
@@ -467,7 +470,8 @@ class JobTable:
             return
 
         async def tell(metrics: Awaitable[Metrics]) -> None:
-            found = with_life(await metrics, execution.attempt_count, execution.last_snapshot)
+            waits_for = execution.snapshot_waits_for
+            found = with_life(await metrics, execution.attempt_count, execution.last_snapshot, waits_for)
             client.send(MetricsReply(request.request, found))
 
         self._tasks.start(tell(execution.own_metrics() if request.part else execution.metrics()))

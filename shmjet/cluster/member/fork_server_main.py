@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from shmjet.cluster.member.grid_caller import GridCaller
+from shmjet.cluster.member.observable_writer import WorkerGrid
 from shmjet.cluster.settings import SOCKET_NAME
 from shmjet.execution.control import BLOCK_SIZE, WorkerControl
 from shmjet.execution.forkserver import serve
@@ -26,6 +27,7 @@ from shmjet.execution.messages import Command, Fork, WorkerSettings
 from shmjet.execution.worker import Worker
 from shmjet.grid import Grid
 from shmjet.grid.without_maps import GridWithoutMaps
+from shmjet.host.allocator import keep_freed_memory
 from shmjet.host.child_process import pin
 from shmjet.host.stacks import offer_stacks
 from shmjet.ipc.channel import Channel
@@ -55,13 +57,14 @@ def run_child(request: Fork, fds: list[int], logs: socket.socket, levels: Sequen
     else:
         block = WorkerControl(control, request.index * BLOCK_SIZE)
     channel = Channel(socket.socket(fileno=fds[0]), Command)
+    member_socket = Path(settings.folder) / SOCKET_NAME
 
     def open_grid() -> Any:
         grid = Grid.open(Path(settings.folder) / "grid")
-        return GridWithoutMaps(grid.opened) if settings.has_storage else grid
+        return WorkerGrid(GridWithoutMaps(grid.opened) if settings.has_storage else grid, member_socket)
 
     def open_far_grid() -> Any:
-        return GridCaller(Path(settings.folder) / SOCKET_NAME)
+        return WorkerGrid(GridCaller(member_socket), member_socket)
 
     Worker(
         request.index,
@@ -97,6 +100,7 @@ def main(sock: socket.socket, logs: int, levels: Sequence[int], preload: Sequenc
     for name in preload:
         with contextlib.suppress(Exception):
             importlib.import_module(name)
+    keep_freed_memory()  # for all children
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)

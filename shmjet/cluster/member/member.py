@@ -33,6 +33,7 @@ from shmjet.cluster.jobs.snapshot_requests import SnapshotRequests
 from shmjet.cluster.member.cluster_status import ClusterStatus
 from shmjet.cluster.member.grid_requests import GridRequests
 from shmjet.cluster.member.monitor_requests import MonitorRequests
+from shmjet.cluster.member.observables import Observables
 from shmjet.cluster.member.request_handlers import Scope, request_handlers
 from shmjet.cluster.membership.events import ViewInstalled
 from shmjet.cluster.membership.network import Network
@@ -144,6 +145,7 @@ class Member:
         environments = None if network is None else ENVIRONMENTS_OF_A_CLUSTER
         Grid.create(self._grid_folder, settings.partition_count, environments=environments)
         self._grid = GridRequests(self._grid_folder)
+        self._observables = Observables()
         records = None if storage is None else RunRecords(storage / "jobs")
         first = 1 if network is None else (random.SystemRandom().getrandbits(30) << 32) + 1
         used = 0 if records is None else max((record.run for record in records.all()), default=0)
@@ -159,6 +161,7 @@ class Member:
             next_number=lambda: next(self._ids),
             coordinating_for=coordinating_for,
             allow_code=settings.allow_code,
+            observables=self._observables,
             records=records,
         )
         refuse = (lambda _: None) if self._network is None else self._network.refuse_clients
@@ -168,7 +171,8 @@ class Member:
         self._member_loss: MemberLossHandler | None = None
         if self._network is not None:
             self._forwarder = RequestForwarder(self._network, self._serve, self._tasks.start)
-            self._member_loss = MemberLossHandler(self._jobs, self._clients, self._forwarder, self._grid.clear)
+            clears = self._grid.clear, self._observables.clear
+            self._member_loss = MemberLossHandler(self._jobs, self._clients, self._forwarder, *clears)
         self._cluster_status = ClusterStatus(
             self.folder.path,
             self._members,
@@ -184,6 +188,7 @@ class Member:
             participants,
             self._attachments,
             self._grid,
+            self._observables,
             self._cluster_status,
             self._monitor,
             attach=self._attach,
@@ -324,6 +329,7 @@ class Member:
 
     def _client_gone(self, client: LocalClient | ForwardedClient) -> None:
         self._jobs.table.client_gone(client)
+        self._observables.client_gone(client)
         if self._network is not None and isinstance(client, LocalClient):
             if self._forwarder is not None:
                 self._forwarder.client_gone(client.number)

@@ -97,6 +97,7 @@ def _network_of(settings: MemberSettings, secret: bytes, member_secret: bytes) -
         settings.partition_count,
         settings.flow_period_ns,
         settings.allow_code,
+        settings.longest_silence,
     )
     discovery = make_discovery(settings.discovery, settings.cluster_name)
     return lambda member: Network(network, member, discovery)

@@ -25,6 +25,14 @@ from shmjet.cluster.lifecycle_messages import (
 from shmjet.cluster.member.cluster_status import ClusterStatus
 from shmjet.cluster.member.grid_requests import GridRequests
 from shmjet.cluster.member.monitor_requests import MonitorRequests
+from shmjet.cluster.member.observables import Observables
+from shmjet.cluster.observable_messages import (
+    ConfigureObservable,
+    DestroyObservable,
+    LeaveObservable,
+    ReadObservable,
+    WriteObservable,
+)
 from shmjet.cluster.protocol import (
     Attach,
     CancelExecution,
@@ -90,6 +98,7 @@ def request_handlers(
     participants: ParticipantRegistry,
     attachments: Attachments,
     grid: GridRequests,
+    observables: Observables,
     cluster_status: ClusterStatus,
     monitor: MonitorRequests,
     *,
@@ -105,6 +114,7 @@ def request_handlers(
         participants: this member's parts in attempts.
         attachments: the files attached to jobs.
         grid: the maps and lists.
+        observables: those of the cluster.
         cluster_status: the reports about all members.
         monitor: serves the processes that monitor this member.
         attach: begins the monitoring of this member by a client.
@@ -126,6 +136,11 @@ def request_handlers(
         DestroySnapshot: RequestHandler(coordinator, snapshots.destroy_snapshot),
         Upload: RequestHandler(coordinator, attachments.upload),
         GridCall: RequestHandler(coordinator, grid.perform),
+        WriteObservable: RequestHandler(coordinator, observables.write),
+        ReadObservable: RequestHandler(coordinator, observables.read),
+        LeaveObservable: RequestHandler(coordinator, observables.leave),
+        ConfigureObservable: RequestHandler(coordinator, observables.configure),
+        DestroyObservable: RequestHandler(coordinator, observables.destroy),
         Describe: RequestHandler(member, cluster_status.describe_members),
         StatusRequest: RequestHandler(member, cluster_status.report_status),
         DumpAll: RequestHandler(member, cluster_status.dump),

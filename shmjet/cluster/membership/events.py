@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
-from shmjet.cluster.membership.failure_detector import DetectorSettings
+from shmjet.cluster.membership.failure_detector import DetectorSettings, detector_for
 from shmjet.cluster.membership.views import Peer, View
 
 
@@ -42,6 +42,15 @@ class MembershipSettings:
     complaint_grace: float = 1.0
     leave_patience: float = 1.5
     own_pause: float = 0.9
+
+
+def membership_settings(longest_silence: float) -> MembershipSettings:
+    """Return the usual settings, or those of machines that may stand still for longer."""
+    usual = MembershipSettings()
+    return MembershipSettings(
+        detector=detector_for(longest_silence),
+        join_patience=min(max(usual.join_patience, longest_silence + 0.8), 5 * usual.join_patience),
+    )
 
 
 @dataclass(frozen=True)

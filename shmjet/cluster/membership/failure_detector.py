@@ -40,6 +40,13 @@ class DetectorSettings:
     longest_silence: float = 2.2
 
 
+def detector_for(longest_silence: float) -> DetectorSettings:
+    """Return the usual settings, or those of a machine that may stand still for longer."""
+    usual = DetectorSettings()
+    pause = max(0.5, longest_silence - usual.longest_silence + usual.acceptable_pause)
+    return DetectorSettings(acceptable_pause=pause, longest_silence=longest_silence)
+
+
 class FailureDetector:
     """Watches one peer.
 

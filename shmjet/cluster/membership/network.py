@@ -21,7 +21,15 @@ from shmjet.cluster.membership.advertised_address import advertised_host
 from shmjet.cluster.membership.contacts import DIAL_AGAIN_S, Contacts
 from shmjet.cluster.membership.discovery import Discovery
 from shmjet.cluster.membership.discovery_search import DiscoverySearch
-from shmjet.cluster.membership.events import HasLeft, JoinFailed, State, ViewInstalled, WasFenced, WasIsolated
+from shmjet.cluster.membership.events import (
+    HasLeft,
+    JoinFailed,
+    State,
+    ViewInstalled,
+    WasFenced,
+    WasIsolated,
+    membership_settings,
+)
 from shmjet.cluster.membership.failure_detector import HEARTBEAT_S
 from shmjet.cluster.membership.network_user import NetworkSettings, NetworkUser
 from shmjet.cluster.membership.peer_messages import PeerMessage
@@ -115,7 +123,8 @@ class Network:
     @property
     def view(self) -> View | None:
         """The view in force; None while this member has none or is cut off from most of it."""
-        return self._state.view if self._state.state is State.MEMBER else None
+        found = self._membership  # None before the port is open
+        return found.view if found is not None and found.state is State.MEMBER else None
 
     @property
     def is_coordinator(self) -> bool:
@@ -159,6 +168,7 @@ class Network:
             self._settings.partition_count,
             _new_identity,
             now,
+            membership_settings(self._settings.longest_silence),
             allow_code=self._settings.allow_code,
         )
         self._ready = asyncio.get_running_loop().create_future()
@@ -255,8 +265,9 @@ class Network:
 
     async def _tick(self) -> None:
         while True:
-            self._state.tick(self._now())
-            self._pump()
+            if not self._restarting:  # without one no member can be asked
+                self._state.tick(self._now())
+                self._pump()
             await asyncio.sleep(_TICK_S)
 
     def _task_failed(self, error: BaseException) -> None:
@@ -335,18 +346,21 @@ class Network:
         while not await self._open_again():
             await asyncio.sleep(_RESTART_S)
         self._restarting = False
+        self._state.search_anew(self._now())
 
     async def _open_again(self) -> bool:
         host, port = split_address(self._address)
         bound = split_address(self._settings.bind)[0]
+        identity = self.me.uuid
         try:
-            await self._open(self.me.uuid, join_address(bound, port), host)
+            await self._open(identity, join_address(bound, port), host)
+            if identity == self.me.uuid:  # else it was given up meanwhile
+                return True
         except OSError as error:
             logger.error("the link cannot be started again yet: %s", error)
-            if self._link is not None:
-                await self._link.stop(_RESTART_S)
-            return False
-        return True
+        if self._link is not None:
+            await self._link.stop(_RESTART_S)
+        return False
 
     def _link_lost(self) -> None:
         if self._stopping:

@@ -25,6 +25,7 @@ class NetworkSettings:
     partition_count: int
     flow_period_ns: int
     allow_code: bool
+    longest_silence: float
 
 
 class NetworkUser(Protocol):

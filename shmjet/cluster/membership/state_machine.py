@@ -151,6 +151,11 @@ class Membership:
         """Give up and join again under a new identity: we have lost our connections."""
         self._fence(now)
 
+    def search_anew(self, now: float) -> None:
+        """Begin the search for a cluster now: no member could be asked before."""
+        if self.state is State.JOINING:
+            self._search.begin(now)
+
     def unreachable(self, address: str, now: float) -> None:
         """Note that no process listens at an address: its host answers, and has no such process. So it is dead."""
         self._search.nothing_at(address)

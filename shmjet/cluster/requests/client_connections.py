@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from shmjet.cluster.membership.peer_messages import Backward, Bounced, ClientGone, Forward
+from shmjet.cluster.observable_messages import ReadObservable
 from shmjet.cluster.protocol import Execute, GridCall, Request, Watch
 from shmjet.cluster.requests.post import Post
 from shmjet.ipc import unix_sockets
@@ -89,7 +90,7 @@ class LocalClient:
         """Whether it takes news: a client that only looks, or talks to a processor, reads one answer per question."""
 
         def message(request: Any, fds: list[int]) -> None:
-            self.listens = self.listens or isinstance(request, Execute | Watch | GridCall)
+            self.listens = self.listens or isinstance(request, Execute | Watch | GridCall | ReadObservable)
             self._unanswered += 1
             if self._unanswered >= self._most():
                 self._channel.hold(True)

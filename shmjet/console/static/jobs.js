@@ -75,6 +75,7 @@ export class JobView {
     const times = card.executions > 1 ? `, the last of ${count(card.executions)} that are remembered` : "";
     setText(byId("job-facts"), `id ${card.id} · started ${clock(card.started_at)} · ${isLiving(card) ? "running for" : "ran"} ${ran(card, state.time)} · execution ${card.execution}${times}${detail.members > 1 ? ` · on ${detail.members} members` : ""}`);
     this.showState(detail, state.time);
+    this.showTime(detail);
     this.showFailure(detail);
     this.showTiles(detail, state.time);
     this.graph.update(detail);
@@ -95,6 +96,11 @@ export class JobView {
     }
     byId("job-state").hidden = parts.length === 0;
     setText(byId("job-state"), parts.join(" · "));
+  }
+
+  showTime(detail) {
+    byId("event-time").hidden = detail.time.length === 0;
+    setText(byId("event-time-text"), detail.time.join("\n"));
   }
 
   showFailure(detail) {
