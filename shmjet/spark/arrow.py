@@ -99,7 +99,7 @@ class RecordBatch:
             if mask is not None:
                 masks[field.name] = mask
         for array in (*columns.values(), *masks.values()):
-            if not isinstance(array, Text):
+            if isinstance(array, np.ndarray):
                 array.flags.writeable = False
         return Batch.trusted(columns, masks, self.rows)
 

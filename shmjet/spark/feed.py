@@ -27,8 +27,18 @@ class SparkSource(SourceDef[Any], ProcessorSupplier):
 
     is_cooperative = True
 
-    def __init__(self, name: str, fields: tuple[Field, ...], columnar: bool, memory: int, origin: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        fields: tuple[Field, ...],
+        columnar: bool,
+        memory: int,
+        origin: Any,
+        *,
+        heads: bool = False,
+    ) -> None:
         SourceDef.__init__(self, name, self, columnar=columnar)
+        object.__setattr__(self, "heads", heads)
         object.__setattr__(self, "feed", f"spark-{uuid.uuid4().hex[:12]}")
         object.__setattr__(self, "fields", fields)
         object.__setattr__(self, "memory", memory)
@@ -37,11 +47,13 @@ class SparkSource(SourceDef[Any], ProcessorSupplier):
     feed: str
     fields: tuple[Field, ...]
     memory: int
+    heads: bool
+    """Each processor begins with a batch without rows, so that the columns are known where no row is left."""
     _origin: Any
 
     def get(self, count: int) -> Sequence[Processor]:
         """Return the processors."""
-        return [FeedProcessor(self.feed, self.fields, self.memory) for _ in range(count)]
+        return [FeedProcessor(self.feed, self.fields, self.memory, self.heads) for _ in range(count)]
 
     def on_client(self, execution: Any) -> None:
         """Start Spark's job together with the engine's.
@@ -66,8 +78,69 @@ class SparkSource(SourceDef[Any], ProcessorSupplier):
             raise ConfigError(f"{self.name}: only the process that made it can read it, and only bounded data at once")
         return self._origin.prepare()
 
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(field.name for field in self.fields)
+
+    @property
+    def frame(self) -> Any:
+        """The DataFrame whose rows they are; None for an RDD, a stream, and where it is another process'."""
+        return self._origin.df if self.columnar and hasattr(self._origin, "df") else None
+
+    def takes(self, condition: Any) -> bool:
+        """Whether Spark can leave out the rows for which a condition is not true: it means the same there."""
+        from shmjet.spark.expressions import NotOnSparkError, Translator
+
+        if self.frame is None:
+            return False
+        try:
+            Translator.of(self.frame).condition(condition)
+        except NotOnSparkError:
+            return False
+        return True
+
+    def narrowed(self, columns: tuple[str, ...] | None, conditions: tuple[Any, ...]) -> SparkSource:
+        """Return a source of some columns, None for all, of the rows for which conditions are true.
+
+        Args:
+            columns: names; without any there is one column all the same, which says how many rows there are.
+            conditions: of which this source takes each.
+        """
+        from shmjet.spark.expressions import NotOnSparkError, Translator, quoted
+
+        df = self.frame
+        if df is None:
+            return self
+        try:
+            translator = Translator.of(df)
+        except NotOnSparkError:
+            return self
+        for condition in conditions:
+            df = df.where(translator.condition(condition))
+        notes = []
+        if columns is not None:
+            chosen = columns or (min(self.fields, key=_cost).name,)
+            df = df.select(*map(quoted, chosen))
+            notes.append(f"Spark selects {', '.join(chosen)}")
+        notes += [f"Spark gives only rows where {condition!r}" for condition in conditions]
+        return self.made(df, notes)
+
+    def made(self, df: Any, notes: Sequence[str]) -> SparkSource:
+        """Return a source of another DataFrame, which is made of this one's.
+
+        Args:
+            df: of columns that fit batches.
+            notes: what `explain` says of it.
+        """
+        origin = self._origin.of(df)
+        found = SparkSource(self.name, origin.fields, is_columnar(origin.fields), self.memory, origin, heads=True)
+        object.__setattr__(found, "notes", tuple(notes))
+        object.__setattr__(found, "parallelism", self.parallelism)
+        return found
+
     def __reduce__(self) -> Any:
-        return _restored, (self.name, self.fields, self.columnar, self.memory, self.feed)
+        return _restored, (self.name, self.fields, self.columnar, self.memory, self.feed, self.heads)
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
@@ -168,7 +241,14 @@ def source(
     )
 
 
-def _restored(name: str, fields: tuple[Field, ...], columnar: bool, memory: int, feed: str) -> SparkSource:
-    found = SparkSource(name, fields, columnar, memory, None)
+def _cost(field: Field) -> int:
+    """Return how dear a column is that only says how many rows there are."""
+    return {"bool": 0, "int8": 0, "int16": 1, "int32": 2, "date": 2, "float32": 2}.get(
+        field.kind, 3 + 10 * field.is_nested
+    )
+
+
+def _restored(name: str, fields: tuple[Field, ...], columnar: bool, memory: int, feed: str, heads: bool) -> SparkSource:
+    found = SparkSource(name, fields, columnar, memory, None, heads=heads)
     object.__setattr__(found, "feed", feed)
     return found

@@ -25,7 +25,7 @@ from shmjet.processors.general.emission import Emission
 from shmjet.spark import protocol
 from shmjet.spark.errors import SparkError
 from shmjet.spark.ledger import Attempt, Ledger
-from shmjet.spark.mapping import Contents, Pieces, map_file
+from shmjet.spark.mapping import Contents, Pieces, head_of, map_file
 from shmjet.spark.protocol import Mode, Record
 from shmjet.spark.schema import Field
 from shmjet.spark.shm_area import FeedArea
@@ -75,12 +75,14 @@ class FeedProcessor(Processor):
         feed: the name by which they find it.
         fields: of the DataFrame's columns; empty for a feed from an RDD.
         memory: bytes of shared memory for all processors of the vertex.
+        heads: begin with a batch without rows.
     """
 
     movable = False
 
-    def __init__(self, feed: str, fields: tuple[Field, ...], memory: int) -> None:
+    def __init__(self, feed: str, fields: tuple[Field, ...], memory: int, heads: bool = False) -> None:
         self._feed = feed
+        self._head = head_of(fields) if heads else None
         self._contents = Contents(fields)
         self._memory = memory
         self._area: FeedArea | None = None
@@ -108,6 +110,10 @@ class FeedProcessor(Processor):
         """Listen, then emit."""
         self._listen()
         done = self._emission.flush()
+        if done and self._head is not None:
+            head, self._head = self._head, None
+            self._emission.start(iter([head]))
+            done = self._emission.flush()
         if done and self._ready:
             self._emission.start(self._opened())
             done = self._emission.flush()

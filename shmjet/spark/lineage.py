@@ -58,6 +58,10 @@ class _DataFrame(_Bounded):
         self.fields = fields_of(df)
         self.batch_rows = batch_rows
 
+    def of(self, df: Any) -> _DataFrame:
+        """Return the same of another DataFrame that is made of this one."""
+        return _DataFrame(df, self.batch_rows, self.mode, self.memory)
+
     def prepare(self, by_path: bool = False) -> Prepared:
         return prepare_dataframe(self.df, self.fields, self.batch_rows, by_path)
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shmjet.data.batch import Batch
+from shmjet.data.text import Text
 from shmjet.ring import pickling
 from shmjet.ring.batch_frames import BatchCodec
 from shmjet.spark.arrow import RecordBatch
@@ -57,6 +58,36 @@ class Contents:
             return [self._codec.decode(payload)]
         items: list[Any] = pickling.loads(payload)
         return items
+
+
+_DTYPES = {
+    "date": "datetime64[D]",
+    "timestamp": "datetime64[us]",
+    "timestamp_ntz": "datetime64[us]",
+    "duration": "timedelta64[us]",
+    "months": "timedelta64[M]",
+    "time": "timedelta64[ns]",
+    "decimal": "float64",
+    "null": "float64",
+}
+_NOTHING = np.zeros(0, np.bool_)
+
+
+def head_of(fields: tuple[Field, ...]) -> Batch:
+    """Return a batch without rows of these columns, which are those of a DataFrame; see `schema_heads`.
+
+    Example:
+        >>> head_of((Field("day", "date"), Field("name", "text"))).schema
+        {'day': dtype('<M8[D]'), 'name': 'text'}
+    """
+    columns: dict[str, Any] = {}
+    for each in fields:
+        if each.kind in ("text", "bytes"):
+            columns[each.name] = Text.trusted(np.zeros(1, np.int64), np.zeros(0, np.uint8), each.kind == "bytes")
+        else:
+            columns[each.name] = np.zeros(0, _DTYPES.get(each.kind, each.kind))
+    known = {each.name: _NOTHING for each in fields if each.kind != "null"}
+    return Batch.trusted(Batch(columns).parts()[0], known, 0)
 
 
 class Pieces:

@@ -63,6 +63,7 @@ class TcpGateway:
         self._lock = threading.Lock()
         self._connections: set[socket.socket] = set()
         self._unproved: Admission[socket.socket] = Admission()
+        self._answering: dict[socket.socket, Answering] = {}
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._accept, name="shmjet-spark-gateway", daemon=True)
         self._thread.start()
@@ -113,8 +114,10 @@ class TcpGateway:
         unproved = self._unproved.to_give_up()
         if unproved is not None:
             self._unproved.discard(unproved)
+            answering, why = self._answering.get(unproved), "too many connections here have proved nothing yet"
+            said = refusal("busy", why) if answering is None else answering.refuse("busy", why)
             with contextlib.suppress(OSError):
-                unproved.send(refusal("busy", "too many connections here have proved nothing yet"), socket.MSG_DONTWAIT)
+                unproved.send(said, socket.MSG_DONTWAIT)
             with contextlib.suppress(OSError):
                 unproved.shutdown(socket.SHUT_RDWR)
 
@@ -139,6 +142,7 @@ class TcpGateway:
         with self._lock:
             self._connections.discard(sock)
             self._unproved.discard(sock)
+            self._answering.pop(sock, None)
             sock.close()
 
     def _handshake(self, sock: socket.socket) -> None:
@@ -146,13 +150,16 @@ class TcpGateway:
         deadline = time.monotonic() + HANDSHAKE_S
         me = Identity(MEMBER, self._feed, self._feed, self.address, self.secret)
         answering = Answering(me, os.urandom(NONCE_SIZE), b"")
+        with self._lock:
+            self._answering[sock] = answering
         try:
             while not answering.proved:
                 sock.settimeout(max(0.001, deadline - time.monotonic()))
                 data = sock.recv(2048)
                 if not data:
                     raise HandshakeError("protocol", "it said nothing")
-                sock.sendall(answering.feed(data))
+                with self._lock:  # a refusal comes before an answer or behind it
+                    sock.sendall(answering.feed(data))
             if answering.hello.role != CLIENT or answering.hello.cluster != self._feed:
                 raise HandshakeError("cluster", "it looks for another feed")
         except HandshakeError as error:

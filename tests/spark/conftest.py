@@ -102,7 +102,7 @@ def spark_session(master: str, folder: Path, **conf: str) -> Iterator[Any]:
         session.stop()
         gateway.shutdown()
         gateway.proc.stdin.close()
-        gateway.proc.wait(30)
+        gateway.proc.wait(60)
         checks.EXEMPT.discard(gateway.proc.pid)
         context = type(session.sparkContext)
         context._gateway = context._jvm = None

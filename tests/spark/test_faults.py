@@ -141,7 +141,7 @@ def test_cancelling_the_job_ends_sparks(
     eventually(lambda: running(spark))
     execution.cancel()
     with pytest.raises(CancelledError):
-        execution.result(10)
+        execution.result(60)
     eventually(lambda: not running(spark))
 
 
@@ -152,7 +152,7 @@ def test_cancelling_sparks_job_fails_the_job(spark: Any, jet: shmjet.JetInstance
     eventually(lambda: running(spark))
     spark.sparkContext.cancelAllJobs()
     with pytest.raises(JobFailedError, match=r"Spark: .*cancel"):
-        execution.result(20)
+        execution.result(60)
 
 
 @pytest.mark.parametrize("deterministic", [False, True])
@@ -231,5 +231,5 @@ def test_a_job_cancelled_at_once_leaves_nothing(spark: Any, jet: shmjet.JetInsta
         execution = jet.new_job(pipeline).execute()
         execution.cancel()
         with pytest.raises(CancelledError):
-            execution.result(20)
+            execution.result(60)
     eventually(lambda: not running(spark))

@@ -21,8 +21,9 @@ pytest.importorskip("pyspark")
 import shmjet
 from shmjet import AuthenticationError, JobFailedError, Pipeline, sinks
 from shmjet.ipc.channel import Channel, ChannelClosed
+from shmjet.net.addresses import split_address
 from shmjet.net.dial import dial
-from shmjet.net.handshake import PREAMBLE
+from shmjet.net.handshake import CLIENT, NONCE_SIZE, PREAMBLE, Dialing, HandshakeError, Identity
 from shmjet.spark import protocol
 from shmjet.spark import source as spark_source
 from shmjet.spark.links import Destination, host_id
@@ -79,7 +80,7 @@ class TestWithSpark:
         eventually(lambda: tracker.getActiveJobsIds())
         execution.cancel()
         with pytest.raises(CancelledError):
-            execution.result(20)
+            execution.result(60)
         eventually(lambda: not tracker.getActiveJobsIds())
 
     def test_who_cannot_reach_the_driver_is_told_where_it_was_looked_for(
@@ -138,7 +139,7 @@ def test_only_who_knows_the_secret_and_the_feed_comes_in(gateway: TcpGateway) ->
     with dial(gateway.address, cluster="feed", secret=gateway.secret) as connection:
         assert connection.address == gateway.address
     host, port = gateway.address.split(":")
-    with socket.create_connection((host, int(port)), 5) as sock:
+    with socket.create_connection((host, int(port)), 60) as sock:
         sock.sendall(b"GET / HTTP/1.1\r\n\r\n")
         assert sock.recv(PREAMBLE.size).startswith(b"SHMJET")
 
@@ -159,7 +160,7 @@ def test_closing_sends_everybody_away(gateway: TcpGateway) -> None:
     assert connection.socket.recv(1) == b""
     connection.close()
     with pytest.raises(OSError):
-        dial(gateway.address, cluster="feed", secret=gateway.secret, timeout=5)
+        dial(gateway.address, cluster="feed", secret=gateway.secret, timeout=60)
 
 
 def test_connections_that_prove_nothing_keep_nobody_out(
@@ -167,9 +168,9 @@ def test_connections_that_prove_nothing_keep_nobody_out(
 ) -> None:
     monkeypatch.setattr("shmjet.spark.tcp_gateway.MOST_UNPROVED", 8)
     host, port = gateway.address.split(":")
-    strangers = [socket.create_connection((host, int(port)), 10) for _ in range(40)]
+    strangers = [socket.create_connection((host, int(port)), 60) for _ in range(40)]
     try:
-        strangers[0].settimeout(10)
+        strangers[0].settimeout(60)
         said = b"".join(iter(lambda: strangers[0].recv(4096), b""))
         assert b"busy" in said
         eventually(lambda: len(gateway._unproved) == 8 == len(gateway._connections))
@@ -185,17 +186,33 @@ def test_one_who_proves_itself_byte_by_byte_has_the_same_time(
 ) -> None:
     monkeypatch.setattr("shmjet.spark.tcp_gateway.HANDSHAKE_S", 0.1)
     host, port = gateway.address.split(":")
-    with socket.create_connection((host, int(port)), 10) as sock:
+    with socket.create_connection((host, int(port)), 60) as sock:
         sock.setblocking(False)
         poll = select.poll()
         poll.register(sock, select.POLLIN | select.POLLHUP)
         with contextlib.suppress(OSError):
             for byte in (PREAMBLE.pack(b"SHMJET", 2) + bytes([200, 0]) + bytes(10_000))[:200]:
                 sock.send(bytes([byte]))
-                if poll.poll(20):
+                if poll.poll(60):
                     break
             else:
-                pytest.fail("it was listened to for four seconds")
+                pytest.fail("it was listened to for twelve seconds")
+
+
+def test_a_connection_is_told_busy_in_the_middle_of_its_handshake(
+    gateway: TcpGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shmjet.spark.tcp_gateway.MOST_UNPROVED", 1)
+    dialing = Dialing(Identity(CLIENT, "feed", "", "", gateway.secret), bytes(range(NONCE_SIZE)), b"")
+    with socket.create_connection(split_address(gateway.address), 60) as first:
+        first.sendall(dialing.start())
+        assert dialing.feed(first.recv(2048))  # the challenge has come, and here is the answer to it
+        with (
+            socket.create_connection(split_address(gateway.address), 60),
+            pytest.raises(HandshakeError, match="have proved nothing yet") as refused,
+        ):
+            dialing.feed(first.recv(2048))
+    assert refused.value.kind == "busy"
 
 
 def test_an_entrance_without_descriptors_goes_on(
@@ -217,7 +234,7 @@ def test_an_entrance_without_descriptors_goes_on(
     listener = gateway._listener
     monkeypatch.setattr(gateway, "_listener", Exhausted())
     for _ in range(2):  # the first one is taken by the accept that is under way
-        with dial(gateway.address, cluster="feed", secret=gateway.secret, timeout=20):
+        with dial(gateway.address, cluster="feed", secret=gateway.secret, timeout=60):
             pass
     assert len(tries) >= 4
     monkeypatch.undo()

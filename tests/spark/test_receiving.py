@@ -42,7 +42,7 @@ class Rig:
 
     def connection(self, *, driver: bool = False) -> Channel:
         ours, theirs = socket.socketpair()
-        ours.settimeout(5)
+        ours.settimeout(60)
         self.endpoint.waiting.append(theirs)
         channel = Channel(ours, protocol.Answer)
         self.channels.append(channel)

@@ -262,6 +262,8 @@ def test_sources_of_functions_and_partitions_and_sinks_that_check(spark: Any) ->
     generated = p.read_from(SourceDef("numbers", generate(lambda index, count: range(index, 100, count)), 3))
     generated.write_to(sinks.assert_any_order(range(100)))
     generated.sort().write_to(sinks.assert_ordered(range(100)))
+    generated.write_to(sinks.assert_contains([99, 0]))
+    generated.write_to(sinks.assert_collected(lambda items: len(items) == 100))
     generated.write_to(sinks.noop())
     left = p.read_from(sources.items([("a", 1), ("b", 2)], partitions=8, key=first))
     right = p.read_from(sources.items([("b", 3), ("c", 4)], partitions=8, key=first))

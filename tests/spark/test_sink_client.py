@@ -52,7 +52,7 @@ def test_a_question_that_is_no_text_and_an_answer_that_fails_cost_nobody_else_an
     try:
         for question in (b"\xff\xfe\n", b"unknown\n"):
             with socket.socket(socket.AF_UNIX) as connection:
-                connection.settimeout(30)
+                connection.settimeout(60)
                 unix_sockets.connect(connection, address)
                 connection.sendall(question)
                 assert connection.recv(100).startswith(b"-")

@@ -51,7 +51,7 @@ def test_each_micro_batch_arrives_once_also_when_it_comes_again(
         query.awaitTermination(60)
         assert query.exception() is None
         feed.finish()
-        execution.result(20)
+        execution.result(60)
         assert sorted(n for batch in results for n in batch["n"].tolist()) == list(range(30))
     assert seen == [0, 1, 2]
 
@@ -74,6 +74,6 @@ def test_cancelling_the_job_ends_its_feed(spark: Any, jet: shmjet.JetInstance, t
         job.execute()
     execution.cancel()
     with pytest.raises(CancelledError):
-        execution.result(20)
+        execution.result(60)
     with pytest.raises(FeedEndedError, match="no job is running"):
         feed.foreach_batch(spark.createDataFrame([(1,)], "n long"), 0)

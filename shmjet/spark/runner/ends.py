@@ -12,12 +12,19 @@ from typing import Any
 
 from shmjet.core.processor import CommittingSupplier, FactorySupplier, ProcessorMetaSupplier, supplier_for_all
 from shmjet.data.errors import PlanError
-from shmjet.pipeline.definitions import SinkDef, SourceDef
-from shmjet.processors.checks.assertion_sinks import AssertAnyOrderProcessor, AssertOrderedProcessor
+from shmjet.pipeline.definitions import SinkDef, SourceDef, StreamSourceDef
+from shmjet.processors.checks.assertion_sinks import (
+    AssertAnyOrderProcessor,
+    AssertCollectedEventuallyProcessor,
+    AssertCollectedProcessor,
+    AssertContainsProcessor,
+    AssertOrderedProcessor,
+)
 from shmjet.processors.files.record_sink import RecordSinkSupplier
 from shmjet.processors.general.base import Supply
 from shmjet.processors.general.collect import CollectSupplier
 from shmjet.processors.general.generate import ItemsProcessor
+from shmjet.processors.general.observable_sink import WriteObservableSupplier
 from shmjet.processors.general.sockets import ReadLinesProcessor, WriteSocketProcessor
 from shmjet.processors.grid.maps_and_lists import (
     ReadListProcessor,
@@ -69,6 +76,10 @@ def source_end(stage: str, source: SourceDef[Any]) -> End:
     Raises:
         PlanError: it cannot be; the text names the stage.
     """
+    if isinstance(source, StreamSourceDef):
+        raise PlanError(
+            f"{stage}: an endless source cannot be run on Spark, only what is bounded; jet.new_job(pipeline) runs it"
+        )
     if isinstance(source, StreamSource):
         raise PlanError(f"{stage}: a streaming DataFrame has no end, and only what is bounded can be run on Spark")
     if isinstance(source, SparkSource):
@@ -88,6 +99,16 @@ def source_end(stage: str, source: SourceDef[Any]) -> End:
     if isinstance(source.supplier, ProcessorMetaSupplier) and supplier_for_all(source.supplier) is None:
         return End(Place.TASKS, "found by the driver, shared out to the tasks, which must reach the same files")
     return End(Place.TASKS, "each task emits its share")
+
+
+_ASSERTING = (
+    AssertOrderedProcessor,
+    AssertAnyOrderProcessor,
+    AssertContainsProcessor,
+    AssertCollectedProcessor,
+    AssertCollectedEventuallyProcessor,
+)
+"""What looks at all items together."""
 
 
 def sink_end(stage: str, sink: SinkDef[Any]) -> End:
@@ -110,8 +131,13 @@ def sink_end(stage: str, sink: SinkDef[Any]) -> End:
         return End(Place.INSTANCE, "collected, and merged into the instance's map by the driver")
     if kind in (WriteListProcessor, WriteMapProcessor):
         return End(Place.INSTANCE, "collected, and written to the instance by the driver when the job has succeeded")
-    if kind in (AssertOrderedProcessor, AssertAnyOrderProcessor):
+    if kind in _ASSERTING:
         return End(Place.DRIVER, "collected and compared by the driver")
+    if isinstance(supplier, WriteObservableSupplier):
+        raise PlanError(
+            f"{stage}: an observable shows what a job of shmjet writes while it runs, and Spark's tasks have no member "
+            "to write to; write files, or collect() the results"
+        )
     if kind is WriteSocketProcessor:
         raise PlanError(
             f"{stage}: a socket cannot be written on Spark: a task that is done again would send its lines twice; "

@@ -210,7 +210,7 @@ class _Results:
 
 
 class CheckSinking(_Gathered):
-    """A processor that looks at everything, in the driver: `sinks.assert_ordered` and `assert_any_order`."""
+    """A processor that looks at everything, in the driver: `sinks.assert_ordered` and its siblings."""
 
     def __init__(self, step: Step) -> None:
         super().__init__()

@@ -18,7 +18,12 @@ from shmjet.data.errors import PlanError
 from shmjet.pipeline import transforms as t
 from shmjet.pipeline.planner import plan
 from shmjet.pipeline.planner.model import PhysicalPlan, PlannedEdge, PlannedVertex
+from shmjet.pipeline.planner.pushdown import pushed_down
+from shmjet.processors.columns.sort_batches import sort_batches
+from shmjet.processors.columns.sorted_shares import ColumnOrder
+from shmjet.processors.general.base import telling_columns
 from shmjet.spark.runner.ends import End, Place, needs_instance, sink_end, source_end
+from shmjet.spark.runner.frame_stages import on_frames
 
 
 class How(enum.Enum):
@@ -103,6 +108,7 @@ def translate(nodes: Sequence[t.Node], config: JobConfig, *, instances: int = 0)
     Raises:
         PlanError: the pipeline cannot be planned, or a stage cannot be run on Spark; the text names it.
     """
+    nodes = pushed_down(on_frames(nodes))
     return _Translator(nodes, plan(nodes, config).physical, instances).translated()
 
 
@@ -126,12 +132,16 @@ class _Translator:
     def _step(self, vertex: PlannedVertex) -> Step:
         node = self._node_of(vertex)
         transform = None if node is None else node.transform
+        if isinstance(transform, t.MapUsingMap):
+            raise PlanError(
+                f"{vertex.name}: map_using_map cannot be run on Spark, whose tasks have no maps; use hash_join"
+            )
         edges = sorted(self._physical.inbound(vertex), key=lambda edge: (edge.priority, edge.ordinal))
         exact = -1
         if isinstance(transform, t.Custom | t.UsingService) and node is not None and len(edges) == 1:
             exact = node.parallelism
         inputs = tuple(self._input(edge, exact) for edge in edges)
-        step = Step(vertex.name, vertex.supplier, inputs, _tasks(vertex, edges), why=list(vertex.why))
+        step = Step(vertex.name, _supplier(vertex, edges), inputs, _tasks(vertex, edges), why=list(vertex.why))
         if node is not None and isinstance(transform, t.Source):
             self._complete_source(step, node, transform)
         elif isinstance(transform, t.Sink):
@@ -170,7 +180,11 @@ class _Translator:
 
     def _input(self, edge: PlannedEdge, exact: int) -> Input:
         way = f"{edge.source.name} -> {edge.destination.name} ({edge.ordinal})"
+        if edge.side is not None:
+            raise PlanError(f'{edge.source.name}: on_error(send_to=...) cannot be run on Spark; on_error("skip") can')
         why = tuple(edge.why)
+        if isinstance(edge.order_key, ColumnOrder):
+            return Input(edge.source.name, edge.ordinal, How.TO_ONE, why=why)
         if edge.ordered:
             key = self._function(f"order of {way}", edge.order_key)
             return Input(edge.source.name, edge.ordinal, How.SORTED, key=key, why=why)
@@ -189,12 +203,22 @@ class _Translator:
         return Input(edge.source.name, edge.ordinal, how, why=why)
 
 
+def _supplier(vertex: PlannedVertex, edges: Sequence[PlannedEdge]) -> object:
+    """Return the supplier of a vertex; what an edge of the engine merges is sorted by the processor itself."""
+    for edge in edges:
+        if isinstance(order := edge.order_key, ColumnOrder):
+            return telling_columns(sort_batches(order.by, descending=order.descending, nulls_first=order.nulls_first))
+    return vertex.supplier
+
+
 def _tasks(vertex: PlannedVertex, edges: Sequence[PlannedEdge]) -> int:
     """Return how many tasks a step has behind a shuffle, -1 for the usual number.
 
     Vertices whose processors the planner counts as equal in number get equal numbers.
     """
-    if any(edge.routing == "all_to_one" and not edge.ordered for edge in edges):
+    if any(
+        edge.routing == "all_to_one" and (not edge.ordered or isinstance(edge.order_key, ColumnOrder)) for edge in edges
+    ):
         return 1
     if any(edge.ordered for edge in edges):
         return -1

@@ -1,0 +1,49 @@
+"""Stages of columns on Spark: the same results as in the engine, by Spark's own operators where it has such."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import shmjet
+import shmjet.spark
+from shmjet import JetConfig, JetInstance, Pipeline, sinks, sources
+from tests.spark.column_pipelines import SCHEMA, as_rows, batch_of, build, random_rows
+
+
+@pytest.fixture(scope="module")
+def jet() -> Iterator[JetInstance]:
+    with shmjet.new_instance(JetConfig(cores=2)) as instance:
+        yield instance
+
+
+def frames(spark: Any, tables: list[list[dict[str, Any]]]) -> list[Any]:
+    return [spark.createDataFrame([tuple(row.values()) for row in rows], SCHEMA) for rows in tables]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_pipelines_agree(spark: Any, jet: JetInstance, seed: int) -> None:
+    chance = random.Random(seed)
+    tables = [random_rows(chance, 30), random_rows(chance, 12)]
+    of_spark = frames(spark, tables)
+
+    def from_spark(p: Pipeline, table: int) -> Any:
+        return p.read_from(shmjet.spark.source(of_spark[table]))
+
+    def given(p: Pipeline, table: int) -> Any:
+        return p.read_from(sources.items([batch_of(tables[table])])).to_batches()
+
+    found = []
+    for read in (given, from_spark, None):
+        p, results = Pipeline(), sinks.collect()
+        build(random.Random(seed + 1000), p, read or from_spark).write_to(results)
+        if read is None:
+            p.run_on_spark(spark, jet=jet)
+        else:
+            jet.new_job(p).run(120)
+        found.append(as_rows(list(results)))
+    assert found[1] == found[0], p.explain()
+    assert found[2] == found[0], p.explain(target="spark")
