@@ -8,7 +8,9 @@ waits.
 * idle_memory: private memory (USS) of a worker, the mean of all, in MB (10^6 bytes). What workers share with the fork
   server is not in it.
 
-There is no peer. Targets: 0.5 % of a core in all, and 15 MB for each worker.
+* idle_streams: as idle_cpu, while 100 jobs wait for the first event of a stream with windows.
+
+There is no peer. Targets: 0.5 % of a core in all, 15 MB for each worker, and 2 % of a core for the 100 jobs.
 """
 
 from __future__ import annotations
@@ -22,7 +24,10 @@ from typing import Any
 import psutil
 from _harness import Bench, Options, Report, parse_options
 
-BENCHES = ["idle_cpu", "idle_memory"]
+BENCHES = ["idle_cpu", "idle_memory", "idle_streams"]
+JOBS = 100
+RARELY = 1e-4
+"""Items a second of a stream of which no second item comes while it is looked at."""
 SETTLE_S = 1.0
 
 
@@ -40,6 +45,25 @@ def instance(options: Options, bench: Bench) -> Any:
     jet.new_job(dag).run(timeout=60)
     time.sleep(SETTLE_S)
     return jet
+
+
+def wait_for_events(jet: Any, bench: Bench) -> None:
+    """Start jobs that have nothing to do."""
+    from shmjet import JobStatus, Pipeline, aggregate_ops, sinks, sources, tumbling
+
+    executions = []
+    for _ in range(JOBS):
+        p = Pipeline()
+        stream = p.read_from(sources.item_stream(RARELY)).with_timestamps(lambda event: event.timestamp)
+        stream.window(tumbling(1)).aggregate(aggregate_ops.counting()).write_to(sinks.noop())
+        executions.append(jet.new_job(p).execute())
+        bench.resources.callback(executions[-1].cancel)
+    deadline = time.monotonic() + 60
+    while any(execution.status is not JobStatus.RUNNING for execution in executions):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"after a minute not all of {JOBS} jobs run: {[e.status.name for e in executions]}")
+        time.sleep(0.1)
+    time.sleep(SETTLE_S)
 
 
 def on_core_ns() -> dict[tuple[int, str], int]:
@@ -84,6 +108,13 @@ def main() -> int:
             bench.facts = {"target": "at most 15 a worker", "workers": len(pids)}
             bench.ours(lambda: private_memory(pids))
             report.add(bench.measure(rounds=1, warm_up=0))
+    if options.wants("idle_streams"):
+        with Bench("idle_streams", "% of a core") as bench:
+            seconds = 4.0 if options.quick else 10.0
+            bench.facts = {"target": "at most 2", "jobs": JOBS, "workers": options.workers, "seconds": seconds}
+            wait_for_events(instance(options, bench), bench)
+            bench.ours(lambda: processor_share(seconds))
+            report.add(bench.measure(rounds=3, warm_up=0))
     return report.finish()
 
 

@@ -1,4 +1,5 @@
-"""kill -9 of a worker of a job with a guarantee, until the first new item is at the sink.
+"""kill -9 of a worker of a job with a guarantee, until the first new item is at the sink,
+or in the table, where that gives nothing before its end (`restart_native`).
 
 `restart_empty`: a source and a sink without state; target: p95 <= 0.06 s.
 `restart_native`: with 64 MB (`--quick`: 6 MB) in the tables of `group_by`; target: p95 <= 0.15 s.
@@ -21,123 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from _harness import Bench, Options, PeerSkipped, Report, parse_options
+from _restart_jobs import JOBS
 
 BENCHES = ("restart_empty", "restart_native", "restart_dicts", "restart_count")
 TARGETS = dict(zip(BENCHES, ("p95 <= 0.06 s", "p95 <= 0.15 s", "p95 <= 0.6 s", "ratio >= 10"), strict=True))
 SOON_S = 60.0
-BATCH_ROWS = 8192
-
-
-def job_dag(kind: str, keys: int, folder: Path) -> Any:
-    """A source that first gives every key once, then goes on for ever, into counts, into a sink that notes the time."""
-    import numpy
-
-    from shmjet import DAG, AbstractProcessor, Batch, BroadcastKey, Processor, between, column, processors
-    from shmjet.columns import count
-
-    native = kind == "restart_native"
-
-    class Numbers(Processor):
-        """Each key once, then the first ones slowly."""
-
-        next_call = 0.001
-
-        def __init__(self) -> None:
-            self._next = 0
-            self._item: Any = None
-
-        def complete(self) -> bool:
-            many = self._next < keys
-            if self._item is None:
-                size = min(BATCH_ROWS, keys - self._next) if many else 1
-                start = self._next if many else 0
-                self._item = range(start, start + size)
-                self._next += size
-            if native:
-                if not self.outbox.offer(Batch({"key": numpy.arange(self._item.start, self._item.stop)})):
-                    return False
-            else:
-                done = self.outbox.offer_all(list(self._item))
-                if done < len(self._item):
-                    self._item = self._item[done:]
-                    return False
-            self._item = None
-            return False
-
-        def save_to_snapshot(self) -> bool:
-            rest = len(self._item) if self._item is not None else 0
-            return self.outbox.offer_to_snapshot(BroadcastKey(0), self._next - rest)
-
-        def restore_from_snapshot(self, inbox: Any) -> None:
-            for _, self._next in inbox:
-                pass
-            inbox.clear()
-
-    class Counts(AbstractProcessor):
-        """How often each key has come."""
-
-        def __init__(self) -> None:
-            self._counts: dict[int, tuple[int, int]] = {}
-            self._saving: Any = None
-
-        def try_process_any(self, ordinal: int, item: int) -> bool:
-            if not self.try_emit(item):
-                return False
-            times, total = self._counts.get(item, (0, 0))
-            self._counts[item] = times + 1, total + item
-            return True
-
-        def save_to_snapshot(self) -> bool:
-            self._saving = self._saving or iter(self._counts.items())
-            if not self.outbox.offer_all_to_snapshot(self._saving):
-                return False
-            self._saving = None
-            return True
-
-        def restore_from_snapshot(self, inbox: Any) -> None:
-            self._counts.update(inbox)
-            inbox.clear()
-
-    class Noted(AbstractProcessor):
-        """Notes when the first item of an attempt has come, and how many new ones."""
-
-        def __init__(self) -> None:
-            self._has_noted = False
-            self._seen = 0
-
-        def try_process_any(self, ordinal: int, item: Any) -> bool:
-            self._seen += 1
-            if not self._has_noted:
-                self._has_noted = True
-                place = folder / str(self.context.execution_id)
-                place.with_suffix(".part").write_text(repr(time.monotonic()))
-                place.with_suffix(".part").rename(place)
-            if self._seen == keys:
-                (folder / "full").touch()
-            return True
-
-        def save_to_snapshot(self) -> bool:
-            return True
-
-    dag = DAG()
-    source = dag.new_vertex("source", Numbers, 1)
-    sink = dag.new_vertex("sink", Noted, 1)
-    if kind == "restart_empty":
-        return dag.edge(between(source, sink))
-    if native:
-        split = dag.new_vertex("split", processors.map(lambda batch: batch), 1)
-        groups = dag.new_vertex("groups", processors.group_by("key").agg(n=count()), 1)
-        from shmjet import from_
-
-        dag.edge(between(source, split))
-        dag.edge(from_(split, 0).to(groups).partitioned(column("key")))
-        return dag.edge(from_(split, 1).to(sink))
-    counts = dag.new_vertex("counts", Counts, 1)
-    return dag.edge(between(source, counts).partitioned(_itself)).edge(between(counts, sink))
-
-
-def _itself(item: int) -> int:
-    return item
 
 
 def percentile_of_kills(jet: Any, kind: str, keys: int, kills: int) -> float:
@@ -147,10 +36,10 @@ def percentile_of_kills(jet: Any, kind: str, keys: int, kills: int) -> float:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         config = JobConfig(processing_guarantee=ProcessingGuarantee.EXACTLY_ONCE, snapshot_interval=0.5)
-        job = jet.new_job(job_dag(kind, keys, folder), config)
+        job = jet.new_job(JOBS[kind](keys, folder), config)
         execution = job.execute()
         _wait(lambda: notes(folder))
-        _wait(lambda: not keys or kind == "restart_native" or (folder / "full").exists())
+        _wait(lambda: not keys or (folder / "full").exists())
         times = []
         for _ in range(kills):
             _wait(lambda: job.status is JobStatus.RUNNING)

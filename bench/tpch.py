@@ -1,265 +1,212 @@
-"""TPC-H's queries 1, 3 and 6 on columns, from CSV files to the answer on all cores, compared with duckdb and polars.
+"""TPC-H's 22 queries in stages of columns, from CSV files to the answer, compared with polars, duckdb and PySpark.
 
-The tables are those of `_tpch.py`; `bench/data` keeps them. Each program
-reads the same files, warm, and uses as many threads or workers as `--workers` says. Each answer of shmjet is held
-against duckdb's in the same run. The queries are jobs of the Core API: what a planner would make of the SQL in `SQL`.
-
-Scale 0.1 has 600,572 line items; `--quick` takes it too.
+Every program reads the same files in every run, warm, and uses as many threads or workers as `--workers` says. Each
+answer of shmjet and of PySpark is held against duckdb's. polars gets the same stages as lazy frames, duckdb and PySpark
+the SQL of `examples/tpch/sql.py`. `tpch` at the end has the geometric means over all queries. `--scale` is 1 (0.1 with
+`--quick`), `--money` the type of amounts: float64, because decimals of polars lose digits, or "decimal(15, 2)".
 """
 
 from __future__ import annotations
 
+import argparse
 import math
 import os
+import statistics
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from _harness import Bench, Options, PeerSkipped, Report, elapsed, parse_options
-from _tpch import SCHEMAS, generate
+from _harness import Bench, Options, PeerSkipped, Report, Result, elapsed, installed, parse_options
+from _spark import local_session
 
-import shmjet
-from shmjet import DAG, JetConfig, JetInstance, JobConfig, between, from_, processors
-from shmjet.columns import Batch, column, count, mean, sum_
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "examples"), str(HERE.parent)]
 
-BENCHES = ["tpch_q1", "tpch_q3", "tpch_q6"]
-DATA = Path(__file__).resolve().parent / "data"
+import tpch.answers as queries  # noqa: E402 - a package of examples/, not this file
+from tpch.sql import SQL  # noqa: E402
+from tpch.tables import generate, schemas  # noqa: E402
 
-SQL = {
-    "tpch_q1": """
-        SELECT l_returnflag, l_linestatus, sum(l_quantity) AS sum_qty, sum(l_extendedprice) AS sum_base_price,
-               sum(l_extendedprice * (1 - l_discount)) AS sum_disc_price,
-               sum(l_extendedprice * (1 - l_discount) * (1 + l_tax)) AS sum_charge,
-               avg(l_quantity) AS avg_qty, avg(l_extendedprice) AS avg_price, avg(l_discount) AS avg_disc,
-               count(*) AS count_order
-        FROM lineitem WHERE l_shipdate <= DATE '1998-09-02'
-        GROUP BY l_returnflag, l_linestatus ORDER BY l_returnflag, l_linestatus""",
-    "tpch_q3": """
-        SELECT l_orderkey, sum(l_extendedprice * (1 - l_discount)) AS revenue, o_orderdate, o_shippriority
-        FROM customer, orders, lineitem
-        WHERE c_mktsegment = 'BUILDING' AND c_custkey = o_custkey AND l_orderkey = o_orderkey
-          AND o_orderdate < DATE '1995-03-15' AND l_shipdate > DATE '1995-03-15'
-        GROUP BY l_orderkey, o_orderdate, o_shippriority ORDER BY revenue DESC, o_orderdate, l_orderkey LIMIT 10""",
-    "tpch_q6": """
-        SELECT sum(l_extendedprice * l_discount) AS revenue FROM lineitem
-        WHERE l_shipdate >= DATE '1994-01-01' AND l_shipdate < DATE '1995-01-01'
-          AND l_discount BETWEEN 0.05 AND 0.07 AND l_quantity < 24""",
-}
+import shmjet  # noqa: E402
+from shmjet import JetConfig  # noqa: E402
+
+BENCHES = [f"tpch_{number:02}" for number in queries.QUERIES]
+IN_DUCKDB = {"int64": "BIGINT", "float64": "DOUBLE", "text": "VARCHAR", "datetime64[D]": "DATE"}
+IN_SPARK = {"int64": "BIGINT", "float64": "DOUBLE", "text": "STRING", "datetime64[D]": "DATE"}
+
+Rows = list[tuple[Any, ...]]
+Answer = Callable[[int], Rows]
 
 
-# -- the queries -------------------------------------------------------------------------------------------------------
+def sql(number: int, scale: float) -> str:
+    """Return a query in SQL."""
+    return SQL[number].replace("{fraction}", str(0.0001 / scale))
 
 
-def table(dag: DAG, folder: Path, name: str, wanted: Sequence[str], fn: Callable[[Batch], Any]) -> Any:
-    """Add a vertex that reads some columns of a table, and a vertex that does something with each batch."""
-    path = folder / f"{name}.csv"
-    reading = processors.read_files(path, as_=Batch, format="csv", schema=SCHEMAS[name], columns=wanted)
-    source, mapped = dag.new_vertex(name, reading), dag.new_vertex(f"{name}-kept", processors.map_batches(fn))
-    dag.edge(between(source, mapped))
-    return mapped
-
-
-def grouped(dag: DAG, source: Any, grouping: Any) -> Any:
-    """Group in two stages: where the rows are, then by key."""
-    first, second = dag.new_vertex("group", grouping.accumulate), dag.new_vertex("combine", grouping.combine)
-    dag.edge(between(source, first)).edge(between(first, second).partitioned(grouping.key))
-    return second
-
-
-def written(dag: DAG, source: Any, answer: str, *sorting: Any) -> DAG:
-    """Sort, and write the answer into a list."""
-    for number, supplier in enumerate(sorting):
-        last = number == len(sorting) - 1
-        vertex = dag.new_unique_vertex("sort", supplier, local_parallelism=1 if last else -1)
-        dag.edge(between(source, vertex))
-        source = vertex
-    return dag.edge(between(source, dag.new_vertex("write", processors.write_list(answer), local_parallelism=1)))
-
-
-def q1(folder: Path, answer: str) -> DAG:
-    """Pricing summary: a filter, and eight aggregates of four groups."""
-    last_day = np.datetime64("1998-09-02")
-
-    def priced(lines: Batch) -> Batch:
-        kept = lines.filter(lines["l_shipdate"] <= last_day)
-        disc_price = kept["l_extendedprice"] * (1 - kept["l_discount"])
-        return kept.with_columns({"disc_price": disc_price, "charge": disc_price * (1 + kept["l_tax"])})
-
-    wanted = ["l_returnflag", "l_linestatus", "l_quantity", "l_extendedprice", "l_discount", "l_tax", "l_shipdate"]
-    dag = DAG()
-    lines = table(dag, folder, "lineitem", wanted, priced)
-    grouping = processors.group_by("l_returnflag", "l_linestatus").agg(
-        sum_qty=sum_("l_quantity"),
-        sum_base_price=sum_("l_extendedprice"),
-        sum_disc_price=sum_("disc_price"),
-        sum_charge=sum_("charge"),
-        avg_qty=mean("l_quantity"),
-        avg_price=mean("l_extendedprice"),
-        avg_disc=mean("l_discount"),
-        count_order=count(),
-    )
-    return written(
-        dag, grouped(dag, lines, grouping), answer, processors.sort_batches(["l_returnflag", "l_linestatus"])
-    )
-
-
-def q3(folder: Path, answer: str) -> DAG:
-    """Shipping priority: two joins, a large group-by, and the first ten by revenue."""
-    day = np.datetime64("1995-03-15")
-
-    def of_segment(customers: Batch) -> Batch:
-        return customers.filter(customers["c_mktsegment"] == "BUILDING").select("c_custkey")
-
-    def ordered_before(orders: Batch) -> Batch:
-        return orders.filter(orders["o_orderdate"] < day)
-
-    def shipped_after(lines: Batch) -> Batch:
-        kept = lines.filter(lines["l_shipdate"] > day)
-        return Batch({"l_orderkey": kept["l_orderkey"], "revenue": kept["l_extendedprice"] * (1 - kept["l_discount"])})
-
-    dag = DAG()
-    customers = table(dag, folder, "customer", ["c_custkey", "c_mktsegment"], of_segment)
-    wanted = ["o_orderkey", "o_custkey", "o_orderdate", "o_shippriority"]
-    orders = table(dag, folder, "orders", wanted, ordered_before)
-    lines = table(dag, folder, "lineitem", ["l_orderkey", "l_extendedprice", "l_discount", "l_shipdate"], shipped_after)
-    theirs = dag.new_vertex("of-customers", processors.hash_join_batches({"o_custkey": "c_custkey"}, how="semi"))
-    joined = dag.new_vertex("of-orders", processors.hash_join_batches({"l_orderkey": "o_orderkey"}))
-    # Few customers are kept, and sent to all; orders and lines meet by their key.
-    dag.edge(from_(orders).to(theirs, 0))
-    dag.edge(from_(customers).to(theirs, 1).broadcast().priority(-1))
-    dag.edge(from_(lines).to(joined, 0).partitioned(column("l_orderkey")))
-    dag.edge(from_(theirs).to(joined, 1).partitioned(column("o_orderkey")).priority(-1))
-    # All lines of an order are in one place already, so that one stage of grouping is enough.
-    grouping = processors.group_by("l_orderkey", "o_orderdate", "o_shippriority").agg(revenue=sum_("revenue"))
-    group = dag.new_vertex("group", grouping)
-    dag.edge(between(joined, group).isolated())
-    first = processors.sort_batches(["revenue", "o_orderdate", "l_orderkey"], descending=[True, False, False], limit=10)
-    return written(dag, group, answer, first, first)
-
-
-def q6(folder: Path, answer: str) -> DAG:
-    """Forecasting revenue change: a filter, and one sum."""
-    since, until = np.datetime64("1994-01-01"), np.datetime64("1995-01-01")
-
-    def revenue(lines: Batch) -> Batch:
-        day, discount = lines["l_shipdate"], lines["l_discount"]
-        kept = (day >= since) & (day < until) & (discount >= 0.05) & (discount <= 0.07) & (lines["l_quantity"] < 24)
-        return Batch(
-            {"all": np.zeros(1, np.int8), "revenue": [float((lines["l_extendedprice"] * discount)[kept].sum())]}
-        )
-
-    dag = DAG()
-    lines = table(dag, folder, "lineitem", ["l_quantity", "l_extendedprice", "l_discount", "l_shipdate"], revenue)
-    grouping = processors.group_by("all").agg(revenue=sum_("revenue"))
-    return written(dag, grouped(dag, lines, grouping), answer, processors.sort_batches("all"))
-
-
-QUERIES = {"tpch_q1": q1, "tpch_q3": q3, "tpch_q6": q6}
-
-
-def answer_of(jet: JetInstance, name: str, folder: Path) -> list[tuple[Any, ...]]:
-    """Run a query as a job; return its rows, in the order of the columns of the SQL."""
-    results = jet.get_list(name)
-    results.clear()
-    config = JobConfig(name=name)
-    if __name__ != "__main__":
-        config.add_module(sys.modules[__name__])
-    jet.new_job(QUERIES[name](folder, name), config).run(120)
-    rows = Batch.concat(list(results))
-    if name == "tpch_q3":
-        rows = rows.select("l_orderkey", "revenue", "o_orderdate", "o_shippriority")
-    elif name == "tpch_q6":
-        rows = rows.select("revenue")
-    return list(rows.tuples())
-
-
-# -- peers -------------------------------------------------------------------------------------------------------------
-
-
-def with_duckdb(folder: Path, threads: int) -> Callable[[str], list[tuple[Any, ...]]]:
+def with_duckdb(folder: Path, scale: float, money: str, threads: int) -> Answer:
     """Return what answers a query with duckdb, which reads the files each time."""
     import duckdb
 
     connection = duckdb.connect()
     connection.execute(f"SET threads={threads}")
-    for name, schema in SCHEMAS.items():
-        kinds = {"int64": "BIGINT", "float64": "DOUBLE", "text": "VARCHAR", "datetime64[D]": "DATE"}
-        types = ", ".join(f"'{column}': '{kinds[kind]}'" for column, kind in schema.items())
+    for name, schema in schemas(money).items():
+        types = ", ".join(f"'{column}': '{IN_DUCKDB.get(kind, kind)}'" for column, kind in schema.items())
         path = folder / f"{name}.csv"
         connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_csv('{path}', header=true, columns={{{types}}})")
-    return lambda name: [tuple(row) for row in connection.execute(SQL[name]).fetchall()]
+    return lambda number: [tuple(row) for row in connection.execute(sql(number, scale)).fetchall()]
 
 
-def with_polars(folder: Path) -> Callable[[str], Any]:
-    """Return what answers a query with polars' SQL over lazy scans; the number of threads is set before the import."""
+def with_polars(folder: Path, scale: float, money: str) -> Answer:
+    """Return what answers a query with lazy scans of polars; the number of threads is set before the import."""
     import polars
 
-    kinds = {"int64": polars.Int64, "float64": polars.Float64, "text": polars.String, "datetime64[D]": polars.Date}
-    frames = {
-        name: polars.scan_csv(folder / f"{name}.csv", schema={key: kinds[kind] for key, kind in schema.items()})
-        for name, schema in SCHEMAS.items()
+    from tests.tables.polars_stages import PolarsStage
+
+    kinds: dict[str, Any] = {
+        "int64": polars.Int64,
+        "float64": polars.Float64,
+        "text": polars.String,
+        "datetime64[D]": polars.Date,
     }
-    return lambda name: polars.SQLContext(frames).execute(SQL[name]).collect()
+
+    class Tables(queries.Tables):
+        """The tables as lazy frames."""
+
+        def __getitem__(self, name: str) -> Any:
+            schema = {key: kinds.get(kind, polars.Decimal(15, 2)) for key, kind in schemas(money)[name].items()}
+            return PolarsStage(polars.scan_csv(folder / f"{name}.csv", schema=schema), plain=True)
+
+    tables = Tables(shmjet.Pipeline(), folder, money)
+
+    def answer(number: int) -> Rows:
+        stage: Any = queries.QUERIES[number](tables, scale)
+        rows: Rows = stage.frame.collect().rows()
+        return rows
+
+    return answer
 
 
-def same(mine: list[tuple[Any, ...]], theirs: list[tuple[Any, ...]]) -> bool:
+def with_spark(session: Any, folder: Path, scale: float, money: str) -> Answer:
+    """Return what answers a query with DataFrames of PySpark over the files."""
+    for name, schema in schemas(money).items():
+        types = ", ".join(f"{column} {IN_SPARK.get(kind, kind)}" for column, kind in schema.items())
+        session.read.csv(str(folder / f"{name}.csv"), types, header=True, escape='"').createOrReplaceTempView(name)
+    return lambda number: [tuple(row) for row in session.sql(sql(number, scale)).collect()]
+
+
+def same(mine: Rows, theirs: Rows) -> bool:
     """Whether two answers are equal, floats to nine digits."""
 
     def equal(a: Any, b: Any) -> bool:
-        return math.isclose(a, b, rel_tol=1e-9) if isinstance(a, float) or isinstance(b, float) else bool(a == b)
+        if isinstance(a, float) or isinstance(b, float):
+            return a is not None and b is not None and math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9)
+        return bool(a == b)
 
     return len(mine) == len(theirs) and all(
         len(a) == len(b) and all(map(equal, a, b)) for a, b in zip(mine, theirs, strict=True)
     )
 
 
-def measure(options: Options, report: Report, jet: JetInstance, folder: Path, name: str) -> None:
-    """One query."""
-    with Bench(name, "s") as bench:
-        bench.facts = {"scale": 0.1, "workers": options.workers, "from": "CSV files, warm"}
-        answer: list[tuple[Any, ...]] = []
+def comparable(rows: Rows) -> Rows:
+    """Return rows with amounts as floats, and without the row of a sum of nothing, which a stage does not give."""
+    found = [tuple(float(value) if isinstance(value, Decimal) else value for value in row) for row in rows]
+    return [] if found == [(None,)] else found
 
-        def ours() -> None:
-            answer[:] = answer_of(jet, name, folder)
 
-        bench.ours(lambda: elapsed(ours))
-        peers: dict[str, Callable[[], Callable[[str], Any]]] = {
-            "duckdb": lambda: with_duckdb(folder, options.workers),
-            "polars": lambda: with_polars(folder),
-        }
-        for peer, make in peers.items():
-            if options.wants_peer(peer):
-                try:
-                    run = make()
-                except ImportError as error:
-                    bench.skip(peer, str(error))
-                    continue
-                bench.peer(peer, lambda run=run: elapsed(lambda: run(name)))  # type: ignore[misc]
-                if peer == "duckdb":
-                    ours()
-                    expected = run(name)
-                    if not same(answer, expected):
-                        raise AssertionError(f"{name}: shmjet answers {answer}, duckdb {expected}")
-                    bench.facts["answer"] = "equals duckdb's"
-        report.add(bench.measure(rounds=options.rounds))
+class Answers:
+    """What one program has answered, checked once per query."""
+
+    def __init__(self, name: str, answer: Answer, right: Callable[[int], Rows]) -> None:
+        self._name, self._answer, self._right = name, answer, right
+        self._checked: set[int] = set()
+
+    def timed(self, number: int) -> float:
+        """Seconds that a query takes."""
+        rows: Rows = []
+        seconds = elapsed(lambda: rows.extend(self._answer(number)))
+        if number not in self._checked:
+            limit = queries.LIMITS.get(number)
+            mine, theirs = comparable(rows)[:limit], self._right(number)
+            if not same(mine, theirs):
+                raise AssertionError(f"query {number}: {self._name} answers {mine[:3]} ..., duckdb {theirs[:3]} ...")
+            self._checked.add(number)
+        return seconds
+
+
+def whole(results: Sequence[Result], facts: dict[str, Any]) -> Result:
+    """Return the geometric means over all queries."""
+    peers: dict[str, float] = {}
+    ratios: dict[str, float] = {}
+    for peer in sorted({peer for result in results for peer in result.peers}):
+        those = [result for result in results if peer in result.peers]
+        peers[peer] = statistics.geometric_mean(result.peers[peer] for result in those)
+        ratios[peer] = statistics.geometric_mean(result.ratio[peer] for result in those)
+    ours = statistics.geometric_mean(result.shmjet or math.inf for result in results)
+    spread = {who: (figure, figure) for who, figure in {"shmjet": ours, **peers}.items()}
+    return Result("tpch", "s", ours, peers, ratios, {}, spread, {**facts, "queries": len(results)})
+
+
+def settings(argv: Sequence[str]) -> tuple[Options, float, str, Path]:
+    """Parse the command line: options, scale, type of amounts, folder."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--scale", type=float)
+    parser.add_argument("--money", default="float64")
+    parser.add_argument("--folder", type=Path, help="has the tables, or gets them")
+    mine, rest = parser.parse_known_args(argv)
+    options = parse_options(__doc__, BENCHES, rest)
+    scale = mine.scale or (0.1 if options.quick else 1.0)
+    return options, scale, mine.money, mine.folder or HERE / "data" / f"tpch-{scale:g}-all"
 
 
 def main() -> int:
     """Run the queries asked for."""
-    options = parse_options(__doc__, benches=BENCHES)
+    options, scale, money, folder = settings(sys.argv[1:])
     os.environ["POLARS_MAX_THREADS"] = str(options.workers)  # read when polars is imported
     try:
-        folder = generate(DATA / "tpch-0.1", 0.1)
-    except PeerSkipped as reason:
+        generate(folder, scale)
+    except ModuleNotFoundError as reason:
         print(f"tpch is skipped: {reason}", file=sys.stderr)
         return 0
-    report = Report(options)
-    with shmjet.new_instance(JetConfig(cores=options.workers)) as jet:
-        for name in BENCHES:
-            if options.wants(name):
-                measure(options, report, jet, folder, name)
+    facts = {"scale": scale, "workers": options.workers, "from": "CSV files, warm", "amounts": money}
+    report, results = Report(options), list[Result]()
+    with ExitStack() as stack:
+        right = with_duckdb(folder, scale, money, options.workers)
+        expected: dict[int, Rows] = {}
+
+        def checked(number: int) -> Rows:
+            if number not in expected:
+                expected[number] = comparable(right(number))
+            return expected[number]
+
+        jet = stack.enter_context(shmjet.new_instance(JetConfig(cores=options.workers)))
+        contenders: dict[str, Answer] = {
+            "shmjet": lambda number: list(queries.answer(jet, number, folder, scale, money).tuples()),
+            "duckdb": right,
+        }
+        skipped = {}
+        if installed("polars"):
+            contenders["polars"] = with_polars(folder, scale, money)
+        try:
+            session = stack.enter_context(local_session(options, "pyspark"))
+            contenders["pyspark"] = with_spark(session, folder, scale, money)
+        except PeerSkipped as missing:
+            skipped["pyspark"] = str(missing)
+        answers = {name: Answers(name, answer, checked) for name, answer in contenders.items()}
+        for number, name in zip(queries.QUERIES, BENCHES, strict=True):
+            if not options.wants(name):
+                continue
+            with Bench(name, "s") as bench:
+                bench.ours(lambda number=number: answers["shmjet"].timed(number))  # type: ignore[misc]
+                for peer in filter(options.wants_peer, set(answers) - {"shmjet"}):
+                    bench.peer(peer, lambda peer=peer, number=number: answers[peer].timed(number))  # type: ignore[misc]
+                for peer, why in skipped.items():
+                    bench.skip(peer, why)
+                results.append(bench.measure(rounds=1 if options.quick else 3))
+                report.add(results[-1])
+        if results:
+            report.add(whole(results, facts))
     return report.finish()
 
 

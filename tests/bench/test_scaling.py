@@ -14,24 +14,16 @@ from typing import Any
 
 import pytest
 
+from tests.bench.scripts import bench_script
+
 WORKLOADS = ["wordcount", "exchange", "groupby", "exchange_columns", "groupby_columns"]
-BENCH = Path(__file__).resolve().parents[2] / "bench"
 
 
 @pytest.fixture(scope="module")
 def scaling() -> Iterator[ModuleType]:
     """The module `bench/scaling.py`, found as its own script finds it; workers find it the same way."""
-    known = set(sys.modules)
-    sys.path.insert(0, str(BENCH))
-    try:
-        import scaling
-
-        yield scaling
-    finally:
-        sys.path.remove(str(BENCH))
-        for name in set(sys.modules) - known:
-            if getattr(sys.modules[name], "__file__", None) and str(BENCH) in str(sys.modules[name].__file__):
-                del sys.modules[name]
+    with bench_script("scaling") as found:
+        yield found
 
 
 @pytest.fixture

@@ -24,14 +24,14 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def tpch() -> Iterator[ModuleType]:
-    """The module `bench/tpch.py`, which is in no package."""
+    """The module `bench/tpch_dag.py`, which is in no package."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(BENCH))
-        spec = importlib.util.spec_from_file_location("tpch", BENCH / "tpch.py")
+        spec = importlib.util.spec_from_file_location("tpch_dag", BENCH / "tpch_dag.py")
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
-        patch.setitem(sys.modules, "tpch", module)
+        patch.setitem(sys.modules, "tpch_dag", module)
         spec.loader.exec_module(module)
         yield module
 
