@@ -1,9 +1,10 @@
 """Random jobs with a guarantee under random disturbances: exactly once is exact, at least once loses nothing.
 
 A job has a source with a position, steps with and without state, and a sink that can count; snapshots are taken every
-10 ms. Meanwhile workers and carriers are killed (-9), the job is restarted (gracefully and not), suspended and resumed,
-exported, and cancelled with an export from which another job with other parallelism goes on; as root, /dev/shm is full
-for a while. What the sink has in the end is compared with an interpreter over plain lists (`_guaranteed_jobs.py`).
+10 ms. Meanwhile workers and carriers are killed (-9), at random moments and exactly in a phase of a snapshot or restore
+(`_aimed_kills.py`), the job is restarted (gracefully and not), suspended and resumed, exported, and cancelled with an
+export from which another job with other parallelism goes on; as root, /dev/shm is full for a while. What the sink has
+in the end is compared with an interpreter over plain lists (`_guaranteed_jobs.py`).
 Each round is replayed by its own seed, which is printed with any fault.
 
 Usage: stress/exactly_once.py [--count N] [--seed S] [--ci] [--only DISTURBANCE] [--verbose]     (--ci: a minute)
@@ -25,6 +26,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
 from typing import Any
 
+from _aimed_kills import PHASES, aim, aimed_step, hits
 from _guaranteed_jobs import complaint, found_in, pipeline, random_shape
 from _stress import (
     HANG_S,
@@ -47,7 +49,17 @@ JOB_S = 60.0
 """Seconds that a job may take before it counts as hanging."""
 RENEW_AFTER = 12
 """Rounds on one instance."""
-DISTURBANCES = ("worker", "carrier", "graceful", "forceful", "suspend", "export", "move", "full")
+DISTURBANCES = (
+    "worker",
+    "carrier",
+    "graceful",
+    "forceful",
+    "suspend",
+    "export",
+    "move",
+    "full",
+    *(f"in_{phase}" for phase in PHASES),
+)
 
 
 class Round:
@@ -65,6 +77,8 @@ class Round:
         wanted = options.only or DISTURBANCES
         times = self.rng.choice([0, 1, 2, 3, 4, 6])
         self.plan = [(self.rng.random() * 0.15, self.rng.choice(wanted)) for _ in range(times)]
+        is_aimed = any(what.startswith("in_") for _, what in self.plan)
+        self.aimed = aimed_step(folder, cooperative=self.rng.random() < 0.5) if is_aimed else None
         self.done: Counter[str] = Counter()
         self.job: Any = None
 
@@ -79,7 +93,8 @@ class Round:
             name=self.name, processing_guarantee=guarantee, snapshot_interval=0.01, initial_snapshot_name=initial
         )
         parallelism = self.rng.choice([None, 1, 2, 4]) if initial else None
-        self.job = self.jet.new_job(pipeline(self.shape, self.jet, self.folder, self.name, parallelism), config)
+        made = pipeline(self.shape, self.jet, self.folder, self.name, parallelism, self.aimed)
+        self.job = self.jet.new_job(made, config)
         self.execution = self.job.execute()
 
     def play(self) -> str:
@@ -90,6 +105,9 @@ class Round:
             if self.execution.done():
                 break
             try:
+                if what.startswith("in_"):
+                    self._in_phase(what.removeprefix("in_"))
+                    continue  # counted when the kill has happened
                 getattr(self, f"_{what}")()
                 self.done[what] += 1
             except JobStateError:  # it has ended, or is between two states
@@ -105,6 +123,10 @@ class Round:
         except Exception as error:
             return f"the job failed: {type(error).__name__}: {error}"
         return complaint(self.shape, found_in(self.shape, self.jet, self.folder, self.name), exactly=self.exactly)
+
+    def count_hits(self) -> None:
+        """Count the kills that met their phase."""
+        self.done.update({f"in_{phase}": hits(self.folder, phase) for phase in PHASES})
 
     def clean(self) -> None:
         """Remove lists, maps and exported snapshots of the round."""
@@ -143,9 +165,7 @@ class Round:
     def _full(self) -> None:
         """Let /dev/shm be full for a while, so that snapshots fail; not where the job itself writes there."""
         if self.has_own_shm and self.shape.sink == "files" and self.shape.source not in ("list", "map"):
-            there = os.statvfs(SHM)
-            used = (there.f_blocks - there.f_bfree) * there.f_frsize
-            _resize_shm(str(used))
+            _fill_shm()
             time.sleep(0.1)
             _resize_shm("50%")
 
@@ -156,6 +176,12 @@ class Round:
         self._wait_for(JobStatus.FAILED)
         self.start(name)
 
+    def _in_phase(self, phase: str) -> None:
+        """Kill a worker or carrier exactly there; a restore is brought about by killing another worker before."""
+        aim(self.folder, phase)
+        if phase in ("restore", "restored"):
+            self._worker()
+
     def _wait_for(self, status: JobStatus) -> None:
         deadline = time.monotonic() + HANG_S
         while self.job.status not in (status, JobStatus.COMPLETED, JobStatus.FAILED):
@@ -163,6 +189,19 @@ class Round:
                 self.tally.complain(f"{self.name}: HANG: {self.job.status.name} instead of {status.name}: {self}")
                 return
             time.sleep(0.002)
+
+
+def _fill_shm() -> None:
+    """Make /dev/shm as small as what is in it, which may grow while we look."""
+    for left in range(20, 0, -1):
+        there = os.statvfs(SHM)
+        try:
+            _resize_shm(str((there.f_blocks - there.f_bfree) * there.f_frsize))
+        except subprocess.CalledProcessError:
+            if left == 1:
+                raise
+        else:
+            break
 
 
 def _resize_shm(size: str) -> None:
@@ -197,6 +236,7 @@ def main() -> int:
                 wrong = one.play()
             except Exception as error:
                 wrong = f"{type(error).__name__}: {error}"
+            one.count_hits()
             options.say(f"{seed}: {one} on {workers}: {time.perf_counter() - began:.2f} s {dict(one.done)} {wrong}")
             if wrong:
                 tally.complain(f"--seed {seed} --count 1, {workers} workers, {one}: {wrong}")

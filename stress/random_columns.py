@@ -1,9 +1,10 @@
 """Random stages of columns over awkward data: what polars and DuckDB make of them, however rows are cut.
 
-Groups, joins, sorts, chains of stages, and files. Nulls, NaN, -0.0, infinities, the ends of int64 and uint64, long and
-empty text, NUL bytes, days before 1970, one key, all distinct, all null, none: each case runs from rows, from batches
-cut in several ways and from files, with 1, 2 and 4 workers and on two members. All outcomes, errors too, have to be the
-same. `--seed S --count 1` runs the cases of seed S again, `--only` those of one kind.
+Groups, joins, sorts, chains of stages of rows and of columns, expressions, and files. Nulls, NaN, -0.0, infinities, the
+ends of int64 and uint64, long and empty text, NUL bytes, days before 1970, one key, all distinct, all null, none: each
+case runs from rows, from batches cut in several ways and from files, with 1, 2 and 4 workers and on two members. All
+outcomes, errors too, have to be the same. `--seed S --count 1` runs the cases of seed S again, `--only` those of one
+kind.
 
 Needs polars and DuckDB; without them the script says so and ends well.
 
@@ -29,7 +30,7 @@ MEMORY = 1 << 10
 
 
 ENGINES = ("1", "2", "4", "members")
-KINDS = ("groups", "joins", "sorts", "chains", "files")
+KINDS = ("groups", "joins", "sorts", "chains", "files", "stages")
 
 
 def start(stack: ExitStack, engine: str) -> Any:

@@ -1,8 +1,9 @@
 """kill -9 of a member with a storage, and start it again: its jobs go on, and exactly once stays exact.
 
 Each round has a random job with state (`_guaranteed_jobs.py`) on a member whose storage is a folder. Meanwhile the
-member is killed a few times at random moments, or shut down, and started again with another number of workers; in
-between the newest manifest or chunk file may be torn (cut, or a byte turned). As root the storage lies on a file
+member is killed a few times at random moments or exactly in a phase of a snapshot or restore (`_aimed_kills.py`), or
+shut down, and started again with another number of workers; in between the newest manifest or chunk file may be torn
+(cut, or a byte turned). As root the storage lies on a file
 system of a few megabytes, which is full for a while: snapshots fail then, and the job does not.
 
 Usage: stress/restart_member.py [--count N] [--seed S] [--ci] [--only FAULT] [--verbose]     (--ci: half a minute)
@@ -26,17 +27,20 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
 from typing import Any
 
+from _aimed_kills import PHASES, aim, aim_away, aimed_step, hits
 from _guaranteed_jobs import complaint, found_in, pipeline, random_shape
 from _stress import (
     Options,
     Tally,
     all_gone,
     can_unshare,
+    is_zombie,
     mark_processes,
     marked,
     name_of,
     parse_options,
     private_shm,
+    wait_until,
     watch,
 )
 
@@ -46,7 +50,7 @@ from shmjet import JetConfig, JetInstance, JobConfig, JobStatus, MemberLostError
 JOB_S = 60.0
 """Seconds that a job may take after the last fault before it counts as hanging."""
 STORAGE_BYTES = 8 << 20
-FAULTS = ("kill", "shutdown", "torn_manifest", "torn_chunk", "full")
+FAULTS = ("kill", "shutdown", "torn_manifest", "torn_chunk", "full", *(f"in_{phase}" for phase in PHASES))
 
 
 class Round:
@@ -64,6 +68,8 @@ class Round:
         self.folder.mkdir()
         wanted = [fault for fault in options.only or FAULTS if has_disk or fault != "full"]
         self.plan = [(self.rng.random() * 0.4, self.rng.choice(wanted)) for _ in range(self.rng.choice([1, 1, 2, 3]))]
+        is_aimed = any(what.startswith("in_") for _, what in self.plan)
+        self.aimed = aimed_step(self.folder, cooperative=self.rng.random() < 0.5) if is_aimed else None
         self.done: Counter[str] = Counter()
         self.was_running = False
         self.starts = 0
@@ -80,6 +86,9 @@ class Round:
             for pause, what in self.plan:
                 time.sleep(pause)
                 self.was_running = self.was_running or self._job_runs()
+                if what.startswith("in_"):
+                    self._in_phase(what.removeprefix("in_"))
+                    continue
                 getattr(self, f"_{what}")()
                 self.done[what] += 1
             return self._end()
@@ -102,10 +111,11 @@ class Round:
             config = JobConfig(
                 name=self.name, processing_guarantee=ProcessingGuarantee.EXACTLY_ONCE, snapshot_interval=0.02
             )
-            self.execution = self.jet.new_job(pipeline(self.shape, self.jet, self.folder, self.name), config).execute()
+            made = pipeline(self.shape, self.jet, self.folder, self.name, aimed=self.aimed)
+            self.execution = self.jet.new_job(made, config).execute()
 
     def _result_is_complete(self) -> bool:
-        return self.was_running and not self._complaint()
+        return not self._complaint()
 
     def _complaint(self) -> str:
         return complaint(self.shape, found_in(self.shape, self.jet, self.folder, self.name), exactly=True)
@@ -131,6 +141,24 @@ class Round:
     def _kill_member(self) -> None:
         os.kill(self.jet.cluster.members[0].pid, signal.SIGKILL)
         self.jet.shutdown()
+
+    def _in_phase(self, phase: str) -> None:
+        """Have the member killed exactly there; a restore is brought about by killing a worker before."""
+        if self.execution is not None and not self.execution.done():
+            wait_until(lambda: self._job_runs() or self.execution.done(), 5.0)
+            self.was_running = True
+            (member,) = self.jet.cluster.members
+            before = hits(self.folder, phase)
+            aim(self.folder, phase, member.pid)
+            if phase in ("restore", "restored"):
+                wait_until(lambda: any(self.storage.glob("snapshots/*/*.manifest")) or self.execution.done(), 5.0)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self.rng.choice(member.workers), signal.SIGKILL)
+            wait_until(lambda: is_zombie(member.pid) or self.execution.done(), 5.0)
+            aim_away(self.folder, phase)
+            self.done[f"in_{phase}"] += hits(self.folder, phase) - before
+        self.jet.shutdown()
+        self._start()
 
     def _shutdown(self) -> None:
         self.jet.shutdown()
