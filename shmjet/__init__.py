@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from shmjet.cluster.client.instance import JetInstance
     from shmjet.cluster.client.job import Job
     from shmjet.cluster.client.members import Cluster, Member
+    from shmjet.cluster.client.observable import Observable
     from shmjet.cluster.client.remote import ClientConfig, new_client
     from shmjet.cluster.client.snapshot import Snapshot
     from shmjet.core import (
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         DagError,
         Edge,
         EdgeConfig,
+        Expression,
         FlatMapper,
         Inbox,
         JetConfig,
@@ -59,19 +61,29 @@ if TYPE_CHECKING:
         column,
         columns,
         from_,
+        literal,
         traverse,
+        when,
     )
+    from shmjet.core.windows import session, sliding, tumbling
     from shmjet.data.batch import Batch
+    from shmjet.data.failed_item import FailedItem
     from shmjet.data.nullable import Nullable
     from shmjet.data.text import Text
+    from shmjet.data.window_results import KeyedWindowResult, WindowResult
     from shmjet.execution.metrics import Metrics
     from shmjet.grid import IList, IMap
     from shmjet.pipeline import (
         BatchStage,
         JoinClause,
         KeyedBatchStage,
+        KeyedStageWithWindow,
+        KeyedStreamStage,
         Pipeline,
         ServiceFactory,
+        StageWithWindow,
+        StreamSourceStage,
+        StreamStage,
         Table,
         join_map_entries,
         on_keys,
@@ -88,6 +100,7 @@ _PLACES = {
     "new_instance": "shmjet.cluster.client.embedded",
     "Execution": "shmjet.cluster.client.execution",
     "Job": "shmjet.cluster.client.job",
+    "Observable": "shmjet.cluster.client.observable",
     "Snapshot": "shmjet.cluster.client.snapshot",
     "Metrics": "shmjet.execution.metrics",
     "IList": "shmjet.grid",
@@ -95,6 +108,11 @@ _PLACES = {
     "BatchStage": "shmjet.pipeline",
     "JoinClause": "shmjet.pipeline",
     "KeyedBatchStage": "shmjet.pipeline",
+    "KeyedStageWithWindow": "shmjet.pipeline",
+    "KeyedStreamStage": "shmjet.pipeline",
+    "StageWithWindow": "shmjet.pipeline",
+    "StreamSourceStage": "shmjet.pipeline",
+    "StreamStage": "shmjet.pipeline",
     "Pipeline": "shmjet.pipeline",
     "ServiceFactory": "shmjet.pipeline",
     "Table": "shmjet.pipeline",
@@ -104,6 +122,12 @@ _PLACES = {
     "Batch": "shmjet.data.batch",
     "Nullable": "shmjet.data.nullable",
     "Text": "shmjet.data.text",
+    "FailedItem": "shmjet.data.failed_item",
+    "KeyedWindowResult": "shmjet.data.window_results",
+    "WindowResult": "shmjet.data.window_results",
+    "session": "shmjet.core.windows",
+    "sliding": "shmjet.core.windows",
+    "tumbling": "shmjet.core.windows",
 }
 _MODULES = ("aggregate_ops", "columns", "console", "pipeline", "processors", "sinks", "sources", "testing")
 _WITH_EXTRAS = ("spark",)
@@ -128,6 +152,8 @@ __all__ = [
     "Edge",
     "EdgeConfig",
     "Execution",
+    "Expression",
+    "FailedItem",
     "FlatMapper",
     "IList",
     "IMap",
@@ -143,10 +169,14 @@ __all__ = [
     "JobStatus",
     "JoinClause",
     "KeyedBatchStage",
+    "KeyedStageWithWindow",
+    "KeyedStreamStage",
+    "KeyedWindowResult",
     "Member",
     "MemberLostError",
     "Metrics",
     "Nullable",
+    "Observable",
     "Outbox",
     "PartitionError",
     "Pipeline",
@@ -163,11 +193,15 @@ __all__ = [
     "ServiceFactory",
     "ShmjetError",
     "Snapshot",
+    "StageWithWindow",
+    "StreamSourceStage",
+    "StreamStage",
     "Table",
     "Text",
     "Traverser",
     "Vertex",
     "Watermark",
+    "WindowResult",
     "WorkerLostError",
     "aggregate_ops",
     "between",
@@ -175,13 +209,18 @@ __all__ = [
     "columns",
     "from_",
     "join_map_entries",
+    "literal",
     "new_client",
     "new_instance",
     "on_keys",
     "processors",
+    "session",
     "sinks",
+    "sliding",
     "sources",
     "traverse",
+    "tumbling",
+    "when",
 ]
 
 
