@@ -84,6 +84,8 @@ class Arena:
             mapping = mmap.mmap(fd, size)
         except OSError as error:
             os.close(fd)
+            if error.errno == errno.EMFILE:  # a mapping keeps a descriptor of its own
+                raise _no_descriptor(label) from error
             raise ArenaError(error.errno, f"arena {label!r}: {size} bytes cannot be mapped: {error}") from error
         return cls(fd, size, mapping, reserved)
 
@@ -204,15 +206,19 @@ def _no_memory(size: int, label: str, on_disk: OSError, anonymous: OSError) -> A
     except OSError:
         pass
     if anonymous.errno == errno.EMFILE:
-        return ArenaError(
-            errno.EMFILE,
-            f"arena {label!r} needs a descriptor, and process {os.getpid()} has as many open as RLIMIT_NOFILE allows; "
-            "raise it (`ulimit -n`)",
-        )
+        return _no_descriptor(label)
     return ArenaError(
         anonymous.errno,
         f"arena {label!r} needs {size} bytes of shared memory; /dev/shm has {free} free "
         f"({on_disk.strerror or on_disk}) and anonymous memory failed too "
         f"({anonymous.strerror or anonymous}). Lower ring_memory, enlarge /dev/shm, or raise the memory limit of the "
         "container",
+    )
+
+
+def _no_descriptor(label: str) -> ArenaError:
+    return ArenaError(
+        errno.EMFILE,
+        f"arena {label!r} needs two descriptors, and process {os.getpid()} has as many open as RLIMIT_NOFILE allows; "
+        "raise it (`ulimit -n`)",
     )

@@ -5,7 +5,6 @@ Everything here happens at once and in memory; when it happens, and what follows
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from shmjet.execution.arena_format import format_arena
 from shmjet.execution.collect import Reading
 from shmjet.execution.counters import STATE
 from shmjet.execution.layout import CANCELLED_OFFSET, COUNTERS, ArenaLayout, lay_out, slab_size
-from shmjet.execution.messages import Deploy, Forget, JobPlan, JobShape, Probe
+from shmjet.execution.messages import Deploy, JobPlan, JobShape, Probe
 from shmjet.execution.plan import make_plan
 from shmjet.execution.readiness import STARTED, Readiness
 from shmjet.execution.tasklet_state import State
@@ -132,13 +131,29 @@ class ExecutionContext:
         self._layout: ArenaLayout = lay_out(self.plan)
         self._pooled: PooledArena | None = None
         self._readiness: Readiness | None = None
-        self._releasing: asyncio.Future[None] | None = None
         self._link: LinkClient | None = None
 
     # -- beginning ----------------------------------------------------------------------------------------------
 
-    def open(self) -> None:
-        """Lay the arena out. Raises OSError when there is no memory for it."""
+    def open(self, endpoints: Iterable[int]) -> dict[int, Child]:
+        """Lay the arena out; return the processes at these endpoints: workers, and carriers forked for it.
+
+        Raises:
+            OSError: there is no memory for it, or no descriptor for a carrier; then nothing of it is left.
+        """
+        self._make_arena()
+        children: dict[int, Child] = {}
+        try:
+            for endpoint in endpoints:
+                children[endpoint] = self._child_at(endpoint)
+        except OSError:
+            carriers = [child for child in children.values() if child.is_carrier]
+            self._services.workers.stop_carriers(carriers)
+            self.release(carriers)
+            raise
+        return children
+
+    def _make_arena(self) -> None:
         plan, services = self.plan, self._services
         later = slab_size(plan) * plan.endpoint_count
         pooled = self._pooled = services.arenas.acquire(self._layout.size, f"job-{self._id}", later)
@@ -170,8 +185,7 @@ class ExecutionContext:
         if self.plan.start_barrier_endpoint is not None:
             self._readiness.note(self.plan.start_barrier_endpoint, STARTED)
 
-    def child_at(self, endpoint: int) -> Child:
-        """Return the worker at an endpoint, or fork the carrier. Raises OSError when that cannot be."""
+    def _child_at(self, endpoint: int) -> Child:
         workers = self._services.workers
         if endpoint < len(workers.workers):
             return workers.workers[endpoint]
@@ -266,20 +280,14 @@ class ExecutionContext:
             self._services.note_change()
         pooled, self._pooled = self._pooled, None
         if pooled is not None and (carriers or self._link is not None):
-            self._releasing = asyncio.ensure_future(self._give_back_after(carriers, pooled))
+            self._services.arenas.give_back_after(pooled, self._all_gone(carriers))
         elif pooled is not None:
-            self._give_back(pooled)
+            self._services.arenas.give_back(pooled)
 
-    async def _give_back_after(self, carriers: Sequence[Child], pooled: PooledArena) -> None:
+    async def _all_gone(self, carriers: Sequence[Child]) -> None:
+        """Wait until neither the link nor a carrier has the arena mapped."""
         if self._link is not None:
             with contextlib.suppress(OSError):  # it is gone, and its mapping with it
                 await self._link.close_execution(self._id)
         for child in carriers:
             await self._services.workers.ended(child)
-        self._give_back(pooled)
-
-    def _give_back(self, pooled: PooledArena) -> None:
-        for dropped in self._services.arenas.give_back(pooled):
-            for child in self._services.workers.workers:
-                if child.index in dropped.attached:
-                    child.send(Forget(dropped.id))

@@ -73,6 +73,8 @@ logger = logging.getLogger("shmjet.member")
 
 FIRST_LOOK_S, LONGEST_LOOK_S = 0.001, 0.1
 """How soon, and how rarely at most, the member looks whether all processes of an attempt are ready."""
+LONGEST_RETURN_S = 10.0
+"""How long an attempt without memory or descriptors waits for those of attempts that are over."""
 _OTHER_HOST = "a job with a guarantee runs on the members of one host in this version; this one is on another host"
 _NONSENSE = (ValueError, LookupError, OverflowError)
 """What comes of reading numbers that mean nothing."""
@@ -164,27 +166,35 @@ class Participant:
         code = self._assignment.code
         child.send(probe_of(order, code, self._services), code.fds)
 
-    def prepare(self, order: PreparePart) -> None:
-        """Make the plan and have the processors made."""
+    def prepare(self, order: PreparePart, *, may_wait: bool = True) -> None:
+        """Make the plan and have the processors made.
+
+        Args:
+            order: what the coordinator says.
+            may_wait: whether it tries again, when memory or descriptors are missing, with what attempts that are over
+                are giving back just now.
+        """
         part, assignment = self._part, self._assignment
         if part.phase is not Phase.PROBING:  # it was stopped before it has begun
             return
         self.peers = frozenset(order.slot.peers)
+        more = may_wait and self._services.arenas.can_make_room
         try:
             if order.snapshots and not Path(order.snapshots).is_dir():
                 raise PlanError(_OTHER_HOST)
-            context = self._context = ExecutionContext(
-                order, assignment.code, self._services, first_worker=assignment.first_worker
-            )
+            context = ExecutionContext(order, assignment.code, self._services, first_worker=assignment.first_worker)
             endpoints = sorted(context.plan.participants())
-            context.open()
-            for endpoint in endpoints:
-                self._children[endpoint] = context.child_at(endpoint)
+            children = context.open(endpoints)
         except (PlanError, ConfigError, OSError) as error:
             # no valid plan, no shared memory, or no descriptor for a carrier: no process has been told anything
+            if more and isinstance(error, OSError):
+                self._opening = asyncio.ensure_future(self._prepare_with_more(order))
+                return
             part.refuse(member_failed(error), self._children)
             self._carry_out()
             return
+        self._context = context
+        self._children.update(children)
         part.prepare(
             endpoints,
             linked=context.plan.start_barrier_endpoint is None,
@@ -195,6 +205,10 @@ class Participant:
         for endpoint in endpoints:
             context.deploy(self._children[endpoint])
         self._look_after(FIRST_LOOK_S)
+
+    async def _prepare_with_more(self, order: PreparePart) -> None:
+        await self._services.arenas.make_room(LONGEST_RETURN_S)
+        self.prepare(order, may_wait=False)
 
     async def _open_link(self, context: ExecutionContext) -> None:
         try:
@@ -404,9 +418,7 @@ class Participant:
     def _release(self) -> None:
         self._stopping.end()
         carriers = [child for child in self._children.values() if child.is_carrier]
-        for child in carriers:
-            if not child.lost:
-                self._services.workers.stop_carrier(child)
+        self._services.workers.stop_carriers(carriers)
         if self._context is not None:
             self._context.release(carriers)
         self._children.clear()

@@ -128,7 +128,7 @@ class Member:
         )
         self._services = MemberServices(
             workers=self.workers,
-            arenas=ArenaPool(),
+            arenas=ArenaPool(lambda pooled: self.workers.forget_arena(pooled.id, pooled.attached)),
             address="local",
             partition_count=settings.partition_count,
             ring_memory=settings.ring_memory,

@@ -6,12 +6,19 @@ only when every process that had it mapped has said that it let go.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import resource
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from typing import Any
 
-from shmjet.ring.arena import Arena
+from shmjet.ring.arena import Arena, ArenaError
 
 _KEPT = 256 << 20
+_KEPT_ARENAS = 16
+_DESCRIPTORS_PER_KEPT_ARENA = 16
+"""An arena takes two descriptors: no more than an eighth of what the process may have are of free arenas."""
 _WASTE = 8
 _STEP = 1 << 16
 
@@ -28,15 +35,26 @@ class PooledArena:
 
 
 class ArenaPool:
-    """Arenas of one member, free and in use."""
+    """Arenas of one member, free and in use.
 
-    def __init__(self) -> None:
+    Args:
+        forget: called with an arena that is given up, already closed here, so that workers let go of it too.
+    """
+
+    def __init__(self, forget: Callable[[PooledArena], None]) -> None:
+        self._forget = forget
+        self._kept = max(
+            1, min(_KEPT_ARENAS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _DESCRIPTORS_PER_KEPT_ARENA)
+        )
+        self._returns: set[asyncio.Task[None]] = set()
         self._free: list[PooledArena] = []
         self._used: set[PooledArena] = set()
         self._ids = itertools.count(1)
 
     def acquire(self, size: int, label: str, later: int = 0) -> PooledArena:
         """Return an arena of at least `size` bytes, the smallest free arena that fits and is not far too large.
+
+        Where no arena can be made, for lack of memory or of descriptors, the free arenas make way for it.
 
         Args:
             size: bytes that must have memory.
@@ -55,23 +73,59 @@ class ArenaPool:
             best = min(fitting, key=lambda a: a.arena.reserved)
             self._free.remove(best)
         else:
-            best = PooledArena(next(self._ids), Arena.create(-(-size // _STEP) * _STEP, label=label, later=later))
+            size = -(-size // _STEP) * _STEP
+            try:
+                arena = Arena.create(size, label=label, later=later)
+            except ArenaError:
+                if not self._free:
+                    raise
+                self._give_up_free()
+                arena = Arena.create(size, label=label, later=later)
+            best = PooledArena(next(self._ids), arena)
         self._used.add(best)
         return best
 
-    def give_back(self, pooled: PooledArena) -> list[PooledArena]:
-        """Take an arena back from an attempt; return the arenas that are given up, already closed here."""
+    def give_back(self, pooled: PooledArena) -> None:
+        """Take an arena back from an attempt."""
         self._used.discard(pooled)
         if pooled.is_viewed:
-            pooled.arena.close()
-            return [pooled]
+            self._give_up(pooled)
+            return
         self._free.append(pooled)
-        dropped = []
-        while sum(a.arena.used for a in self._free) > _KEPT:
-            oldest = self._free.pop(0)
-            oldest.arena.close()
-            dropped.append(oldest)
-        return dropped
+        while len(self._free) > self._kept or sum(a.arena.used for a in self._free) > _KEPT:
+            self._give_up(self._free.pop(0))
+
+    def give_back_after(self, pooled: PooledArena, end: Coroutine[Any, Any, None]) -> None:
+        """Take an arena back when `end`, of the processes that have it mapped, has come. Needs the running loop."""
+
+        async def wait() -> None:
+            try:
+                await end
+            finally:
+                self.give_back(pooled)
+
+        task = asyncio.ensure_future(wait())
+        self._returns.add(task)
+        task.add_done_callback(self._returns.discard)
+
+    @property
+    def can_make_room(self) -> bool:
+        """Whether there are free arenas, or attempts that are over have processes that still hold theirs."""
+        return bool(self._free or self._returns)
+
+    async def make_room(self, longest_s: float) -> None:
+        """Let go of all free arenas, and of what attempts that are over give back within `longest_s`."""
+        if self._returns:
+            await asyncio.wait(self._returns, timeout=longest_s)
+        self._give_up_free()
+
+    def _give_up_free(self) -> None:
+        while self._free:
+            self._give_up(self._free.pop())
+
+    def _give_up(self, pooled: PooledArena) -> None:
+        pooled.arena.close()
+        self._forget(pooled)
 
     def worker_gone(self, endpoint: int) -> None:
         """Forget what a dead worker had mapped, of arenas that jobs without it are using just now too."""
@@ -79,7 +133,7 @@ class ArenaPool:
             pooled.attached.discard(endpoint)
 
     def close(self) -> None:
-        """Close all free arenas."""
+        """Close all free arenas, at the end of all workers."""
         for pooled in self._free:
             pooled.arena.close()
         self._free.clear()

@@ -14,7 +14,7 @@ import resource
 import select
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ import msgspec
 
 from shmjet.cluster.processes.fork_server_silence import ServerSilence
 from shmjet.execution.control import BLOCK_SIZE, WorkerControl, control_size
-from shmjet.execution.messages import Broken, Exited, Fork, Forked, Hello, Report, Stop, WorkerSettings
+from shmjet.execution.messages import Broken, Exited, Forget, Fork, Forked, Hello, Report, Stop, WorkerSettings
 from shmjet.host.patience import has_ended, is_stopped
 from shmjet.ipc.background_tasks import BackgroundTasks
 from shmjet.ipc.loop_channel import LoopChannel
@@ -157,10 +157,14 @@ class Workers:
         offset: int,
         is_carrier: bool = False,
     ) -> Child:
+        own: list[int] = []
         try:
-            own = [os.dup(fd) for fd in fds]
+            for fd in fds:
+                own.append(os.dup(fd))
             ours, theirs = socket.socketpair()
         except OSError as error:
+            for fd in own:
+                os.close(fd)
             raise _no_descriptor(error, "carrier" if is_carrier else f"worker {index}") from error
         child: Child
 
@@ -280,10 +284,17 @@ class Workers:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child.pid, signal.SIGUSR1)
 
-    def stop_carrier(self, child: Child) -> None:
-        """Let a carrier whose execution has ended go."""
-        child.stopping = True
-        child.send(Stop())
+    def stop_carriers(self, carriers: Iterable[Child]) -> None:
+        """Let the carriers of an execution that has ended go."""
+        for child in carriers:
+            if not child.lost:
+                child.stopping = True
+                child.send(Stop())
+
+    def forget_arena(self, arena: int, attached: Iterable[int]) -> None:
+        """Let the workers at these endpoints unmap an arena that will not be used again."""
+        for endpoint in attached:
+            self.workers[endpoint].send(Forget(arena))
 
     async def close(self, grace_s: float) -> None:
         """Stop all children, kill the children that are still there after `grace_s`, and end the fork server."""
