@@ -56,6 +56,8 @@ class Aggregate:
         expression: what gives the column, which is then called as the expression is written; None for a column that is
             there.
         by_expression: the same for `by`.
+        order: a column that `first` and `last` go by, and equals of `min_by` and `max_by`, instead of the order of
+            arrival; for the engine.
     """
 
     function: Function
@@ -67,6 +69,7 @@ class Aggregate:
     expression: Expression | None = field(default=None, kw_only=True, compare=False)
     by: str | None = field(default=None, kw_only=True)
     by_expression: Expression | None = field(default=None, kw_only=True, compare=False)
+    order: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.function not in _FUNCTIONS:
@@ -123,7 +126,7 @@ class Aggregate:
     @property
     def keeps_rows(self) -> bool:
         """Whether it needs the values of all rows of a group, the distinct ones, or a row itself."""
-        return self.function in KEEPS_ROWS
+        return self.function in KEEPS_ROWS or self.order is not None
 
     @property
     def moves_rows(self) -> bool:
@@ -133,7 +136,8 @@ class Aggregate:
     @property
     def kept_rows(self) -> tuple[str, str | None]:
         """What tells the rows that it needs: equal for aggregates that share them."""
-        return self.function, self.column if self.by is None else f"{self.column}\0{self.by}"
+        others = [name for name in (self.by, self.order) if name is not None]
+        return self.function, "\0".join((str(self.column), *others)) if others else self.column
 
 
 def _aggregate(

@@ -1,4 +1,4 @@
-"""Of the rows of each group the one with the least or greatest value of a column, for `min_by` and `max_by`.
+"""Of the rows of each group the one with the least or greatest value of a column: `min_by`, `max_by`, `first` by time.
 
 Rows are kept as they come and left out from time to time: at most two for each group are kept, and a block. Must not
 know what is made of the rows.
@@ -28,20 +28,35 @@ class ExtremeRows(KeptRows):
 
     Args:
         name: the column that is wanted.
-        by: the column that is compared. Rows in which it is null are left out; NaN and NaT are greater than all others.
+        by: the column that is compared; NaN and NaT are greater than all others.
         takes_greatest: whether the greatest is meant, and not the least.
+        known: rows in which this column is null are left out.
+        order: a column without nulls; of equal rows the one in which it is least is meant. None: the first to come.
+        takes_last: of rows that are equal in all this the last to come is meant.
     """
 
-    def __init__(self, name: str, by: str, *, takes_greatest: bool) -> None:
-        super().__init__((name,) if name == by else (name, by))
+    def __init__(
+        self,
+        name: str,
+        by: str,
+        *,
+        takes_greatest: bool,
+        known: str,
+        order: str | None = None,
+        takes_last: bool = False,
+    ) -> None:
+        super().__init__(tuple(dict.fromkeys(each for each in (name, by, order) if each is not None)))
         self._by = by
         self._takes_greatest = takes_greatest
+        self._known = known
+        self._order_by = order
+        self._takes_last = takes_last
         self._rows = 0
         self._limit = _BLOCK
 
     def add(self, numbers: Positions, batch: Batch) -> None:
         """As `RowStore.add`."""
-        _, mask = any_column(batch, self._by)
+        _, mask = any_column(batch, self._known)
         if mask is not None and batch.num_rows and not mask.all():
             self._kinds.add(batch.select(*self._names or ()))
             rows = np.flatnonzero(mask)
@@ -73,6 +88,9 @@ class ExtremeRows(KeptRows):
             return
         numbers = np.concatenate([numbers for numbers, _ in self._chunks])
         batch = Batch.concat([self._kinds.of(each) for _, each in self._chunks])
+        if self._takes_last:
+            backwards = np.arange(len(numbers) - 1, -1, -1)
+            numbers, batch = numbers[backwards], take_rows(batch, backwards)
         order = self._order(numbers, batch)
         sorted_numbers = numbers[order]
         is_first = np.ones(len(order), np.bool_)
@@ -91,5 +109,8 @@ class ExtremeRows(KeptRows):
             columns[_IS_NAN] = np.isnan(values)
         columns[self._by] = values
         flags = [False, *[self._takes_greatest] * (len(columns) - 1)]
+        if self._order_by is not None and self._order_by != self._by:
+            columns[self._order_by] = any_column(batch, self._order_by)[0]
+            flags.append(False)
         keys = Batch.trusted(columns, {} if mask is None else {self._by: mask}, batch.num_rows)
         return SortOrder(tuple(columns), flags).row_order(keys)

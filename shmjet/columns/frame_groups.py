@@ -26,6 +26,9 @@ from shmjet.data.batch import Batch
 FRAME: Final = "\0frame"
 """The column of partial states that has the end of their frame."""
 
+STAMP: Final = "\0stamp"
+"""The column with the milliseconds of rows, which `first` and `last` go by."""
+
 LEAST_DEAD: Final = 4096
 """Groups of closed frames, at least, for which a table is made anew."""
 
@@ -77,7 +80,7 @@ class FrameGroups(FrameStates):
 
     Args:
         keys: the key columns; there may be none.
-        aggregates: result → aggregate.
+        aggregates: result → aggregate; the order of one is `STAMP`, if it has one.
         policy: of the frames.
         time: the column with the timestamps of rows.
 
@@ -100,6 +103,7 @@ class FrameGroups(FrameStates):
         self._time = time
         self._aggregates = dict(aggregates)
         self._keys = tuple(keys)
+        self._is_in_order = any(each.order is not None for each in aggregates.values())
         self._open = TypedGroups((FRAME, *keys), aggregates)
         self._closed_to = -(1 << 63)
         """The end of the last frame that has been closed; the table may have groups up to there, which are dead."""
@@ -122,18 +126,20 @@ class FrameGroups(FrameStates):
         """
         if not batch.num_rows:
             return None
-        ends, distinct = frames_of(column_timestamps(batch, self._time), self._policy)
+        stamps = column_timestamps(batch, self._time)
+        ends, distinct = frames_of(stamps, self._policy)
         late = None
         if distinct[0] < lowest:
             is_late = ends < lowest
             late = batch.filter(is_late)
             on_time = ~is_late
-            batch, ends = batch.filter(on_time), ends[on_time]
+            batch, ends, stamps = batch.filter(on_time), ends[on_time], stamps[on_time]
             distinct = distinct[bisect_left(distinct, lowest) :]
             if not distinct:
                 return late
         columns, masks = batch.parts()
-        self._open.add(Batch.trusted({FRAME: ends, **columns}, dict(masks), batch.num_rows))
+        hidden = {FRAME: ends, STAMP: stamps} if self._is_in_order else {FRAME: ends}
+        self._open.add(Batch.trusted({**hidden, **columns}, dict(masks), batch.num_rows))
         self._note(distinct)
         return late
 

@@ -59,7 +59,7 @@ class RowResults:
             return self._quantiles(result, aggregate, store)
         if aggregate.function == "list":
             return self._lists(result, str(aggregate.column), store)
-        if aggregate.by is not None:
+        if aggregate.by is not None or aggregate.order is not None:
             return self._extremes(str(aggregate.column), store)
         assert aggregate.fn is not None
         return self._custom(result, aggregate.fn, store)

@@ -118,8 +118,8 @@ class Groups:
         name = aggregate.column
         if aggregate.function == "n_unique":
             return DistinctValues(str(name), self._pairs((GROUP, str(name))))
-        if aggregate.by is not None:
-            return ExtremeRows(str(name), aggregate.by, takes_greatest=aggregate.function == "max_by")
+        if aggregate.by is not None or aggregate.order is not None:
+            return _extreme_rows(aggregate)
         return KeptRows(None if name is None else [name], drops_nulls=aggregate.function == "quantile")
 
     def __len__(self) -> int:
@@ -549,6 +549,14 @@ class Groups:
 
 def _pairs(names: Sequence[str]) -> PairTable:
     return Groups(names, {})
+
+
+def _extreme_rows(aggregate: Aggregate) -> ExtremeRows:
+    name, by, order = str(aggregate.column), aggregate.by, aggregate.order
+    if by is not None:
+        return ExtremeRows(name, by, takes_greatest=aggregate.function == "max_by", known=by, order=order)
+    is_last = aggregate.function == "last"
+    return ExtremeRows(name, str(order), takes_greatest=is_last, known=name, takes_last=is_last)
 
 
 def _column_in(batch: Batch, name: str) -> tuple[Dtype, bool]:

@@ -42,6 +42,7 @@ _WORD: Final = 1 << 64
 _MASK: Final = _WORD - 1
 _FLOATS: Final = ("var", "std", "quantile")
 _VALUES: Final = ("min", "max", "first", "last")
+_AS_IT_IS: Final = ("n_unique", "list", "min_by", "max_by", "custom")
 
 Column = tuple[Values, Mask | None]
 
@@ -72,7 +73,7 @@ class TypedPlan:
 
     def type_of(self, aggregate: Aggregate) -> ColumnType | None:
         """Return the type of an aggregate's column; None where the table takes the column as it is."""
-        if aggregate.column is None or aggregate.function in ("n_unique", "list", "min_by", "max_by", "custom"):
+        if aggregate.column is None or aggregate.order is not None or aggregate.function in _AS_IT_IS:
             return None
         return self._types.get(aggregate.column)
 

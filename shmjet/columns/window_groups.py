@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from shmjet.columns.aggregates import Aggregate, count
-from shmjet.columns.frame_groups import FRAME, LEAST_DEAD, FrameStates
+from shmjet.columns.frame_groups import FRAME, LEAST_DEAD, STAMP, FrameStates
 from shmjet.columns.group_schema import state_separator
 from shmjet.columns.typed_groups import TypedGroups
 from shmjet.core.windows import SlidingWindowPolicy
@@ -28,6 +28,7 @@ VALUES: Final = "\0values"
 """Begins the names of hidden results with the number of values of a column: a sum of none is null."""
 
 _DEDUCTED: Final = frozenset(("count", "sum", "mean"))
+_ORDERED: Final = frozenset(("first", "last", "min_by", "max_by"))
 _FLOATS: Final = frozenset(("sum", "error"))
 """Parts of states that only floats have."""
 
@@ -38,18 +39,24 @@ _FEW: Final = 6
 def with_hidden(aggregates: Mapping[str, Aggregate], policy: SlidingWindowPolicy) -> dict[str, Aggregate]:
     """Return what is computed of each frame: also what tells that a key has left a window, where frames are deducted.
 
+    What goes by the order of rows goes by their time.
+
     Example:
         >>> from shmjet.columns.aggregates import sum_
         >>> list(with_hidden({"total": sum_("v")}, SlidingWindowPolicy(2, 1)))
         ['total', '\\x00rows', '\\x00valuesv']
     """
-    found = dict(aggregates)
+    found = {result: _in_time(each) for result, each in aggregates.items()}
     if not policy.is_tumbling and _are_deducted(aggregates):
         found[ROWS] = count()
         for aggregate in aggregates.values():
             if aggregate.function == "sum":
                 found[f"{VALUES}{aggregate.column}"] = replace(aggregate, function="count")
     return found
+
+
+def _in_time(aggregate: Aggregate) -> Aggregate:
+    return replace(aggregate, order=STAMP) if aggregate.function in _ORDERED else aggregate
 
 
 def _are_deducted(aggregates: Mapping[str, Aggregate]) -> bool:

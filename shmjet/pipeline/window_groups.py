@@ -1,7 +1,7 @@
 """Groups of rows in windows: `stage.window(...).group_by("user").agg(n=count())`, whose results are batches.
 
-Batches are aggregated as columns. Where rows come as items, in sessions, and for `first`, `last` and `custom`, rows are
-aggregated one by one, with their time, by the same windows as items.
+Batches are aggregated as columns. Where rows come as items, in sessions, and for `custom`, rows are aggregated one by
+one, with their time, by the same windows as items.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class WindowGroups:
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise BatchError(f"agg: two columns of the result would be called {twice!r}; give one another name")
-        is_of_columns = all(aggregate.function in _OF_COLUMNS for aggregate in aggregates.values())
+        is_of_columns = all(aggregate.function != _BY_ROWS for aggregate in aggregates.values())
         is_of_columns = is_of_columns and gives_batches(stage.pipeline.nodes, stage.node_id)
         if is_of_columns and isinstance(definition, SlidingWindow):
             return self._of_columns(definition, aggregates)
@@ -90,8 +90,8 @@ class WindowGroups:
 
 _ROW = itemgetter(1)
 
-_OF_COLUMNS = frozenset(("sum", "count", "min", "max", "mean", "var", "std", "quantile", "n_unique", "list"))
-"""Aggregates that windows on columns have; `first` and `last` go by event time there, `custom` by rows."""
+_BY_ROWS = "custom"
+"""The aggregate that windows on columns do not have: batches of a stream may differ in their columns."""
 
 
 def _same(batch: Any) -> Any:

@@ -10,7 +10,7 @@ import pytest
 
 from shmjet import Batch, column, columns
 from shmjet.aggregate_ops import to_list
-from shmjet.columns import count, first, last, max_, max_by, mean, min_, min_by, sum_, var
+from shmjet.columns import count, custom, first, last, max_, max_by, mean, min_, min_by, sum_, var
 from shmjet.core.windows import sliding, tumbling
 from shmjet.data.errors import BatchError
 from shmjet.pipeline import Pipeline
@@ -49,7 +49,7 @@ def of_rows(rows: list[dict[str, Any]], keys: tuple[str, ...]) -> list[dict[str,
     batch = Batch.from_rows(sorted(rows, key=itemgetter("ts")))
     source = items_source("rows", [batch])
     p.read_from(source).set_local_parallelism(1).map_batches(lambda b: b).set_local_parallelism(1).group_by(*keys).agg(
-        **AGGREGATES
+        **BY_ROWS
     ).write_to(list_sink("out"))
     return [row for b in run(p, 1)["out"] for row in b.rows()]
 
@@ -58,13 +58,13 @@ def comparable(row: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(round(v, 9) if isinstance(v, float) else v for v in row.values())
 
 
-COLUMNAR = {name: each for name, each in AGGREGATES.items() if name not in ("begin", "end", "top", "low")}
-"""The aggregates that are computed as columns; the others go by time and are computed row by row."""
+BY_ROWS = {**AGGREGATES, "all": custom(len)}
+"""`custom` is computed row by row, and so is what is computed with it."""
 
 
 @pytest.mark.parametrize("keys", [(), ("user",)])
 @pytest.mark.parametrize(("size", "slide"), [(0.5, 0.5), (1, 0.25), (2.5, 0.25)])
-@pytest.mark.parametrize("aggregates", [AGGREGATES, COLUMNAR, {"n": count(), "known": count("v")}], ids=len)
+@pytest.mark.parametrize("aggregates", [AGGREGATES, BY_ROWS, {"n": count(), "known": count("v")}], ids=len)
 def test_each_window_has_the_aggregates_of_its_rows(
     keys: tuple[str, ...], size: float, slide: float, aggregates: dict[str, Any]
 ) -> None:
