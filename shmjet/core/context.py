@@ -97,6 +97,8 @@ class _VertexContext:
     """What the engine has set, see `shmjet.core.latency_policy`."""
     _wake_up: ClassVar[Any] = None
     """What the engine has set, see `shmjet.core.wake_up`."""
+    _service_keep: ClassVar[Any] = None
+    """What the engine has handed in, see `shmjet.core.kept_services`."""
 
     @property
     def processing_guarantee(self) -> ProcessingGuarantee:

@@ -25,6 +25,7 @@ from shmjet.core import (
     SupplierContext,
     make_processors,
 )
+from shmjet.core.kept_services import hand_in_keep
 from shmjet.core.latency_policy import LatencyPolicy, set_policy
 from shmjet.core.ownership import hand_in
 from shmjet.core.processor import CommittingSupplier, StandIn
@@ -34,6 +35,7 @@ from shmjet.execution.assembly import Place, Wiring
 from shmjet.execution.code import JobCode, load_code
 from shmjet.execution.deployment_snapshots import DeploymentSnapshots
 from shmjet.execution.interrupts import Interrupts
+from shmjet.execution.kept_services import AttemptServices
 from shmjet.execution.layout import CANCELLED_OFFSET, lay_out
 from shmjet.execution.logs import about, speaker
 from shmjet.execution.messages import Adopt, Deploy, HandOver, Resolve, Save
@@ -76,12 +78,20 @@ class Deployment:
         endpoint: this process' number in the plan.
         grid: opens maps and lists when first called.
         say: sends a message to the member.
+        services: the keep of services of this attempt.
     """
 
     def __init__(
-        self, deploy: Deploy, endpoint: int, grid: Callable[[], Any], say: Callable[[object], None] = lambda _: None
+        self,
+        deploy: Deploy,
+        endpoint: int,
+        grid: Callable[[], Any],
+        say: Callable[[object], None] = lambda _: None,
+        *,
+        services: AttemptServices,
     ) -> None:
         self.execution_id = deploy.execution_id
+        self.services = services
         self.endpoints = OpenEndpoints(deploy.execution_id, say)
         self.tasklets: list[ProcessorTasklet] = []
         self.running = 0
@@ -226,6 +236,7 @@ class Deployment:
         if self.snapshots is not None:
             hand_in_placement(context, self.snapshots.placement_of(v))
         set_policy(context, self.policy)
+        hand_in_keep(context, self.services)
         return context
 
     def _outbox(self, v: int) -> Outbox:

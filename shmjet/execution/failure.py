@@ -32,6 +32,7 @@ _MAX_TEXT_LINES = 4
 _MAX_TEXT = 2000
 MOST_PICKLED = 16 << 20
 """Bytes of an exception that travels as it is; of a larger one the text does."""
+_LOSSES = ("worker_lost", "member_lost")
 _NOT_THE_USERS = tuple(
     f"{folder}{os.sep}" for name in ("shmjet", "cloudpickle") for folder in sys.modules[name].__path__
 )
@@ -122,6 +123,11 @@ def _checked_pickle(dumps: Callable[..., bytes], error: BaseException) -> bytes 
 
 class RemoteError(Exception):
     """Stands for a worker's exception that could not be pickled; has its type's name and text."""
+
+
+def is_loss(failure: Failure | None) -> bool:
+    """Say whether a failure is the loss of a process."""
+    return failure is not None and failure.kind in _LOSSES
 
 
 def worker_lost(

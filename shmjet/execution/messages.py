@@ -210,9 +210,13 @@ class Start(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Cancel(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Member to worker: stop the tasklets of this execution and close its processors."""
+    """Member to worker: stop the tasklets of this execution and close its processors.
+
+    `is_lossy`: because a process is lost, so that services stay open until `Finish` says whether an attempt follows.
+    """
 
     execution_id: int
+    is_lossy: bool = False
 
 
 class Commit(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -224,11 +228,13 @@ class Commit(msgspec.Struct, frozen=True, tag=True, array_like=True):
 class Finish(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Member to worker: the execution has ended everywhere; close its suppliers and let go of its arena.
 
-    Not sent to a worker that had nothing left to do for it when it ended.
+    Not sent to a worker that had nothing left to do for it when it ended. `is_followed`: by another attempt, for which
+    services stay open.
     """
 
     execution_id: int
     error: str | None
+    is_followed: bool = False
 
 
 class Stop(msgspec.Struct, frozen=True, tag=True, array_like=True):

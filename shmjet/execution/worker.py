@@ -23,6 +23,7 @@ from shmjet.execution.failure import make_failure
 from shmjet.execution.foreign_errors import attempt, forget_frames, name_of
 from shmjet.execution.garbage_collection import Collector
 from shmjet.execution.interrupts import Interrupts
+from shmjet.execution.kept_services import KeptServices
 from shmjet.execution.logs import listeners
 from shmjet.execution.messages import (
     Adopt,
@@ -106,6 +107,7 @@ class Worker:
         self._stopping = False
         self._backoff_ns = 0
         self._interrupts = Interrupts(block.words)
+        self._services = KeptServices(self._interrupts)
         self._collector = Collector()
         blocks = [WorkerControl(control_memory, worker * BLOCK_SIZE) for worker in range(settings.worker_count)]
         self._stealing = Stealing(index, blocks, settings.steal_margin)
@@ -136,6 +138,7 @@ class Worker:
             for deployment in list(self._deployments.values()):
                 deployment.close_processors(self._interrupts)
                 deployment.close_suppliers("its member has ended", self._interrupts)
+            self._services.close()
             for grid in (self._grid, self._far_grid):
                 if grid is not None:
                     grid.close()
@@ -191,6 +194,7 @@ class Worker:
         """Sleep until something can be done; True when the command channel should be looked at."""
         if self._unannounced:
             self._announce()
+        self._services.close_overdue()
         timeout = _LONGEST_SLEEP_NS
         spin = self._settings.idle_min_ns if self._settings.spin and self._tasklets else 0
         if any_polls(self._tasklets):
@@ -234,7 +238,7 @@ class Worker:
                 case Start():
                     self._start(self._deployments.get(command.execution_id))
                 case Cancel():
-                    self._cancel(command.execution_id)
+                    self._cancel(command)
                 case Commit():
                     self._commit(command.execution_id)
                 case Finish():
@@ -302,7 +306,8 @@ class Worker:
     def _deploy(self, command: Deploy, fds: list[int]) -> None:
         listeners.add(command.job_id, command.execution_id, command.logs)
         grid = self.grid if command.plan.slot.index == 0 else self.far_grid  # they lie on the member that comes first
-        deployment = Deployment(command, self._index, grid, self._channel.send)
+        services = self._services.begin(command.job_id, command.execution_id)
+        deployment = Deployment(command, self._index, grid, self._channel.send, services=services)
         self._deployments[command.execution_id] = deployment
         try:
             with self._interrupts.around(command.execution_id):
@@ -347,6 +352,7 @@ class Worker:
         if deployment is None or deployment.started or deployment.ended:
             return
         deployment.say_started()
+        deployment.services.close_unclaimed()
         deployment.running = len(deployment.tasklets)
         if deployment.snapshots is not None:
             self._saving.append(deployment)
@@ -402,9 +408,10 @@ class Worker:
             for fd in fds:
                 os.close(fd)
 
-    def _cancel(self, execution_id: int) -> None:
-        deployment = self._deployments.get(execution_id)
+    def _cancel(self, command: Cancel) -> None:
+        deployment = self._deployments.get(command.execution_id)
         if deployment is not None and not deployment.ended:
+            deployment.services.keeps = command.is_lossy and deployment.snapshots is not None
             self._drop(deployment)
             self._report_end(deployment)
 
@@ -452,6 +459,7 @@ class Worker:
         has_views = False
         if finished:
             self._deployments.pop(deployment.execution_id, None)
+            self._services.end(deployment.services, is_followed=False)
             has_views = deployment.release()
             listeners.remove(deployment.execution_id)
         commits = not deployment.dropped and any(True for _ in deployment.commits())
@@ -464,6 +472,7 @@ class Worker:
             if deployment in self._saving:
                 self._saving.remove(deployment)
             deployment.close_suppliers(command.error, self._interrupts)
+            self._services.end(deployment.services, is_followed=command.is_followed)
             has_views = deployment.release()
         probing = self._probings.pop(command.execution_id, None)
         if probing is not None:

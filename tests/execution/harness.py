@@ -27,6 +27,7 @@ from shmjet.execution.code import code_of
 from shmjet.execution.control import BLOCK_SIZE, WORDS, control_size
 from shmjet.execution.deployment import Deployment
 from shmjet.execution.interrupts import Interrupts
+from shmjet.execution.kept_services import KeptServices
 from shmjet.execution.layout import ArenaLayout, lay_out, slab_size
 from shmjet.execution.messages import Adopt, Deploy, JobPlan
 from shmjet.execution.plan import describe, make_plan
@@ -132,7 +133,12 @@ class LocalRun:
             for worker in range(self.plan.process_count):
                 message = Deploy(1, "job", None, data, self.plan, 1, size, reserved, True, packed, {}, {}, [])
                 message = msgspec.structs.replace(message, manifest=manifest)
-                deployment = Deployment(message, worker, lambda: self.grid)
+                deployment = Deployment(
+                    message,
+                    worker,
+                    lambda: self.grid,
+                    services=KeptServices(Interrupts(memoryview(bytearray(WORDS * 8)).cast("q"))).begin("job", 1),
+                )
                 shared = SharedMemory(self.control)
                 shared._mapped[1] = self.arena
                 shared._fds[1] = fd

@@ -20,6 +20,7 @@ from shmjet.execution.code import code_of
 from shmjet.execution.control import WORDS, control_size, link_offset
 from shmjet.execution.deployment import Deployment
 from shmjet.execution.interrupts import Interrupts
+from shmjet.execution.kept_services import KeptServices
 from shmjet.execution.layout import lay_out, slab_size
 from shmjet.execution.messages import Adopt, Deploy, JobShape, MemberSlot
 from shmjet.execution.plan import describe, make_plan
@@ -179,7 +180,12 @@ class MemberRun:
                 {},
                 [],
             )
-            deployment = Deployment(message, worker, lambda: self.grid)
+            deployment = Deployment(
+                message,
+                worker,
+                lambda: self.grid,
+                services=KeptServices(Interrupts(memoryview(bytearray(WORDS * 8)).cast("q"))).begin("job", 1),
+            )
             shared = SharedMemory(member.control.memory, member.eventfd)
             shared._mapped[1] = self.arena.memory
             shared._fds[1] = self.arena.fd

@@ -25,7 +25,7 @@ from shmjet.cluster.membership.peer_messages import (
     StartPart,
 )
 from shmjet.core import JobStatus
-from shmjet.execution.failure import without_exception
+from shmjet.execution.failure import is_loss, without_exception
 from shmjet.execution.messages import Failure
 
 Order = StartPart | CancelPart | CommitPart | FinishPart
@@ -166,7 +166,7 @@ class Attempt:
             self.phase = Phase.STOPPING
             for uuid in self._members.keys() - self._asked:
                 self._members[uuid].is_out()  # it has never heard of this attempt
-            self._tell_unended(CancelPart(self.id))
+            self._tell_unended(CancelPart(self.id, is_loss(self.failure)))
         self._check_ended()
 
     def _check_ended(self) -> None:

@@ -24,6 +24,7 @@ from shmjet.cluster.jobs.snapshot import SnapshotRequest
 from shmjet.cluster.jobs.snapshot_taking import SnapshotSource
 from shmjet.cluster.membership.peer_messages import (
     AskMetrics,
+    FinishPart,
     PartAtEnd,
     PartFailed,
     PartFinished,
@@ -41,7 +42,7 @@ from shmjet.cluster.protocol import Submission
 from shmjet.cluster.requests.post import JobPost, Payload
 from shmjet.core import JobStatus
 from shmjet.core.ownership import PartitionOwners
-from shmjet.execution.failure import member_failed
+from shmjet.execution.failure import is_loss, member_failed
 from shmjet.execution.messages import Failure, LogSubscription, MemberSlot, Probed
 from shmjet.execution.metrics import NO_METRICS, Metrics
 from shmjet.ipc.inline_or_memfd import InlineOrMemfd
@@ -64,6 +65,7 @@ class AttemptPlan:
         epoch: gives that of the view in force: members may join before all are asked to prepare.
         owners: of partitions, among the members.
         lineage: to which its snapshots belong; None for a job without a guarantee.
+        is_followed: says, once it has failed, whether another attempt follows at once.
     """
 
     id: int
@@ -75,6 +77,7 @@ class AttemptPlan:
     epoch: Callable[[], int]
     owners: PartitionOwners
     lineage: Lineage | None = None
+    is_followed: Callable[[], bool] = lambda: False
 
 
 class JobCoordinator:
@@ -300,6 +303,8 @@ class JobCoordinator:
             self.status = attempt.status
             self._on_change(self)
         for uuid, order in attempt.take_orders():
+            if isinstance(order, FinishPart):
+                order = msgspec.structs.replace(order, is_followed=self._keeps_services())
             self._post.send(uuid, order)
         if self._snapshots is not None:
             self._snapshots.follow(attempt.phase)
@@ -308,6 +313,10 @@ class JobCoordinator:
             if self._over is not None:
                 self._over.set()
             on_over(self._ended())
+
+    def _keeps_services(self) -> bool:
+        """Say whether services stay open for the next attempt; not after an error that may have been theirs."""
+        return is_loss(self.failure) and self._plan.is_followed()
 
     def _ended(self) -> EndedAttempt:
         return EndedAttempt(

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from shmjet.cluster.jobs.phase import Phase, Progress
 from shmjet.cluster.membership.peer_messages import PartCommitted, PartEnded, PartFailed, PartProbed, PartReady
 from shmjet.core import JobStatus
-from shmjet.execution.failure import without_exception
+from shmjet.execution.failure import is_loss, without_exception
 from shmjet.execution.messages import Cancel, Commit, Failure, Finish, Probed, Start
 
 _DONE = (Phase.ENDED, Phase.COMMITTING, Phase.FINISHING, Phase.OVER)
@@ -219,11 +219,15 @@ class Part:
             self.entered.append(Phase.RUNNING)
             self.commands += [(endpoint, Start(self._attempt)) for endpoint in self.unended()]
 
-    def cancel(self) -> None:
-        """Stop."""
+    def cancel(self, *, is_lossy: bool = False) -> None:
+        """Stop.
+
+        Args:
+            is_lossy: because a process is lost.
+        """
         if self.phase not in _DONE:
             self.cancelled = True
-            self._stop()
+            self._stop(is_lossy)
             self._check_ended()
 
     def commit(self) -> None:
@@ -233,18 +237,19 @@ class Part:
             self.commands += [(e, Commit(self._attempt)) for e, process in self._processes.items() if process.commits]
             self._check_committed()
 
-    def finish(self, error: str | None) -> None:
+    def finish(self, error: str | None, *, is_followed: bool = False) -> None:
         """Let go: no tasklet is left anywhere.
 
         Args:
             error: what suppliers are told, None when all is well.
+            is_followed: by another attempt, for which services stay open.
         """
         if self.phase in _LAST:
             return
         self.phase = Phase.FINISHING
         self._error = error
         self.entered.append(Phase.FINISHING)
-        self.commands += [(endpoint, Finish(self._attempt, error)) for endpoint in self.unfinished()]
+        self.commands += [(endpoint, Finish(self._attempt, error, is_followed)) for endpoint in self.unfinished()]
         self._check_over()
 
     def orphan(self, why: str) -> None:
@@ -272,14 +277,14 @@ class Part:
     def _fail(self, failure: Failure) -> None:
         if not self.is_stopping:
             self.failure = failure
-        self._stop()
+        self._stop(is_loss(failure))
         self.reports.append(PartFailed(self._attempt, failure))
 
-    def _stop(self) -> None:
+    def _stop(self, is_lossy: bool) -> None:
         if self.phase.is_early:
             self.phase = Phase.STOPPING
             self.entered.append(Phase.STOPPING)
-            self.commands += [(endpoint, Cancel(self._attempt)) for endpoint in self.unended()]
+            self.commands += [(endpoint, Cancel(self._attempt, is_lossy)) for endpoint in self.unended()]
 
     def _check_ended(self) -> None:
         if self.phase in _DONE or not all(process.ended for process in self._processes.values()):

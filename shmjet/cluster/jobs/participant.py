@@ -225,11 +225,11 @@ class Participant:
             case StartPart():
                 self._part.start()
             case CancelPart():
-                self._part.cancel()
+                self._part.cancel(is_lossy=message.is_lossy)
             case CommitPart():
                 self._part.commit()
             case FinishPart():
-                self._part.finish(message.error)
+                self._part.finish(message.error, is_followed=message.is_followed)
             case SavePart():
                 save = Save(self.id, message.snapshot_id, message.terminal, message.prepares, message.folder)
                 self._tell_all(save)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from shmjet.cluster.jobs.run import Next
 from shmjet.cluster.lifecycle_messages import RunSettings
+from shmjet.execution.failure import is_loss
 from shmjet.execution.messages import Failure
 
 MOST_ATTEMPTS = 10
 """Attempts without a new snapshot after which a run is not restarted any more."""
-_LOSSES = ("worker_lost", "member_lost")
 DAMAGED = "DamagedSnapshotError"
 """The type of an error that says that a snapshot cannot be restored."""
 
@@ -21,7 +21,7 @@ def next_after(failure: Failure, settings: RunSettings, failed_attempts: int) ->
         settings: of the job.
         failed_attempts: how many have failed since the last new snapshot, this one included.
     """
-    loss = failure.kind in _LOSSES or failure.type_name == DAMAGED
+    loss = is_loss(failure) or failure.type_name == DAMAGED
     if (failure.restartable or (loss and settings.has_guarantee)) and failed_attempts < MOST_ATTEMPTS:
         return Next.AGAIN
     return Next.SUSPEND if settings.suspend_on_failure else Next.END

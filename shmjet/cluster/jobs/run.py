@@ -238,6 +238,11 @@ class JobRun:
         return self._attempt.cancelled
 
     @property
+    def is_going_on(self) -> bool:
+        """Whether its attempt has ended, or fails, and another follows at once."""
+        return self._next is Next.AGAIN and not self._cancelled_between
+
+    @property
     def is_over(self) -> bool:
         """Whether nothing of it is left anywhere."""
         return self._attempt.is_over and (self._next is Next.END or self._cancelled_between)

@@ -268,6 +268,7 @@ class JobService:
             epoch=lambda: self._view().epoch,
             owners=dealt(self._services.partition_count, len(members)),
             lineage=run.lineage,
+            is_followed=lambda: run.is_going_on,
         )
         coordinator = JobCoordinator(plan, self._services, self._post, on_change=on_change, on_over=over)
         self._coordinators[number] = coordinator

@@ -62,9 +62,10 @@ class StartPart(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class CancelPart(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Coordinator to member: stop."""
+    """Coordinator to member: stop; `is_lossy` if that is because a process is lost."""
 
     execution: int
+    is_lossy: bool = False
 
 
 class CommitPart(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -74,10 +75,14 @@ class CommitPart(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class FinishPart(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Coordinator to member: all have ended; close suppliers, with this error if there was one, and let go."""
+    """Coordinator to member: all have ended; close suppliers, with this error if there was one, and let go.
+
+    `is_followed`: by another attempt, for which services stay open.
+    """
 
     execution: int
     error: str | None
+    is_followed: bool = False
 
 
 class SavePart(msgspec.Struct, frozen=True, tag=True, array_like=True):

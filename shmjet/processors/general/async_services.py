@@ -17,13 +17,14 @@ import asyncio
 import inspect
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import chain
 from time import monotonic_ns
 from typing import Any
 
 from shmjet.core.broadcast_key import BroadcastKey
 from shmjet.core.inbox import Inbox
+from shmjet.core.kept_services import ServiceKeep, keep_in
 from shmjet.core.key_functions import KeyFn
 from shmjet.core.latency_policy import policy_in
 from shmjet.core.processor import Processor, ProcessorContext, ProcessorSupplier
@@ -32,7 +33,7 @@ from shmjet.data.marks import IDLE, Watermark
 from shmjet.processors.general.base import BulkProcessor
 from shmjet.processors.general.failures import OnError
 from shmjet.processors.general.item_calls import timed_results
-from shmjet.processors.general.service_use import ServiceCall, ServiceSupplier
+from shmjet.processors.general.service_use import ServiceCall, ServiceSupplier, place_of
 from shmjet.processors.general.services import ServiceFactory
 from shmjet.processors.general.state_keys import own_key
 
@@ -54,6 +55,8 @@ class LoopHolder:
         self._factory = factory
         self._users = 0
         self._service: Any = None
+        self._keep: ServiceKeep
+        self._place: Hashable = None
         self.loop: Any = None
         self.ended = 0
         """Calls that have ended; a caller that waits for progress compares it."""
@@ -61,6 +64,12 @@ class LoopHolder:
     def acquire(self, context: ProcessorContext) -> Any:
         """Return the service; each call is answered by one of `release`."""
         if not self._users:
+            self._keep, self._place = keep_in(context), place_of(self._factory, context)
+            kept = self._keep.take(self._place)
+            if kept is not None:
+                self._service, self.loop = kept
+                self._users = 1
+                return self._service
             self.loop = asyncio.new_event_loop()
             try:
                 made: Any = self._factory(context)
@@ -76,14 +85,19 @@ class LoopHolder:
         self._users -= 1
         if self._users:
             return
-        service, self._service = self._service, None
+        kept, self._service = (self._service, self.loop), None
+        if not self._keep.keep(self._place, kept, self._close):
+            self._close(kept)
+
+    def _close(self, kept: tuple[Any, asyncio.AbstractEventLoop]) -> None:
+        service, loop = kept
         try:
             closing = self._factory.closing(service)
             if inspect.isawaitable(closing):
-                self.loop.run_until_complete(asyncio.wait_for(closing, END_S))
-            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+                loop.run_until_complete(asyncio.wait_for(closing, END_S))
+            loop.run_until_complete(loop.shutdown_asyncgens())
         finally:
-            self.loop.close()
+            loop.close()
 
     def start(self, call: Any) -> asyncio.Task[Any]:
         """Start a call."""

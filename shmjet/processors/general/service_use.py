@@ -5,9 +5,10 @@ Must not know what services are. `async_services` has the forms for coroutine fu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, cast, get_args
 
+from shmjet.core.kept_services import ServiceKeep, keep_in
 from shmjet.core.key_functions import KeyFn, plain
 from shmjet.core.processor import Processor, ProcessorContext, ProcessorSupplier
 from shmjet.data.errors import ProcessorError
@@ -27,11 +28,16 @@ class ServiceHolder:
         self._factory = factory
         self._service: Any = None
         self._users = 0
+        self._keep: ServiceKeep
+        self._place: Hashable = None
 
     def acquire(self, context: ProcessorContext) -> Any:
         """Return the service; each call is answered by one of `release`."""
         if not self._users:
-            self._service = self._factory(context)
+            self._keep, self._place = keep_in(context), place_of(self._factory, context)
+            self._service = self._keep.take(self._place)
+            if self._service is None:
+                self._service = self._factory(context)
         self._users += 1
         return self._service
 
@@ -40,7 +46,13 @@ class ServiceHolder:
         self._users -= 1
         if not self._users:
             service, self._service = self._service, None
-            self._factory.closing(service)
+            if not self._keep.keep(self._place, service, self._factory.closing):
+                self._factory.closing(service)
+
+
+def place_of(factory: ServiceFactory[Any], context: ProcessorContext) -> Hashable:
+    """Return where in a job a service belongs: to a vertex, or to one of its processors."""
+    return context.vertex_name, None if factory.shared else context.global_index
 
 
 class ServiceCall:
