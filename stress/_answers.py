@@ -60,7 +60,7 @@ def _words(jet: JetInstance, routing: str, config: EdgeConfig | None) -> Any:
     dag.edge(between(counted, dag.new_vertex("sink", processors.write_map("words"))))
     words = jet.get_map("words")
     words.clear()
-    jet.new_job(dag).run(120)
+    jet.new_job(dag).run(240)
     return dict(words)
 
 
@@ -74,7 +74,7 @@ def _groups(jet: JetInstance, routing: str, config: EdgeConfig | None) -> Any:
     dag.edge(between(second, dag.new_vertex("sink", processors.write_list("groups"))))
     groups = jet.get_list("groups")
     groups.clear()
-    jet.new_job(dag).run(120)
+    jet.new_job(dag).run(240)
     rows = [row for batch in groups for row in zip(*(batch[c].tolist() for c in ("key", "total", "n")), strict=True)]
     found = {key: (total, n) for key, total, n in rows}
     return found if len(found) == len(rows) else rows
@@ -96,5 +96,5 @@ def _joined(jet: JetInstance, routing: str, config: EdgeConfig | None) -> Any:
     dag.edge(between(join, dag.new_vertex("sink", processors.write_list("joined"))))
     joined = jet.get_list("joined")
     joined.clear()
-    jet.new_job(dag).run(120)
+    jet.new_job(dag).run(240)
     return sorted(joined)

@@ -36,7 +36,7 @@ WIDTHS = (7, 8, 15, 16, 31, 32, 62, 63)
 """Bits of the ints of a chunk; negative ones, too."""
 SINGLES = 1 << 10
 REST_S = 0.0005
-HANG_S = 60.0
+HANG_S = 240.0
 """Seconds for which no item may arrive."""
 
 

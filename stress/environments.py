@@ -283,7 +283,7 @@ def main() -> int:
         for mix in mixes:
             watch(120 * options.slack)
             judge(mix, given.python, options, tally)
-            if not all_gone(mark, 3.0 * options.slack):
+            if not all_gone(mark):
                 tally.complain(f"{' + '.join(s.name for s in mix)}: processes left behind: {list(marked(mark))}")
                 for pid in list(marked(mark)):
                     os.kill(pid, signal.SIGKILL)

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from concurrent.futures import CancelledError
 
 from _answers import ROUTINGS, wrong_answers
-from _stress import ROOT, Options, Tally, Times, all_gone, mark_processes, marked, name_of, parse_options, watch
+from _stress import HANG_S, ROOT, Options, Tally, Times, all_gone, mark_processes, marked, name_of, parse_options, watch
 
 from shmjet import (
     DAG,
@@ -72,7 +72,7 @@ def start_job(jet: JetInstance) -> Execution:
     dag = DAG()
     edge = between(dag.new_vertex("source", Endless), dag.new_vertex("sink", processors.noop()))
     execution = jet.new_job(dag.edge(edge.partitioned(lambda item: item).distributed())).execute()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + HANG_S
     while execution.status is not JobStatus.RUNNING and time.monotonic() < deadline and not execution.done():
         time.sleep(0.01)
     return execution
@@ -108,7 +108,7 @@ class Round:
             self._goes_on(what, jet)
         self._mend(what, victim)
         at = time.perf_counter()
-        hosts.await_members(len(hosts.hosts), timeout=60)
+        hosts.await_members(len(hosts.hosts), timeout=HANG_S)
         self.whole.add(time.perf_counter() - at)
         self.tally.done += 1
 
@@ -140,7 +140,7 @@ class Round:
     def _ended(self, what: str, victim: Host, executions: list[Execution], at: float) -> None:
         for execution in executions:
             try:
-                error = execution.exception(6 * END_S)
+                error = execution.exception(HANG_S)
             except TimeoutError:
                 self.tally.complain(f"{what} of {victim.address}: HANG: {execution}")
                 execution.cancel()
@@ -152,13 +152,13 @@ class Round:
 
     def _goes_on(self, what: str, jet: JetInstance) -> None:
         """A new job runs; while views change, one may be refused."""
-        deadline = time.monotonic() + 4 * END_S
+        deadline = time.monotonic() + HANG_S
         while True:
             try:
                 execution = start_job(jet)
                 if execution.status is JobStatus.RUNNING:
                     break
-                error: BaseException | None = execution.exception(1)
+                error: BaseException | None = execution.exception(HANG_S)
             except (ShmjetError, TimeoutError) as refused:
                 error = refused
             if time.monotonic() > deadline:
@@ -169,7 +169,7 @@ class Round:
             if job.execution is not None and not job.status.is_terminal:
                 job.cancel()
         try:
-            execution.result(2 * END_S)
+            execution.result(HANG_S)
         except CancelledError:
             pass
         except BaseException as error:
@@ -188,7 +188,7 @@ def answers(hosts: Hosts, tally: Tally, routings: Sequence[str]) -> None:
     """Count words, group rows and join items, by each routing, and compare."""
     with hosts.client() as jet:
         for routing in routings:
-            watch(240)
+            watch(20 * HANG_S)
             for wrong in wrong_answers(jet, routing):
                 tally.complain(f"other answers: {wrong}")
             tally.done += 1
@@ -203,7 +203,7 @@ def split_in_halves(tally: Tally) -> None:
         with hosts.client([near]) as jet:
             execution = start_job(jet)
             hosts.cut([far])
-            error = execution.exception(6 * END_S)
+            error = execution.exception(HANG_S)
             tally.check(far.address in str(error), f"halves: the job ended with {error!r}")
             hosts.await_members(1, [near])
             start_job(jet).cancel()
@@ -231,20 +231,20 @@ def main() -> int:
                 answers(hosts, tally, ROUTINGS)
             for number in range(options.count):
                 for what in wanted:
-                    watch(240)
+                    watch(20 * HANG_S)
                     options.say(f"round {number}: {what}")
                     Round(hosts, tally, ends, whole).run(what, rng)
     if options.wants("halves"):
-        watch(240)
+        watch(20 * HANG_S)
         split_in_halves(tally)
     for size in (1, 2, 5) if options.wants("answers") else ():
-        watch(240)
+        watch(20 * HANG_S)
         if size == 2 or not options.ci:
             with Hosts(size, cores=2 if size == 2 else 1) as hosts:
                 hosts.start()
                 hosts.await_members(size)
                 answers(hosts, tally, ROUTINGS if not options.ci else ROUTINGS[:2])
-    if not all_gone(mark, 5.0):
+    if not all_gone(mark):
         tally.complain(f"left behind: {', '.join(name_of(pid) for pid in marked(mark))}")
     return tally.finish()
 

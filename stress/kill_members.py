@@ -111,7 +111,7 @@ class Remains:
 
     def wait(self, at: float, times: Times, what: str, but: int = 0) -> None:
         """Measure how long it takes from `at` until nothing is left."""
-        wait_until(lambda: not self.left(but), max(3.0, 2 * times.target), 0.01)
+        wait_until(lambda: not self.left(but), HANG_S, 0.01)
         times.add(time.perf_counter() - at)
         if left := self.left(but):
             self.tally.complain(f"{what}: left behind: {', '.join(left)}")

@@ -248,7 +248,7 @@ class Killer:
                 self.expect_lost(job, at, victim, -1, what)
         self.others(jobs, at, victim, index, bool(carriers), what)
         begun = time.perf_counter()
-        replaced = wait_until(lambda: victim not in jet.cluster.members[0].workers, 5)
+        replaced = wait_until(lambda: victim not in jet.cluster.members[0].workers)
         tally.check(replaced, f"{what}: the worker is not replaced")
         try:
             tally.check(works(jet, number), f"{what}: the next job gave a wrong result")
@@ -329,7 +329,7 @@ class Killer:
     def close(self) -> None:
         """End the instance; nothing may stay."""
         self.jet.shutdown()
-        gone = all_gone(self.mark, 1.0) and not self.folder.exists()
+        gone = all_gone(self.mark) and not self.folder.exists()
         self.tally.check(gone, f"left behind: processes {list(marked(self.mark))}, folder {self.folder.exists()}")
 
 
@@ -342,7 +342,7 @@ def main() -> int:
     again = tally.timing("replaced and the next job done", 2.0)
     killer: Killer | None = None
     for number in range(options.count):
-        watch(60 + 10 * HANG_S)
+        watch(10 * HANG_S)
         if killer is None:
             killer = Killer(options, rng, tally, times, again)
         killer.one(number)

@@ -18,6 +18,7 @@ import textwrap
 import time
 
 from _stress import (
+    HANG_S,
     ROOT,
     SHM,
     Options,
@@ -55,7 +56,7 @@ PRELUDE = """
         stages.append(dag.new_vertex("sink", processors.write_list(name), 1))
         for above, below in zip(stages, stages[1:]):
             dag.edge(between(above, below).partitioned(lambda item: item if isinstance(item, int) else item[0]))
-        jet.new_job(dag).run(25)
+        jet.new_job(dag).run(120)
         found = jet.get_list(name)
         assert sorted(found) == list(range(items)), f"{len(found)} items instead of {items}"
         found.destroy()
@@ -150,7 +151,7 @@ IN_WORKERS = """
             dag = DAG()
             source = dag.new_vertex("source", processors.read_items(range(2)), 1)
             dag.edge(between(source, dag.new_vertex("limit", processors.map(what), 2)).broadcast())
-            jet.new_job(dag).run(25)
+            jet.new_job(dag).run(120)
 
         with shmjet.new_instance(JetConfig(cores=2, work_stealing=False)) as jet:
             words(jet)
@@ -206,7 +207,7 @@ def run(case: Case, options: Options, tally: Tally) -> None:
     begun = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
     try:
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=10 * HANG_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
@@ -245,9 +246,9 @@ def main() -> int:
             part = case.name.split("-")[0]
             if (case.shm is not None and not mounts) or not options.wants("rings" if "rings" in part else part):
                 continue
-            watch(200)
+            watch(12 * HANG_S)
             run(case, options, tally)
-            if not all_gone(mark, 3.0 * options.slack):
+            if not all_gone(mark):
                 tally.complain(f"{case.name}: processes left behind: {list(marked(mark))}")
                 for pid in list(marked(mark)):
                     os.kill(pid, 9)

@@ -25,7 +25,7 @@ from shmjet.core import Edge, Inbox, Outbox, Processor, ProcessorContext
 ITEMS = 200
 """Of each source."""
 KEYS = 17
-JOB_S = 60.0
+JOB_S = 240.0
 MEMBERS = 2
 
 

@@ -290,7 +290,7 @@ def main() -> int:
     soak = Soak(options, tally)
     soak.run(options.count)
     soak.pool.shutdown()
-    tally.check(all_gone(mark, 2.0), f"left behind: processes {list(marked(mark))}")
+    tally.check(all_gone(mark), f"left behind: processes {list(marked(mark))}")
     if alone:
         tally.check(not names(), f"left in /dev/shm: {names()}")
     return tally.finish()

@@ -23,7 +23,7 @@ from typing import Any
 
 from _stress import Tally, parse_options, private_shm, watch
 
-JOB_S = 120.0
+JOB_S = 240.0
 """Seconds that a job may take before it counts as hanging."""
 MEMORY = 1 << 10
 """Bytes that the sorts of a job may keep, so that all but the smallest go to files."""

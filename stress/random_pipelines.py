@@ -26,7 +26,7 @@ SIDE_BY_SIDE = 3
 """Jobs that run at the same time."""
 MOST_RESULTS = 10_000
 """Of a pipeline; joins of joins may make any number of them."""
-JOB_S = 120.0
+JOB_S = 240.0
 """Seconds that a job may take before it counts as hanging."""
 ENGINES = ("one", "two", "four", "rings", "cluster")
 

@@ -17,7 +17,7 @@ import time
 import numpy as np
 import psutil
 from _answers import ROUTINGS, wrong_answers
-from _stress import Options, Tally, all_gone, mark_processes, marked, name_of, parse_options, watch
+from _stress import HANG_S, Options, Tally, all_gone, mark_processes, marked, name_of, parse_options, watch
 from hosts import start_job
 
 from shmjet import DAG, Batch, EdgeConfig, JetInstance, JobStatus, MemberLostError, Processor, between, processors
@@ -88,14 +88,14 @@ def silent(hosts: Hosts, tally: Tally, what: str, rng: random.Random, noticed: o
             for host in rest:
                 hosts.drop(host, "output", of=victim)
         try:
-            error = execution.exception(30)
+            error = execution.exception(HANG_S)
         except TimeoutError:
             error = None
         noticed.add(time.perf_counter() - at)  # type: ignore[attr-defined]
         good = isinstance(error, MemberLostError) and victim.address in str(error)
         tally.check(good, f"{what} of {victim.address}: the job ended with {error!r}")
     hosts.heal()
-    hosts.await_members(len(hosts.hosts), timeout=60)
+    hosts.await_members(len(hosts.hosts), timeout=HANG_S)
     tally.done += 1
 
 
@@ -157,7 +157,7 @@ def pour(jet: JetInstance, target: str, seconds: float, hiccup: float) -> dict[s
         dag.edge(_edge(source, 1, sink, 2 * place)).edge(_edge(taking, 0, sink, 2 * place + 1))
     poured = jet.get_list("poured")
     poured.clear()
-    jet.new_job(dag).run(seconds + 120)
+    jet.new_job(dag).run(seconds + HANG_S)
     rows: dict[str, int] = {}
     for name, number in poured:
         rows[name] = rows.get(name, 0) + number
@@ -224,21 +224,21 @@ def main() -> int:
             hosts.start()
             hosts.await_members(3)
             for part in wanted:
-                watch(300)
+                watch(10 * HANG_S)
                 options.say(part)
                 if part in ("busy", "pause"):
                     unsuspected(hosts, tally, part, 4.0 if options.ci else BUSY_S, 2 * options.count, rng)
                     continue
                 for number in range(options.count):
-                    watch(300)
+                    watch(10 * HANG_S)
                     if part in ("narrow", "loss"):
                         bad_cables(hosts, tally, part, ROUTINGS[(options.seed + number) % len(ROUTINGS)], rng)
                     else:
                         silent(hosts, tally, part, rng, noticed if part == "detect" else deaf)
     if options.wants("hiccups"):
-        watch(300)
+        watch(10 * HANG_S)
         hiccups(tally, 2.0 if options.ci else 10.0, options)
-    if not all_gone(mark, 5.0):
+    if not all_gone(mark):
         tally.complain(f"left behind: {', '.join(name_of(pid) for pid in marked(mark))}")
     return tally.finish()
 

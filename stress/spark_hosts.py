@@ -79,7 +79,7 @@ def cluster(folder: Path) -> Iterator[str]:
             for process in started:
                 process.terminate()
             for process in started:
-                process.wait(30)
+                process.wait(HANG_S)
 
 
 def executors(started_by: int) -> list[psutil.Process]:

@@ -360,7 +360,7 @@ def main() -> int:
         if runner.runs == RENEW_AFTER or number == options.count - 1:
             runner.close()
             runner = None
-    gone = all_gone(mark, 1.0)
+    gone = all_gone(mark)
     tally.check(gone, f"processes left behind: {list(marked(mark))}")
     if alone:
         tally.check(not names(), f"left in /dev/shm: {names()}")
