@@ -125,6 +125,9 @@ class WorkerPool:
                 self._handle_exit(worker, self._server_death, done, failed)
             self._server_death = "the pool's fork server was killed"
             return
+        if messages:  # it answers, so a later wait begins anew
+            self._patience.reset()
+            self._has_warned = False
         for message in messages:
             if isinstance(message, Forked):
                 for worker in workers.values():
