@@ -133,12 +133,13 @@ class Groups:
 
     # -- in ------------------------------------------------------------------------------------------------------------
 
-    def add(self, batch: Batch, given: Batch | None = None) -> None:
+    def add(self, batch: Batch, given: Batch | None = None, numbers: Positions | None = None) -> None:
         """Add the rows of a batch.
 
         Args:
             batch: the rows.
             given: what functions of users get of the same rows; by default the batch.
+            numbers: gets the position of the group of each row; groups must not have been arranged.
 
         Raises:
             BatchError: a column is missing, or its dtype fits neither the aggregate nor the batches before; then only
@@ -161,7 +162,8 @@ class Groups:
                     check_numbers(result, aggregate, dtype)
         self._widen(found)
         self._make_room(batch, found)
-        numbers = np.empty(batch.num_rows if self._stores else 0, np.uint32)
+        if numbers is None:
+            numbers = np.empty(batch.num_rows if self._stores else 0, np.uint32)
         self._add_rows(batch, numbers)
         for (_, column), (_, store) in self._stores.items():
             store.add(numbers, given if column is None else batch)
@@ -177,7 +179,7 @@ class Groups:
             self._merge(batch, columns, numbers)
             return
         assert self._table is not None
-        out = (numbers,) if self._stores else ()
+        out = (numbers,) if len(numbers) else ()
         self._table.add(self._key_columns(batch), self._value_columns(batch), batch.num_rows, *out)
 
     def merge(self, states: Batch) -> None:

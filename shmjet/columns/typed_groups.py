@@ -84,8 +84,8 @@ class TypedGroups:
 
     # -- in ------------------------------------------------------------------------------------------------------------
 
-    def add(self, batch: Batch) -> None:
-        """Add the rows of a batch. Raises BatchError as `Groups.add`."""
+    def add(self, batch: Batch, numbers: Positions | None = None) -> None:
+        """Add the rows of a batch; `numbers` and errors as of `Groups.add`."""
         given = batch
         if self._inputs is not None:
             batch = self._inputs.apply(batch)
@@ -101,7 +101,7 @@ class TypedGroups:
             for name in self._used:
                 any_column(batch, name)
             batch = self._plan.lowered(self._of_kinds(batch, self._used))
-        self._groups.add(batch, given)
+        self._groups.add(batch, given, numbers)
 
     def _of_kinds(self, batch: Batch, names: Sequence[str]) -> Batch:
         """Return a batch with the columns of types in these types."""

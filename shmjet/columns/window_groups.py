@@ -46,7 +46,7 @@ def with_hidden(aggregates: Mapping[str, Aggregate], policy: SlidingWindowPolicy
         >>> list(with_hidden({"total": sum_("v")}, SlidingWindowPolicy(2, 1)))
         ['total', '\\x00rows', '\\x00valuesv']
     """
-    found = {result: _in_time(each) for result, each in aggregates.items()}
+    found = in_time(aggregates)
     if not policy.is_tumbling and _are_deducted(aggregates):
         found[ROWS] = count()
         for aggregate in aggregates.values():
@@ -55,8 +55,17 @@ def with_hidden(aggregates: Mapping[str, Aggregate], policy: SlidingWindowPolicy
     return found
 
 
-def _in_time(aggregate: Aggregate) -> Aggregate:
-    return replace(aggregate, order=STAMP) if aggregate.function in _ORDERED else aggregate
+def in_time(aggregates: Mapping[str, Aggregate]) -> dict[str, Aggregate]:
+    """Return aggregates, of which `first`, `last` and the like go by the time of rows and not by their order.
+
+    Example:
+        >>> from shmjet.columns.aggregates import first
+        >>> in_time({"n": count(), "one": first("v")})["one"].order
+        '\\x00stamp'
+    """
+    return {
+        result: replace(each, order=STAMP) if each.function in _ORDERED else each for result, each in aggregates.items()
+    }
 
 
 def _are_deducted(aggregates: Mapping[str, Aggregate]) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from shmjet.core.durations import Duration
 from shmjet.core.event_time import EventTimePolicy
 from shmjet.core.key_functions import KeyFn
-from shmjet.core.windows import SlidingWindow, WindowDefinition
+from shmjet.core.windows import WindowDefinition
 from shmjet.pipeline.definitions import SinkDef, SourceDef
 from shmjet.processors.general.services import ServiceFactory
 
@@ -237,14 +237,14 @@ class WindowColumns(Transform):
     """Rows of batches, cut into windows by their time and aggregated in each by the values of columns.
 
     Args:
-        definition: of the windows; not of sessions.
+        definition: of the windows.
         keys: names of the key columns; none: everything is one group.
         aggregates: name of a result → its `Aggregate`.
         early_results: milliseconds between results of windows that have not ended; 0: there are none.
         has_late: a `LateItems` node follows.
     """
 
-    definition: SlidingWindow
+    definition: WindowDefinition
     keys: tuple[str, ...]
     aggregates: Mapping[str, Any]
     early_results: int = 0

@@ -1,7 +1,7 @@
 """Groups of rows in windows: `stage.window(...).group_by("user").agg(n=count())`, whose results are batches.
 
-Batches are aggregated as columns. Where rows come as items, in sessions, and for `custom`, rows are aggregated one by
-one, with their time, by the same windows as items.
+Batches are aggregated as columns. Where rows come as items, and for `custom`, rows are aggregated one by one, with
+their time, by the same windows as items.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from shmjet.core.column_key import ColumnKey, checked_names
 from shmjet.core.timed import TimedKey
-from shmjet.core.windows import SlidingWindow
 from shmjet.data.errors import BatchError
 from shmjet.pipeline import transforms as t
 from shmjet.pipeline.stage_times import gives_batches
 
 if TYPE_CHECKING:
     from shmjet.columns.aggregates import Aggregate
+    from shmjet.core.windows import WindowDefinition
     from shmjet.pipeline.stream_stage import StreamStage
     from shmjet.pipeline.windows import StageWithWindow
 
@@ -62,7 +62,7 @@ class WindowGroups:
             if not isinstance(aggregate, Aggregate):
                 raise TypeError(f"agg: {name} must be an aggregate from shmjet.columns, got {aggregate!r:.80}")
         windowed = self.windowed
-        definition, stage = windowed.definition, windowed.stage
+        stage = windowed.stage
         has_early = bool(windowed.period)
         names = (START, END, *self.columns, *aggregates, *((IS_EARLY,) if has_early else ()))
         twice = next((name for name in names if names.count(name) > 1), None)
@@ -70,15 +70,15 @@ class WindowGroups:
             raise BatchError(f"agg: two columns of the result would be called {twice!r}; give one another name")
         is_of_columns = all(aggregate.function != _BY_ROWS for aggregate in aggregates.values())
         is_of_columns = is_of_columns and gives_batches(stage.pipeline.nodes, stage.node_id)
-        if is_of_columns and isinstance(definition, SlidingWindow):
-            return self._of_columns(definition, aggregates)
+        if is_of_columns:
+            return self._of_columns(windowed.definition, aggregates)
         key_fns = (TimedKey(ColumnKey(self.columns)),) if self.columns else None
         stamped = windowed.stage._then("group_by-times", t.WithTime())
         results = windowed._planned(stamped, "window", rows_operation(*aggregates.values()), key_fns, _ROW)
         made = results.map(_ResultRow(self.columns, tuple(aggregates), has_early))
         return made._then("group_by", t.MapBatches(_same))
 
-    def _of_columns(self, definition: SlidingWindow, aggregates: dict[str, Aggregate]) -> StreamStage[Any]:
+    def _of_columns(self, definition: WindowDefinition, aggregates: dict[str, Aggregate]) -> StreamStage[Any]:
         windowed, has_late = self.windowed, self.windowed.late_sink is not None
         transform = t.WindowColumns(definition, self.columns, aggregates, windowed.period, has_late)
         stage = windowed.stage._then("window", transform)

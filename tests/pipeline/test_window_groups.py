@@ -11,7 +11,7 @@ import pytest
 from shmjet import Batch, column, columns
 from shmjet.aggregate_ops import to_list
 from shmjet.columns import count, custom, first, last, max_, max_by, mean, min_, min_by, sum_, var
-from shmjet.core.windows import sliding, tumbling
+from shmjet.core.windows import session, sliding, tumbling
 from shmjet.data.errors import BatchError
 from shmjet.pipeline import Pipeline
 from tests.pipeline.running import items_source, list_sink, run
@@ -54,8 +54,12 @@ def of_rows(rows: list[dict[str, Any]], keys: tuple[str, ...]) -> list[dict[str,
     return [row for b in run(p, 1)["out"] for row in b.rows()]
 
 
+def rounded(value: Any) -> Any:
+    return round(value, 9) if isinstance(value, float) else value
+
+
 def comparable(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(round(v, 9) if isinstance(v, float) else v for v in row.values())
+    return tuple(map(rounded, row.values()))
 
 
 BY_ROWS = {**AGGREGATES, "all": custom(len)}
@@ -119,6 +123,38 @@ def test_columns_give_what_rows_give(spread: bool, workers: int) -> None:
     options: dict[str, Any] = {"columnar": True, "workers": workers, "parallelism": 1}
     found = results_of(in_order(), columns_of, column("ts"), **options)
     assert counted(found) == counted(results_of(in_order(), rows_of, column("ts"), **options))
+
+
+@pytest.mark.parametrize("keys", [(), ("user",)])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_sessions_of_columns_are_those_of_rows(keys: tuple[str, ...], workers: int) -> None:
+    def columns_of(s: Any) -> Any:
+        return s.window(session(0.03)).group_by(*keys).agg(**AGGREGATES)
+
+    def rows_of(s: Any) -> Any:
+        return s.map(dict).window(session(0.03)).group_by(*keys).agg(**AGGREGATES)
+
+    options: dict[str, Any] = {"columnar": True, "workers": workers, "parallelism": 1, "lag": 1}
+    results = results_of(batches(), columns_of, column("ts"), **options)
+    assert all(b.names == ("window_start", "window_end", *keys, *AGGREGATES) for b in results)
+    found, wanted = counted(results), counted(results_of(batches(), rows_of, column("ts"), **options))
+    assert len(found) > 8
+    assert [tuple(map(rounded, row)) for row in found] == [tuple(map(rounded, row)) for row in wanted]
+
+
+def test_explain_tells_that_sessions_are_computed_as_columns() -> None:
+    p = Pipeline()
+    stage = p.read_from(stream_of(in_order(), 1, columnar=True)).with_timestamps(column("ts"))
+    stage.window(session(0.03)).group_by("user").agg(n=count()).write_to(list_sink("out"))
+    assert "session(0.03) by user: n=count(); one stage: sessions are made where all rows of a key are" in p.explain()
+
+
+def test_results_of_sessions_are_cut_again() -> None:
+    def build(s: Any) -> Any:
+        counts = s.window(session(0.13)).group_by("user").agg(n=count())
+        return counts.window(tumbling(10)).group_by().agg(n=sum_("n"), sessions=count())
+
+    assert counted(results_of(in_order(), build, column("ts"), columnar=True, parallelism=1)) == [(10_000, 100, 3)]
 
 
 def test_results_of_columns_are_cut_again_and_columns_may_be_computed_before() -> None:

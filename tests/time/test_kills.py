@@ -17,12 +17,13 @@ from shmjet.core import DAG, Vertex, between
 from shmjet.core.event_time import EventTimePolicy
 from shmjet.core.timed import TIMESTAMP, TimedKey
 from shmjet.processors.general.fused_steps import Step, fused
+from shmjet.processors.time.column_sessions import sessions_of_columns
 from shmjet.processors.time.column_windows import (
     combined_windows_of_columns,
     frames_of_columns,
     windows_of_columns,
 )
-from shmjet.processors.time.grouped_windows import grouped_by
+from shmjet.processors.time.grouped_windows import GroupedSessions, grouped_by
 from shmjet.processors.time.timed_items import Run
 from shmjet.processors.time.timed_source import TimedSource
 from tests.execution.snapshot_runs import Killed, SnapshotRun
@@ -134,7 +135,7 @@ def results_of(batch: Batch) -> list[tuple[Any, ...]]:
 COUNTED = grouped_by(("letter",), {"n": count()}, sliding(0.3, 0.1), "ts")
 
 
-def on_columns(dag: DAG, source: Vertex, parallelism: int, two_stages: bool = False) -> Vertex:
+def on_columns(dag: DAG, source: Vertex, parallelism: int, two_stages: bool = False, one_stage: Any = None) -> Vertex:
     rows = dag.new_vertex("rows", fused([Step("map", row_of, "rows")]), source.local_parallelism)
     batches = dag.new_vertex("batches", processors.to_batches(), source.local_parallelism)
     dag.edge(between(source, rows).isolated()).edge(between(rows, batches).isolated())
@@ -142,7 +143,7 @@ def on_columns(dag: DAG, source: Vertex, parallelism: int, two_stages: bool = Fa
     if two_stages:
         before = dag.new_vertex("frames", frames_of_columns(COUNTED), parallelism)
         dag.edge(between(batches, before))
-    supplier = combined_windows_of_columns(COUNTED) if two_stages else windows_of_columns(COUNTED)
+    supplier = combined_windows_of_columns(COUNTED) if two_stages else one_stage or windows_of_columns(COUNTED)
     windows = dag.new_vertex("windows", supplier, parallelism)
     made = dag.new_vertex("made", processors.flat_map(results_of), parallelism)
     dag.edge(between(before, windows).partitioned(column("letter"))).edge(between(windows, made).isolated())
@@ -151,6 +152,11 @@ def on_columns(dag: DAG, source: Vertex, parallelism: int, two_stages: bool = Fa
 
 def on_columns_in_two_stages(dag: DAG, source: Vertex, parallelism: int) -> Vertex:
     return on_columns(dag, source, parallelism, two_stages=True)
+
+
+def sessions_on_columns(dag: DAG, source: Vertex, parallelism: int) -> Vertex:
+    grouped = GroupedSessions(("letter",), {"n": count()}, 60, "ts")
+    return on_columns(dag, source, parallelism, one_stage=sessions_of_columns(grouped))
 
 
 def with_watermarks_inserted(dag: DAG, source: Vertex, parallelism: int) -> Vertex:
@@ -172,6 +178,7 @@ SESSIONS = interpreter.sessions(EVENTS, 60, first).results
         (in_sessions, SESSIONS),
         (on_columns, SLIDING),
         (on_columns_in_two_stages, SLIDING),
+        (sessions_on_columns, SESSIONS),
         (with_watermarks_inserted, SLIDING),
     ],
 )

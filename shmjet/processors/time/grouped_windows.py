@@ -44,26 +44,49 @@ class Grouped(NamedTuple):
         """
         import numpy as np
 
-        from shmjet.data.batch import Batch
-
-        columns, masks = batch.parts()
-        rows = batch.num_rows
         if isinstance(ends, int):
-            ends = np.full(rows, ends, np.int64)
-        made: dict[str, Any] = {
-            START: (ends - self.policy.size).view("datetime64[ms]"),
-            END: ends.view("datetime64[ms]"),
-        }
-        names = (*self.keys, *self.aggregates)
-        made.update((name, columns[name]) for name in names)
-        if self.has_early:
-            made[IS_EARLY] = np.full(rows, is_early)
-        if self.time_column is not None:
-            made[self.time_column] = ends - 1
-        for values in made.values():
-            if isinstance(values, np.ndarray):
-                values.flags.writeable = False
-        return Batch.trusted(made, {name: masks[name] for name in names if name in masks}, rows)
+            ends = np.full(batch.num_rows, ends, np.int64)
+        return _output(self, batch, ends - self.policy.size, ends, is_early)
+
+
+class GroupedSessions(NamedTuple):
+    """What is computed of sessions.
+
+    Args:
+        keys, aggregates, time, time_column, has_early: as of `Grouped`.
+        gap: milliseconds without a row that end a session.
+    """
+
+    keys: tuple[str, ...]
+    aggregates: Mapping[str, Aggregate]
+    gap: int
+    time: str
+    time_column: str | None = None
+    has_early: bool = False
+
+    def output(self, batch: Batch, starts: Any, ends: Any, is_early: bool = False) -> Batch:
+        """Return results as they are emitted; the arguments are those of `Grouped.output`, with the starts."""
+        return _output(self, batch, starts, ends, is_early)
+
+
+def _output(grouped: Grouped | GroupedSessions, batch: Batch, starts: Any, ends: Any, is_early: bool) -> Batch:
+    import numpy as np
+
+    from shmjet.data.batch import Batch
+
+    columns, masks = batch.parts()
+    rows = batch.num_rows
+    made: dict[str, Any] = {START: starts.view("datetime64[ms]"), END: ends.view("datetime64[ms]")}
+    names = (*grouped.keys, *grouped.aggregates)
+    made.update((name, columns[name]) for name in names)
+    if grouped.has_early:
+        made[IS_EARLY] = np.full(rows, is_early)
+    if grouped.time_column is not None:
+        made[grouped.time_column] = ends - 1
+    for values in made.values():
+        if isinstance(values, np.ndarray):
+            values.flags.writeable = False
+    return Batch.trusted(made, {name: masks[name] for name in names if name in masks}, rows)
 
 
 def grouped_by(

@@ -5,41 +5,19 @@ What is in each window comes from `tests/time/interpreter.py`; the aggregates of
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator
-from decimal import Decimal
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shmjet import Batch, Watermark
-from shmjet.columns import (
-    count,
-    first,
-    frame_groups,
-    last,
-    list_,
-    max_,
-    max_by,
-    mean,
-    min_,
-    min_by,
-    n_unique,
-    quantile,
-    std,
-    sum_,
-    var,
-    window_groups,
-)
+from shmjet.columns import count, frame_groups, window_groups
 from shmjet.core.state_placement import StatePlacement
 from shmjet.core.windows import SlidingWindow, SlidingWindowPolicy
-from shmjet.data.column_keys import hash_rows
-from shmjet.processors.columns.row_aggregates import rows_operation
 from shmjet.processors.time import column_windows
 from shmjet.processors.time.column_windows import (
     combined_windows_of_columns,
@@ -48,6 +26,32 @@ from shmjet.processors.time.column_windows import (
 )
 from shmjet.processors.time.grouped_windows import grouped_by
 from tests.processors.restoring import Stage
+from tests.processors.time.column_rows import (
+    EXACT,
+    FLOATS,
+    HALVES,
+    KEPT,
+    KEYS,
+    NUMBERS,
+    ORDERED,
+    OTHERS,
+    PARTITIONS,
+    TEXTS,
+    VALUES,
+    WHOLE,
+    Row,
+    batch_of,
+    by_rows,
+    comparable,
+    counted,
+    fit,
+    key_of,
+    owned,
+    plain,
+    rows,
+    streams,
+    values_of,
+)
 from tests.time import interpreter
 from tests.time.interpreter import Event
 
@@ -61,83 +65,6 @@ def small_tables() -> Iterator[None]:
         patch.setattr(column_windows, "MEASURED_ROWS", 4)
         patch.setattr(column_windows, "PASSED", 2)
         yield
-
-
-Row = tuple[int, Any, Any, Any]
-"""A timestamp, two keys and a value."""
-
-PARTITIONS = 7
-
-EXACT = {"n": count(), "known": count("v"), "total": sum_("v"), "middle": mean("v")}
-OTHERS = {"least": min_("v"), "most": max_("v"), "spread": var("v"), "away": std("v", 0), "kinds": n_unique("v")}
-ORDERED = {
-    "begin": first("v"),
-    "end": last("v"),
-    "newest": last("ts"),
-    "top": max_by("other", "v"),
-    "low": min_by("ts", "v"),
-    "least": min_by("v", "other"),
-    "n": count(),
-}
-KEPT = {"half": quantile("v", 0.5), "all": list_("v")}
-
-
-def plain(values: list[Any]) -> dict[str, Any]:
-    """Return the aggregates of the values of some rows, in plain Python."""
-    known = [value for value in values if value is not None]
-    n = len(known)
-    middle = sum(known) / n if n else None
-    squares = sum((value - middle) ** 2 for value in known) if middle is not None else 0
-    ordered = sorted(known)
-    half = (ordered[(n - 1) // 2] + ordered[n // 2]) / 2 if n else None
-    return {
-        "n": len(values),
-        "known": n,
-        "total": sum(known) if n else None,
-        "middle": middle,
-        "least": min(known, default=None),
-        "most": max(known, default=None),
-        "spread": squares / (n - 1) if n > 1 else None,
-        "away": math.sqrt(squares / n) if n else None,
-        "kinds": len(set(known)),
-        "half": half,
-        "all": sorted(values, key=repr),
-    }
-
-
-def by_rows(rows: list[Row]) -> dict[str, Any]:
-    """Return the aggregates that go by time, as they are computed of items."""
-    operation = rows_operation(*ORDERED.values())
-    items = [(row[0], {"ts": row[0], "k": row[1], "other": row[2], "v": row[3]}) for row in rows]
-    return dict(zip(ORDERED, operation.export(operation.fold(operation.create(), items)), strict=True))
-
-
-def comparable(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(sorted(map(repr, value)))
-    if isinstance(value, float):
-        return "nan" if value != value else round(value, 6) + 0.0
-    return value
-
-
-def batch_of(rows: list[Row]) -> Batch:
-    return Batch(
-        {
-            "ts": np.array([row[0] for row in rows], np.int64),
-            "k": [row[1] for row in rows],
-            "other": [row[2] for row in rows],
-            "v": [row[3] for row in rows],
-        }
-    )
-
-
-def owned(stage: Stage, batch: Batch, keys: tuple[str, ...]) -> list[Batch]:
-    """Return the rows of a batch by the processor of their keys."""
-    count = len(stage.processors)
-    if not keys or count == 1:
-        return [batch]
-    owners = hash_rows(batch, keys) % PARTITIONS % count
-    return [batch.filter(owners == index) for index in range(count)]
 
 
 class Windows:
@@ -245,47 +172,16 @@ def check(
             windows.pass_on(top)
     output = windows.end()
 
-    def key(row: Row) -> Any:
-        return tuple(comparable(row[1 + ("k", "other").index(name)]) for name in keys)
-
-    expected = interpreter.sliding(events, size, slide, key)
+    expected = interpreter.sliding(events, size, slide, partial(key_of, keys=keys))
     wanted = Counter(
         (start, end, *of, *(comparable(of_rows(rows)[name]) for name in aggregates))
         for (start, end, of), rows in expected.results.items()
     )
-    found = Counter(
-        tuple(comparable(int(value.astype(int)) if isinstance(value, np.datetime64) else value) for value in row)
-        for batch in output
-        for row in zip(*(_values(batch, name) for name in batch.names), strict=True)
-    )
-    assert found == wanted
+    assert counted(output) == wanted
     assert windows.late == len(expected.late)
 
 
-def _values(batch: Batch, name: str) -> list[Any]:
-    column = batch[name]
-    if name.startswith("window"):
-        return list(column.astype("int64").tolist())
-    return list(column.tolist() if isinstance(column, np.ndarray) else list(column))
-
-
-def rows(keys: st.SearchStrategy[Any], values: st.SearchStrategy[Any]) -> st.SearchStrategy[Row]:
-    return st.tuples(st.integers(-60, 60), keys, st.sampled_from([1, 2, None]), values)
-
-
-def streams(row: st.SearchStrategy[Row]) -> st.SearchStrategy[list[Any]]:
-    """Batches with rising watermarks, snapshots ("0") and restarts among them."""
-    batch = st.lists(row, min_size=1, max_size=6)
-    return st.lists(st.one_of(batch, batch, st.integers(1, 60), st.sampled_from("0123")), max_size=12)
-
-
-TEXTS = st.sampled_from(["a", "a text of more than twelve bytes", "", None])
-NUMBERS = st.sampled_from([1, 2, 3, None])
-FLOATS = st.sampled_from([0.5, -0.0, 0.0, math.nan, None])
-WHOLE = st.one_of(st.none(), st.integers(-9, 9))
-HALVES = st.sampled_from([None, 0.5, 1.5, -2.5, 4.0])
 SHAPES = st.sampled_from([(10, 10), (20, 10), (60, 10), (120, 10), (12, 1)])
-KEYS = st.sampled_from([("k",), (), ("k", "other"), ("other",)])
 
 
 @settings(max_examples=20, deadline=None)
@@ -293,7 +189,7 @@ KEYS = st.sampled_from([("k",), (), ("k", "other"), ("other",)])
 def test_counts_and_sums_of_integers(
     calls: list[Any], keys: tuple[str, ...], shape: tuple[int, int], two: bool, n: int
 ) -> None:
-    check(_fit(calls, keys), keys, EXACT, *shape, two_stages=two, processors=n if keys else 1)
+    check(fit(calls, keys), keys, EXACT, *shape, two_stages=two, processors=n if keys else 1)
 
 
 @settings(max_examples=20, deadline=None)
@@ -301,20 +197,13 @@ def test_counts_and_sums_of_integers(
 def test_all_aggregates_of_floats(
     calls: list[Any], keys: tuple[str, ...], shape: tuple[int, int], two: bool, n: int
 ) -> None:
-    check(_fit(calls, keys), keys, EXACT | OTHERS, *shape, two_stages=two, processors=n if keys else 1)
+    check(fit(calls, keys), keys, EXACT | OTHERS, *shape, two_stages=two, processors=n if keys else 1)
 
 
 @settings(max_examples=10, deadline=None)
 @given(streams(rows(FLOATS, WHOLE)), SHAPES, st.integers(1, 3))
 def test_aggregates_that_keep_rows(calls: list[Any], shape: tuple[int, int], n: int) -> None:
     check(calls, ("k",), KEPT | {"n": count()}, *shape, processors=n)
-
-
-VALUES = {
-    "text": st.sampled_from(["a", "b", "a text of more than twelve bytes", None]),
-    "floats": st.sampled_from([0.5, -0.0, 0.0, math.nan, None]),
-    "decimals": st.sampled_from([Decimal("1.5"), Decimal("1.50"), Decimal("-2.125"), None]),
-}
 
 
 @pytest.mark.parametrize("kind", list(VALUES))
@@ -324,7 +213,7 @@ def test_first_last_and_extreme_rows_go_by_time(
     kind: str, data: st.DataObject, keys: tuple[str, ...], shape: tuple[int, int], n: int
 ) -> None:
     calls = data.draw(streams(rows(NUMBERS, VALUES[kind])))
-    check(_fit(calls, keys), keys, ORDERED, *shape, processors=n if keys else 1, of_rows=by_rows)
+    check(fit(calls, keys), keys, ORDERED, *shape, processors=n if keys else 1, of_rows=by_rows)
 
 
 @settings(max_examples=15, deadline=None)
@@ -338,11 +227,6 @@ def test_first_and_last_in_two_stages(calls: list[Any], shape: tuple[int, int], 
     ]
     given = [call for call in once if call != []]
     check(given, ("k",), ORDERED, *shape, two_stages=True, processors=n, of_rows=by_rows)
-
-
-def _fit(calls: list[Any], keys: tuple[str, ...]) -> list[Any]:
-    """Without keys there is one processor."""
-    return calls if keys else ["1" if call in ("2", "3") else call for call in calls]
 
 
 @pytest.mark.parametrize("size", [10, 40])
@@ -377,7 +261,7 @@ def test_windows_are_emitted_once_where_processors_were_at_different_ones() -> N
     windows.pass_on(20)
     windows.restart(1)
     output = windows.end()
-    found = [row for batch in output for row in zip(_values(batch, "window_end"), _values(batch, "k"), strict=True)]
+    found = [row for batch in output for row in zip(values_of(batch, "window_end"), values_of(batch, "k"), strict=True)]
     wanted = {(end, key) for end in (10, 20, 30, 40, 50) for key in (*range(8), None)}
     wanted |= {(60, key) for key in range(8)}
     assert len(found) == len(set(found))
