@@ -1,4 +1,4 @@
-"""Hazelcast Jet with NEXMark, as a process of its own: built by Maven, told what to run line by line."""
+"""Hazelcast Jet as a process of its own: built by Maven, told what to do line by line."""
 
 from __future__ import annotations
 
@@ -78,6 +78,12 @@ class Hazelcast:
         print(*words, file=self._process.stdin, flush=True)
         return self.answer()
 
+    def next_snapshot(self) -> float:
+        """Have it take a snapshot, of the program "snapshots"; return the seconds that it took."""
+        assert self._process.stdin is not None
+        print(file=self._process.stdin, flush=True)
+        return float(self.answer()[0])
+
     def cpu_seconds(self) -> float:
         """Return the CPU time that it has used, all threads included."""
         times = psutil.Process(self._process.pid).cpu_times()
@@ -96,15 +102,29 @@ class Hazelcast:
 
 
 @contextmanager
-def member(cores: Collection[int]) -> Iterator[Hazelcast]:
+def member(cores: Collection[int], program: str = "nexmark", *more: int) -> Iterator[Hazelcast]:
     """Start a member with a cooperative thread for each of some cores, on these cores; it ends with the `with`.
+
+    Args:
+        cores: to run on.
+        program: the package of its `Main`.
+        more: arguments after the number of threads.
 
     Raises:
         PeerSkipped: as `build`.
     """
     build()
     path = f"{OUTPUT / 'classes'}:{OUTPUT / 'lib'}/*"
-    command = ["java", f"-Xmx{HEAP}", f"-Xms{HEAP}", *OPENED, "-cp", path, "shmjet.nexmark.Main", str(len(cores))]
+    command = [
+        "java",
+        f"-Xmx{HEAP}",
+        f"-Xms{HEAP}",
+        *OPENED,
+        "-cp",
+        path,
+        f"shmjet.{program}.Main",
+        *map(str, (len(cores), *more)),
+    ]
     process = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,

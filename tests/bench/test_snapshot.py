@@ -35,7 +35,7 @@ def test_each_job_does_what_its_figure_is_named_after(
                 job.run(timeout=60)
                 assert job.metrics().vertices[vertex].received_count >= taken
                 assert (job.metrics().last_snapshot_id > 0) is guarantee
-        job = jet.new_job(snapshot.standing_dag(50, tmp_path, True), snapshot.config(True, 0.01))
+        job = jet.new_job(snapshot.standing_dag(50, tmp_path, 1, pause=True), snapshot.config(True, 0.01))
         execution = job.execute()
         eventually((tmp_path / "full").exists)
         assert job.export_snapshot("standing", timeout=60).vertices["counts"].keys == 50

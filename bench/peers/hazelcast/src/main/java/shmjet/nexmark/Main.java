@@ -1,7 +1,5 @@
 package shmjet.nexmark;
 
-import com.hazelcast.config.Config;
-import com.hazelcast.core.Hazelcast;
 import com.hazelcast.core.HazelcastInstance;
 import com.hazelcast.jet.Job;
 import com.hazelcast.jet.accumulator.LongAccumulator;
@@ -11,6 +9,7 @@ import com.hazelcast.jet.pipeline.Sink;
 import com.hazelcast.jet.pipeline.SinkBuilder;
 import com.hazelcast.jet.pipeline.Sinks;
 import com.hazelcast.jet.pipeline.StreamStage;
+import shmjet.Members;
 
 import java.io.BufferedReader;
 import java.io.IOException;
@@ -45,7 +44,7 @@ public final class Main {
     public static void main(String[] arguments) throws IOException {
         PrintStream out = System.out;
         System.setOut(System.err);
-        HazelcastInstance member = Hazelcast.newHazelcastInstance(config(Integer.parseInt(arguments[0])));
+        HazelcastInstance member = Members.start(Integer.parseInt(arguments[0]));
         try {
             out.println("{\"done\": \"ready\"}");
             out.flush();
@@ -58,20 +57,6 @@ public final class Main {
         } finally {
             member.shutdown();
         }
-    }
-
-    private static Config config(int threads) {
-        Config config = new Config();
-        config.setProperty("hazelcast.logging.type", "none");
-        config.setProperty("hazelcast.phone.home.enabled", "false");
-        config.setProperty("hazelcast.socket.bind.any", "false");
-        config.setProperty("hazelcast.local.localAddress", "127.0.0.1");
-        config.getNetworkConfig().getInterfaces().setEnabled(true).addInterface("127.0.0.1");
-        config.getNetworkConfig().getJoin().getMulticastConfig().setEnabled(false);
-        config.getNetworkConfig().getJoin().getAutoDetectionConfig().setEnabled(false);
-        config.getMetricsConfig().setEnabled(false);
-        config.getJetConfig().setEnabled(true).setCooperativeThreadCount(threads);
-        return config;
     }
 
     private void obey(String[] words) {
