@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
@@ -97,16 +97,23 @@ def test_a_service_that_cannot_be_made_fails_the_job_with_its_text(jet: JetInsta
 
 
 def test_coroutine_functions_run_side_by_side_beside_everything_else(jet: JetInstance) -> None:
-    async def slow(running: dict[int, None], item: int) -> tuple[int, int]:
-        running[item] = None
-        most = len(running)
-        await asyncio.sleep(0.02)
-        del running[item]
+    class Running:
+        def __init__(self) -> None:
+            self.items: set[int] = set()
+            self.several = asyncio.Event()
+
+    async def slow(running: Running, item: int) -> tuple[int, int]:
+        running.items.add(item)
+        most = len(running.items)
+        if most > 1:
+            running.several.set()
+        await asyncio.wait_for(running.several.wait(), 60)
+        running.items.remove(item)
         return item, most
 
     p = Pipeline()
     source = p.read_from(SourceDef("items", read_items(range(64)), 1)).rebalance()
-    factory = ServiceFactory(dict[int, None], shared=False)
+    factory = ServiceFactory(Running, shared=False)
     results = collected(jet, source.map_using_service_async(factory, slow, max_concurrent_ops=16))
     assert Counter(item for item, _ in results) == Counter(range(64))
     assert 1 < max(running for _, running in results) <= 16
@@ -125,7 +132,9 @@ def test_an_error_in_a_coroutine_function_fails_the_job_with_the_users_frames(je
     assert caught.value.vertex == "map_using_service_async"
 
 
-def test_cancelling_ends_coroutines_that_would_wait_for_ever(jet: JetInstance, tmp_path: Path) -> None:
+def test_cancelling_ends_coroutines_that_would_wait_for_ever(
+    jet: JetInstance, tmp_path: Path, eventually: Callable[[Callable[[], object]], None]
+) -> None:
     started, cancelled = str(tmp_path / "started"), str(tmp_path / "cancelled")
 
     async def endless(service: Any, item: int) -> int:
@@ -140,12 +149,10 @@ def test_cancelling_ends_coroutines_that_would_wait_for_ever(jet: JetInstance, t
     stage = p.read_from(SourceDef("items", read_items([1]))).map_using_service_async(ServiceFactory(dict), endless)
     stage.write_to(SinkDef("list", write_list("never"), 1))
     execution = jet.new_job(p).execute()
-    deadline = time.monotonic() + 60
-    while not Path(started).exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    eventually(Path(started).exists)
     execution.cancel()
-    while not execution.done() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    with pytest.raises(CancelledError):
+        execution.result(60)
     assert execution.cancelled()
     assert Path(cancelled).exists()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 
@@ -16,6 +15,7 @@ from shmjet.core.windows import sliding, tumbling
 from tests.pipeline.streams import stream_of
 
 pytestmark = pytest.mark.slow
+Eventually = Callable[[Callable[[], object]], None]
 _names = (f"streams-{number}" for number in itertools.count())
 
 
@@ -23,13 +23,6 @@ _names = (f"streams-{number}" for number in itertools.count())
 def jet() -> Iterator[JetInstance]:
     with shmjet.new_instance(JetConfig(cores=2)) as instance:
         yield instance
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about in time"
-        time.sleep(0.01)
 
 
 def test_a_stream_that_ends_finishes_its_windows_and_the_job(jet: JetInstance) -> None:
@@ -47,7 +40,7 @@ def test_a_stream_that_ends_finishes_its_windows_and_the_job(jet: JetInstance) -
 
 @pytest.mark.parametrize("guarantee", list(ProcessingGuarantee))
 def test_windows_of_a_generator_are_whole_also_after_a_restart(
-    jet: JetInstance, guarantee: ProcessingGuarantee
+    jet: JetInstance, guarantee: ProcessingGuarantee, eventually: Eventually
 ) -> None:
     """Each window of the middle has as many items as the rate says, whatever the job went through."""
     name, rate = next(_names), 2000
@@ -59,11 +52,11 @@ def test_windows_of_a_generator_are_whole_also_after_a_restart(
     job = jet.new_job(p, JobConfig(processing_guarantee=guarantee, snapshot_interval=0.05))
     execution = job.execute()
     out = jet.get_list(name)
-    wait_for(lambda: len(out) > 20)
+    eventually(lambda: len(out) > 20)
     if guarantee is not ProcessingGuarantee.NONE:
         job.restart()
         seen = len(out)
-        wait_for(lambda: len(out) > seen + 20)
+        eventually(lambda: len(out) > seen + 20)
     execution.cancel()
     with pytest.raises(CancelledError):
         execution.result(timeout=60)
@@ -72,7 +65,9 @@ def test_windows_of_a_generator_are_whole_also_after_a_restart(
     assert {result for (start, _), result in results.items() if start > first} == {rate // 40}
 
 
-def test_ctrl_c_in_result_cancels_an_endless_job(jet: JetInstance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_in_result_cancels_an_endless_job(
+    jet: JetInstance, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
     def interrupted(timeout: float | None) -> None:
         raise KeyboardInterrupt
 
@@ -82,5 +77,5 @@ def test_ctrl_c_in_result_cancels_an_endless_job(jet: JetInstance, monkeypatch: 
     monkeypatch.setattr(execution, "exception", interrupted)
     with pytest.raises(KeyboardInterrupt):
         execution.result(timeout=60)
-    wait_for(execution.done)
+    eventually(execution.done)
     assert execution.cancelled()
