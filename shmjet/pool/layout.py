@@ -36,7 +36,7 @@ KIND_PARTIAL: Final = 22
 KIND_BAD_ARGUMENTS: Final = 23
 """`HEAD`, then (exception, text) pickled: the arguments could not be unpickled."""
 KIND_UP: Final = 24
-"""`HEAD`: the initializer has run."""
+"""`HEAD`, then the worker's process id pickled: the initializer has run."""
 KIND_NOT_UP: Final = 25
 """`HEAD`, then the text of the initializer's exception pickled."""
 KIND_RETIRED: Final = 26

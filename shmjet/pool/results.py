@@ -103,6 +103,7 @@ class Results:
         worker.results.release()
         if kind == records.KIND_UP:
             worker.up = True
+            worker.forked_as(content())
         elif kind == records.KIND_NOT_UP:
             self._on_not_up(content())
         elif kind == records.KIND_RETIRED:

@@ -86,7 +86,7 @@ class PoolWorker:
         multiprocessing.process.current_process().authkey = settings.authkey
         if settings.initializer is not None and not self._initialize(settings.initializer):
             return
-        self._send(records.KIND_UP, 0, 0, None)
+        self._send(records.KIND_UP, 0, 0, os.getpid())
         pull, codec, bell = self._tasks.pull, self._codec, self._bell
         most = self._most = settings.most_tasks or sys.maxsize
         while self._ran < most:

@@ -95,7 +95,7 @@ class WorkerHandle:
         self.index = index
         self.token = token
         self.pid = 0
-        """0 until the fork server has sent it."""
+        """0 until the fork server or the worker has sent it."""
         self.up = False
         self.damage: str | None = None
         """Why its results are not read any more."""
@@ -245,9 +245,9 @@ class WorkerHandle:
         self.tasks.push_mark(KIND_DONE, 0)
 
     def forked_as(self, pid: int) -> None:
-        """Take the process id; a signal that was sent before it was known is sent now."""
-        self.pid = pid
-        if self._signal is not None:
+        """Take the process id, from the fork server or the worker itself; a signal that waited for it is sent now."""
+        was_known, self.pid = bool(self.pid), pid
+        if self._signal is not None and not was_known:
             self.kill(self._signal)
 
     def kill(self, number: int = signal.SIGKILL, because: str | None = None) -> None:

@@ -21,7 +21,7 @@ import pytest
 
 from shmjet import PoolExecutor
 from shmjet.pool.layout import Layout
-from shmjet.pool.worker_handles import WorkerHandle
+from shmjet.pool.worker_handles import Forked, Server, WorkerHandle
 from tests.odd import ODD, ExitsOnArrival, ExitsOnDeparture, NamelessKind, SlowToArrive, raise_odd, raise_odd_at
 from tests.pool.functions import touch_and_wait, wait_for_file
 from tests.stopping import stop
@@ -230,6 +230,17 @@ def test_worker_pids_are_those_of_processes(tmp_path: Path) -> None:
         for future in futures:
             future.result(PATIENCE_S)
     assert all(pid > 0 for pids in seen for pid in pids)
+
+
+def test_a_worker_that_has_run_a_task_is_among_worker_pids(monkeypatch: pytest.MonkeyPatch) -> None:
+    received = Server.messages
+
+    def without_forked(server: Server) -> list[Any]:
+        return [message for message in received(server) if not isinstance(message, Forked)]
+
+    monkeypatch.setattr(Server, "messages", without_forked)  # as if it were slower than the worker
+    with PoolExecutor(1) as own:
+        assert own.submit(os.getpid).result(PATIENCE_S) in own.worker_pids
 
 
 def test_a_signal_to_a_worker_that_is_being_forked_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:
