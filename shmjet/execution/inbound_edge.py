@@ -60,6 +60,8 @@ class InboundEdge:
         self._live_count = len(lanes)
         self._at_barrier = [False] * len(lanes)
         self._has_brought = [False] * len(lanes)
+        self._brought_count = 0
+        """Live lanes that have brought the barrier; to look at all of them for each would take their square."""
         self._barrier: Barrier | None = None
         self._behind_barrier: Watermark | None = None
         self._cursor = 0
@@ -148,6 +150,7 @@ class InboundEdge:
         self._live_count = sum(self._live)
         self._at_barrier = state["at_barrier"]
         self._has_brought = state["has_brought"]
+        self._brought_count = sum(has and live for has, live in zip(self._has_brought, self._live, strict=True))
         self._barrier = state["barrier"]
         self._behind_barrier = state["behind_barrier"]
         self._coalescer = state["coalescer"]
@@ -284,6 +287,7 @@ class InboundEdge:
                 f"snapshot {other.snapshot_id} has not come from all"
             )
         self._barrier = barrier
+        self._brought_count += not self._has_brought[lane]
         self._has_brought[lane] = True
         self._at_barrier[lane] = self.holds(barrier)
         self._enable(lane)
@@ -292,6 +296,7 @@ class InboundEdge:
         """Take nothing more from a lane that has brought its DONE."""
         self._live[lane] = False
         self._live_count -= 1
+        self._brought_count -= self._has_brought[lane]
         self._at_barrier[lane] = False
         self._enable(lane)
         self._refuse_late(lane)
@@ -326,9 +331,10 @@ class InboundEdge:
     def _complete_barrier(self) -> Barrier | None:
         """Return the barrier when every live lane has brought it, and open the lanes again."""
         barrier = self._barrier
-        if barrier is None or not all(has for has, live in zip(self._has_brought, self._live, strict=True) if live):
+        if barrier is None or self._brought_count < self._live_count:
             return None
         self._barrier = None
+        self._brought_count = 0
         for i in range(len(self._at_barrier)):
             self._at_barrier[i] = self._has_brought[i] = False
             self._enable(i)

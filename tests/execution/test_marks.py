@@ -10,7 +10,7 @@ import pytest
 
 from shmjet._native import RING_HEADER, Codec, RingConsumer, RingProducer, ring_format
 from shmjet.core import WatermarkError
-from shmjet.data.marks import DONE, IDLE, Watermark
+from shmjet.data.marks import DONE, IDLE, Barrier, Watermark
 from shmjet.execution.inbound_edge import InboundEdge
 from shmjet.execution.outbound_edge import Outbound
 from shmjet.execution.routers import UnicastRouter
@@ -149,3 +149,31 @@ def test_a_watermark_that_falls_is_an_error_that_names_the_lane() -> None:
     writers[1].push_mark(Watermark(4))
     with pytest.raises(WatermarkError, match="watermarks must rise: input 1 brought 4 after 5"):
         everything(edge)
+
+
+@pytest.mark.parametrize("aligns", [True, False])
+@pytest.mark.parametrize("seed", range(10))
+def test_a_barrier_has_come_when_every_lane_that_has_not_ended_has_brought_it(seed: int, aligns: bool) -> None:
+    rng = random.Random(seed)
+    count = rng.choice([1, 2, 5, 9])
+    writers, readers = ring_lanes(count)
+    edge = InboundEdge(0, readers, aligns=aligns)
+    live = set(range(count))
+    for number in range(1, 6):
+        missing = set(live)
+        while missing:
+            assert everything(edge) == []
+            lane = rng.choice(sorted(missing))
+            missing.remove(lane)
+            ends = rng.random() < 0.2 and len(live) > 1
+            writers[lane].push_mark(DONE if ends else Barrier(number))
+            if ends:
+                live.remove(lane)
+            if rng.random() < 0.3:
+                edge.import_state(edge.export_state())
+        expected = [Barrier(number)]
+        assert everything(edge) == expected
+    for lane in live:
+        writers[lane].push_mark(DONE)
+    assert everything(edge) == []
+    assert edge.done
