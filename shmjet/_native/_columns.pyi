@@ -589,7 +589,15 @@ def checked_arithmetic(symbol: str, kind: str, itemsize: int, one: Array, two: A
         ValueError: the arrays do not fit.
     """
 
-def run_numbers(code: bytes, columns: tuple[Array, ...], values: bytes, results: tuple[Array, ...], rows: int) -> bool:
+def run_numbers(
+    code: bytes,
+    columns: tuple[Array, ...],
+    values: bytes,
+    results: tuple[Array, ...],
+    rows: int,
+    mask: Array | None = None,
+    /,
+) -> bool:
     """Run instructions over columns of int64 and float64, block by block.
 
     Args:
@@ -599,6 +607,7 @@ def run_numbers(code: bytes, columns: tuple[Array, ...], values: bytes, results:
         values: numbers of 8 bytes, the same for all rows.
         results: what is written, 8 bytes for each row, or one for bools.
         rows: at least 2.
+        mask: a byte for each row, which is not 0 for the rows that are computed, at least 2; results have these alone.
 
     Returns:
         Whether an integer has left its type; the results mean nothing then.

@@ -5,7 +5,7 @@ Must not know processors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -26,7 +26,7 @@ def compiled(steps: Iterable[tuple[str, Any]]) -> Callable[[Batch], Batch]:
     Args:
         steps: as of `processors.columns.project_batches`.
     """
-    functions = [_function(kind, given) for kind, given in steps]
+    functions = _functions(list(steps))
 
     def apply(batch: Batch) -> Batch:
         made = batch
@@ -45,12 +45,50 @@ def _marked(made: Batch, batch: Batch) -> Batch:
     return Batch.trusted(dict(made.parts()[0]), dict.fromkeys(there, _NOTHING), 0)
 
 
-def _function(kind: str, given: Any) -> Callable[[Batch], Batch]:
-    if kind == "where":
-        return Selection(given).apply
-    if kind == "only":
-        return _Only(given).apply
-    return Projection(dict(given), keep=kind == "with").apply
+def _functions(steps: Sequence[tuple[str, Any]]) -> list[Callable[[Batch], Batch]]:
+    functions: list[Callable[[Batch], Batch]] = []
+    place = 0
+    while place < len(steps):
+        kind, given = steps[place]
+        place += 1
+        if kind == "only":
+            functions.append(_Only(given).apply)
+        elif kind != "where":
+            functions.append(Projection(dict(given), keep=kind == "with").apply)
+        else:
+            selection, wanted, end = Selection(given), [], place
+            while end < len(steps) and steps[end][0] == "only":
+                wanted.append(_Only(steps[end][1]))
+                end += 1
+            if end == len(steps) or steps[end][0] == "where":
+                functions.append(selection.apply)
+                continue
+            kind, given = steps[end]
+            place = end + 1
+            functions.append(_FilteredProjection(selection, wanted, Projection(dict(given), keep=kind == "with")).apply)
+    return functions
+
+
+class _FilteredProjection:
+    """A filter and the projection after it: no column is gathered that is only computed with.
+
+    Args:
+        wanted: what is between them.
+    """
+
+    def __init__(self, selection: Selection, wanted: Sequence[_Only], projection: Projection) -> None:
+        self._selection = selection
+        self._wanted = wanted
+        self._projection = projection
+
+    def apply(self, batch: Batch) -> Batch:
+        """Return what the projection makes of the rows that the filter keeps."""
+        chooser = self._selection.chooser(batch)
+        for only in self._wanted:
+            batch = only.apply(batch)
+        if chooser.rows == batch.num_rows:
+            return self._projection.apply(batch)
+        return self._projection.apply_to_rows(batch, chooser)
 
 
 class _Only:

@@ -1,7 +1,8 @@
-/* Bindings of arithmetic.h and number_program.h. */
-#include "columns/number_program.h"
+/* Bindings of arithmetic.h, keep.h and number_program.h. */
+#include "columns/arithmetic.h"
 
 #include "columns/columns.h"
+#include "columns/number_program.h"
 
 /* What a call works on: an array each, of `rows` values or of one. */
 typedef struct {
@@ -72,7 +73,7 @@ static PyObject *keep_rows(PyObject *Py_UNUSED(module), PyObject *args) {
     if (itemsize == 1) kept = keep_uint8_t(from, marks, rows, to);
     else if (itemsize == 2) kept = keep_uint16_t(from, marks, rows, to);
     else if (itemsize == 4) kept = keep_uint32_t(from, marks, rows, to);
-    else if (itemsize == 8) kept = keep_uint64_t(from, marks, rows, to);
+    else if (itemsize == 8) kept = keep_words(from, marks, rows, to, arrays.views[2].len / itemsize);
     else goto unfit;
     return released(&arrays, PyLong_FromLongLong(kept));
 unfit:
@@ -84,12 +85,13 @@ unfit:
 /* -- programs ------------------------------------------------------------------------------------------------------ */
 
 typedef struct {
-    Py_buffer views[PROGRAM_REGISTERS + 2];
+    Py_buffer views[PROGRAM_REGISTERS + 3];
     int held;
     register_t registers[PROGRAM_REGISTERS];
     int count;         /* of registers that columns and values are in */
     int written;       /* the first register that may be written */
-    uint8_t *room;     /* of values and of all other registers */
+    int columns;       /* of these, the first ones, which are read */
+    uint64_t *room;    /* a block for each register */
 } program_t;
 
 static void program_release(program_t *program) {
@@ -122,14 +124,14 @@ static int hold_columns(program_t *program, PyObject *columns, int64_t rows, int
 /* Fills a block of each value, and makes room for what is computed on the way. */
 static int make_room(program_t *program, const Py_buffer *values) {
     int64_t count = values->len / 8;
-    program->room = PyMem_Malloc((size_t)(PROGRAM_REGISTERS * PROGRAM_ROWS * 8));
+    program->room = PyMem_Malloc((size_t)(PROGRAM_REGISTERS * PROGRAM_ROOM) * 8);
     if (!program->room) return PyErr_NoMemory(), -1;
     if (values->len % 8 || program->count + count > PROGRAM_REGISTERS)
         return PyErr_SetString(PyExc_ValueError, "too many values"), -1;
     for (int64_t i = 0; i < count; i++) {
-        uint8_t *block = program->room + (size_t)program->count * PROGRAM_ROWS * 8;
-        for (int row = 0; row < PROGRAM_ROWS; row++) memcpy(block + 8 * row, (const char *)values->buf + 8 * i, 8);
-        program->registers[program->count++] = (register_t){block, 0};
+        uint64_t *block = program->room + program->count * PROGRAM_ROOM;
+        for (int row = 0; row < PROGRAM_ROWS; row++) memcpy(block + row, (const char *)values->buf + 8 * i, 8);
+        program->registers[program->count++] = (register_t){(uint8_t *)block, 0};
     }
     return 0;
 }
@@ -147,25 +149,40 @@ static int check_code(const program_t *program, const instruction_t *code, int64
     return 0;
 }
 
-/* run_numbers(code, columns, values, results, rows) -> bool: a result has left its type */
+/* run_numbers(code, columns, values, results, rows, mask) -> bool: a result has left its type */
 static PyObject *run_numbers(PyObject *Py_UNUSED(module), PyObject *args) {
-    PyObject *code, *columns, *values, *results, *found = NULL;
+    PyObject *code, *columns, *values, *results, *mask = Py_None, *found = NULL;
     long long rows;
-    if (!PyArg_ParseTuple(args, "OO!OO!L:run_numbers", &code, &PyTuple_Type, &columns, &values, &PyTuple_Type, &results,
-                          &rows))
+    if (!PyArg_ParseTuple(args, "OO!OO!L|O:run_numbers", &code, &PyTuple_Type, &columns, &values, &PyTuple_Type,
+                          &results, &rows, &mask))
         return NULL;
     program_t program = {.held = 0};
     if (rows < 2) return PyErr_SetString(PyExc_ValueError, "a program needs two rows"), NULL;
     Py_buffer *given = program_hold(&program, code, PyBUF_SIMPLE);
     Py_buffer *words = given ? program_hold(&program, values, PyBUF_SIMPLE) : NULL;
-    if (!words || hold_columns(&program, columns, rows, 0) < 0 || make_room(&program, words) < 0) goto done;
+    Py_buffer *marks = words && mask != Py_None ? program_hold(&program, mask, PyBUF_SIMPLE) : NULL;
+    if (!words || (mask != Py_None && !marks)) goto done;
+    if (marks && marks->len != rows) {
+        PyErr_SetString(PyExc_ValueError, "a mask has a byte for each row");
+        goto done;
+    }
+    int64_t kept = marks ? marked_rows(marks->buf, rows) : rows;
+    if (kept < 2) {
+        PyErr_SetString(PyExc_ValueError, "a program needs two rows");
+        goto done;
+    }
+    if (hold_columns(&program, columns, rows, 0) < 0) goto done;
+    program.columns = program.count;
+    if (make_room(&program, words) < 0) goto done;
     program.written = program.count;
-    if (hold_columns(&program, results, rows, 1) < 0) goto done;
+    if (hold_columns(&program, results, kept, 1) < 0) goto done;
     for (int i = program.count; i < PROGRAM_REGISTERS; i++)
-        program.registers[i] = (register_t){program.room + (size_t)i * PROGRAM_ROWS * 8, 0};
+        program.registers[i] = (register_t){(uint8_t *)(program.room + i * PROGRAM_ROOM), 0};
     int64_t length = given->len / (int64_t)sizeof(instruction_t);
     if (check_code(&program, given->buf, length) < 0) goto done;
-    found = PyBool_FromLong(program_run(given->buf, length, program.registers, rows));
+    found = PyBool_FromLong(marks ? program_run_chosen(given->buf, length, program.registers, program.columns,
+                                                       program.room, marks->buf, rows)
+                                  : program_run(given->buf, length, program.registers, rows));
 done:
     program_release(&program);
     return found;
@@ -176,6 +193,6 @@ PyMethodDef columns_arithmetic_methods[] = {
      "checked_arithmetic(symbol, kind, itemsize, one, two, out) -> bool: a result has left the type"},
     {"keep_rows", keep_rows, METH_VARARGS, "keep_rows(values, itemsize, mask, out) -> int: the values kept"},
     {"run_numbers", run_numbers, METH_VARARGS,
-     "run_numbers(code, columns, values, results, rows) -> bool: a result has left its type"},
+     "run_numbers(code, columns, values, results, rows, mask) -> bool: a result has left its type"},
     {NULL, NULL, 0, NULL},
 };

@@ -7,7 +7,6 @@
 #define SHMJET_ARITHMETIC_H
 
 #include <stdint.h>
-#include <string.h>
 
 #include "columns/simd.h"
 
@@ -79,43 +78,5 @@ SIMD_CLONES static int arithmetic_uint64_t(char symbol, const uint64_t *a, int s
         for (int64_t i = 0; i < rows; i++) left |= __builtin_mul_overflow(a[i * step_a], b[i * step_b], &to[i]);
     return left;
 }
-
-SIMD_CLONES static int64_t marked_rows(const uint8_t *mask, int64_t rows) {
-    int64_t marked = 0;
-    for (int64_t i = 0; i < rows; i++) marked += mask[i] != 0;
-    return marked;
-}
-
-/* Keeps the values where `mask` is not 0; `to` has room for one more than these, or for all rows. Returns how many
- * there are. Every value is written, and the place goes on where the mask is true: no branch that is guessed. But eight
- * rows of which none is kept, or all are, are looked at once. */
-#define ARITHMETIC_KEEP(type)                                                                                       \
-    static inline int64_t keep_##type(const type *from, const uint8_t *mask, int64_t rows, type *to) {              \
-        int64_t kept = 0, i = 0;                                                                                    \
-        for (; i + 8 <= rows; i += 8) {                                                                             \
-            uint64_t marks;                                                                                         \
-            memcpy(&marks, mask + i, sizeof marks);                                                                 \
-            if (!marks) continue;                                                                                   \
-            if (marks == UINT64_C(0x0101010101010101)) {                                                            \
-                memcpy(to + kept, from + i, 8 * sizeof *to);                                                        \
-                kept += 8;                                                                                          \
-                continue;                                                                                           \
-            }                                                                                                       \
-            for (int row = 0; row < 8; row++) {                                                                     \
-                to[kept] = from[i + row];                                                                           \
-                kept += mask[i + row] != 0;                                                                         \
-            }                                                                                                       \
-        }                                                                                                           \
-        for (; i < rows; i++) {                                                                                     \
-            to[kept] = from[i];                                                                                     \
-            kept += mask[i] != 0;                                                                                   \
-        }                                                                                                           \
-        return kept;                                                                                                \
-    }
-
-ARITHMETIC_KEEP(uint8_t)
-ARITHMETIC_KEEP(uint16_t)
-ARITHMETIC_KEEP(uint32_t)
-ARITHMETIC_KEEP(uint64_t)
 
 #endif

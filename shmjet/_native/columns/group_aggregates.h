@@ -406,10 +406,10 @@ static inline int loop_text(group_table_t *table, const group_field_t *field, co
 /* -- rows of one group --------------------------------------------------------------------------------------------- */
 
 static inline int add_single_floats(uint8_t *state, const uint8_t *words, int count) {
-    double sums[LANES], errors[LANES];
-    if (!single_sum_floats(words, count, sums, errors)) return 0;
-    for (int lane = 0; lane < LANES; lane++) add_float(state, sums[lane]);
-    for (int lane = 0; lane < LANES; lane++) add_float(state, errors[lane]);
+    double sum, error;
+    if (!single_sum_floats(words, count, &sum, &error)) return 0;
+    add_float(state, sum);
+    add_float(state, error);
     return 1;
 }
 

@@ -16,7 +16,7 @@
 #define SINGLE_LEAST 32 /* rows from which on it pays */
 
 __extension__ typedef __int128 single_int_t;
-typedef double single_floats_t __attribute__((vector_size(8 * LANES)));
+typedef double single_floats_t __attribute__((vector_size(4 * LANES)));
 
 /* Whether all rows of a block belong to its first row's group. */
 SIMD_CLONES static int single_group(const uint32_t *groups, int count) {
@@ -42,29 +42,42 @@ static inline single_int_t single_sum_int(const uint8_t *words, int count, int i
     return (single_int_t)(int64_t)high * ((single_int_t)1 << 32) + (single_int_t)low;
 }
 
-/* Sums of the lanes, and what they lack. */
-SIMD_CLONES static int single_sum_floats(const uint8_t *words, int count, double *sums, double *errors) {
-    single_floats_t sum = {0}, error = {0}, value, total, part;
+/* Adds a value to a sum, and what rounding takes from the sum to its error (Knuth's TwoSum). */
+#define SINGLE_ADD(sum, error, value)                                  \
+    do {                                                               \
+        single_floats_t total = (sum) + (value), part = total - (sum); \
+        (error) += ((sum) - (total - part)) + ((value) - part);        \
+        (sum) = total;                                                 \
+    } while (0)
+
+/* The sum of a block, and what it lacks. Vectors are as wide as AVX has them: gcc keeps wider ones in memory. */
+SIMD_CLONES static int single_sum_floats(const uint8_t *words, int count, double *sum, double *error) {
+    single_floats_t sum_a = {0}, sum_b = {0}, error_a = {0}, error_b = {0}, a, b;
     int i = 0;
     for (; i + LANES <= count; i += LANES) {
-        memcpy(&value, words + 8 * i, sizeof value);
-        total = sum + value, part = total - sum;
-        error += (sum - (total - part)) + (value - part);
-        sum = total;
+        memcpy(&a, words + 8 * i, sizeof a);
+        memcpy(&b, words + 8 * i + sizeof a, sizeof b);
+        SINGLE_ADD(sum_a, error_a, a);
+        SINGLE_ADD(sum_b, error_b, b);
     }
     if (i < count) {
         double rest[LANES] = {0};
         memcpy(rest, words + 8 * i, 8 * (size_t)(count - i));
-        memcpy(&value, rest, sizeof value);
-        total = sum + value, part = total - sum;
-        error += (sum - (total - part)) + (value - part);
-        sum = total;
+        memcpy(&a, rest, sizeof a);
+        memcpy(&b, rest + LANES / 2, sizeof b);
+        SINGLE_ADD(sum_a, error_a, a);
+        SINGLE_ADD(sum_b, error_b, b);
     }
-    memcpy(sums, &sum, sizeof sum);
-    memcpy(errors, &error, sizeof error);
-    int is_finite = 1;
-    for (int lane = 0; lane < LANES; lane++) is_finite &= sums[lane] - sums[lane] == 0;
-    return is_finite;
+    SINGLE_ADD(sum_a, error_a, sum_b);
+    error_a += error_b;
+    double all = sum_a[0], lack = error_a[0];
+    for (int lane = 1; lane < LANES / 2; lane++) {
+        double total = all + sum_a[lane], part = total - all;
+        lack += error_a[lane] + ((all - (total - part)) + (sum_a[lane] - part));
+        all = total;
+    }
+    *sum = all, *error = lack;
+    return all - all == 0;
 }
 
 SIMD_CLONES static int64_t single_least(const uint8_t *words, int count) {

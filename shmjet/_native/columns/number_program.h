@@ -4,6 +4,9 @@
  * column that is written, or room for a block. Blocks are so short that the registers of an expression stay in a core's
  * first caches; a result is written once, where it stays. Each instruction is a loop that becomes vector code.
  *
+ * Where a mask chooses rows, a block first brings together what stays of the columns, so the instructions see these
+ * rows alone, and nothing is written on the way.
+ *
  * A result of integers that leaves the type ends the program: the caller then computes it in its slow and exact way.
  */
 #ifndef SHMJET_NUMBER_PROGRAM_H
@@ -11,9 +14,11 @@
 
 #include <stdint.h>
 
-#include "columns/arithmetic.h"
+#include "columns/keep.h"
 
 #define PROGRAM_ROWS 512
+#define PROGRAM_ROOM (PROGRAM_ROWS + KEEP_SLACK) /* words of a register's block */
+#define PROGRAM_PART 256                         /* rows whose chosen ones are brought together at once */
 #define PROGRAM_REGISTERS 64
 
 /* `kind` is that of the operands: i int64, f float64, b bools. Operators are `+ - * /`, `< > = !`, l (<=), g (>=),
@@ -50,8 +55,40 @@ PROGRAM_LOOP(one_of, uint8_t, uint8_t, a[i] ^ b[i])
 PROGRAM_COMPARISONS(i, int64_t)
 PROGRAM_COMPARISONS(f, double)
 
+/* What leaves the type shows in the top bit. */
+#define PROGRAM_CHECKED(name, symbol, has_left)                                                                       \
+    SIMD_CLONES static int program_##name(const int64_t *restrict a, const int64_t *restrict b, int64_t *restrict to, \
+                                          int64_t rows) {                                                             \
+        uint64_t left = 0;                                                                                            \
+        for (int64_t i = 0; i < rows; i++) {                                                                          \
+            uint64_t x = (uint64_t)a[i], y = (uint64_t)b[i], made = x symbol y;                                       \
+            to[i] = (int64_t)made;                                                                                    \
+            left |= has_left;                                                                                         \
+        }                                                                                                             \
+        return (int)(left >> 63);                                                                                     \
+    }
+
+PROGRAM_CHECKED(sum, +, (x ^ made) & (y ^ made))
+PROGRAM_CHECKED(difference, -, (x ^ y) & (x ^ made))
+
+static int program_checked_product(const int64_t *a, const int64_t *b, int64_t *to, int64_t rows) {
+    int left = 0;
+    for (int64_t i = 0; i < rows; i++) left |= __builtin_mul_overflow(a[i], b[i], &to[i]);
+    return left;
+}
+
+/* Floats of integers. Before AVX-512 no vector instruction does it; here the halves of a word become mantissas, the
+ * upper one of 2^84 and the lower one of 2^52, and a single addition rounds, as a conversion does. */
 SIMD_CLONES static void program_float(const int64_t *restrict a, double *restrict to, int64_t rows) {
-    for (int64_t i = 0; i < rows; i++) to[i] = (double)a[i];
+    union {
+        uint64_t word;
+        double value;
+    } low, high;
+    for (int64_t i = 0; i < rows; i++) {
+        low.word = ((uint64_t)a[i] & UINT32_MAX) | UINT64_C(0x4330000000000000);
+        high.word = ((uint64_t)a[i] >> 32) ^ UINT64_C(0x4530000080000000);
+        to[i] = high.value - 0x1.00000801p84 + low.value;
+    }
 }
 
 /* How many bits the values have, without the sign. */
@@ -105,25 +142,51 @@ static int instruction_run(const instruction_t *instruction, const void *a, cons
         PROGRAM_CASE('=', equal_i, int64_t, uint8_t)
         PROGRAM_CASE('!', unequal_i, int64_t, uint8_t)
     case 'c': program_float(a, to, rows); return 0;
-    case '*':
-        if (program_bits(a, rows) + program_bits(b, rows) > 62) break;
-        program_product(a, b, to, rows);
-        return 0;
+    case '+': return program_sum(a, b, to, rows);
+    case '-': return program_difference(a, b, to, rows);
     }
-    return arithmetic_int64_t((char)instruction->symbol, a, 1, b, 1, to, rows);
+    if (program_bits(a, rows) + program_bits(b, rows) > 62) return program_checked_product(a, b, to, rows);
+    program_product(a, b, to, rows);
+    return 0;
+}
+
+/* Runs a program over a block, from row `start` of the registers on. Returns 1 when a result has left its type. */
+static inline int program_block(const instruction_t *code, int64_t length, const register_t *registers, int64_t start,
+                                int64_t rows) {
+    for (int64_t i = 0; i < length; i++) {
+        const register_t *one = &registers[code[i].one], *two = &registers[code[i].two], *to = &registers[code[i].to];
+        if (instruction_run(&code[i], one->data + one->step * start, two->data + two->step * start,
+                            to->data + to->step * start, rows))
+            return 1;
+    }
+    return 0;
 }
 
 /* Runs a program over `rows` rows. Returns 1 when a result has left its type. */
 static int program_run(const instruction_t *code, int64_t length, const register_t *registers, int64_t rows) {
-    for (int64_t start = 0; start < rows; start += PROGRAM_ROWS) {
-        int64_t count = rows - start < PROGRAM_ROWS ? rows - start : PROGRAM_ROWS;
-        for (int64_t i = 0; i < length; i++) {
-            const register_t *one = &registers[code[i].one], *two = &registers[code[i].two],
-                             *to = &registers[code[i].to];
-            if (instruction_run(&code[i], one->data + one->step * start, two->data + two->step * start,
-                                to->data + to->step * start, count))
-                return 1;
-        }
+    for (int64_t start = 0; start < rows; start += PROGRAM_ROWS)
+        if (program_block(code, length, registers, start, rows - start < PROGRAM_ROWS ? rows - start : PROGRAM_ROWS))
+            return 1;
+    return 0;
+}
+
+/* Runs a program over the rows that `mask` marks. The first `columns` registers are columns; `room` has a block for
+ * each register. Returns 1 when a result has left its type. */
+static int program_run_chosen(const instruction_t *code, int64_t length, const register_t *registers, int columns,
+                              uint64_t *room, const uint8_t *mask, int64_t rows) {
+    register_t chosen[PROGRAM_REGISTERS];
+    memcpy(chosen, registers, sizeof chosen);
+    for (int i = 0; i < columns; i++) chosen[i] = (register_t){(uint8_t *)(room + i * PROGRAM_ROOM), 0};
+    int64_t done = 0, filled = 0;
+    for (int64_t start = 0; start < rows; start += PROGRAM_PART) {
+        int64_t part = rows - start < PROGRAM_PART ? rows - start : PROGRAM_PART, kept = 0;
+        for (int i = 0; i < columns; i++)
+            kept = keep_words((const uint64_t *)(const void *)registers[i].data + start, mask + start, part,
+                              room + i * PROGRAM_ROOM + filled, PROGRAM_ROOM - filled);
+        filled += kept;
+        if (filled <= PROGRAM_ROWS - PROGRAM_PART && start + part < rows) continue;
+        if (program_block(code, length, chosen, done, filled)) return 1;
+        done += filled, filled = 0;
     }
     return 0;
 }

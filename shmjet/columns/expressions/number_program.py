@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shmjet._native._columns import run_numbers
+from shmjet.data.text import Mask
 
 REGISTERS: Final = 64
 """As many as C has."""
@@ -60,14 +61,19 @@ class NumberProgram:
         self._results = tuple(results)
         self._compiled: dict[tuple[str, ...], Compiled | None] = {}
 
-    def run(self, inputs: Mapping[str, Any], rows: int) -> list[npt.NDArray[Any]] | None:
+    def run(
+        self, inputs: Mapping[str, Any], rows: int, chosen: Mask | None = None, kept: int | None = None
+    ) -> list[npt.NDArray[Any]] | None:
         """Return what each expression gives; None where the steps have to be computed one by one.
 
         Args:
             inputs: values and mask of each column.
             rows: of all of them.
+            chosen: the rows that are computed; None: all.
+            kept: how many they are.
         """
-        if self._nodes is None or rows < 2:
+        kept = rows if kept is None else kept
+        if self._nodes is None or kept < 2:
             return None
         arrays, kinds = [], []
         for name in self._columns.values():
@@ -83,8 +89,8 @@ class NumberProgram:
         compiled = self._compiled[signature]
         if compiled is None:
             return None
-        results = [np.empty(rows, dtype) for dtype in compiled.dtypes]
-        if run_numbers(compiled.code, tuple(arrays), compiled.values, tuple(results), rows):
+        results = [np.empty(kept, dtype) for dtype in compiled.dtypes]
+        if run_numbers(compiled.code, tuple(arrays), compiled.values, tuple(results), rows, chosen):
             return None
         for result in results:
             result.flags.writeable = False

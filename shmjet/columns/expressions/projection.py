@@ -6,8 +6,8 @@ where they are first applied.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -25,6 +25,10 @@ from shmjet.data.text import Mask
 
 BLOCK_ROWS: Final = 16_384
 """Rows that are computed at once: a few columns of them fit into a core's second cache."""
+
+
+Input: TypeAlias = tuple[Values, Mask | None, bool]
+"""Values and mask of a column, and whether it is of nulls of no type."""
 
 
 class Projection:
@@ -60,9 +64,33 @@ class Projection:
         Raises:
             BatchError: a column is missing, types do not go together, or a value leaves its type.
         """
-        computed = iter(_computed(self._program, batch))
+        return self._put_together(batch.names, batch, batch.num_rows, _computed(self._program, batch))
+
+    def apply_to_rows(self, batch: Batch, chooser: RowChooser) -> Batch:
+        """Return the batch of the results of some rows; what is not in it is not gathered.
+
+        Raises:
+            BatchError: as `apply`.
+        """
+        for name in self.names:
+            _present(batch, name)
+        inputs = _inputs(self._program, batch)
+        plain = self._program.numbers.run(inputs, batch.num_rows, chooser.mask, chooser.rows) if inputs else None
+        if plain is None:
+            return self.apply(chooser.batch(batch, None if self.keep else self.names))
+        passed = {each.names[0] for each in self.outputs.values() if isinstance(each, ColumnKey)}
+        if self.keep:
+            passed.update(name for name in batch.names if name not in self.outputs)
+        stay = chooser.batch(batch, passed)
+        return self._put_together(batch.names, stay, chooser.rows, [(values, None) for values in plain])
+
+    def _put_together(
+        self, names: Sequence[str], batch: Batch, rows: int, results: Iterable[tuple[Values, Mask | None]]
+    ) -> Batch:
+        """Return the results and the columns of a batch that stay, these in the order of `names`."""
+        computed = iter(results)
         columns, validity = batch.parts()
-        values: dict[str, Values] = dict(columns) if self.keep else {}
+        values: dict[str, Any] = {name: columns.get(name) for name in names} if self.keep else {}
         masks: dict[str, Mask] = dict(validity) if self.keep else {}
         for name, expression in self.outputs.items():
             if isinstance(expression, ColumnKey):
@@ -73,7 +101,7 @@ class Projection:
             masks.pop(name, None)
             if mask is not None:
                 masks[name] = mask
-        return Batch.trusted(values, masks, batch.num_rows)
+        return Batch.trusted(values, masks, rows)
 
     def schema(self, schema: Mapping[str, Kind]) -> dict[str, Kind]:
         """Return the types of the results, of the types of a batch's columns.
@@ -134,17 +162,17 @@ class Selection:
         Raises:
             BatchError: as `mask`.
         """
+        chooser = self.chooser(batch)
+        return batch if chooser.rows == batch.num_rows else chooser.batch(batch)
+
+    def chooser(self, batch: Batch) -> RowChooser:
+        """Return what chooses the rows in which the expression is true.
+
+        Raises:
+            BatchError: as `mask`.
+        """
         mask = self.mask(batch)
-        kept = int(np.count_nonzero(mask))
-        if kept == batch.num_rows:
-            return batch
-        columns, validity = batch.parts()
-        chooser = RowChooser(mask, kept)
-        return Batch.trusted(
-            {name: chooser.kept(column) for name, column in columns.items()},
-            {name: chooser.kept(valid) for name, valid in validity.items()},
-            kept if columns else 0,
-        )
+        return RowChooser(mask, int(np.count_nonzero(mask)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Selection, (self.expression,)
@@ -174,17 +202,21 @@ def _present(batch: Batch, name: str) -> str:
     return name
 
 
-def _computed(program: Program, batch: Batch, block_rows: int = BLOCK_ROWS) -> list[tuple[Values, Mask | None]]:
-    """Return what each expression of a program gives in a batch."""
+def _inputs(program: Program, batch: Batch) -> dict[str, Input]:
     columns, validity = batch.parts()
-    inputs: dict[str, tuple[Values, Mask | None, bool]] = {}
+    inputs: dict[str, Input] = {}
     for name in program.names:
         values, mask = columns[_present(batch, name)], validity.get(name)
         if mask is not None and mask.all():
             mask = None
         untyped = mask is not None and values.dtype == np.float64 and not mask.any()
         inputs[name] = values, mask, untyped
-    rows = batch.num_rows
+    return inputs
+
+
+def _computed(program: Program, batch: Batch, block_rows: int = BLOCK_ROWS) -> list[tuple[Values, Mask | None]]:
+    """Return what each expression of a program gives in a batch."""
+    inputs, rows = _inputs(program, batch), batch.num_rows
     plain = program.numbers.run(inputs, rows)
     if plain is not None:
         return [(values, None) for values in plain]
@@ -205,7 +237,7 @@ def _computed(program: Program, batch: Batch, block_rows: int = BLOCK_ROWS) -> l
     return [result.finished() for result in results]
 
 
-def _block(inputs: Mapping[str, tuple[Values, Mask | None, bool]], start: int, stop: int) -> dict[str, Vector]:
+def _block(inputs: Mapping[str, Input], start: int, stop: int) -> dict[str, Vector]:
     return {
         name: Vector(values[start:stop], None if mask is None else mask[start:stop], is_untyped=untyped)
         for name, (values, mask, untyped) in inputs.items()

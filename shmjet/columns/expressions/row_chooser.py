@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from shmjet._native._columns import keep_rows
+from shmjet.data.batch import Batch
 from shmjet.data.text import Mask
 
 _WIDTHS: Final = (1, 2, 4, 8)
@@ -26,9 +28,19 @@ class RowChooser:
     """
 
     def __init__(self, mask: Mask, kept: int) -> None:
-        self._mask = np.ascontiguousarray(mask)
-        self._kept = kept
-        self._rows: npt.NDArray[np.intp] | None = None
+        self.mask = np.ascontiguousarray(mask)
+        self.rows = kept
+        self._places: npt.NDArray[np.intp] | None = None
+
+    def batch(self, batch: Batch, names: Collection[str] | None = None) -> Batch:
+        """Return these rows of some columns of a batch, by default of all."""
+        columns, validity = batch.parts()
+        names = columns if names is None else names
+        return Batch.trusted(
+            {name: self.kept(column) for name, column in columns.items() if name in names},
+            {name: self.kept(valid) for name, valid in validity.items() if name in names},
+            self.rows if columns else 0,
+        )
 
     def kept(self, column: Any) -> Any:
         """Return the rows of a column of any kind that stay."""
@@ -37,12 +49,12 @@ class RowChooser:
             or column.dtype.kind not in "biufmM"
             or column.dtype.itemsize not in _WIDTHS
         ):
-            if self._rows is None:
-                self._rows = np.flatnonzero(self._mask)
-            return column.take(self._rows)
+            if self._places is None:
+                self._places = np.flatnonzero(self.mask)
+            return column.take(self._places)
         width = column.dtype.itemsize
-        result = np.empty(min(self._kept + 1, len(column)), column.dtype)
-        keep_rows(column.view(f"u{width}"), width, self._mask, result.view(f"u{width}"))
-        chosen = result[: self._kept]
+        result = np.empty(min(self.rows + 1, len(column)), column.dtype)
+        keep_rows(column.view(f"u{width}"), width, self.mask, result.view(f"u{width}"))
+        chosen = result[: self.rows]
         chosen.flags.writeable = False
         return chosen

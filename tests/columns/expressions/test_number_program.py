@@ -85,6 +85,60 @@ def test_a_program_gives_what_its_steps_give(expressions: list[Any], rows: int, 
             assert mine.tobytes() == vector.values.tobytes() or np.array_equal(mine, vector.values, equal_nan=True)
 
 
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.one_of(values, conditions).filter(lambda each: isinstance(each, Expression)), min_size=1, max_size=3),
+    st.sampled_from([2, 255, 256, 257, 512, 1030, 3000]),
+    st.sampled_from([0.001, 0.1, 0.5, 0.9, 1.0]),
+    st.integers(0, 1 << 32),
+)
+def test_a_program_over_chosen_rows_gives_what_it_gives_over_these_rows_alone(
+    expressions: list[Any], rows: int, share: float, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    columns: dict[str, Any] = {name: random.integers(-1000, 1000, rows) for name in "ab"}
+    columns |= {name: random.choice(FLOATS, rows) for name in "xy"}
+    chosen = (
+        np.sort(random.random(rows) < share)[:: random.choice([1, -1])]
+        if seed % 3 == 0
+        else random.random(rows) < share
+    )
+    columns["a"][~chosen] = (1 << 63) - 1  # what leaves its type there does not count
+    kept = int(chosen.sum())
+    numbers = Program(expressions).numbers
+    found = numbers.run(
+        {name: (each, None, False) for name, each in columns.items()}, rows, np.ascontiguousarray(chosen), kept
+    )
+    expected = numbers.run({name: (each[chosen], None, False) for name, each in columns.items()}, kept)
+    assert (found is None) == (expected is None)
+    for mine, other in zip(found or (), expected or (), strict=True):
+        assert mine.dtype == other.dtype
+        assert mine.tobytes() == other.tobytes() or np.array_equal(mine, other, equal_nan=True)
+
+
+def test_floats_of_integers_are_rounded_as_numpy_rounds_them() -> None:
+    random = np.random.default_rng(1)
+    wide = random.integers(-(1 << 63), (1 << 63) - 1, 4000, endpoint=True) >> random.integers(0, 64, 4000)
+    near = np.array([each + step for each in INTEGERS for step in (-1, 0, 1) if -(1 << 63) <= each + step < 1 << 63])
+    halves = (np.int64(1) << np.arange(53, 62)) + (np.int64(1) << np.arange(9))  # halfway between two floats
+    integers = np.concatenate([wide, near, halves, halves - 1, halves + 1, -halves])
+    program = Program([column("a") + column("zero")])
+    zeros = np.full(len(integers), -0.0)
+    (found,) = program.numbers.run({"a": (integers, None, False), "zero": (zeros, None, False)}, len(integers)) or ()
+    assert found.tobytes() == (integers.astype(np.float64) + zeros).tobytes()
+
+
+@pytest.mark.parametrize("symbol", ["+", "-", "*"])
+def test_every_integer_that_leaves_its_type_ends_a_program(symbol: str) -> None:
+    for one in INTEGERS:
+        for two in INTEGERS:
+            columns = {"a": (np.array([0, one]), None, False), "b": (np.array([0, two]), None, False)}
+            exact = {"+": one + two, "-": one - two, "*": one * two}[symbol]
+            found = Program([combined(symbol, column("a"), column("b"))]).numbers.run(columns, 2)
+            assert (found is not None) == (-(1 << 63) <= exact < 1 << 63), (one, two)
+            assert found is None or found[0].tolist() == [0, exact]
+
+
 @pytest.mark.parametrize(
     ("expression", "is_compiled"),
     [
@@ -126,3 +180,9 @@ def test_what_is_compiled(expression: Any, is_compiled: bool) -> None:
 def test_programs_that_do_not_fit_are_refused(code: bytes, columns: Any, results: Any, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         run_numbers(code, columns, b"", results, 4)
+
+
+@pytest.mark.parametrize("mask", [np.ones(3, np.bool_), np.zeros(4, np.bool_), np.array([False, True, False, False])])
+def test_masks_that_do_not_fit_are_refused(mask: Any) -> None:
+    with pytest.raises(ValueError, match=r"mask has a byte|needs two rows"):
+        run_numbers(b"+f\x00\x00\x01", (np.zeros(4),), b"", (np.zeros(int(mask.sum())),), 4, mask)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,3 +29,16 @@ def test_the_rows_kept_are_those_of_the_mask(parts: list[list[bool]], dtype: str
     kept = RowChooser(mask, int(mask.sum())).kept(values)
     assert kept.dtype == values.dtype
     assert kept.tolist() == values[mask].tolist()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.99, 1.0])
+@pytest.mark.parametrize("rows", [31, 32, 33, 1000, 20_000])
+def test_many_rows_are_kept_in_order(share: float, rows: int) -> None:
+    random = np.random.default_rng(rows)
+    mask = random.random(rows) < share
+    values = random.integers(-(1 << 63), (1 << 63) - 1, rows)
+    for first in range(2):  # also where vectors are not aligned
+        chooser = RowChooser(mask[first:], int(mask[first:].sum()))
+        for dtype in ("i8", "f8", "u4"):
+            column = values.view(dtype)[:rows][first:]
+            assert chooser.kept(column).tobytes() == column[mask[first:]].tobytes()
