@@ -39,6 +39,7 @@ _ITEM_BY_ITEM = (
     t.JoinTable,
     t.MapUsingMap,
     t.StreamJoin,
+    t.StreamJoinColumns,
     *(*t.PROJECTIONS, t.Union, t.ToBatches, t.ToRows),
 )
 _ALL_ITEMS = (t.Sort, t.Distinct, t.Aggregate, t.GroupColumns, t.SortColumns, t.Top, t.DistinctColumns)

@@ -158,11 +158,12 @@ class StreamStage(GeneralStage[T]):
     @overload
     def join(
         self,
-        other: BatchStage[Any],
+        other: StreamStage[Any] | BatchStage[Any],
         on: str | Sequence[str] | ColumnKey | Mapping[str, str] | None = None,
         *,
         left_on: str | Sequence[str] | ColumnKey | None = None,
         right_on: str | Sequence[str] | ColumnKey | None = None,
+        within: Duration | None = None,
         how: t.ColumnsHow = "inner",
         suffix: str | None = None,
     ) -> StreamStage[Any]: ...
@@ -171,8 +172,9 @@ class StreamStage(GeneralStage[T]):
 
         The result has the later time of the two. Rows without a match come when the watermark is `within` past them.
 
-        `join(other, on)`, or `join(other, left_on=..., right_on=...)`, joins batches with those of a bounded stage by
-        columns, as `BatchStage.join` does.
+        `join(other, on)`, or `join(other, left_on=..., right_on=...)`, joins batches by columns, as `BatchStage.join`
+        does: with those of a bounded stage, or of a stream (`within=`, "inner" only), where the column of the left
+        timestamps has the later time in results.
 
         Args:
             other: the other stream, with timestamps; or a bounded stage, which is kept in memory.
@@ -183,15 +185,17 @@ class StreamStage(GeneralStage[T]):
                 stream.
             how: "inner", or whose items come out without a match, with None in the place of the other: "left", "right"
                 or "outer"; with a bounded stage "inner" or "left", by columns also "semi" or "anti".
-            on, left_on, right_on, suffix: names of columns, with a bounded stage; as for `BatchStage.join`.
+            on, left_on, right_on, suffix: names of columns; as for `BatchStage.join`.
 
         Raises:
             PlanError: `within` is missing, or is given for a bounded stage; a stream has no timestamps; or `how` is not
-                possible, or `on` is given for two streams. TypeError, ConfigError: an argument is wrong.
+                possible. TypeError, ConfigError: an argument is wrong.
 
         Example:
             >>> orders.join(payments, by_order, by_order, settle, within=60, how="left")        # doctest: +SKIP
             >>> orders.join(products, on="product")        # doctest: +SKIP
+            >>> auctions.join(people, left_on="seller", right_on="id", within=60, suffix="_of_person")
+            ... # doctest: +SKIP
         """
         from shmjet.pipeline.stages import BatchStage
 
@@ -213,14 +217,16 @@ class StreamStage(GeneralStage[T]):
                 return self._then("join", column_join(keys, options), other)
             how, clause = self._checked_join(keys, options)
             return self._then("join", t.Join(*clause, how), other)
-        if by_columns and (len(keys) != 2 or _COLUMN_OPTIONS & options.keys()):
-            raise PlanError(
-                f"join: on= joins a stream with a bounded stage, but {other.name!r} is endless, too: say "
-                "join(other, left_key, right_key, within=seconds), where a key may be the name of a column; the result "
-                "are pairs of rows, or what fn makes of them"
-            )
         within = options.pop("within", None)
-        how, clause = self._checked_join(keys, options)
+        by_columns = by_columns and (len(keys) != 2 or bool(_COLUMN_OPTIONS & options.keys()))
+        columns = column_join(keys, options) if by_columns else None
+        if columns is not None and columns.how != "inner":
+            raise PlanError(
+                f'join: how="{columns.how}" of two streams by columns is not possible, only "inner": say '
+                'join(other, left_key, right_key, within=seconds, how="left"), where a key may be the name of a '
+                "column; the result are pairs of rows, or what fn makes of them"
+            )
+        items = None if columns is not None else self._checked_join(keys, options)
         if within is None:
             raise PlanError(
                 f"join: {self.name!r} and {other.name!r} are both endless: say within=seconds, how far apart in time "
@@ -228,7 +234,13 @@ class StreamStage(GeneralStage[T]):
             )
         for side in (self, other):
             check_time(side.pipeline.nodes, side.node_id, "join(within=)")
-        return self._then("join", t.StreamJoin(*clause, how, milliseconds("join: within", within, least=0)), other)
+        within_ms = milliseconds("join: within", within, least=0)
+        if columns is not None:
+            made = t.StreamJoinColumns(columns.left_keys, columns.right_keys, columns.suffix, within_ms)
+            return self._then("join", made, other)
+        assert items is not None
+        how, clause = items
+        return self._then("join", t.StreamJoin(*clause, how, within_ms), other)
 
     @staticmethod
     def _checked_join(keys: Sequence[Any], options: dict[str, Any]) -> tuple[t.How, tuple[KeyFn, KeyFn, Any]]:

@@ -410,6 +410,21 @@ class JoinColumns(Transform):
 
 
 @dataclass(frozen=True)
+class StreamJoinColumns(Transform):
+    """Rows of two streams of batches with equal keys whose times are at most `within` milliseconds apart.
+
+    Args:
+        left_keys, right_keys, suffix: as of `JoinColumns`.
+        within: milliseconds.
+    """
+
+    left_keys: tuple[str, ...]
+    right_keys: tuple[str, ...]
+    suffix: str | None
+    within: int
+
+
+@dataclass(frozen=True)
 class SortColumns(Transform):
     """The rows of all batches in order.
 
@@ -459,7 +474,7 @@ class ToRows(Transform):
 PROJECTIONS = (Select, With, Where, Only)
 """Stages of batches that look at one row at a time."""
 
-COLUMNAR = (*PROJECTIONS, GroupColumns, JoinColumns, SortColumns, Top, DistinctColumns, Union)
+COLUMNAR = (*PROJECTIONS, GroupColumns, JoinColumns, StreamJoinColumns, SortColumns, Top, DistinctColumns, Union)
 """Stages that work on batches of columns, by the names of these."""
 
 

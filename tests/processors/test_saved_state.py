@@ -283,6 +283,7 @@ STATES = {
     "CombineWordsProcessor": "the counts, by partition",
     "CombiningColumnWindowProcessor": "states by frame and key, in pieces by partition, and the next window for all",
     "ColumnSessionsProcessor": "states by session and key, in pieces by partition, and the watermark for all",
+    "ColumnStreamJoinProcessor": "the rows of both sides, in pieces by partition; the watermark is broadcast",
     "CombiningWindowProcessor": "accumulators by frame under their keys, the next window for all",
     "CountColumnProcessor": "none: it emits its counts before the barrier",
     "CountWordsProcessor": "the positions in files",

@@ -46,6 +46,7 @@ from shmjet.pipeline.planner.join_rules import (
     plan_join_table,
     plan_send_to_table,
     plan_stream_join,
+    plan_stream_join_columns,
 )
 from shmjet.pipeline.planner.model import PhysicalPlan
 from shmjet.pipeline.planner.outputs import Output
@@ -90,6 +91,7 @@ _RULES: dict[type[t.Transform], Rule] = {
     t.HashJoin: plan_hash_join,
     t.Join: plan_join,
     t.StreamJoin: plan_stream_join,
+    t.StreamJoinColumns: plan_stream_join_columns,
     t.JoinTable: plan_join_table,
     t.SendToTable: plan_send_to_table,
 }

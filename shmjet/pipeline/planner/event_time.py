@@ -21,6 +21,9 @@ LONGEST_STRIDE = 1_000
 """Milliseconds of event time between two watermarks at most, where nothing behind the source counts in time."""
 
 
+_BY_TIME = (t.WithTime, t.StreamJoin, t.StreamJoinColumns)
+
+
 def stride_of(transform: t.Transform) -> int:
     """Return of which number of milliseconds watermarks have to be multiples, for a stage; 0: it does not matter."""
     if isinstance(transform, t.WINDOWS):
@@ -28,14 +31,14 @@ def stride_of(transform: t.Transform) -> int:
         return definition.gap if isinstance(definition, SessionWindow) else definition.policy.slide
     if isinstance(transform, t.WithTime):
         return 0
-    if isinstance(transform, t.StreamJoin):
+    if isinstance(transform, t.StreamJoin | t.StreamJoinColumns):
         return max(1, transform.within)  # finer ones would change no result
     return 1 if isinstance(transform, t.Custom) or uses_time(transform) else 0
 
 
 def uses_time(transform: t.Transform) -> bool:
     """Tell whether what a stage does depends on the event time of its items."""
-    return isinstance(transform, (*t.WINDOWS, t.WithTime, t.StreamJoin)) or getattr(transform, "ttl", None) is not None
+    return isinstance(transform, (*t.WINDOWS, *_BY_TIME)) or getattr(transform, "ttl", None) is not None
 
 
 class EventTimes:

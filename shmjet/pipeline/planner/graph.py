@@ -32,6 +32,8 @@ _KEEPS_ORDER = (
 _SORTS = (t.Sort, t.SortColumns, t.Top)
 _ENDS = (t.Sink, t.SendToTable)
 
+_KEYED_COLUMNS = (t.GroupColumns, t.JoinColumns, t.StreamJoinColumns, t.DistinctColumns)
+
 
 class LogicalGraph:
     """The nodes of a pipeline with what follows from them.
@@ -193,7 +195,7 @@ class LogicalGraph:
                     keyed = consumer.transform.key_fns is not None
                 if isinstance(consumer.transform, t.WindowColumns):
                     keyed = bool(consumer.transform.keys)
-                keyed = keyed or isinstance(consumer.transform, t.GroupColumns | t.JoinColumns | t.DistinctColumns)
+                keyed = keyed or isinstance(consumer.transform, _KEYED_COLUMNS)
                 if keyed or (isinstance(consumer.transform, (*PASSING, *t.PROJECTIONS)) and consumer.id in found):
                     found.add(node.id)
         return frozenset(found)

@@ -5,6 +5,11 @@ What a rule is: see `item_rules`. Must not know how matches are found.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+from shmjet.columns.stream_join_columns import JoinColumns
+from shmjet.core.column_key import ColumnKey
 from shmjet.core.key_functions import KeyFn
 from shmjet.pipeline import transforms as t
 from shmjet.pipeline.planner.draft import Draft, adopt
@@ -13,6 +18,8 @@ from shmjet.pipeline.planner.model import GRID_PARTITIONS, Partitioning, Planned
 from shmjet.pipeline.planner.outputs import TIMED, Feed, Output
 from shmjet.processors import hash_join
 from shmjet.processors.general.table_lookup import join_table
+from shmjet.processors.general.timed_rows import TIME_COLUMN
+from shmjet.processors.time.column_stream_join import join_streams_of_columns
 from shmjet.processors.time.stream_join import stream_join
 
 
@@ -69,6 +76,31 @@ def plan_stream_join(draft: Draft, node: t.Node, transform: t.StreamJoin) -> Out
     return Output((Feed(vertex, time=TIMED),))
 
 
+def plan_stream_join_columns(draft: Draft, node: t.Node, transform: t.StreamJoinColumns) -> Output:
+    left, right = (draft.single(draft.batches(output, node), node) for output in draft.inputs(node))
+    left_time, right_time = left.feeds[0].time, right.feeds[0].time
+    assert isinstance(left_time, str), "a join has been planned without event time"
+    assert isinstance(right_time, str), "a join has been planned without event time"
+    is_gathered = left_time == right_time == TIME_COLUMN and transform.suffix is None
+    left_out = frozenset((TIME_COLUMN,) if is_gathered else ())
+    keys = transform.left_keys, transform.right_keys
+    supplier = join_streams_of_columns(
+        JoinColumns(*keys, left_time, right_time, transform.suffix, left_out), transform.within
+    )
+    pairs = [one if one == two else f"{one} = {two}" for one, two in zip(*keys, strict=True)]
+    why = (
+        f"inner join of batches on {', '.join(pairs)}; both sides are partitioned by the keys, and a row is kept while "
+        f"the other side may come within {transform.within / 1000:g} s"
+    )
+    vertex = draft.vertex(node.name, supplier, node.parallelism, node, why)
+    sides = [(left, ColumnKey(keys[0])), (right, ColumnKey(keys[1]))]
+    count = _join_count(draft, node, vertex, sides)
+    for ordinal, (output, key) in enumerate(sides):
+        draft.wires.by_key(output, vertex, key, Partitioning(identity_of(key), count), ordinal)
+    by_keys = Partitioning(identity_of(sides[0][1]), count)
+    return Output((Feed(vertex, by_keys, columnar=True, time=left_time),))
+
+
 def plan_join_table(draft: Draft, node: t.Node, transform: t.JoinTable) -> Output:
     stream = draft.single(draft.rows(draft.only_input(node), node), node)
     entries: list[tuple[Output, KeyFn, KeyFn | bool]] = []
@@ -99,7 +131,7 @@ def plan_send_to_table(draft: Draft, node: t.Node, transform: t.SendToTable) -> 
     """Nothing: the entries go straight to the joins that look the table up."""
 
 
-def _join_count(draft: Draft, node: t.Node, vertex: PlannedVertex, sides: list[tuple[Output, KeyFn]]) -> int:
+def _join_count(draft: Draft, node: t.Node, vertex: PlannedVertex, sides: Sequence[tuple[Output, Any]]) -> int:
     """Return the partitions of a join: the planned number, else that of a side that lies by its key already."""
     planned = draft.counts.get(node.id)
     for output, key_fn in sides:

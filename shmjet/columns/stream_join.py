@@ -1,0 +1,172 @@
+"""The inner join of two streams of batches: rows with equal keys whose times are close. Must not know processors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from shmjet.columns.group_page import Positions
+from shmjet.columns.stream_join_columns import JoinColumns
+from shmjet.columns.stream_rows import Pairs, Stamps, StreamRows
+from shmjet.columns.take import take_rows
+from shmjet.columns.typed_groups import TypedGroups
+from shmjet.core.event_timestamps import column_timestamps
+from shmjet.data.batch import Batch, any_column, stored_column
+from shmjet.data.errors import BatchError
+from shmjet.data.typed_column import TypedColumn
+
+LEAST_DEAD: Final = 1 << 16
+"""Keys without rows, at least, for which keys get other numbers."""
+
+
+class StreamJoin:
+    """Two streams of rows by key and time.
+
+    Args:
+        columns: by which they are joined.
+        within: how far apart the times may be, in milliseconds.
+
+    Example:
+        >>> join = StreamJoin(JoinColumns(("k",), ("id",), "ts", "at"), 5)
+        >>> list(join.add(0, Batch({"ts": [10], "k": [1]}), 0))
+        []
+        >>> [found.to_dict() for found in join.add(1, Batch({"at": [12, 16], "id": [1, 1], "v": ["a", "b"]}), 0)]
+        [{'ts': [12], 'k': [1], 'at': [12], 'v': ['a']}]
+    """
+
+    def __init__(self, columns: JoinColumns, within: int) -> None:
+        self._columns = columns
+        self._numbers = TypedGroups(columns.left_keys, {})
+        self._sides = StreamRows(within), StreamRows(within)
+        self._names: dict[tuple[tuple[str, ...], tuple[str, ...]], dict[str, str]] = {}
+        self._within = within
+        self.late = 0
+        """Rows that were below the time given with them."""
+
+    def add(self, side: int, batch: Batch, lowest: int) -> Iterator[Batch]:
+        """Add rows, and give what they make with those of the other side, lazily.
+
+        Args:
+            side: 0 for left, 1 for right.
+            batch: rows with their timestamps.
+            lowest: rows before this time are late: they are counted, and match nothing.
+
+        Raises:
+            BatchError: a column is missing, cannot be a key, or has another type than that of the other side.
+        """
+        stamps = column_timestamps(batch, self._columns.times[side])
+        if not batch.num_rows:  # it tells the columns
+            self._sides[side].add(batch, self._keyed(batch, self._columns.keys[side])[0], stamps)
+            return iter(())
+        if int(stamps.min()) < lowest:
+            on_time = np.flatnonzero(stamps >= lowest)
+            self.late += batch.num_rows - len(on_time)
+            if not len(on_time):
+                return iter(())
+            batch, stamps = take_rows(batch, on_time), stamps[on_time]
+        numbers, known = self._keyed(batch, self._columns.keys[side])
+        if known is not None:
+            if not len(known):
+                return iter(())
+            batch, numbers, stamps = take_rows(batch, known), numbers[known], stamps[known]
+        self._sides[side].add(batch, numbers, stamps)
+        found = self._sides[1 - side].near(numbers, stamps)
+        return self._results(side, batch, stamps, found)
+
+    def _keyed(self, batch: Batch, names: Sequence[str]) -> tuple[Positions, Any]:
+        """Return the number of each row's key, and which rows have a key that may match; None for all."""
+        made: dict[str, Any] = {}
+        masks: dict[str, Any] = {}
+        known = np.ones(batch.num_rows, np.bool_)
+        for name, shown in zip(names, self._columns.left_keys, strict=True):
+            made[shown], mask = any_column(batch, name)
+            if mask is not None:
+                masks[shown] = mask
+                if len(mask):
+                    known &= mask
+            values = made[shown]
+            if isinstance(values, np.ndarray) and values.dtype.kind in "fmM":
+                known &= values == values
+        numbers = np.zeros(batch.num_rows, np.uint32)
+        self._numbers.add(Batch.trusted(made, masks, batch.num_rows), numbers)
+        return numbers, None if known.all() else np.flatnonzero(known)
+
+    def _results(self, side: int, batch: Batch, stamps: Stamps, found: Iterator[Pairs]) -> Iterator[Batch]:
+        for given, run, rows in found:
+            mine, its = take_rows(batch, given), take_rows(run.rows, rows)
+            times = stamps[given], run.stamps[rows]
+            yield self._beside(mine, its, *times) if side == 0 else self._beside(its, mine, *times[::-1])
+
+    def _beside(self, left: Batch, right: Batch, left_times: Stamps, right_times: Stamps) -> Batch:
+        columns, masks = left.parts()
+        values, valid = right.parts()
+        names = self._renamed(left.names, right.names)
+        made = dict(columns) | {shown: values[name] for name, shown in names.items()}
+        time = self._columns.left_time
+        made[time] = _later(left, time, left_times, right_times)
+        masks = {name: mask for name, mask in masks.items() if name != time}
+        masks |= {shown: valid[name] for name, shown in names.items() if name in valid}
+        return Batch.trusted(made, masks, left.num_rows)
+
+    def _renamed(self, left: tuple[str, ...], right: tuple[str, ...]) -> Mapping[str, str]:
+        """Return what the columns of the right side are called in results."""
+        known = self._names.get((left, right))
+        if known is not None:
+            return known
+        names: dict[str, str] = {}
+        taken = set(left)
+        for name in right:
+            if name in self._columns.right_keys or name in self._columns.left_out:
+                continue
+            shown = name if name not in taken else name + (self._columns.suffix or "")
+            if shown in taken:
+                raise BatchError(f"both sides of the join have a column {shown!r}; rename one, or give suffix='_right'")
+            taken.add(shown)
+            names[name] = shown
+        self._names[left, right] = names
+        return names
+
+    def forget(self, watermark: int) -> None:
+        """Let the rows go that no row from a time on can match."""
+        for side in self._sides:
+            side.forget(watermark - self._within)
+        keys = len(self._numbers)
+        if keys < LEAST_DEAD:
+            return
+        used = self._sides[0].used(keys) | self._sides[1].used(keys)
+        kept = np.flatnonzero(used)
+        if keys < 2 * len(kept) + LEAST_DEAD:
+            return
+        head, states = self._numbers.head(), self._numbers.states_at(kept.astype(np.uint32))
+        self._numbers.clear()
+        for part in (head, states if len(kept) else None):
+            if part is not None:
+                self._numbers.merge(part)
+        places = np.zeros(keys, np.uint32)
+        places[kept] = np.arange(len(kept), dtype=np.uint32)
+        for side in self._sides:
+            side.renumber(places)
+
+    def rows(self, side: int) -> Iterator[Batch]:
+        """Give the rows of a side that are kept."""
+        return self._sides[side].batches()
+
+    def put_back(self, side: int, batch: Batch) -> None:
+        """Add rows that `rows` gave, without looking for pairs."""
+        numbers, _ = self._keyed(batch, self._columns.keys[side])
+        self._sides[side].add(batch, numbers, column_timestamps(batch, self._columns.times[side]))
+
+
+def _later(left: Batch, name: str, left_times: Stamps, right_times: Stamps) -> Any:
+    """Return the left column of times with the later one of both."""
+    stored, _ = stored_column(left, name)
+    values: Any = np.asarray(stored)
+    if values.dtype.kind == "i":
+        found: Any = np.maximum(left_times, right_times)
+    else:
+        found = np.where(right_times > left_times, right_times.view("M8[ms]").astype(values.dtype), values)
+    found.flags.writeable = False
+    column, _ = any_column(left, name)
+    return TypedColumn.trusted(column.dtype, found) if isinstance(column, TypedColumn) else found

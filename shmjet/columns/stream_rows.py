@@ -1,0 +1,175 @@
+"""The rows of one side of a join of streams on columns, found by key and time. After `processors.time.join_side`.
+
+Rows are in runs. A run is sorted by the number of the key and the time, both in one integer, so that all rows of a key
+in a span of time are found by two searches. Small runs are joined, so that there are few; a run is forgotten as a
+whole. Must not know results, nor what keys are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from shmjet.columns.group_page import Positions
+from shmjet.columns.stream_kinds import StreamKinds
+from shmjet.columns.take import Rows, take_rows
+from shmjet.data.batch import Batch
+
+Stamps = npt.NDArray[np.int64]
+
+LEAST_RUN: Final = 4096
+"""Runs of fewer rows are joined, whatever time they span."""
+
+STEP_ROWS: Final = 1 << 16
+"""Pairs that are given at once."""
+
+_WIDEST: Final = 1 << 60
+"""Numbers beyond are counted in Python's integers."""
+
+
+class Run(NamedTuple):
+    """Some rows."""
+
+    rows: Batch
+    numbers: Positions
+    """Of the key of each row."""
+    stamps: Stamps
+    low: int
+    high: int
+    """The least and the greatest time."""
+    places: npt.NDArray[Any]
+    """What each row is sorted by, ascending."""
+    order: Rows
+    """The number of the row that has each place."""
+
+
+class Pairs(NamedTuple):
+    """Some pairs of rows."""
+
+    given: Rows
+    """Which of the rows that were looked up."""
+    run: Run
+    found: Rows
+    """Which rows of the run."""
+
+
+class StreamRows:
+    """The rows of one side.
+
+    Args:
+        within: how far apart the times of rows that match may be, in milliseconds.
+
+    Example:
+        >>> side = StreamRows(10)
+        >>> side.add(Batch({"v": ["x", "y"]}), np.zeros(2, np.uint32), np.array([100, 115]))
+        >>> [pairs.run.rows.take(pairs.found).to_dict() for pairs in side.near(np.zeros(1, np.uint32), np.array([120]))]
+        [{'v': ['y']}]
+    """
+
+    def __init__(self, within: int) -> None:
+        self._within = within
+        self._kinds = StreamKinds()
+        self._runs: list[Run] = []
+        self._limit = -(1 << 63)
+
+    @property
+    def num_rows(self) -> int:
+        """Rows that are kept."""
+        return sum(run.rows.num_rows for run in self._runs)
+
+    def add(self, rows: Batch, numbers: Positions, stamps: Stamps) -> None:
+        """Add rows with the numbers of their keys, and their times. Raises BatchError when the columns differ."""
+        self._kinds.add(rows)
+        if not rows.num_rows:
+            return
+        runs = self._runs
+        runs.append(_run(rows, numbers, stamps))
+        while len(runs) > 1 and self._may_join(runs[-2], runs[-1]):
+            one, two = runs[-2:]
+            del runs[-2:]
+            parts = [part for part in (self._lasting(one), self._lasting(two)) if part[0].num_rows]
+            if parts:
+                batches, numbered, timed = zip(*parts, strict=True)
+                whole = Batch.concat([self._kinds.of(batch) for batch in batches])
+                runs.append(_run(whole, np.concatenate(numbered), np.concatenate(timed)))
+
+    def _may_join(self, one: Run, two: Run) -> bool:
+        if one.rows.num_rows > 2 * two.rows.num_rows:
+            return False
+        is_small = one.rows.num_rows < LEAST_RUN
+        return is_small or max(one.high, two.high) - min(one.low, two.low) <= self._within
+
+    def _lasting(self, run: Run) -> tuple[Batch, Positions, Stamps]:
+        if run.low >= self._limit:
+            return run.rows, run.numbers, run.stamps
+        rows = np.flatnonzero(run.stamps >= self._limit)
+        return take_rows(run.rows, rows), run.numbers[rows], run.stamps[rows]
+
+    def forget(self, limit: int) -> None:
+        """Let rows before a time go; some stay a little longer, as they go in runs."""
+        self._limit = max(self._limit, limit)
+        self._runs = [run for run in self._runs if run.high >= limit]
+
+    def near(self, numbers: Positions, stamps: Stamps) -> Iterator[Pairs]:
+        """Give the pairs of rows that are looked up and rows here, of equal keys and times that are close, in steps.
+
+        They are those of the rows that are here when it is called, whatever is added before they are drawn.
+
+        Args:
+            numbers: of the keys of the rows that are looked up; one or more.
+            stamps: their times.
+        """
+        low, high = int(stamps.min()) - self._within, int(stamps.max()) + self._within
+        return self._near([run for run in self._runs if run.low <= high and low <= run.high], numbers, stamps)
+
+    def _near(self, runs: list[Run], numbers: Positions, stamps: Stamps) -> Iterator[Pairs]:
+        for run in runs:
+            first, stop = self._found(run, numbers, stamps)
+            counts = np.maximum(stop - first, 0)
+            ends = np.cumsum(counts)
+            shifts = first - ends + counts
+            for at in range(0, int(ends[-1]), STEP_ROWS):
+                pairs = np.arange(at, min(at + STEP_ROWS, int(ends[-1])))
+                given = np.searchsorted(ends, pairs, "right")
+                yield Pairs(given, run, run.order[pairs + shifts[given]])
+
+    def _found(self, run: Run, numbers: Positions, stamps: Stamps) -> tuple[Rows, Rows]:
+        """Return the first place in a run of the rows that match each row, and the place after the last one."""
+        span = run.high - run.low + 1
+        edge = max(abs(int(stamps.min())), abs(int(stamps.max())), abs(run.low), abs(run.high)) + self._within
+        is_wide = edge >= _WIDEST or (int(numbers.max()) + 1) * span >= _WIDEST or run.places.dtype == object
+        kind: Any = object if is_wide else np.int64
+        times, shifts = stamps.astype(kind) - run.low, numbers.astype(kind) * span
+        begin = np.minimum(np.maximum(times - self._within, 0), span)
+        end = np.minimum(np.maximum(times + self._within, -1), span - 1)
+        first = np.searchsorted(run.places, shifts + begin, "left")
+        return first, np.searchsorted(run.places, shifts + end, "right")
+
+    def batches(self) -> Iterator[Batch]:
+        """Give all rows that may still match, and others."""
+        for run in self._runs:
+            yield self._kinds.of(self._lasting(run)[0])
+
+    def used(self, count: int) -> npt.NDArray[np.bool_]:
+        """Tell of each of so many numbers whether a row has it."""
+        found = np.zeros(count, np.bool_)
+        for run in self._runs:
+            found[run.numbers] = True
+        return found
+
+    def renumber(self, places: Positions) -> None:
+        """Give each row the number that stands at the place of its own number; their order stays as it is."""
+        self._runs = [_run(run.rows, places[run.numbers], run.stamps) for run in self._runs]
+
+
+def _run(rows: Batch, numbers: Positions, stamps: Stamps) -> Run:
+    low, high = int(stamps.min()), int(stamps.max())
+    span = high - low + 1
+    is_wide = max(abs(low), abs(high)) >= _WIDEST or (int(numbers.max()) + 1) * span >= _WIDEST
+    kind: Any = object if is_wide else np.int64
+    places = numbers.astype(kind) * span + (stamps.astype(kind) - low)
+    order = np.argsort(places, kind="stable")
+    return Run(rows, numbers, stamps, low, high, places[order], order)

@@ -1,0 +1,132 @@
+"""The inner join of two streams of batches by key and time. What `stream_join` is for items, with columns.
+
+Must not know how keys are routed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from shmjet.core.broadcast_key import BroadcastKey
+from shmjet.core.inbox import Inbox
+from shmjet.core.latency_policy import policy_in
+from shmjet.core.processor import Processor, ProcessorContext
+from shmjet.core.state_placement import takes_place
+from shmjet.data.errors import ProcessorError
+from shmjet.data.marks import IDLE, Watermark
+from shmjet.processors.columns.saving import EntrySteps, check_form, cut, row_partitions
+from shmjet.processors.general.base import ExpandingProcessor, Supply, require_batches
+from shmjet.processors.time.window_processor import NEVER
+
+if TYPE_CHECKING:
+    from shmjet.columns.stream_join import StreamJoin
+    from shmjet.columns.stream_join_columns import JoinColumns
+
+_WATERMARK: Final = BroadcastKey("watermark")
+_PLACE: Final = "rows"
+"""Under a `BroadcastKey` (this, index, side, number): rows that have no partition."""
+
+
+class ColumnStreamJoinProcessor(ExpandingProcessor):
+    """Joins batches of edge 0 (left) with those of edge 1 (right).
+
+    Args:
+        columns: by which they are joined.
+        within: how far apart the times may be, in milliseconds.
+    """
+
+    state_kind = "column_stream_join"
+    _saving: EntrySteps | None = None
+
+    def __init__(self, columns: JoinColumns, within: int) -> None:
+        self._columns = columns
+        self._within = within
+        self._watermark = NEVER
+        self._restored: list[int] = []
+
+    def start(self, context: ProcessorContext) -> None:
+        """Make the tables."""
+        from shmjet.columns.stream_join import StreamJoin
+
+        self._join: StreamJoin = StreamJoin(self._columns, self._within)
+        keys, others = self._columns.left_keys, self._columns.right_keys
+        renamed = dict(zip(keys, others, strict=True))
+        self._partitions = row_partitions(context, keys, {}), row_partitions(context, others, renamed)
+
+    def process(self, ordinal: int, inbox: Inbox) -> None:
+        """Join batches with those of the other side, and count late rows."""
+        super().process(ordinal, inbox)
+        self.late_events_dropped = self._join.late
+
+    def expand(self, ordinal: int, items: list[Any]) -> Iterator[Any]:
+        """Join a list, lazily."""
+        if ordinal > 1:
+            raise ProcessorError(f"a join of streams has two inputs, but items arrived on edge {ordinal}")
+        require_batches("join(other, on=..., within=...)", items)
+        for batch in items:
+            yield from self._join.add(ordinal, batch, self._watermark)
+
+    def try_process_watermark(self, watermark: Watermark) -> bool:
+        """Let rows go that can have no match any more, and pass the watermark on."""
+        if watermark != IDLE and watermark.timestamp > self._watermark:
+            self._watermark = watermark.timestamp
+            self._join.forget(watermark.timestamp)
+        return super().try_process_watermark(watermark)
+
+    # -- state ---------------------------------------------------------------------------------------------------------
+
+    def save_to_snapshot(self) -> bool:
+        """Save the rows of both sides by partition, and the watermark."""
+        if self._saving is None:
+            self._saving = EntrySteps(self.outbox, self._entries())
+        if not self._saving.flush():
+            return False
+        self._saving = None
+        return True
+
+    def _entries(self) -> Iterator[tuple[Any, Any] | None]:
+        from shmjet.columns.partition_order import batch_pieces
+
+        yield _WATERMARK, self._watermark
+        index = self.context.global_index
+        for side, partitions in enumerate(self._partitions):
+            number = 0
+            for batch in self._join.rows(side):
+                if partitions is None:
+                    for piece in cut(batch):
+                        yield BroadcastKey((_PLACE, index, side, number)), piece
+                        number += 1
+                    continue
+                for found in batch_pieces(batch, partitions.of, partitions.placement.count):
+                    yield None if found is None else (partitions.key_of(found), (side, partitions.form, found))
+
+    def restore_from_snapshot(self, inbox: Inbox) -> None:
+        """Add saved rows, for as long as a call should take."""
+        deadline = monotonic_ns() + policy_in(self.context).call_ns
+        while inbox:
+            key, value = inbox.poll()
+            if key == _WATERMARK:
+                self._restored.append(value)
+            elif isinstance(key, BroadcastKey):
+                _, index, side, _ = cast("tuple[Any, ...]", key.key)
+                if takes_place(self.context, index):
+                    self._join.put_back(side, value)
+            else:
+                side, form, batch = value
+                check_form(self.context, "join", form, self._partitions[side])
+                self._join.put_back(side, batch)
+            if monotonic_ns() >= deadline:
+                return
+
+    def finish_snapshot_restore(self) -> bool:
+        """Set the watermark, to the least that was saved."""
+        self._watermark = min(self._restored, default=NEVER)
+        self._restored = []
+        return True
+
+
+def join_streams_of_columns(columns: JoinColumns, within: int) -> Callable[[], Processor]:
+    """Return the supplier; both edges into it are partitioned by the keys, `within` is in milliseconds."""
+    return Supply(ColumnStreamJoinProcessor, columns, within)

@@ -1,0 +1,183 @@
+"""The join of two streams of batches against the interpreter, however rows are cut, with restarts in the middle."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shmjet import Batch, Watermark
+from shmjet.columns import stream_join, stream_rows
+from shmjet.columns.stream_join_columns import JoinColumns
+from shmjet.core.state_placement import StatePlacement
+from shmjet.data.column_keys import hash_rows
+from shmjet.data.errors import BatchError
+from shmjet.processors.time.column_stream_join import join_streams_of_columns
+from tests.processors.restoring import Stage
+from tests.time import interpreter
+from tests.time.interpreter import Event
+
+PARTITIONS = 7
+COLUMNS = JoinColumns(("k", "other"), ("id", "more"), "ts", "at", "_right")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_steps() -> Iterator[None]:
+    """Have few pairs at once, small runs, and keys that get other numbers early."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream_rows, "STEP_ROWS", 3)
+        patch.setattr(stream_rows, "LEAST_RUN", 4)
+        patch.setattr(stream_join, "LEAST_DEAD", 3)
+        yield
+
+
+Row = tuple[int, Any, Any, int]
+"""A timestamp, two keys and a value."""
+
+
+def batch_of(side: int, rows: list[Row]) -> Batch:
+    time, key, other = (("ts", "k", "other"), ("at", "id", "more"))[side]
+    return Batch(
+        {
+            time: np.array([row[0] for row in rows], np.int64),
+            key: [row[1] for row in rows],
+            other: [row[2] for row in rows],
+            "v": np.array([row[3] for row in rows], np.int64),
+        }
+    )
+
+
+def key_of(row: Row) -> Any:
+    key = row[1], row[2]
+    return object() if None in key or any(part != part for part in key) else key
+
+
+def stage_of(within: int, processors: int) -> Stage:
+    placement = StatePlacement(PARTITIONS, COLUMNS.left_keys)
+    return Stage(join_streams_of_columns(COLUMNS, within), processors, placement)
+
+
+def feed(stage: Stage, side: int, rows: list[Row]) -> None:
+    batch = batch_of(side, rows)
+    count = len(stage.processors)
+    owners = hash_rows(batch, COLUMNS[side]) % PARTITIONS % count
+    for index in range(count):
+        part = batch.filter(owners == index)
+        if len(part):
+            stage.feed(index, [part], side)
+
+
+def mark(stage: Stage, timestamp: int) -> None:
+    for index, processor in enumerate(stage.processors):
+        while not stage.call(index, processor.try_process_watermark, Watermark(timestamp)):
+            pass
+
+
+def found(stage: Stage) -> Counter[Any]:
+    batches = [item for item in stage.output if isinstance(item, Batch)]
+    assert all(batch.names == ("ts", "k", "other", "v", "at", "v_right") for batch in batches)
+    names = ("ts", "k", "other", "v", "v_right")
+    return Counter(row for batch in batches for row in batch.select(*names).tuples())
+
+
+def check(calls: list[Any], within: int, processors: int = 1) -> None:
+    """Run and compare: (side, rows), steps of the watermark, and processors after a restart."""
+    stage, late = stage_of(within, processors), 0
+    sides: tuple[list[Event], list[Event]] = ([], [])
+    top, last = -100, None
+    for call in calls:
+        if isinstance(call, tuple):
+            side, rows = call
+            feed(stage, side, rows)
+            sides[side].extend(Event(row[0], row, last) for row in rows)
+        elif isinstance(call, str):
+            late += sum(processor.late_events_dropped for processor in stage.processors)  # type: ignore[attr-defined]
+            stage = stage.restored(int(call))
+        else:
+            top += call
+            last = top
+            mark(stage, top)
+    stage.complete()
+    stage.close()
+    expected = interpreter.joined(*sides, within, key_of)
+    wanted = Counter((time, a[1], a[2], a[3], b[3]) for time, a, b in expected.results)
+    assert found(stage) == wanted
+    late += sum(processor.late_events_dropped for processor in stage.processors)  # type: ignore[attr-defined]
+    assert late == len(expected.late)
+
+
+def streams(keys: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
+    row = st.tuples(st.integers(-60, 60), keys, st.sampled_from(["a", "b", None]), st.integers(0, 9))
+    batch = st.tuples(st.integers(0, 1), st.lists(row, min_size=1, max_size=8))
+    return st.lists(st.one_of(batch, batch, batch, st.integers(1, 40), st.sampled_from("123")), max_size=14)
+
+
+@settings(max_examples=25, deadline=None)
+@given(streams(st.sampled_from([1, 2, 3, None])), st.sampled_from([0, 1, 7, 30, 1000]), st.integers(1, 3))
+def test_integer_keys(calls: list[Any], within: int, n: int) -> None:
+    check(calls, within, n)
+
+
+@settings(max_examples=12, deadline=None)
+@given(streams(st.sampled_from([0.5, -0.0, 0.0, math.nan, None])), st.sampled_from([0, 7, 1000]), st.integers(1, 3))
+def test_float_keys(calls: list[Any], within: int, n: int) -> None:
+    check(calls, within, n)
+
+
+@settings(max_examples=8, deadline=None)
+@given(streams(st.sampled_from(["", "a", "a text of more than twelve bytes", None])), st.sampled_from([3, 1000]))
+def test_text_keys(calls: list[Any], within: int) -> None:
+    check(calls, within)
+
+
+def test_numbers_are_equal_whatever_their_dtype() -> None:
+    check(
+        [(0, [(1, 1, "a", 1), (2, 2, "a", 1)]), (1, [(1, 1.0, "a", 2), (2, 2.5, "a", 3)]), (0, [(2, 2.5, "a", 4)])], 5
+    )
+
+
+def test_times_that_are_far_apart() -> None:
+    far = 1 << 61
+    rows = [(-far, 1, "a", 1), (far, 1, "a", 2), (0, 1, "a", 3)]
+    check([(0, rows), (1, rows)], 5)
+    check([(0, rows), (1, rows)], 2 * far)
+
+
+def test_many_rows_of_one_key_are_joined_by_time() -> None:
+    rows = [(stamp, 1, "a", stamp) for stamp in range(200)]
+    check([(0, rows), (1, rows[::-1]), 150, (1, rows), "2", (0, rows)], 2)
+
+
+def test_rows_and_keys_that_match_no_more_are_forgotten() -> None:
+    stage = stage_of(5, 1)
+    for number in range(100):
+        feed(stage, number % 2, [(number * 10 + i, number * 10 + i, "a", 1) for i in range(6)])
+        mark(stage, number * 10)
+    join = stage.processors[0]._join  # type: ignore[attr-defined]
+    assert len(join._numbers) < 60
+    assert sum(side.num_rows for side in join._sides) < 30
+    stage.close()
+
+
+def test_the_left_time_column_has_the_later_time_in_its_own_unit() -> None:
+    columns = JoinColumns(("k",), ("k",), "ts", "at")
+    join = stream_join.StreamJoin(columns, 10)
+    stamps = np.array(["1970-01-01T00:00:00.005900", "1970-01-01T00:00:00.009900"], "M8[us]")
+    assert not list(join.add(0, Batch({"ts": stamps, "k": [1, 2]}), 0))
+    (found,) = join.add(1, Batch({"at": [7, 8], "k": [1, 2]}), 0)
+    assert found["ts"].tolist() == np.array([7000, 9900], "M8[us]").tolist()
+
+
+def test_columns_of_one_name_and_keys_of_other_kinds_are_refused() -> None:
+    join = stream_join.StreamJoin(JoinColumns(("k",), ("k",), "ts", "ts"), 10)
+    list(join.add(0, Batch({"ts": [1], "k": [1]}), 0))
+    with pytest.raises(BatchError, match="both sides of the join have a column 'ts'; rename one, or give suffix="):
+        list(join.add(1, Batch({"ts": [1], "k": [1]}), 0))
+    with pytest.raises(BatchError, match="'k'"):
+        list(join.add(1, Batch({"ts": [1], "k": ["a"]}), 0))
