@@ -1,6 +1,8 @@
 """The queries on columns, where the engine runs them. Each takes what reads the events and returns a stage.
 
-Queries 3, 4, 6 and 18 keep a state for each key that only functions can have; 5, 7 and 8 cut windows of batches.
+Query 3 joins streams of batches. 4 and 6 find the highest bids of short windows of batches and join them with the
+auctions; what happens when an auction expires, a thousand times a second, is left to functions. 5, 7 and 8 cut windows
+of batches. Query 18 keeps a state for each key that only functions can have.
 """
 
 from __future__ import annotations
@@ -12,13 +14,17 @@ import numpy as np
 
 from nexmark import events
 from nexmark.events import Load
-from nexmark.queries import TOP
+from nexmark.queries import NEAR, TOP, averages, last_averages
 from nexmark.replay import Reader
+from nexmark.winning_bids import ExpiringAuctions
 from shmjet import Batch, aggregate_ops, column, sliding, tumbling
 from shmjet.columns import count, max_, sum_
 from shmjet.pipeline import StreamStage
 
 Stage = StreamStage[Any]
+
+LONGEST_CUT_MS = 100
+"""Of the windows in which bids on an auction are looked at."""
 
 
 def q1(read: Reader, load: Load) -> Stage:
@@ -29,6 +35,39 @@ def q1(read: Reader, load: Load) -> Stage:
 def q2(read: Reader, load: Load) -> Stage:
     """The bids on every 128th auction."""
     return read.batches(events.bids(load)).filter(column("auction") % 128 == 0).select("ts", "auction", "price")
+
+
+def q3(read: Reader, load: Load) -> Stage:
+    """Auctions of sellers nearby, with the name and the state of the seller."""
+    persons = read.batches(events.q3_persons(load)).filter(column("state").is_in(sorted(NEAR)))
+    auctions = read.batches(events.q3_auctions(load)).filter(column("category") == 0)
+    within = (load.seller_ttl_ms + 1) / 1000
+    found = auctions.join(persons, left_on="seller", right_on="id", within=within, suffix="_of_person")
+    return found.select("name", "state", "ts", "id", "category")
+
+
+def q4(read: Reader, load: Load) -> Stage:
+    """Average winning price by category, after each auction, as items: `(category, average, latest expiry)`."""
+    return averages(_won(read, load, events.q4_auctions, events.q4_bids, load.q4_least_ms))
+
+
+def q6(read: Reader, load: Load) -> Stage:
+    """Average of a seller's last ten winning prices, after each auction, as items: `(seller, average, expiry)`."""
+    return last_averages(_won(read, load, events.q6_auctions, events.q6_bids, load.q6_least_ms))
+
+
+def _won(read: Reader, load: Load, auctions: Any, bids: Any, least_ms: int) -> Stage:
+    """Return auctions with their winning bids, `(auction, bid)`, when they expire.
+
+    The bids on an auction come at once when it begins, so that they are in one short window, or in two.
+    """
+    cut_ms = max(1, min(LONGEST_CUT_MS, least_ms // 4))
+    highest = read.batches(bids(load)).window(tumbling(cut_ms / 1000)).group_by("auction").agg(price=max_("price"))
+    found = read.batches(auctions(load)).join(
+        highest.select("auction", "price"), left_on="id", right_on="auction", within=2 * cut_ms / 1000
+    )
+    by_auction = found.to_rows().grouping_key(lambda row: row["id"])
+    return by_auction.custom_transform("winning bids", ExpiringAuctions)
 
 
 def q5(read: Reader, load: Load) -> Stage:
@@ -98,16 +137,27 @@ def _most(batch: Batch) -> Batch:
     return batch.take(order[rank < TOP])
 
 
-QUERIES: dict[int, Callable[[Reader, Load], Stage]] = {1: q1, 2: q2, 5: q5, 7: q7, 8: q8, 13: q13}
+QUERIES: dict[int, Callable[[Reader, Load], Stage]] = {
+    1: q1,
+    2: q2,
+    3: q3,
+    4: q4,
+    5: q5,
+    6: q6,
+    7: q7,
+    8: q8,
+    13: q13,
+}
 
 ROWS: dict[int, Callable[[dict[str, Any]], tuple[Any, ...]]] = {
     1: lambda row: (row["number"], row["ts"], row["auction"], row["price"]),
     2: lambda row: (row["ts"], row["auction"], row["price"]),
+    3: lambda row: (row["name"], row["state"], row["ts"], row["id"], row["category"]),
     7: lambda row: (_ms(row["window_end"]), None, row["price"]),
     8: lambda row: (_ms(row["window_end"]), row["key"], f"Person {row['key']}", row["auctions"]),
     13: lambda row: (row["number"], row["ts"], row["auction"], row["price"], row["name"]),
 }
-"""What a row of a result is among the results of the functions; that of query 5 is the same."""
+"""What a row of a result is among the results of the functions; those of queries 4, 5 and 6 are the same."""
 
 SIEVES: dict[int, Callable[[Load], Any]] = {
     1: lambda load: column("number") % load.sieve == 0,

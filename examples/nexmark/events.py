@@ -184,7 +184,11 @@ def q3_persons(load: Load) -> Stream:
         numbers = n.tolist()
         return n, ts, [f"Person {number}" for number in numbers], [STATES[number % states] for number in numbers]
 
-    return Stream("persons", max(1, load.rate // 100), item, fields)
+    def batch(n: Numbers, ts: Numbers) -> Batch:
+        names = Text.of([f"Person {number}" for number in n.tolist()])
+        return Batch({"id": n, "ts": ts, "name": names, "state": Text.of(list(STATES)).take(n % states)})
+
+    return Stream("persons", max(1, load.rate // 100), item, fields, batch)
 
 
 def q3_auctions(load: Load) -> Stream:
@@ -202,7 +206,7 @@ def q3_auctions(load: Load) -> Stream:
         category = np.where(seller < 0, 1, chances(n, 10))
         return n, ts, np.maximum(seller, 0), category, ts + ttl
 
-    return Stream("auctions", load.rate, item, fields)
+    return Stream("auctions", load.rate, item, fields, _auction_batches(fields))
 
 
 def q4_bids(load: Load) -> Stream:
@@ -215,7 +219,7 @@ def q4_bids(load: Load) -> Stream:
     def fields(n: Numbers, ts: Numbers) -> tuple[Any, ...]:
         return n, ts, n // each, np.zeros_like(n)
 
-    return Stream("bids", load.rate, item, fields)
+    return _bids(load, item, fields)
 
 
 def q4_auctions(load: Load) -> Stream:
@@ -233,7 +237,7 @@ def q6_bids(load: Load) -> Stream:
     def fields(n: Numbers, ts: Numbers) -> tuple[Any, ...]:
         return n, ts, n // each, chances(n, 1000)
 
-    return Stream("bids", load.rate, item, fields)
+    return _bids(load, item, fields)
 
 
 def q6_auctions(load: Load) -> Stream:
@@ -297,7 +301,14 @@ def _auctions(load: Load, rate: int, least_ms: int, more_ms: int) -> Stream:
         expires = ts + least_ms + chances(271 * n, more_ms)
         return n, ts, chances(137 * n, keys), chances(743 * n, CATEGORIES), expires
 
-    return Stream("auctions", rate, item, fields)
+    return Stream("auctions", rate, item, fields, _auction_batches(fields))
+
+
+def _auction_batches(fields: Any) -> Callable[[Numbers, Numbers], Batch]:
+    def batch(n: Numbers, ts: Numbers) -> Batch:
+        return Batch(dict(zip(("id", "ts", "seller", "category", "expires"), fields(n, ts), strict=True)))
+
+    return batch
 
 
 def item_name(key: int) -> str:

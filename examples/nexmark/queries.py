@@ -58,13 +58,17 @@ def q3(read: Reader, load: Load) -> Rows:
 
 def q4(read: Reader, load: Load) -> Rows:
     """Average winning price by category, after each auction: `(category, average, latest expiry)`."""
-    won = _won(read, load, events.q4_auctions, events.q4_bids, 3 * load.q4_least_ms)
+    return averages(_won(read, load, events.q4_auctions, events.q4_bids, 3 * load.q4_least_ms))
+
+
+def averages(won: Rows) -> Rows:
+    """Average the winning prices by category, after each `(auction, bid)`."""
     op = aggregate_ops.all_of(
         aggregate_ops.averaging(lambda pair: pair[1][3]),
         aggregate_ops.max_by(lambda pair: pair[0][4]),
     )
-    averages = won.grouping_key(lambda pair: pair[0][3]).rolling_aggregate(op)
-    return averages.map(lambda found: (found[0], found[1][0], found[1][1][0][4]))
+    by_category = won.grouping_key(lambda pair: pair[0][3]).rolling_aggregate(op)
+    return by_category.map(lambda found: (found[0], found[1][0], found[1][1][0][4]))
 
 
 def q5(read: Reader, load: Load) -> Rows:
@@ -89,7 +93,11 @@ def q5(read: Reader, load: Load) -> Rows:
 
 def q6(read: Reader, load: Load) -> Rows:
     """Average of a seller's last ten winning prices, after each auction: `(seller, average, expiry)`."""
-    won = _won(read, load, events.q6_auctions, events.q6_bids, 2 * load.q6_least_ms)
+    return last_averages(_won(read, load, events.q6_auctions, events.q6_bids, 2 * load.q6_least_ms))
+
+
+def last_averages(won: Rows) -> Rows:
+    """Average a seller's last winning prices, after each `(auction, bid)`."""
 
     def average(prices: deque[int], seller: int, pair: tuple[Item, Item]) -> tuple[int, float, int]:
         prices.append(pair[1][3])

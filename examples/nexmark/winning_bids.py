@@ -1,8 +1,9 @@
-"""Which bid wins an auction: a processor with timers of its own. After `JoinAuctionToWinningBidP` of Jet's NEXMark."""
+"""Which bid wins an auction: processors with timers of their own. After `JoinAuctionToWinningBidP` of Jet's NEXMark."""
 
 from __future__ import annotations
 
 import heapq
+from typing import Any
 
 from nexmark.events import Item
 from shmjet import Inbox, Processor, Watermark
@@ -72,6 +73,52 @@ class WinningBids(Processor):
                 del best[number]
 
     def _flush(self) -> bool:
+        accepted = self.outbox.offer_all(self._won)
+        self._won = self._won[accepted:]
+        return not self._won
+
+
+class ExpiringAuctions(Processor):
+    """Keeps auctions with the highest bids that are known, and emits `(auction, bid)` when an auction expires.
+
+    Items are dicts: an auction with a `price` that was bid on it. There may be several for an auction; all of them have
+    to come to the same processor before it expires.
+    """
+
+    def __init__(self) -> None:
+        self._best: dict[int, tuple[Item, Item]] = {}
+        self._open: list[tuple[int, int]] = []
+        """A heap of `(expires, id)`."""
+        self._now = -AT_THE_END
+        self._won: list[tuple[Item, Item]] = []
+
+    def process(self, ordinal: int, inbox: Inbox) -> None:
+        """Keep auctions."""
+        inbox.drain(self._take)
+
+    def _take(self, row: dict[str, Any]) -> None:
+        number, price = row["id"], row["price"]
+        best = self._best.get(number)
+        if best is None:
+            heapq.heappush(self._open, (row["expires"], number))
+        elif best[1][3] >= price:
+            return
+        auction = number, row["ts"], row["seller"], row["category"], row["expires"]
+        self._best[number] = auction, (None, row["ts"], number, price)
+
+    def try_process_watermark(self, watermark: Watermark) -> bool:
+        """Emit what expires, then the watermark."""
+        self._now = max(self._now, watermark.timestamp)
+        return self._flush() and super().try_process_watermark(watermark)
+
+    def complete(self) -> bool:
+        """At the end of the events, which the benchmark does not have, all auctions expire."""
+        self._now = AT_THE_END
+        return self._flush()
+
+    def _flush(self) -> bool:
+        while self._open and self._open[0][0] <= self._now:
+            self._won.append(self._best.pop(heapq.heappop(self._open)[1]))
         accepted = self.outbox.offer_all(self._won)
         self._won = self._won[accepted:]
         return not self._won
