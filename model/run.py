@@ -69,6 +69,9 @@ SHORT = [
     Run("snapshot", "PRIORITY FAILS=1 LOSSES=1"),
     Run("snapshot", "SNAPSHOTS=2 TERMINALS=1 FAILS=1"),
     Run("snapshot", "AT_LEAST_ONCE TERMINALS=1 FAILS=1"),
+    Run("snapshot", "CAPTURE FAILS=1"),
+    Run("snapshot", "CAPTURE STEALS=1 ENDLESS"),
+    Run("snapshot", "CAPTURE LOSSES=1 TERMINALS=1"),
     Run("snapshot", "MUT_ALIGN", holds=False),
     Run("snapshot", "MUT_BEYOND", holds=False),
     Run("snapshot", "STEALS=1 MUT_REPORT", holds=False),
@@ -84,6 +87,10 @@ SHORT = [
     Run("snapshot", "TERMINALS=1 MUT_TERMINAL", holds=False),
     Run("snapshot", "SNAPSHOTS=2 FAILS=1 MUT_DROP", holds=False),
     Run("snapshot", "LOSSES=1 MUT_REPEAT", holds=False),
+    Run("snapshot", "CAPTURE MUT_LATE", holds=False),
+    Run("snapshot", "CAPTURE MUT_CAPTURED", holds=False),
+    Run("snapshot", "CAPTURE STEALS=1 MUT_MOVE", holds=False),
+    Run("snapshot", "CAPTURE MUT_END", holds=False),
 ]
 LONG = [
     Run("ring", "CAP=4 BUFFER RECORDS=8"),
@@ -99,6 +106,7 @@ LONG = [
     Run("snapshot", "STEALS=2 LOSSES=1 ENDLESS"),
     Run("snapshot", "SNAPSHOTS=2 TERMINALS=1 FAILS=1 LOSSES=1"),
     Run("snapshot", "AT_LEAST_ONCE STEALS=1 LOSSES=1"),
+    Run("snapshot", "CAPTURE STEALS=1 LOSSES=1 FAILS=1 CANCEL"),
 ]
 
 

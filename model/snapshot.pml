@@ -9,7 +9,8 @@
  * part in the job before; sources end at any moment before, during and after an order, as each step may come late. Saving
  * may fail (-DFAILS=n), a process may be lost (-DLOSSES=n), the client may suspend and resume (-DTERMINALS=n) or cancel
  * (-DCANCEL). Lane 0 may have priority over lane 1 (-DPRIORITY). The middle may have work of its own after its inputs and
- * not end before it has saved (-DENDLESS). After a loss and after a suspension all is restored from
+ * not end before it has saved (-DENDLESS). The middle may capture its state at the barrier and save it later, between
+ * other steps (-DCAPTURE). After a loss and after a suspension all is restored from
  * the last valid manifest; how an attempt ends is the subject of job.pml, so here that is one step.
  *
  * Holds, exactly once: a manifest is a consistent cut: the middle and the sink have counted what the sources had emitted;
@@ -32,7 +33,9 @@
  *                           MUT_PRIORITY  a snapshot begins while the lane of higher priority is open
  *                           MUT_TERMINAL  tasklets go on after a terminal barrier
  *                           MUT_DROP      the sink drops what it has prepared when a snapshot fails
- *                           MUT_REPEAT    a restored sink does not repeat phase two */
+ *                           MUT_REPEAT    a restored sink does not repeat phase two
+ *                           MUT_LATE      what is captured is not what is saved, but the state of that later moment
+ *                           MUT_CAPTURED  a tasklet reports when its state is captured, and not when it is saved */
 #ifndef SNAPSHOTS
 #define SNAPSHOTS 1
 #endif
@@ -96,6 +99,8 @@ byte base[2], until[2];                              /* the sink's transaction *
 bool held[2], closed[3];                            /* lanes whose barrier has come; whose end has come */
 bool moved;
 bool last, told;                                    /* the sink: has saved after its last input; has said AtEnd */
+byte captured[2];                                   /* of what the middle has counted, while it is being saved */
+bool writes;                                        /* the middle saves what it has captured */
 byte visible[2];                                    /* what the sink has committed */
 
 /* -- files: pieces of the snapshot in progress, and the last valid manifest --------------------------------------------- */
@@ -205,12 +210,40 @@ inline middle_takes(lane) {
 #define COMES(lane) (nempty(lanes[lane]) && PASSES(lane) && !LATER(lane) && (nfull(lanes[OUT]) || !(lanes[lane] ? [Item, _])))
 
 inline middle_saves(number) {
+#ifdef CAPTURE
+    captured[0] = counted[0];
+    captured[1] = counted[1];
+    writes = true;
+    lanes[OUT] ! Barrier, number;
+    own[MIDDLE] = number;
+    waits[MIDDLE] = true;
+#ifdef MUT_CAPTURED
+    reports[MIDDLE] ! Saved;
+#endif
+#else
     countedPiece[0] = counted[0];
     countedPiece[1] = counted[1];
     lanes[OUT] ! Barrier, number;
     reports_saved(MIDDLE, number);
+#endif
     held[0] = false;
     held[1] = false
+}
+
+inline middle_writes() {
+    writes = false;
+#ifdef MUT_LATE
+    countedPiece[0] = counted[0];
+    countedPiece[1] = counted[1];
+#else
+    countedPiece[0] = captured[0];
+    countedPiece[1] = captured[1];
+#endif
+#ifndef MUT_CAPTURED
+    reports_saved(MIDDLE, own[MIDDLE]);
+#endif
+    captured[0] = 0;
+    captured[1] = 0
 }
 
 proctype Middle() {
@@ -224,6 +257,7 @@ end:
         GOES(MIDDLE) && closed[0] && closed[1] && !ALIGNED && SHOULD_SAVE(MIDDLE) && nfull(lanes[OUT]) ->
         middle_saves(ordered[place[MIDDLE]])
       }
+    :: atomic { outcome == None && place[MIDDLE] < AWAY && writes -> middle_writes() }
     :: atomic { SHOULD_RESOLVE(MIDDLE) -> hears(MIDDLE) }
     :: atomic {
         GOES(MIDDLE) && closed[0] && closed[1] && !ALIGNED && MAY_END(MIDDLE) && nfull(lanes[OUT]) ->
@@ -471,6 +505,7 @@ inline restore() {
     for (i : 0 .. 1) { base[i] = baseKept[i] };
     commit();
 #endif
+    writes = false; captured[0] = 0; captured[1] = 0;
     last = false; told = false; moved = false; terminal = false; success = false;
     atEnd = false; failed = false;
     stage = Calm

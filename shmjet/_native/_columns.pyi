@@ -163,6 +163,18 @@ class GroupTable:
     @classmethod
     def restored(cls, regions: tuple[Array, ...], /) -> GroupTable:
         """Make a table of the regions that `__reduce__` gave. Raises ValueError, OSError."""
+    def capture(self) -> GroupTable:
+        """Return a table of what this one holds now, to be read only, whatever is added to this one from now on.
+
+        It is read when `copy_on` has returned False. Nothing is copied by this call; until all has been copied, adding
+        to this table first copies what it changes.
+
+        Raises:
+            ValueError: the last capture has not been copied to its end, or this one is captured.
+            OSError: no memory.
+        """
+    def copy_on(self, blocks: int, /) -> bool:
+        """Copy some more blocks of about 4 KiB of a captured table; return whether there are others."""
     @property
     def nbytes(self) -> int:
         """Bytes of memory taken."""

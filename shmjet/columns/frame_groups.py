@@ -32,6 +32,9 @@ STAMP: Final = "\0stamp"
 LEAST_DEAD: Final = 4096
 """Groups of closed frames, at least, for which a table is made anew."""
 
+_GATHERED_ROWS: Final = 1024
+"""Groups that `gather` moves in a step."""
+
 Ends = npt.NDArray[np.int64]
 
 _FAR: Final = 1 << 60
@@ -254,22 +257,42 @@ class FrameGroups(FrameStates):
         return FrameStates(found)
 
     def empty_table(self) -> TypedGroups:
-        """Return a table for what `gathered` gives."""
+        """Return a table for `gather`."""
         return TypedGroups((FRAME, *self._keys), self._aggregates)
 
-    def gathered(self) -> TypedGroups:
-        """Return all frames as one table with the frame as first key."""
-        groups = self.empty_table()
+    def gather(self, into: TypedGroups) -> Iterator[None]:
+        """Put all frames into an empty table, with the frame as first key; each item drawn is a step.
+
+        Nothing may be added to the frames meanwhile.
+        """
+        yield from self._open.copy_steps()
         head = self._open.head()
         if head is not None:
-            groups.merge(head)
-        frames = self.seen_now()
-        for end in frames.ends:
-            groups.merge(frames._closed[end])
-        return groups
+            into.merge(head)
+        for _, states in sorted(self._closed.items()):
+            for at in range(0, states.num_rows, _GATHERED_ROWS):
+                into.merge(states[at : at + _GATHERED_ROWS])
+                yield None
+        for at in range(0, len(self._open), _GATHERED_ROWS):
+            states, _ = self._open.states(at, _GATHERED_ROWS)
+            ends: Any = states.parts()[0][FRAME]
+            is_open = ends > self._closed_to
+            into.merge(states if is_open.all() else states.filter(is_open))
+            yield None
+
+    @property
+    def is_capturable(self) -> bool:
+        """Whether `captured` works; see `Groups.is_capturable`."""
+        return self._open.is_capturable
+
+    def captured(self) -> FrameGroups:
+        """Return the frames of this moment, for `gather` only, whatever is added to these; only if `is_capturable`."""
+        made = FrameGroups(self._keys, self._aggregates, self._policy, self._time)
+        made._open, made._closed, made._closed_to = self._open.captured(), dict(self._closed), self._closed_to
+        return made
 
     def put_back(self, groups: TypedGroups, above: int) -> None:
-        """Take over a table such as `gathered` gives; frames that end at `above` or before are left out.
+        """Take over a table that `gather` has filled; frames that end at `above` or before are left out.
 
         The frames are open, and nothing has been added before.
         """

@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 _MOVED_AT_ONCE: Final = 1 << 16
 """Groups in a batch when a table is made anew."""
 
+_COPIED_AT_ONCE: Final = 64
+"""Blocks of 4 KiB that are copied in a step."""
+
 _COUNTED: Final = StateForm(INT64, True)
 _NOTHING: Final = np.zeros(0, np.bool_)
 _NOTHING.flags.writeable = False
@@ -505,6 +508,24 @@ class Groups:
                 for that of arrival.
         """
         self._order = order
+
+    @property
+    def is_capturable(self) -> bool:
+        """Whether `captured` works: no aggregate keeps rows."""
+        return not self._stores
+
+    def captured(self) -> Groups:
+        """Return the groups of this moment, to be read only, whatever is added to these; only if `is_capturable`.
+
+        They are read when `copy_steps` has come to its end.
+        """
+        table = None if self._table is None else self._table.capture()
+        return self._of((self._keys, self._all, self._kept, self._order, self._stores, self._pairs), table)
+
+    def copy_steps(self) -> Iterator[None]:
+        """Copy captured groups; each item drawn is a step of some 50 microseconds."""
+        while self._table is not None and self._table.copy_on(_COPIED_AT_ONCE):
+            yield None
 
     # -- handing over --------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ such types go to the table as they are. Must not know processors.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -211,6 +211,22 @@ class TypedGroups:
     def key_columns(self, position: int, limit: int) -> Batch:
         """As `Groups.key_columns`."""
         return self._plan.raised_keys(self._groups.key_columns(position, limit))
+
+    @property
+    def is_capturable(self) -> bool:
+        """As `Groups.is_capturable`."""
+        return self._groups.is_capturable
+
+    def captured(self) -> TypedGroups:
+        """As `Groups.captured`."""
+        made = TypedGroups(self._keys, self._aggregates)
+        made._kinds, made._known, made._types = dict(self._kinds), set(self._known), self._types
+        made._plan, made._groups = self._plan, self._groups.captured()
+        return made
+
+    def copy_steps(self) -> Iterator[None]:
+        """As `Groups.copy_steps`."""
+        return self._groups.copy_steps()
 
     def arrange(self, order: Positions | None) -> None:
         """As `Groups.arrange`."""

@@ -168,6 +168,17 @@ class Processor:
         """
         return True
 
+    _captures: bool = False
+    """Whether `_capture` works now. The engine then calls it at the barrier in place of `save_to_snapshot`, passes the
+    barrier on, and calls `save_to_snapshot` between other callbacks until it is through."""
+
+    def _capture(self) -> bool:
+        """Keep the state of this moment for `save_to_snapshot`, which saves it whatever comes in meanwhile.
+
+        It may emit. Returns False to be called again before anything else.
+        """
+        return True
+
     def snapshot_commit_prepare(self) -> bool:
         """Prepare a transaction: what was written so far can be committed later, whatever happens to the process.
 

@@ -5,8 +5,10 @@ of three: at an aligned barrier state is saved before the barrier goes on, `comp
 and the end waits for phase two. A job without a guarantee has none of this.
 
 *Save*: `save_to_snapshot` until True, in slices of about a millisecond, each of which is encoded before the next; then
-`snapshot_commit_prepare`; then the barrier. *Resolve* comes between any two callbacks: it sets the tasklet's present
-state aside until `snapshot_commit_finish` has returned True. Nothing in here knows messages' ways or processes.
+`snapshot_commit_prepare`; then the barrier. Where the processor captures its state, the barrier goes on at once, and
+the slices, shorter ones, come between the tasklet's other callbacks; the report follows the last. *Resolve* comes
+between any two callbacks: it sets the tasklet's present state aside until `snapshot_commit_finish` has returned True.
+Nothing in here knows messages' ways or processes.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 _SLICE_NS = 500_000
 """Nanoseconds for which one call offers entries, and for which it encodes entries that wait."""
+_BACKGROUND_SLICE_NS = 150_000
+"""The same in the background."""
 _MOVING = ("saved_id", "_resolved_id", "_told", "_released")
 """Fields that move to another worker as they are."""
 _AT_REST = frozenset(
@@ -90,6 +94,7 @@ class SnapshotSteps:
         self._resumes = State.COMPLETE
         self._entries: ProcessorEntries | None = None
         self._offered = False
+        self._is_captured = False
         self._final: list[Entry] = []
         self._completed = False
         self._stopped = False
@@ -203,26 +208,46 @@ class SnapshotSteps:
             heads = self._tasklet.intake.heads()
             if heads:
                 self._entries.add_own(heads)
-        self._begin_slice()
-        if not self._entries.write_full(self._slice_is_over):
-            self._tasklet.note_progress()
-            return
-        if not self._offered:
-            self._offered, entries = self._offer()
-            if entries:
-                self._entries.add(entries)
-                self._tasklet.note_progress()
-            if not self._offered:
+        if self._processor._captures:
+            if not self._tasklet.timed("_capture()", self._processor._capture):
                 self._tasklet.poll()
                 return
-        self._tasklet.note_progress()
-        self._begin_slice()
-        if not self._entries.flush(self._slice_is_over):
+            self._is_captured = True
+        elif not self._save_slice(self._entries):
             return
         if save.prepares:
             self._tasklet.enter(State.SNAPSHOT_COMMIT_PREPARE)
         else:
             self._pass_barrier()
+
+    def _save_slice(self, into: ProcessorEntries) -> bool:
+        """Save for a slice, which in the background either writes or offers; return whether all entries are written."""
+        self._begin_slice()
+        before = len(into.pieces)
+        if not into.write_full(self._slice_is_over):
+            self._tasklet.note_progress()
+            return False
+        if self._is_captured and len(into.pieces) > before:
+            return False
+        if not self._offered:
+            self._offered, entries = self._offer()
+            if entries:
+                into.add(entries)
+                self._tasklet.note_progress()
+            if not self._offered:
+                self._tasklet.poll()
+                return False
+        self._tasklet.note_progress()
+        self._begin_slice()
+        return into.flush(self._slice_is_over)
+
+    def _save_captured(self) -> None:
+        """Save for a slice, after the barrier has been passed on."""
+        assert self._entries is not None
+        self._tasklet.note_progress()
+        if self._save_slice(self._entries):
+            self._tasklet.background = None
+            self._report()
 
     def _offer(self) -> tuple[bool, list[Entry]]:
         """Let the processor offer entries for a slice; return whether these are all, and them."""
@@ -244,7 +269,8 @@ class SnapshotSteps:
             outbox.overdue = overdue
 
     def _begin_slice(self) -> None:
-        self._slice_ns = self._tasklet.clock() + _SLICE_NS
+        length = _BACKGROUND_SLICE_NS if self._is_captured else _SLICE_NS
+        self._slice_ns = self._tasklet.clock() + length
 
     def _slice_is_over(self) -> bool:
         return self._tasklet.clock() > self._slice_ns
@@ -257,12 +283,20 @@ class SnapshotSteps:
 
     def _pass_barrier(self) -> None:
         tasklet, barrier = self._tasklet, self._saving
-        assert self._entries is not None
         tasklet.pass_barrier(barrier)
         self.saved_id = barrier.snapshot_id
-        self._orders.saved(self._place, self._entries.pieces)
-        self._entries = None
         tasklet.state = State.WAIT_FOR_SNAPSHOT if barrier.terminal else self._after
+        if self._is_captured:
+            tasklet.background = self._save_captured
+            tasklet.runnable = True
+        else:
+            self._report()
+
+    def _report(self) -> None:
+        """Report what has been written: phase two comes after this."""
+        assert self._entries is not None
+        self._orders.saved(self._place, self._entries.pieces)
+        self._entries, self._is_captured = None, False
         self.notice()
 
     # -- phase two ----------------------------------------------------------------------------------------------

@@ -121,6 +121,8 @@ class ProcessorTasklet:
         }
         self.state = State.NULLARY_PROCESS
         self.snapshots: SnapshotSteps | None = None
+        self.background: Callable[[], None] | None = None
+        """A bounded step to be taken in each call, after its own, until the step sets this back."""
         self._at_end = self.emit_done
         self._make_pollers()
 
@@ -190,6 +192,7 @@ class ProcessorTasklet:
             self.snapshots.release()
             self.snapshots = None
         self._at_end = _nothing
+        self.background = None
         set_wake_up(self.context, _nothing)
         del self.processor
 
@@ -213,6 +216,8 @@ class ProcessorTasklet:
                 self._meter.blocked += 1
         if not self._progress:
             self.flush_buffered()
+        if self.background is not None:
+            self.background()
         if self._progress:
             self.runnable = True
         wants_input = self._wants_input()

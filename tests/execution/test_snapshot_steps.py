@@ -432,3 +432,66 @@ def _no_longer() -> object:
     if Forgotten.is_known:
         return object()
     raise LookupError("no longer")
+
+
+class Capturing(Source):
+    """A source that captures its state, and saves it in so many calls."""
+
+    _captures = True
+    calls = 3
+
+    def _capture(self) -> bool:
+        LOG.append("source capture")
+        self.captured = self.left
+        return True
+
+    def save_to_snapshot(self) -> bool:
+        LOG.append("source save")
+        self.calls -= 1
+        return self.calls == 0 and self.outbox.offer_to_snapshot("left", self.captured)
+
+
+@pytest.fixture
+def captures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "Source", Capturing)
+
+
+@pytest.mark.usefixtures("captures")
+def test_barrier_goes_on_when_state_is_captured_and_the_report_comes_when_it_is_saved(tmp_path: Path) -> None:
+    with Manual(tmp_path) as manual:
+        manual.source.calls = 10**6
+        manual.run.step(3)
+        called = manual.save(1)
+        assert called[:3] == ["source capture", "source prepare", "source save"]
+        assert "sink save" in called
+        assert saved_places(manual.reports()[0]) == [(1, False)]
+        tasklet = manual.run.deployments[0].tasklets[0]
+        assert not tasklet.is_at_rest
+        manual.source.left = 0
+        manual.source.calls = 1
+        manual.go_on()
+        (report,) = manual.reports()
+        assert saved_places(report) == [(0, False)]
+        (piece,) = report.processors[0].pieces
+        reader = ChunkReader(tmp_path, Codec())
+        (entry,) = reader.entries(piece)
+        reader.close()
+        assert entry == ("left", manual.source.captured)
+        assert entry[1] > 0
+        assert manual.resolve(1) == ["source finish True", "sink finish True"]
+
+
+@pytest.mark.usefixtures("captures")
+@pytest.mark.parametrize("terminal", [False, True])
+def test_source_that_ends_while_it_is_saved_waits_for_phase_two(tmp_path: Path, terminal: bool) -> None:
+    with Manual(tmp_path) as manual:
+        manual.source.calls = 10**6
+        manual.save(1, terminal=terminal)
+        assert ("source complete" in manual.end_source()) is not terminal
+        assert manual.states()[0] is State.WAIT_FOR_SNAPSHOT
+        manual.reports()
+        manual.source.calls = 1
+        assert "source save" in manual.go_on()
+        assert saved_places(manual.reports()[0]) == [(0, False)]
+        assert manual.resolve(1)[0] == "source finish True"
+        assert manual.states()[0] is State.END

@@ -172,7 +172,86 @@ static void test_what_is_no_table_is_refused(void) {
     group_close(&table);
 }
 
+/* Rows with a few thousand keys, a value and a text that is replaced in its room, in the order of `any()`. */
+#define CAPTURED_ROWS 4000
+
+static void add_random(group_table_t *table, uint64_t keys) {
+    static const uint8_t *const LETTERS = (const uint8_t *)"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz";
+    uint8_t *key_data = malloc(24 * CAPTURED_ROWS + 8), *value_data = key_data + 8 * CAPTURED_ROWS;
+    uint8_t *offsets = value_data + 8 * CAPTURED_ROWS, *text = malloc(32 * CAPTURED_ROWS);
+    uint64_t end = 0;
+    for (int64_t i = 0; i < CAPTURED_ROWS; i++) {
+        uint64_t length = draw(32);
+        store_u64(key_data + 8 * i, draw(keys));
+        store_u64(value_data + 8 * i, any());
+        store_u64(offsets + 8 * i, end);
+        memcpy(text + end, LETTERS + draw(20), length);
+        end += length;
+    }
+    store_u64(offsets + 8 * CAPTURED_ROWS, end);
+    column_t key = words_column('i', key_data, CAPTURED_ROWS), value = words_column('i', value_data, CAPTURED_ROWS);
+    column_t last = {'t', 0, CAPTURED_ROWS, text, offsets, NULL};
+    const column_t *keys_of[] = {&key}, *inputs[] = {&value, &last};
+    CHECK(group_update(table, keys_of, inputs, 0, CAPTURED_ROWS, NULL) == GROUP_OK);
+    free(text);
+    free(key_data);
+}
+
+/* All that can be read of a table, in words. */
+static uint64_t digest(const group_table_t *table) {
+    uint64_t count = table->memory.header->groups, found = count, room = 128 * count + 1;
+    uint8_t *words = malloc(8 * (count + 1)), *valid = malloc(count + 1), *data = malloc(room);
+    group_range_t range = {.position = 0, .count = count};
+    group_reading_t reading;
+    for (uint64_t field = 0; group_reading(table, field, &reading); field++) {
+        group_read_valid(table, &reading, &range, valid);
+        if (!reading.is_text) {
+            group_read_words(table, &reading, &range, valid, words);
+            for (uint64_t i = 0; i < count; i++) found = found * 31 + load_u64(words + 8 * i);
+            continue;
+        }
+        group_read_offsets(table, &reading, &range, words);
+        CHECK(group_read_data(table, &reading, &range, 0, data, room) == 0);
+        for (uint64_t i = 0; i < load_u64(words + 8 * count); i++) found = found * 31 + data[i];
+    }
+    free(data);
+    free(valid);
+    free(words);
+    return found;
+}
+
+/* What is captured stays as it was, however adding and copying alternate. */
+static void test_captures(uint64_t keys, uint64_t blocks) {
+    static const uint8_t FUNCTIONS[] = {SUM, LAST};
+    group_table_t table, captured;
+    CHECK(group_open(&table, "i", 1, FUNCTIONS, "it", 2) == GROUP_OK);
+    for (int round = 0; round < 4; round++) {
+        uint64_t before = digest(&table);
+        memset(&captured, 0, sizeof captured);
+        CHECK((table.capture = group_capture_open(&table.memory)) != NULL);
+        captured.memory = table.capture->copy;
+        int more = group_capture_waits(table.capture);
+        CHECK(more == (round > 0));
+        while (more) {
+            add_random(&table, keys);
+            more = group_copy_on(&table.memory, table.capture, 1 + draw(blocks));
+        }
+        CHECK(digest(&captured) == before);
+        group_capture_t *over = table.capture;
+        table.capture = NULL;
+        add_random(&table, keys);
+        CHECK(digest(&captured) == before);
+        CHECK(digest(&table) != before);
+        group_capture_close(over);
+    }
+    group_close(&table);
+}
+
 int main(void) {
+    test_captures(1, 1);
+    test_captures(50, 2);
+    test_captures(6000, 60);
+    test_captures(1000000, 300);
     test_sums(1, 1000);
     test_sums(BLOCK + 1, 3);
     test_sums(1000, 7);

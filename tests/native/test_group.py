@@ -218,3 +218,47 @@ def test_groups_can_be_read_in_any_order() -> None:
         table.read_words(1, np.array([0], np.uint32), 2, out, valid)
     with pytest.raises(TypeError):
         table.read_words(1, "0", 1, out, valid)  # type: ignore[arg-type]
+
+
+def captured_of(table: GroupTable) -> GroupTable:
+    """Return what a table held before more is added to it."""
+    captured = table.capture()
+    table.add([column([1, 5, 6])], [column([100, 100, 100]), None], 3)
+    return captured
+
+
+def test_a_captured_table_is_what_it_was() -> None:
+    table = sums(range(2000), range(2000))
+    captured = captured_of(table)
+    while captured.copy_on(1):
+        table.add([column(range(3000))], [column(range(3000)), None], 3000)
+    assert [words(captured, field) for field in (0, 1, 3)] == [list(range(2000)), list(range(2000)), [1] * 2000]
+    assert len(table) == 3000
+    again = table.capture()
+    assert again.copy_on(1000) is False
+    assert words(again, 1) == words(table, 1)
+
+
+def test_a_captured_table_is_read_only_and_read_when_it_is_complete() -> None:
+    captured = captured_of(sums([1, 2], [3, 4]))  # whose table nothing else holds
+    out, valid = np.empty(2, np.int64), np.empty(2, np.bool_)
+    with pytest.raises(ValueError, match="when all of it has been copied"):
+        captured.read_words(0, 0, 2, out, valid)
+    with pytest.raises(ValueError, match="blocks must be at least 1"):
+        captured.copy_on(0)
+    assert captured.copy_on(9) is False
+    assert words(captured, 1) == [3, 4]
+    for refused in (captured.capture, captured.__reduce__, lambda: captured.add([column([1])], [column([1]), None], 1)):
+        with pytest.raises(ValueError, match="captured"):
+            refused()
+
+
+def test_a_table_has_one_capture_at_a_time() -> None:
+    table = sums([1, 2], [3, 4])
+    captured = table.capture()
+    with pytest.raises(ValueError, match="is being captured already"):
+        table.capture()
+    del captured
+    table.add([column([1])], [column([1]), None], 1)
+    assert table.capture().copy_on(9) is False
+    assert len(GroupTable("i", []).capture()) == 0

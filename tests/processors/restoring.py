@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from shmjet.core import BroadcastKey, Processor
@@ -16,6 +17,8 @@ from shmjet.core.job import JobConfig, ProcessingGuarantee
 from shmjet.core.keys import partition_id
 from shmjet.core.outbox import Outbox
 from shmjet.core.state_placement import StatePlacement, hand_in_placement
+from shmjet.data.errors import BatchError
+from shmjet.data.marks import Watermark
 
 from .driving import processors_of
 
@@ -55,6 +58,7 @@ class Stage:
         self.processors: list[Processor] = processors_of(supplier, count)
         self.outboxes = [Outbox([room]) for _ in self.processors]
         self.ended: set[int] = set()
+        self._fed: dict[int, tuple[int, list[Any]]] = {}
         for index, (processor, outbox) in enumerate(zip(self.processors, self.outboxes, strict=True)):
             outbox.overdue = clock(overdue_after)
             context = ProcessorContext(
@@ -82,6 +86,7 @@ class Stage:
     def feed(self, index: int, items: Iterable[Any], ordinal: int = 0) -> None:
         """Give a processor items."""
         inbox = Inbox()
+        self._fed[index] = ordinal, list(items)
         inbox.fill(list(items))
         while inbox:
             self.call(index, self.processors[index].process, ordinal, inbox)
@@ -112,9 +117,43 @@ class Stage:
                 entries += outbox.end_saving(is_complete)
         return entries
 
+    def save_meanwhile(self) -> Entries:
+        """Save all processors. Where state is captured, a processor goes on before it is saved; that output is lost."""
+        entries: Entries = []
+        for index, processor in enumerate(self.processors):
+            captures = processor._captures
+            while captures and not self.call(index, processor._capture):
+                pass
+            output = list(self.output) if captures else self.output
+            going_on = self._going_on(index) if captures else iter(())
+            outbox, is_complete = self.outboxes[index], False
+            while not is_complete:
+                with suppress(BatchError):
+                    next(going_on, None)
+                outbox.begin_saving()
+                is_complete = processor.save_to_snapshot()
+                self.output += outbox.buckets[0]
+                outbox.buckets[0].clear()
+                entries += outbox.end_saving(is_complete)
+            self.output[:] = output
+        return entries
+
+    def _going_on(self, index: int) -> Iterator[None]:
+        """Give a processor its last items again, step by step, then a late watermark, and complete it."""
+        processor = self.processors[index]
+        ordinal, items = self._fed.get(index, (0, []))
+        if not getattr(processor, "_finishing", False):
+            for _ in range(2):
+                self.feed(index, items, ordinal)
+                yield
+            while not self.call(index, processor.try_process_watermark, Watermark(1 << 40)):
+                yield
+        while not self.call(index, processor.complete):
+            yield
+
     def restored(self, count: int = 0, placement: StatePlacement | None = None, **options: Any) -> Stage:
         """Save all processors, lose them, and return others with their state and their output."""
-        entries = self.save()
+        entries = self.save_meanwhile()
         other = Stage(self.supplier, count or len(self.processors), placement or self.placement, **options)
         other.restore(pickle.loads(pickle.dumps(entries)))
         other.output += self.output

@@ -6,6 +6,8 @@
 typedef struct {
     PyObject_HEAD
     group_table_t table;
+    group_capture_t *captured; /* of a captured table: its memory is that of this */
+    PyObject *origin;          /* ... and the table that it is copied from, while blocks wait */
 } GroupTable;
 
 static const char *const FUNCTIONS[] = {"", "count", "sum", "min", "max", "mean", "first", "last", "var"};
@@ -78,9 +80,22 @@ static PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return NULL;
 }
 
+/* Ends the copying of a captured table. */
+static void leave_origin(GroupTable *self) {
+    PyObject *origin = self->origin;
+    if (!origin) return;
+    self->origin = NULL;
+    ((GroupTable *)origin)->table.capture = NULL;
+    Py_DECREF(origin);
+}
+
 static void table_dealloc(GroupTable *self) {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
-    if (self->table.memory.fd >= 0) group_close(&self->table);
+    leave_origin(self);
+    if (self->captured)
+        group_capture_close(self->captured);
+    else if (self->table.memory.fd >= 0)
+        group_close(&self->table);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(self);
     Py_DECREF((PyObject *)type);
@@ -163,6 +178,7 @@ static int check_inputs(const group_header_t *header, const column_t *const *col
 static PyObject *update(GroupTable *self, PyObject *const *args, Py_ssize_t count, int is_merge) {
     if (count != 3 && count != 4)
         return PyErr_SetString(PyExc_TypeError, "expected keys, columns, the number of rows and a buffer"), NULL;
+    if (self->captured) return PyErr_SetString(PyExc_ValueError, "a captured GroupTable takes no rows"), NULL;
     const group_header_t *header = self->table.memory.header;
     long long rows = PyLong_AsLongLong(args[2]);
     if (rows < 0)
@@ -252,6 +268,10 @@ static int parse_reading(GroupTable *self, PyObject *const *args, int is_text, g
     long long count = PyLong_AsLongLong(args[2]), groups = (long long)self->table.memory.header->groups;
     if (PyErr_Occurred()) return -1;
     *range = (group_range_t){0};
+    if (self->origin) {
+        PyErr_SetString(PyExc_ValueError, "a captured GroupTable is read when all of it has been copied");
+        return -1;
+    }
     if (field < 0 || !group_reading(&self->table, (uint64_t)field, reading) || reading->is_text != is_text) {
         PyErr_Format(PyExc_ValueError, "there is no %s field %lld", is_text ? "text" : "word", field);
         return -1;
@@ -358,6 +378,7 @@ static PyObject *table_attach(PyObject *type, PyObject *number) {
 
 static PyObject *table_reduce(GroupTable *self, PyObject *none) {
     (void)none;
+    if (self->captured) return PyErr_SetString(PyExc_ValueError, "a captured GroupTable stays in its process"), NULL;
     PyObject *regions = PyTuple_New(GROUP_REGIONS);
     if (!regions) return NULL;
     for (int region = 0; region < GROUP_REGIONS; region++) {
@@ -409,6 +430,38 @@ done:
     return result;
 }
 
+/* -- capturing ----------------------------------------------------------------------------------------------------- */
+
+static PyObject *table_capture(GroupTable *self, PyObject *none) {
+    (void)none;
+    if (self->captured || self->table.capture)
+        return PyErr_SetString(PyExc_ValueError, "this GroupTable is captured, or is being captured already"), NULL;
+    GroupTable *made = new_object(Py_TYPE((PyObject *)self));
+    if (!made) return NULL;
+    made->captured = group_capture_open(&self->table.memory);
+    if (!made->captured) {
+        PyErr_SetFromErrno(PyExc_OSError);
+        Py_DECREF((PyObject *)made);
+        return NULL;
+    }
+    made->table.memory = made->captured->copy;
+    if (group_capture_waits(made->captured)) {
+        self->table.capture = made->captured;
+        made->origin = Py_NewRef((PyObject *)self);
+    }
+    return (PyObject *)made;
+}
+
+static PyObject *table_copy_on(GroupTable *self, PyObject *number) {
+    long long blocks = PyLong_AsLongLong(number);
+    if (blocks == -1 && PyErr_Occurred()) return NULL;
+    if (blocks < 1) return PyErr_Format(PyExc_ValueError, "blocks must be at least 1, got %lld", blocks);
+    if (!self->origin) Py_RETURN_FALSE;
+    if (group_copy_on(&((GroupTable *)self->origin)->table.memory, self->captured, (uint64_t)blocks)) Py_RETURN_TRUE;
+    leave_origin(self);
+    Py_RETURN_FALSE;
+}
+
 static PyObject *table_nbytes(GroupTable *self, void *closure) {
     (void)closure;
     uint64_t bytes = 0;
@@ -429,6 +482,8 @@ static PyMethodDef table_methods[] = {
     {"fileno", (PyCFunction)table_fileno, METH_NOARGS, "fileno() -> int: the memfd that holds the contents"},
     {"attach", table_attach, METH_O | METH_CLASS, "attach(fd) -> GroupTable: map a table that another process made"},
     {"restored", table_restored, METH_O | METH_CLASS, "restored(regions) -> GroupTable: what __reduce__ took apart"},
+    {"capture", (PyCFunction)table_capture, METH_NOARGS, "capture() -> GroupTable: what it holds now"},
+    {"copy_on", (PyCFunction)table_copy_on, METH_O, "copy_on(blocks) -> bool: whether more of it wait to be copied"},
     {"__reduce__", (PyCFunction)table_reduce, METH_NOARGS, "Copies the contents."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,8 +1,8 @@
 /* Group-by: rows with equal keys, and the state of aggregates for each group. No Python in here.
  *
- * group_memory.h has the memory that is handed between processes, group_keys.h the reading and hashing of columns,
- * group_table.h the index, group_aggregates.h the states; here they are put together. A row is its keys (a word for a
- * number, two for text), then the states. A table is used so:
+ * group_memory.h has the memory that is handed between processes, group_capture.h what it held before, group_keys.h the
+ * reading and hashing of columns, group_table.h the index, group_aggregates.h the states; here they are put together. A
+ * row is its keys (a word for a number, two for text), then the states. A table is used so:
  *
  *     group_open() or group_attach(); group_add(), group_merge(); group_read_*(); group_close()
  *
@@ -162,6 +162,7 @@ static inline int group_update(group_table_t *table, const column_t *const *keys
         int status = group_locate(table, keys, start, count);
         if (status != GROUP_OK) return status;
         header = table->memory.header;
+        if (table->capture) group_preserve(&table->memory, table->capture, table->block->groups, count);
         table->block->is_single = count >= SINGLE_LEAST && single_group(table->block->groups, count);
         for (int i = 0; numbers && i < count; i++) numbers[start + i] = table->block->groups[i] - 1;
         for (uint32_t a = 0, c = 0; a < header->aggregates;

@@ -377,6 +377,7 @@ static inline int text_replace(group_table_t *table, uint64_t group, uint32_t of
         store_u32(place + 4, (uint32_t)room);
         store_u64(place + 8, at);
     }
+    if (room && table->capture) group_preserve_heap(&table->memory, table->capture, load_u64(place + 8), text.length);
     store_u32(place, text.length);
     memcpy(room ? table->memory.base[REGION_HEAP] + load_u64(place + 8) : place + 8, text.data, text.length);
     return GROUP_OK;

@@ -17,6 +17,7 @@
 
 #include <stdlib.h>
 
+#include "columns/group_capture.h"
 #include "columns/group_keys.h"
 #include "columns/group_memory.h"
 
@@ -55,6 +56,7 @@ typedef struct {
     group_memory_t memory;
     group_block_t *block;
     group_near_t *near;
+    group_capture_t *capture; /* of it, while blocks are being copied; else NULL */
     uint8_t *template; /* `stride` bytes: the row of a new group, then `mark_bytes` bytes: its marks */
 } group_table_t;
 

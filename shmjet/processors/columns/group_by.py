@@ -100,13 +100,25 @@ class GroupingProcessor(BulkProcessor):
                 yield empty
         yield from self._drawn(self._table.results)
 
+    @property
+    def _captures(self) -> bool:  # type: ignore[override]
+        return self._table.is_capturable
+
+    def _capture(self) -> bool:
+        return self._begin_saving(captures=True)
+
+    def _begin_saving(self, *, captures: bool) -> bool:
+        if not self.emission.flush_rest():
+            return False
+        state = GroupsState(self._table.captured() if captures else self._table, self._keys, self.context)
+        self._saving = EntrySteps(self.outbox, state.entries(self._position))
+        return True
+
     def save_to_snapshot(self) -> bool:
         """Save the groups whose results have not been emitted, by partition."""
-        if self._saving is None:
-            if not self.emission.flush_rest():
-                return False
-            state = GroupsState(self._table, self._keys, self.context)
-            self._saving = EntrySteps(self.outbox, state.entries(self._position))
+        if self._saving is None and not self._begin_saving(captures=False):
+            return False
+        assert self._saving is not None
         if not self._saving.flush():
             return False
         self._saving = None
@@ -196,10 +208,19 @@ class GroupByProcessor(GroupingProcessor):
         states = self._drawn(self._table.states)
         return states if head is None else chain((head,), states)
 
+    @property
+    def _captures(self) -> bool:  # type: ignore[override]
+        return self._finishes and super()._captures
+
+    def _capture(self) -> bool:
+        self._add_gathered()
+        return super()._capture()
+
     def save_to_snapshot(self) -> bool:
         """Save the groups; a first stage emits its states instead and begins anew, so it has nothing to save."""
         if self._finishes:
-            self._add_gathered()
+            if self._saving is None:
+                self._add_gathered()
             return super().save_to_snapshot()
         if not self._finishing and not self._flushing:
             self.emission.start(self.results())

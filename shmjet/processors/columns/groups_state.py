@@ -42,9 +42,13 @@ class GroupsState:
         self._restored = RestoredGroups(groups)
 
     def entries(self, start: int) -> Iterator[tuple[Any, Any] | None]:
-        """Give the entries of the groups from a position on, step by step; nothing may be added meanwhile."""
+        """Give the entries of the groups from a position on, step by step; nothing may be added meanwhile.
+
+        Captured groups are copied first.
+        """
         from shmjet.columns.group_export import pieces, slices
 
+        yield from self._groups.copy_steps()
         index, partitions = self._context.global_index, self._partitions
         head = self._groups.head()
         if head is not None:

@@ -54,6 +54,10 @@ class WrappingProcessor(Processor):
     def _saves_at_end(self) -> bool:  # type: ignore[override]
         return self.wrapped._saves_at_end
 
+    @property
+    def _captures(self) -> bool:  # type: ignore[override]
+        return self.wrapped._captures
+
     def time_facts(self) -> Sequence[Any]:
         """Pass on, where the other processor is a source with event time."""
         found: Sequence[Any] = getattr(self.wrapped, "time_facts", tuple)()
@@ -94,6 +98,9 @@ class WrappingProcessor(Processor):
     def progress(self) -> tuple[int, int]:
         """Pass on."""
         return self.wrapped.progress()
+
+    def _capture(self) -> bool:
+        return bool(self.passed_on("_capture"))
 
     def save_to_snapshot(self) -> bool:
         """Pass on."""

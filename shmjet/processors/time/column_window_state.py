@@ -43,7 +43,9 @@ def entries_of(
     yield NEXT_WINDOW, following
     if emitted is not None:
         yield BroadcastKey((EMITTED, context.global_index)), emitted.following
-    for entry in GroupsState(frames.gathered(), keys, context).entries(0):
+    groups = frames.empty_table()
+    yield from frames.gather(groups)
+    for entry in GroupsState(groups, keys, context).entries(0):
         yield None if entry is None else (entry[0], (entry[1], following))
 
 
