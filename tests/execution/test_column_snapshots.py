@@ -19,6 +19,7 @@ from tests.execution.snapshot_runs import Killed, SnapshotRun
 from tests.execution.snapshot_stages import RESULTS, Positions, Tally
 
 SHARDS = (300, 200, 150)
+MANY = (4000, 3000)
 NAMES = {key: f"name {key}" for key in range(5)}
 
 
@@ -100,3 +101,65 @@ def test_a_killed_job_gives_exactly_what_it_would_have_given(
     assert killed
     PostponingRun(job(4, two_stages), tmp_path, rate=0.3, restore=True, seed=7).run()
     assert expected() == RESULTS
+
+
+# -- kills while captured tables are saved -----------------------------------------------------------------------------
+
+
+class KilledWhileSaving(SnapshotRun):
+    """A run that is killed in a round in which a captured table is being saved.
+
+    Args:
+        at: how many such rounds there are before.
+        arguments, options: of `SnapshotRun`.
+    """
+
+    def __init__(self, *arguments: Any, at: int, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._at = at
+
+    def between_rounds(self) -> bool:
+        saving = sum(tasklet.background is not None for each in self.deployments for tasklet in each.tasklets)
+        if saving:
+            self._at -= 1
+            if self._at < 0:
+                raise Killed
+        return super().between_rounds() or saving > 0
+
+
+def sums_of_many_keys(parallelism: int) -> DAG:
+    """Items become batches and are grouped by some hundred keys."""
+    dag = DAG()
+    source = dag.new_vertex("source", lambda: Positions("s", list(MANY), keys=190), local_parallelism=2)
+    batches = dag.new_vertex("batches", to_batches(13, ["label", "key", "shard", "number"]), parallelism)
+    group = dag.new_vertex("group", group_by("key").agg(n=count(), total=sum_("number")), parallelism)
+    rows = dag.new_vertex("rows", to_rows(tuple), local_parallelism=1)
+    tally = dag.new_vertex("tally", lambda: Tally("t"), local_parallelism=1)
+    dag.edge(between(source, batches)).edge(between(batches, group).partitioned(column("key")))
+    return dag.edge(between(group, rows)).edge(between(rows, tally))
+
+
+@pytest.mark.parametrize("kills", [(0, 400, 800), (350, 500, 700), (900, 600, 1000)])
+def test_a_job_killed_while_tables_are_saved_counts_exactly(
+    tmp_path: Path, kills: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shmjet.execution.snapshot_steps._BACKGROUND_SLICE_NS", 0)
+    killed = 0
+    for turn, at in enumerate(kills):
+        dag = sums_of_many_keys(1 + turn)
+        try:
+            KilledWhileSaving(dag, tmp_path, rate=0.5, restore=turn > 0, at=at, seed=at).run()
+        except Killed:
+            killed += 1
+    assert killed
+    RESULTS.clear()
+    run = SnapshotRun(sums_of_many_keys(4), tmp_path, rate=0.3, restore=True, seed=7)
+    run.run()
+    assert run.valid
+    numbers: Counter[int] = Counter()
+    totals: Counter[int] = Counter()
+    for size in MANY:
+        for number in range(size):
+            numbers[number % 190] += 1
+            totals[number % 190] += number
+    assert {("t", (key, n, totals[key])): 1 for key, n in numbers.items()} == RESULTS
