@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from shmjet.core.broadcast_key import BroadcastKey
 from shmjet.core.processor import ProcessorContext
 from shmjet.processors.columns.groups_state import GroupsState
+from shmjet.processors.time.first_stage import NEXT_WINDOW
 from shmjet.processors.time.window_processor import NEVER
 
 if TYPE_CHECKING:
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from shmjet.columns.typed_groups import TypedGroups
     from shmjet.data.batch import Batch
     from shmjet.processors.time.grouped_windows import Grouped
-
-NEXT_WINDOW = BroadcastKey("next window")
-"""The key under which each processor saves the end of the next window that it will emit."""
 
 
 def entries_of(

@@ -16,7 +16,8 @@ from shmjet.core.processor import Processor, ProcessorContext
 from shmjet.core.windows import SlidingWindowPolicy
 from shmjet.processors.columns.saving import EntrySteps
 from shmjet.processors.general.base import Supply, require_batches
-from shmjet.processors.time.column_window_state import NEXT_WINDOW, RestoredWindows, entries_of
+from shmjet.processors.time.column_window_state import RestoredWindows, entries_of
+from shmjet.processors.time.first_stage import FirstStage
 from shmjet.processors.time.grouped_windows import Grouped
 from shmjet.processors.time.window_contents import windows
 from shmjet.processors.time.window_processor import NEVER, EarlyResults, WindowProcessor
@@ -81,7 +82,7 @@ class ColumnFramesProcessor(WindowProcessor):
                 self._late.start(late)
 
 
-class FramesOfColumnsProcessor(ColumnFramesProcessor):
+class FramesOfColumnsProcessor(FirstStage, ColumnFramesProcessor):
     """First stage of two: emits the states of a frame when a watermark passes it.
 
     Where there are few rows to a group this would cost more than it saves. Then it passes rows on as they are, for some
@@ -89,7 +90,7 @@ class FramesOfColumnsProcessor(ColumnFramesProcessor):
     """
 
     state_kind = "column_frames"
-    _restored: int | None = None
+    _frames: FrameGroups
     _rows = _groups = 0
     """Rows that have been grouped since states were emitted, and groups that were made of them."""
     _left = 0
@@ -147,22 +148,6 @@ class FramesOfColumnsProcessor(ColumnFramesProcessor):
             if self._groups * LEAST_ROWS > self._rows:
                 self._left = PASSED * self._rows
             self._rows = self._groups = 0
-
-    def save_to_snapshot(self) -> bool:
-        """Emit the states of all frames, which are the second stage's from now on."""
-        if self.emission.idle and self._frames:
-            self.emission.start(self.results())
-        return super().save_to_snapshot()
-
-    def saved_entries(self) -> Iterable[tuple[Any, Any]]:
-        """Return the next frame, if late rows go anywhere; else the second stage drops them after a restart."""
-        return [] if self._late_ordinal is None else [(NEXT_WINDOW, self._next)]
-
-    def restore_entries(self, entries: list[tuple[Any, Any]]) -> None:
-        """Go on from the least of the frames that were saved."""
-        least = min(value for _, value in entries)
-        self._next = least if self._restored is None else min(self._restored, least)
-        self._restored = self._next
 
 
 class ColumnWindowProcessor(ColumnFramesProcessor):

@@ -15,13 +15,11 @@ from shmjet.core.key_functions import NAN
 from shmjet.core.windows import SlidingWindowPolicy
 from shmjet.processors.general.state_keys import own_key, with_one_nan
 from shmjet.processors.time.events import Events
+from shmjet.processors.time.first_stage import NEXT_WINDOW, FirstStage
 from shmjet.processors.time.frames import Frames, Op, Pairs
 from shmjet.processors.time.window_contents import TumblingContents, contents_of, windows
 from shmjet.processors.time.window_output import WindowOutput
 from shmjet.processors.time.window_processor import NEVER, EarlyResults, WindowProcessor
-
-NEXT_WINDOW = BroadcastKey("next window")
-"""The key under which each processor saves the end of the next window that it will emit."""
 
 
 class FramedProcessor(WindowProcessor):
@@ -56,11 +54,10 @@ class FramedProcessor(WindowProcessor):
             self.note_late(late)
 
 
-class FrameProcessor(FramedProcessor):
+class FrameProcessor(FirstStage, FramedProcessor):
     """First stage of two: emits the accumulators of a frame when a watermark passes it."""
 
     state_kind = "frames"
-    _restored: int | None = None
 
     def passed(self, watermark: int) -> Iterable[Any] | None:
         """Return the accumulators of the frames that have ended."""
@@ -77,22 +74,6 @@ class FrameProcessor(FramedProcessor):
     def results(self) -> Iterable[Any]:
         """Return the accumulators of all frames."""
         return (self._emitted(self._frames.ends[-1]) or ()) if self._frames else ()
-
-    def save_to_snapshot(self) -> bool:
-        """Emit the accumulators of all frames, which are the second stage's from now on."""
-        if self.emission.idle and self._frames:
-            self.emission.start(self.results())
-        return super().save_to_snapshot()
-
-    def saved_entries(self) -> Iterable[tuple[Any, Any]]:
-        """Return the next frame, if late events go anywhere; else the second stage drops them after a restart."""
-        return [] if self._late_ordinal is None else [(NEXT_WINDOW, self._next)]
-
-    def restore_entries(self, entries: list[tuple[Any, Any]]) -> None:
-        """Go on from the least of the frames that were saved."""
-        least = min(value for _, value in entries)
-        self._next = least if self._restored is None else min(self._restored, least)
-        self._restored = self._next
 
 
 class SlidingWindowProcessor(FramedProcessor):
