@@ -94,14 +94,30 @@ class Member:
         self._phase = phase
         self._uuid = uuid.uuid4().hex
         self._alone: View | None = None
-        storage = Path(settings.storage) if settings.storage else None
-        self._storage_lock = -1 if storage is None else lock_storage(storage)
+        self._is_networked = network is not None
+        self._storage = Path(settings.storage) if settings.storage else None
+        self._storage_lock = -1 if self._storage is None else lock_storage(self._storage)
         base = base_folder()
         phase(f"removing the folders of dead members in {base}")
         sweep(base)
         phase(f"making its folder in {base}")
         self.folder = InstanceFolder(base)
         phase("reserving shared memory")
+        self._tasks = BackgroundTasks()
+        self._named = NamedJobs(settings.jobs)
+        self._make_workers(server)
+        self._network = None if network is None else network(self)
+        self._make_services()
+        self._make_jobs()
+        self._make_clients()
+        self._make_handlers()
+        self._stop = asyncio.Event()
+        self._closing = contextlib.ExitStack()
+        self._stopped_by: list[tuple[LocalClient | ForwardedClient, int]] = []
+
+    def _make_workers(self, server: ForkServerProcess) -> None:
+        """Make the workers, what relays their logs, and who looks after them; none of them runs yet."""
+        settings = self.settings
         worker_settings = WorkerSettings(
             folder=str(self.folder.path),
             worker_count=len(settings.cores),
@@ -111,18 +127,21 @@ class Member:
             spin=settings.spin,
             partition_count=settings.partition_count,
             steal_margin=settings.steal_margin,
-            has_storage=storage is not None,
+            has_storage=self._storage is not None,
         )
-        self._tasks = BackgroundTasks()
-        self._eventfd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK) if network is not None else -1
-        self._logs = None if network is None else LogRelay(self._pass_logs_on)
-        self._named = NamedJobs(settings.jobs)
+        self._eventfd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK) if self._is_networked else -1
+        self._logs = LogRelay(self._pass_logs_on) if self._is_networked else None
         permits = None if settings.allow_code else self._named.__contains__
         participants = ParticipantRegistry(self._logs, lambda: self._silence.watch(), permits)
         network_fds = () if self._logs is None else (self._eventfd, self._logs.writer)
+        self._participants = participants
         self.workers = Workers(settings.cores, worker_settings, server, participants.report, self._on_lost, network_fds)
         self._silence = WorkerSilence(self.workers.children, lambda: not participants.is_empty, participants.name_of)
-        self._network = None if network is None else network(self)
+
+    def _make_services(self) -> None:
+        """Make what jobs and clients use on this member: arenas, attachments, snapshots, maps, lists, observables."""
+        settings, participants, network = self.settings, self._participants, self._network
+        folder = self._storage or self.folder.path
         self._monitor = MonitorRequests(
             settings, self.workers.control, lambda: self._jobs.table.executions, participants
         )
@@ -136,43 +155,53 @@ class Member:
             stealing=settings.steal_margin is not None,
             name_of=participants.name_of,
             note_change=self._monitor.note_change,
-            attachments=(storage or self.folder.path) / "attachments",
-            snapshots=SnapshotStore((storage or self.folder.path) / "snapshots", sync=storage is not None),
+            attachments=folder / "attachments",
+            snapshots=SnapshotStore(folder / "snapshots", sync=self._storage is not None),
             link=lambda: None if self._network is None else self._network.link,
-            reach=None if self._network is None else self._network.reach,
+            reach=None if network is None else network.reach,
         )
+        self._attachments = Attachments(self._services.attachments, network, lambda job: self._jobs.has_job(job))
         self._grid_folder = self.folder.path / "grid"
         environments = None if network is None else ENVIRONMENTS_OF_A_CLUSTER
         Grid.create(self._grid_folder, settings.partition_count, environments=environments)
         self._grid = GridRequests(self._grid_folder)
         self._observables = Observables()
-        records = None if storage is None else RunRecords(storage / "jobs")
+
+    def _make_jobs(self) -> None:
+        """Make what coordinates jobs; with a storage their numbers go on where the last member ended."""
+        network = self._network
+        records = None if self._storage is None else RunRecords(self._storage / "jobs")
         first = 1 if network is None else (random.SystemRandom().getrandbits(30) << 32) + 1
         used = 0 if records is None else max((record.run for record in records.all()), default=0)
         self._ids = itertools.count(max(first, used + 1))
-        coordinating_for = (lambda: math.inf) if self._network is None else self._network.coordinating_for
-        self._attachments = Attachments(self._services.attachments, self._network, lambda job: self._jobs.has_job(job))
         self._jobs = JobService(
             self._services,
-            participants,
+            self._participants,
             self._attachments,
             self._named,
             view=self._view,
             next_number=lambda: next(self._ids),
-            coordinating_for=coordinating_for,
-            allow_code=settings.allow_code,
+            coordinating_for=(lambda: math.inf) if network is None else network.coordinating_for,
+            allow_code=self.settings.allow_code,
             observables=self._observables,
             records=records,
         )
-        refuse = (lambda _: None) if self._network is None else self._network.refuse_clients
-        allow_code = settings.allow_code
-        self._clients = Clients(self._network, self._serve, self._client_gone, refuse, allow_code=allow_code)
+
+    def _make_clients(self) -> None:
+        """Make what knows the clients here and, with a network, what passes their requests on to other members."""
+        network = self._network
+        refuse = (lambda _: None) if network is None else network.refuse_clients
+        allow_code = self.settings.allow_code
+        self._clients = Clients(network, self._serve, self._client_gone, refuse, allow_code=allow_code)
         self._forwarder: RequestForwarder | None = None
         self._member_loss: MemberLossHandler | None = None
-        if self._network is not None:
-            self._forwarder = RequestForwarder(self._network, self._serve, self._tasks.start)
+        if network is not None:
+            self._forwarder = RequestForwarder(network, self._serve, self._tasks.start)
             clears = self._grid.clear, self._observables.clear
             self._member_loss = MemberLossHandler(self._jobs, self._clients, self._forwarder, *clears)
+
+    def _make_handlers(self) -> None:
+        """Make the table of who answers which request."""
         self._cluster_status = ClusterStatus(
             self.folder.path,
             self._members,
@@ -185,7 +214,7 @@ class Member:
             self._jobs.table,
             LifecycleRequests(self._jobs.table.run),
             SnapshotRequests(self._jobs.table.run, self._services.snapshots),
-            participants,
+            self._participants,
             self._attachments,
             self._grid,
             self._observables,
@@ -194,9 +223,6 @@ class Member:
             attach=self._attach,
             shut_down=self._shut_down,
         )
-        self._stop = asyncio.Event()
-        self._closing = contextlib.ExitStack()
-        self._stopped_by: list[tuple[LocalClient | ForwardedClient, int]] = []
 
     # -- life ---------------------------------------------------------------------------------------------------
 
