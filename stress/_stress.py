@@ -219,21 +219,22 @@ class Standstills(threading.Thread):
 class Times:
     """Seconds that one kind of event took, and the target for their 95th percentile.
 
-    With `relaxed` the target is that of a busy machine: it grows with the usual slowness after an event, and seconds in
-    which nothing ran do not count.
+    With a slack above 1 the target is that of a busy machine: so many times as much, or twice the usual slowness after
+    an event; and seconds in which nothing ran do not count.
     """
 
-    def __init__(self, what: str, target: float, relaxed: bool = False) -> None:
+    def __init__(self, what: str, target: float, slack: float = 1.0) -> None:
         self.what = what
         self.values: list[float] = []
         self._target = target
         self._slowness: list[float] = []
-        self._standstills = Standstills() if relaxed else None
+        self._slack = slack
+        self._standstills = Standstills() if slack > 1 else None
 
     @property
     def target(self) -> float:
         """Seconds that 95 of 100 events may take."""
-        return self._target * (statistics.median(self._slowness) if self._slowness else 1.0)
+        return self._target * max(self._slack, 2 * statistics.median(self._slowness or [0.0]))
 
     def add(self, seconds: float) -> None:
         """Note an event that has just ended."""
@@ -277,7 +278,7 @@ class Tally:
 
     def timing(self, what: str, target: float) -> Times:
         """Return a list of times with its target on a quiet machine, relaxed where the machine is shared."""
-        times = Times(what, target * self.options.slack, self.options.slack > 1)
+        times = Times(what, target, self.options.slack)
         self.times.append(times)
         return times
 
