@@ -172,7 +172,7 @@ def test_datetimes_become_timestamps() -> None:
     ]
 
 
-@pytest.mark.parametrize("wrong", [None, 1.5, True, "now", datetime(2020, 1, 1), np.datetime64("NaT"), 1 << 63])
+@pytest.mark.parametrize("wrong", [None, 1.5, True, "now", datetime(2020, 1, 1), np.datetime64("NaT", "s"), 1 << 63])
 def test_error_for_a_wrong_timestamp_names_the_item(wrong: Any) -> None:
     one = mapper(timestamp_fn=lambda item: item["at"])
     with pytest.raises((TypeError, OverflowError), match=r"timestamp must.*'id': 7"):
