@@ -321,17 +321,20 @@ class JoinTable:
     def keys(self) -> int: ...
     @property
     def nbytes(self) -> int: ...
+    def survey(self, columns: Sequence[Column]) -> None:
+        """Note the keys of rows that will be added, for a table that fits them. All rows, or none, before the first."""
+
     def add(self, columns: Sequence[Column]) -> None:
         """Add rows by their key columns; they get the next numbers. The first call decides what keys are."""
 
     def probe(
         self, columns: Sequence[Column], row: int, link: int, outer: bool, probe_out: Array, build_out: Array
-    ) -> tuple[int, int, int]:
+    ) -> tuple[int, int, int, bool]:
         """Write pairs of equal keys, (row of `columns`, row added), both int64; returns how many, and where to go on.
 
         Pairs come in the order of the rows of `columns`, and for one row in the order of adding. With `outer` a row
         without a match is paired with -1. A first call begins with row 0 and link -1; the last returns the number of
-        rows as `row`.
+        rows as `row`. At last it tells whether each row from `row` on has made exactly one pair.
         """
 
     def contains(self, columns: Sequence[Column], out: Array) -> None:

@@ -81,6 +81,7 @@ class HashJoin:
         self._parts: list[Batch] = []
         self._row_count = 0
         self._begun = self._is_built = False
+        self._surveyed = 0
         self._kinds = StreamKinds(self._build_names)
         self._given = None if schema is None else schema_of(schema)
         self._checked: tuple[Kinds, frozenset[str]] | None = None
@@ -142,10 +143,16 @@ class HashJoin:
         if not self._begun:
             self._begun = True
             self._parts.reverse()
+        is_matchable = self._kinds.known.issuperset(self._build_names)
+        while is_matchable and self._surveyed < len(self._parts) and nbytes > 0:
+            keys = self._kinds.of(self._parts[self._surveyed]).select(*self._build_names)
+            nbytes -= max(keys.nbytes, 1)
+            for at in range(0, keys.num_rows, STEP_ROWS):
+                self._table.survey(key_columns(keys[at : at + STEP_ROWS], self._build_names))
+            self._surveyed += 1
         while self._parts and nbytes > 0:
             batch = self._kinds.of(self._parts.pop())
             nbytes -= max(batch.nbytes, 1)
-            is_matchable = self._kinds.known.issuperset(self._build_names)
             for at in range(0, batch.num_rows if is_matchable else 0, ADDED_ROWS):
                 self._table.add(key_columns(batch[at : at + ADDED_ROWS], self._build_names))
             self._builder.add(batch if self._keeps_keys else self._without_keys(batch))
@@ -357,16 +364,16 @@ class HashJoin:
             row, link = 0, -1
             while row < piece.num_rows:
                 probe, build = self._buffers(rows)
-                count, row, link = self._table.probe(keys, row, link, outer, probe[:rows], build[:rows])
+                first = row
+                count, row, link, is_run = self._table.probe(keys, row, link, outer, probe[:rows], build[:rows])
                 if count:
                     if matches is not None:
                         matches.note(build[:count], outer)
-                    yield self._together(piece, probe[:count], build[:count], names, outer)
+                    # Often every row has exactly one match: then they need not be copied.
+                    left = _slice(piece, first, row) if is_run else take_rows(piece, probe[:count])
+                    yield self._together(left, build[:count], names, outer)
 
-    def _together(self, batch: Batch, probe: Rows, build: Rows, names: dict[str, str], outer: bool) -> Batch:
-        # Often every row has exactly one match: then they need not be copied.
-        whole = len(probe) == batch.num_rows and bool((probe == np.arange(len(probe))).all())
-        left = batch if whole else take_rows(batch, probe)
+    def _together(self, left: Batch, build: Rows, names: dict[str, str], outer: bool) -> Batch:
         right = take_rows_or_nulls(self._payload, build) if outer else take_rows(self._payload, build)
         return _beside(left, right, names)
 
@@ -384,6 +391,10 @@ class HashJoin:
         if self._out is None or len(self._out[0]) < rows:
             self._out = np.empty(rows, np.int64), np.empty(rows, np.int64)
         return self._out
+
+
+def _slice(batch: Batch, first: int, last: int) -> Batch:
+    return batch if last - first == batch.num_rows else batch[first:last]
 
 
 def _beside(left: Batch, right: Batch, names: Mapping[str, str]) -> Batch:

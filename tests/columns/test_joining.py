@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
+import math
 from collections.abc import Iterable
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from shmjet._native._columns import JoinTable
@@ -257,6 +259,61 @@ def test_a_table_refuses_what_does_not_fit_it() -> None:
         table.contains(numbers, bytearray(3))
     assert (len(table), table.keys) == (2, 2)
     assert table.nbytes > 0
+    with pytest.raises(ValueError, match="no survey once rows have been added"):
+        table.survey(numbers)
+    for other in (5, -1, 2**63 - 1, -(2**63)):
+        table = JoinTable()
+        table.survey(numbers)
+        with pytest.raises(ValueError, match="only rows that were surveyed"):
+            table.add([("i", 8, 2, np.array([0, other]), None, None)])
+    with pytest.raises(ValueError, match="only rows that were surveyed"):
+        table.add(numbers)  # one of its two rows is there
+
+
+_CLOSE = st.integers(-3, 9)
+_ENDS = st.sampled_from([-(2**63), 1 - 2**63, 2**63 - 2, 2**63 - 1])
+_DATES = _CLOSE.map(lambda day: datetime.date(1970, 1, 4) + datetime.timedelta(day))
+_KEYS = st.sampled_from(
+    [
+        (_CLOSE, _CLOSE),
+        (_CLOSE, st.one_of(_CLOSE, _ENDS, st.sampled_from([-0.0, 0.5, math.nan, math.inf, -math.inf, 1e300]))),
+        (_CLOSE, st.integers(2**63, 2**64 - 1)),
+        (_ENDS.filter(lambda key: key > 0), _ENDS),
+        (_ENDS.filter(lambda key: key < 0), _ENDS),
+        (st.one_of(_CLOSE, _ENDS), st.one_of(_CLOSE, _ENDS)),
+        (st.integers(2**63, 2**63 + 9), st.integers(2**63, 2**63 + 9)),
+        (st.booleans(), _CLOSE),
+        (_DATES, _DATES),
+        (_CLOSE.map(float), _CLOSE),
+        (st.none(), _CLOSE),
+    ]
+)
+"""Keys of the build side and of the probe side, most close together."""
+
+
+@settings(deadline=None)
+@given(data=st.data(), rows=st.integers(1, 20), nbytes=st.integers(1, 300))
+def test_keys_close_together_match_as_in_python(data: st.DataObject, rows: int, nbytes: int) -> None:
+    of_build, of_probe = data.draw(_KEYS)
+    build: list[list[Any]] = data.draw(st.lists(st.lists(st.none() | of_build, max_size=40), max_size=4))
+    probe: list[Any] = data.draw(st.lists(st.none() | of_probe, max_size=40))
+    try:
+        batch = Batch({"k": probe, "p": range(len(probe))})
+    except BatchError:  # a column of 2**63 and 0.5 is none
+        assume(False)
+    numbers = iter(range(200))
+    join = HashJoin([Batch({"k": keys, "b": [next(numbers) for _ in keys]}) for keys in build], on="k")
+    while not join.build(nbytes):
+        pass
+    flat = [key for keys in build for key in keys]
+    pairs = [(p, b) for p, one in enumerate(probe) for b, two in enumerate(flat) if one is not None and one == two]
+    found = [row for part in join.inner(batch, rows) for row in zip(part["p"], part["b"], strict=True)] if flat else []
+    assert found == pairs
+    matched = {p for p, _ in pairs}
+    assert [row for part in join.semi(batch) for row in part["p"]] == sorted(matched) or not flat
+    padded = [each for p in range(len(probe)) for each in [q for q in pairs if q[0] == p] or [(p, None)]]
+    if flat:
+        assert [row for part in join.left(batch, rows) for row in zip(part["p"], part["b"], strict=True)] == padded
 
 
 @settings(deadline=None)

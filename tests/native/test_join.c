@@ -97,6 +97,29 @@ static int equal(const column_t *a, int64_t i, const column_t *b, int64_t j) {
     return length == bytes_of(b, j, &q) && !memcmp(p, q, (size_t)length);
 }
 
+/* Some rows of a key column. */
+static key_column_t part(const key_column_t *key, int64_t first, int64_t rows) {
+    key_column_t made = *key;
+    made.column.rows = rows;
+    if (made.column.offsets) made.column.offsets += 8 * first;
+    else made.column.data += made.column.itemsize * first;
+    if (made.column.valid) made.column.valid += first;
+    return made;
+}
+
+/* Adds all rows in two calls, for some tables after a survey in two. */
+static void add(join_table_t *table, const key_column_t *keys, int count, int64_t rows) {
+    key_column_t some[3];
+    const int64_t half = rows ? (int64_t)(any() % (uint64_t)rows) : 0;
+    for (int survey = (int)(any() % 2); survey >= 0; survey--)
+        for (int second = 0; second < 2; second++) {
+            const int64_t first = second ? half : 0, some_rows = second ? rows - half : half;
+            for (int c = 0; c < count; c++) some[c] = part(&keys[c], first, some_rows);
+            if (survey) join_survey(table, some, count, some_rows);
+            else CHECK(join_add(table, some, count, some_rows) == JOIN_OK);
+        }
+}
+
 static void check_join(const char *build_kinds, const char *probe_kinds, int64_t build_rows, int64_t probe_rows,
                        uint64_t range, int64_t room) {
     test_column_t build[3], probe[3];
@@ -109,11 +132,12 @@ static void check_join(const char *build_kinds, const char *probe_kinds, int64_t
         probe[c] = test_column(probe_kinds[c], probe_rows, range, any() % 2);
         CHECK(key_column(&build_keys[c], &build[c].column) == 0 && key_column(&probe_keys[c], &probe[c].column) == 0);
     }
-    CHECK(join_add(&table, build_keys, count, build_rows) == JOIN_OK && table.rows == build_rows);
+    add(&table, build_keys, count, build_rows);
+    CHECK(table.rows == build_rows);
     uint8_t *probe_out = odd((size_t)room * 8), *build_out = odd((size_t)room * 8), *there = odd((size_t)probe_rows);
     join_contains(&table, probe_keys, probe_rows, there);
     join_place_t place = {0, -1};
-    join_pairs_t pairs = {probe_out, build_out, 0, room};
+    join_pairs_t pairs = {probe_out, build_out, 0, room, 1};
     int64_t next = 0;
     for (int64_t i = 0; i < probe_rows; i++) {
         int found = 0;
@@ -129,9 +153,14 @@ static void check_join(const char *build_kinds, const char *probe_kinds, int64_t
                 wanted = -1;
             }
             if (next == pairs.count) {
+                const int64_t first = place.row;
                 next = pairs.count = 0;
+                pairs.is_run = 1;
                 join_probe(&table, probe_keys, probe_rows, outer, &pairs, &place);
                 CHECK(pairs.count > 0 && pairs.count <= room);
+                CHECK(!pairs.is_run || place.row == first + pairs.count);
+                for (int64_t p = 0; pairs.is_run && p < pairs.count; p++)
+                    CHECK(load_i64(probe_out + 8 * p) == first + p);
             }
             CHECK(load_i64(probe_out + 8 * next) == i && load_i64(build_out + 8 * next) == wanted);
             next++;
@@ -153,13 +182,20 @@ static void check_join(const char *build_kinds, const char *probe_kinds, int64_t
 }
 
 /* Many different keys, so that the table grows repeatedly, and every key is found at every moment of it. */
-static void check_growth(int64_t rows, int columns) {
+static void check_growth(int64_t rows, int columns, int64_t apart, int surveyed) {
     int64_t *values = malloc((size_t)rows * 8);
-    for (int64_t i = 0; i < rows; i++) values[i] = i * 7;
+    for (int64_t i = 0; i < rows; i++) values[i] = i * apart;
     column_t column = {.kind = 'i', .itemsize = 8, .rows = 0, .data = (uint8_t *)values};
     join_table_t table;
     CHECK(join_open(&table) == JOIN_OK);
     uint8_t *there = malloc((size_t)rows);
+    if (surveyed) {
+        key_column_t keys[5];
+        column.rows = rows;
+        CHECK(key_column(&keys[0], &column) == 0);
+        for (int k = 1; k < 5; k++) keys[k] = keys[0];
+        join_survey(&table, keys, columns, rows);
+    }
     for (int64_t at = 0, step = 1; at < rows; at += step, step = 1 + (int64_t)(any() % 3000)) {
         if (step > rows - at) step = rows - at;
         key_column_t keys[5];
@@ -179,7 +215,9 @@ static void check_growth(int64_t rows, int columns) {
           table.mode == (columns == 1              ? JOIN_ONE
                          : columns <= JOIN_NUMBERS ? JOIN_TUPLE
                                                    : JOIN_ANY) &&
-          join_memory(&table) > (size_t)rows * 16);
+          (table.direct.slots != NULL) == (surveyed && columns == 1 && apart < JOIN_DIRECT_SLOTS) &&
+          join_memory(&table) > (size_t)rows * (table.direct.slots ? 4 * (size_t)apart - 1 : 16));
+    CHECK(!surveyed || columns > 1 || join_memory(&table) < (size_t)rows * 100);
     free(there);
     free(values);
     join_close(&table);
@@ -196,9 +234,12 @@ int main(void) {
                 check_join(kinds[k][0], kinds[k][1], sizes[b], sizes[p] / 4, 30, 1 + (int64_t)(any() % 700));
                 check_join(kinds[k][0], kinds[k][1], sizes[b], sizes[p] / 4, 3, 1 + (int64_t)(any() % 700));
             }
-    check_growth(700000, 1);
-    check_growth(200000, 2);
-    check_growth(100000, 5);
+    for (int surveyed = 0; surveyed < 2; surveyed++) {
+        check_growth(700000, 1, 7, surveyed);
+        check_growth(200000, 1, 5, surveyed);
+        check_growth(200000, 2, 7, surveyed);
+        check_growth(100000, 5, 7, surveyed);
+    }
     puts("ok");
     return 0;
 }

@@ -42,24 +42,37 @@ static int keys_bind(JoinTable *self, PyObject *columns, bound_keys_t *bound) {
     return -1;
 }
 
-/* add(columns) -> None */
-static PyObject *join_table_add(JoinTable *self, PyObject *columns) {
+/* survey(columns) -> None */
+static PyObject *join_table_survey(JoinTable *self, PyObject *columns) {
     bound_keys_t bound;
     if (keys_bind(self, columns, &bound) < 0) return NULL;
-    int status = JOIN_OK;
-    int numbers = 1;
-    for (Py_ssize_t i = 0; i < bound.count; i++) numbers &= key_is_word(&bound.keys[i]);
-    if (self->table.columns && self->table.mode != JOIN_ANY && !numbers)
-        PyErr_SetString(PyExc_ValueError, "a JoinTable of numbers takes only numbers, dates and spans");
-    else if ((status = join_add(&self->table, bound.keys, bound.count, bound.rows)) == JOIN_NO_MEMORY)
-        PyErr_NoMemory();
-    else if (status == JOIN_FULL)
-        PyErr_SetString(PyExc_OverflowError, "a JoinTable holds at most 4,294,967,295 rows");
+    if (self->table.columns) PyErr_SetString(PyExc_ValueError, "a JoinTable takes no survey once rows have been added");
+    else join_survey(&self->table, bound.keys, bound.count, bound.rows);
     keys_unbind(&bound);
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
-/* probe(columns, row, link, outer, probe_out, build_out) -> (pairs, row, link) */
+/* add(columns) -> None */
+static PyObject *join_table_add(JoinTable *self, PyObject *columns) {
+    bound_keys_t bound;
+    if (keys_bind(self, columns, &bound) < 0) return NULL;
+    int numbers = 1;
+    for (Py_ssize_t i = 0; i < bound.count; i++) numbers &= key_is_word(&bound.keys[i]);
+    if (self->table.columns && self->table.mode != JOIN_ANY && !numbers) {
+        PyErr_SetString(PyExc_ValueError, "a JoinTable of numbers takes only numbers, dates and spans");
+    } else {
+        int status = join_add(&self->table, bound.keys, bound.count, bound.rows);
+        if (status == JOIN_NO_MEMORY) PyErr_NoMemory();
+        else if (status == JOIN_FULL)
+            PyErr_SetString(PyExc_OverflowError, "a JoinTable holds at most 4,294,967,295 rows");
+        else if (status == JOIN_UNSURVEYED)
+            PyErr_SetString(PyExc_ValueError, "a JoinTable with a survey takes only rows that were surveyed");
+    }
+    keys_unbind(&bound);
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+}
+
+/* probe(columns, row, link, outer, probe_out, build_out) -> (pairs, row, link, is_run) */
 static PyObject *join_table_probe(JoinTable *self, PyObject *args) {
     PyObject *columns, *probe_out, *build_out;
     long long row, link;
@@ -71,14 +84,15 @@ static PyObject *join_table_probe(JoinTable *self, PyObject *args) {
     PyObject *result = NULL;
     if (PyObject_GetBuffer(probe_out, &probe, PyBUF_WRITABLE) < 0) goto unbind;
     if (PyObject_GetBuffer(build_out, &build, PyBUF_WRITABLE) < 0) goto release;
-    join_pairs_t pairs = {probe.buf, build.buf, 0, (probe.len < build.len ? probe.len : build.len) / 8};
+    join_pairs_t pairs = {probe.buf, build.buf, 0, (probe.len < build.len ? probe.len : build.len) / 8, 1};
     join_place_t place = {row, link};
     if (row < 0 || link >= self->table.rows || link < -1 || !pairs.room) {
         PyErr_Format(PyExc_ValueError, "no probe goes on at row %lld with build row %lld and room for %lld pairs", row,
                      link, (long long)pairs.room);
     } else {
         join_probe(&self->table, bound.keys, bound.rows, outer, &pairs, &place);
-        result = Py_BuildValue("(LLL)", (long long)pairs.count, (long long)place.row, (long long)place.link);
+        result = Py_BuildValue("(LLLO)", (long long)pairs.count, (long long)place.row, (long long)place.link,
+                               pairs.is_run ? Py_True : Py_False);
     }
     PyBuffer_Release(&build);
 release:
@@ -140,10 +154,11 @@ static void join_table_dealloc(JoinTable *self) {
 }
 
 static PyMethodDef join_table_methods[] = {
+    {"survey", (PyCFunction)join_table_survey, METH_O, "survey(columns) -> None: note keys that will be added"},
     {"add", (PyCFunction)join_table_add, METH_O, "add(columns) -> None: add rows; they get the next numbers"},
     {"probe", (PyCFunction)join_table_probe, METH_VARARGS,
-     "probe(columns, row, link, outer, probe_out, build_out) -> (pairs, row, link): a step of finding pairs of equal "
-     "keys"},
+     "probe(columns, row, link, outer, probe_out, build_out) -> (pairs, row, link, is_run): a step of finding pairs "
+     "of equal keys"},
     {"contains", (PyCFunction)join_table_contains, METH_VARARGS,
      "contains(columns, out) -> None: whether each key is there"},
     {NULL, NULL, 0, NULL},

@@ -2,20 +2,24 @@
  *
  * A slot is 16 bytes: the key itself where it is a single number, else its hash, with the last row that has that key.
  * Rows of equal keys are linked into a ring, last to first, so that a row is added at the end in one step and all are
- * found in the order of adding. Keys that are text or of several columns are copied behind one another into an arena.
+ * found in the order of adding; there are no links while each key has one row. Keys that are text or of several columns
+ * are copied behind one another into an arena.
  * Rows are handled in blocks: first all hashes, with the memory they point at on its way, then the comparisons.
  *
  * The table grows without a pause: the memory of the next one is prepared while the old still has room, then its slots
  * move over, some with each block of rows (a key is looked for in the new and then in the old one), and at last the old
  * memory is given back in pieces. Memory comes from mmap: zeroed, and in huge pages where the kernel has them.
+ *
+ * A survey of all keys before the first is added makes the table as large at once as the keys that it has met let
+ * expect, because fresh memory costs as much as filling it; and it finds keys that need no hashes at all
+ * (join_direct.h).
  */
 #ifndef SHMJET_JOIN_H
 #define SHMJET_JOIN_H
 
 #include <stdlib.h>
-#include <sys/mman.h>
 
-#include "columns/join_keys.h"
+#include "columns/join_direct.h"
 
 #define JOIN_BLOCK 64
 #define JOIN_FIRST_BITS 10
@@ -23,6 +27,7 @@
 #define JOIN_TOUCHED 16384    /* bytes prepared with a block: all, from half full to five eighths */
 #define JOIN_RETURNED 1048576 /* bytes given back with a block */
 #define JOIN_MOST_ROWS UINT32_MAX
+#define JOIN_GUESS_BITS 16     /* of a table that tells how many keys there will be */
 
 #define JOIN_USED 1
 #define JOIN_SEVERAL 2
@@ -30,7 +35,7 @@
 #define JOIN_SAME 0x3d      /* used and class */
 #define JOIN_ROW 8          /* shift */
 
-enum { JOIN_OK = 0, JOIN_NO_MEMORY = -1, JOIN_FULL = -2 };
+enum { JOIN_OK = 0, JOIN_NO_MEMORY = -1, JOIN_FULL = -2, JOIN_UNSURVEYED = -3 };
 
 /* What keys are: one number, up to JOIN_NUMBERS of them, or anything. */
 typedef enum { JOIN_ANY, JOIN_ONE, JOIN_TUPLE } join_mode_t;
@@ -46,28 +51,23 @@ typedef struct {
 
 typedef struct {
     join_slot_t *slots, *old, *next; /* old: those behind `moved` are still to be moved; next: being prepared */
-    unsigned bits, old_bits;
+    unsigned bits, old_bits, next_bits;
     int64_t used, moved;
     uint8_t *retired;
     size_t touched, retired_bytes;
     uint8_t *arena;
     size_t arena_used, arena_room;
-    uint32_t *links;
+    uint32_t *links; /* NULL while each key has one row */
     int64_t rows, link_room;
     int64_t columns; /* 0 before the first rows */
     join_mode_t mode;
+    join_survey_t survey;
+    join_direct_t direct; /* instead of slots where it has some */
 } join_table_t;
 
 static inline size_t join_bytes(unsigned bits) { return sizeof(join_slot_t) << bits; }
 
-static inline join_slot_t *join_map(unsigned bits) {
-    void *memory = mmap(NULL, join_bytes(bits), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) return NULL;
-#ifdef MADV_HUGEPAGE
-    if (join_bytes(bits) >= (size_t)4 << 20) madvise(memory, join_bytes(bits), MADV_HUGEPAGE);
-#endif
-    return memory;
-}
+static inline join_slot_t *join_map(unsigned bits) { return join_zeroed(join_bytes(bits)); }
 
 static inline int join_open(join_table_t *table) {
     memset(table, 0, sizeof *table);
@@ -78,8 +78,9 @@ static inline int join_open(join_table_t *table) {
 static inline void join_close(join_table_t *table) {
     if (table->slots) munmap(table->slots, join_bytes(table->bits));
     if (table->old) munmap(table->old, join_bytes(table->old_bits));
-    if (table->next) munmap(table->next, join_bytes(table->bits + 1));
+    if (table->next) munmap(table->next, join_bytes(table->next_bits));
     if (table->retired) munmap(table->retired, table->retired_bytes);
+    join_direct_close(&table->direct);
     free(table->arena);
     free(table->links);
     memset(table, 0, sizeof *table);
@@ -88,8 +89,8 @@ static inline void join_close(join_table_t *table) {
 /* Bytes of memory, those being given back included. */
 static inline size_t join_memory(const join_table_t *table) {
     return join_bytes(table->bits) + (table->old ? join_bytes(table->old_bits) : 0) +
-           (table->next ? join_bytes(table->bits + 1) : 0) + table->retired_bytes + table->arena_room +
-           sizeof *table->links * (size_t)table->link_room;
+           (table->next ? join_bytes(table->next_bits) : 0) + table->retired_bytes + table->arena_room +
+           sizeof *table->links * (size_t)table->link_room + join_direct_bytes(&table->direct);
 }
 
 /* -- growth -------------------------------------------------------------------------------------------------------- */
@@ -134,7 +135,7 @@ static inline void join_return(join_table_t *table, size_t bytes) {
 }
 
 static inline void join_touch(join_table_t *table, size_t bytes) {
-    size_t total = join_bytes(table->bits + 1), stop = total - table->touched < bytes ? total : table->touched + bytes;
+    size_t total = join_bytes(table->next_bits), stop = total - table->touched < bytes ? total : table->touched + bytes;
     for (; table->touched < stop; table->touched += 4096) ((volatile uint8_t *)table->next)[table->touched] = 0;
 }
 
@@ -144,6 +145,18 @@ static inline void join_settle(join_table_t *table) {
     else if (table->retired) join_return(table, JOIN_RETURNED);
 }
 
+/* The bits of a table with room for all keys, as far as the rows so far tell. Of n rows with as many different keys of
+ * D equally frequent ones, n * n / 2D have the key of an earlier row. */
+static inline unsigned join_wanted_bits(const join_table_t *table) {
+    unsigned bits = table->bits + 1;
+    const int64_t rows = table->rows, repeated = rows - table->used;
+    if (table->bits < JOIN_GUESS_BITS || repeated > rows / 4) return bits;
+    double keys = repeated ? (double)rows * (double)rows / (double)(2 * repeated) : (double)table->survey.rows;
+    if (keys > (double)table->survey.rows) keys = (double)table->survey.rows;
+    while (keys > (double)(INT64_C(1) << bits) / 2) bits++;
+    return bits;
+}
+
 /* Makes sure that a block of rows has room, and does its share of growing. */
 static inline int join_step(join_table_t *table) {
     const int64_t slots = INT64_C(1) << table->bits, expected = table->used + JOIN_BLOCK;
@@ -151,30 +164,40 @@ static inline int join_step(join_table_t *table) {
     if (expected <= slots / 2) return JOIN_OK;
     if (!table->next) {
         table->touched = 0;
-        if (!(table->next = join_map(table->bits + 1))) return JOIN_NO_MEMORY;
+        table->next_bits = join_wanted_bits(table);
+        if (!(table->next = join_map(table->next_bits))) return JOIN_NO_MEMORY;
     }
     join_touch(table, JOIN_TOUCHED);
     if (expected <= slots / 8 * 5) return JOIN_OK;
     if (table->old) join_move(table, INT64_MAX);
     if (table->retired) join_return(table, SIZE_MAX);
     table->old = table->slots;
-    table->old_bits = table->bits++;
+    table->old_bits = table->bits;
+    table->bits = table->next_bits;
     table->slots = table->next;
     table->next = NULL;
     table->moved = 0;
     return JOIN_OK;
 }
 
+/* Makes room for the links of `count` more rows; rows without links so far become rings of one. */
 static inline int join_reserve_links(join_table_t *table, int64_t count) {
-    if (table->rows + count > (int64_t)JOIN_MOST_ROWS) return JOIN_FULL;
     if (table->rows + count <= table->link_room) return JOIN_OK;
     int64_t room = table->link_room ? 2 * table->link_room : 1024;
+    if (room < table->survey.rows) room = table->survey.rows;
     while (room < table->rows + count) room *= 2;
     uint32_t *links = realloc(table->links, (size_t)room * sizeof *links); /* glibc moves pages, not bytes */
     if (!links) return JOIN_NO_MEMORY;
+    for (int64_t i = 0; !table->links && i < table->rows; i++) links[i] = (uint32_t)i;
     table->links = links;
     table->link_room = room;
     return JOIN_OK;
+}
+
+/* Puts the next row, for which there is room, at the end of the ring of row `last`. */
+static inline void join_link(join_table_t *table, uint64_t last) {
+    table->links[table->rows] = table->links[last];
+    table->links[last] = (uint32_t)table->rows;
 }
 
 /* -- keys in the arena --------------------------------------------------------------------------------------------- */
@@ -327,6 +350,11 @@ static inline void join_read_any(const join_table_t *table, const key_column_t *
 /* Reads the keys of up to JOIN_BLOCK rows and asks for the memory that they need. */
 static inline void join_read(const join_table_t *table, const key_column_t *keys, int64_t start, int64_t count,
                              join_block_t *block) {
+    if (table->direct.slots) {
+        join_read_numbers(keys, start, count, block->keys, block->classes);
+        join_direct_prefetch(&table->direct, block->keys, count);
+        return;
+    }
     if (table->mode == JOIN_ONE) join_read_one(keys, start, count, block);
     else if (table->mode == JOIN_TUPLE) join_read_tuple(table, keys, start, count, block);
     else join_read_any(table, keys, start, count, block);
@@ -382,36 +410,73 @@ static inline void join_set_state(join_table_t *table, join_slot_t *slot, uint64
 
 /* -- building ------------------------------------------------------------------------------------------------------ */
 
+/* Adds the i-th row of a block; `left`: rows of this call, with it. */
 static inline int join_add_row(join_table_t *table, const join_block_t *block, int64_t i, const key_column_t *keys,
-                               int64_t row) {
+                               int64_t row, int64_t left) {
     const uint64_t number = (uint64_t)table->rows;
-    uint32_t link = (uint32_t)number;
-    if (block->classes[i] != KEY_NONE) {
-        join_slot_t *slot = join_find(table, block, i, keys, row);
-        if (slot) {
-            uint64_t state = join_state(table, slot), last = state >> JOIN_ROW;
-            link = table->links[last];
-            table->links[last] = (uint32_t)number;
-            join_set_state(table, slot, number << JOIN_ROW | (state & 0xff) | JOIN_SEVERAL);
-        } else {
-            uint64_t state = number << JOIN_ROW | (uint64_t)block->classes[i] << JOIN_CLASS | JOIN_USED;
-            join_slot_t fresh = {block->keys[i], state};
-            if (table->mode != JOIN_ONE) {
-                int64_t place =
-                    table->mode == JOIN_TUPLE ? join_store_tuple(table, block, i) : join_store_any(table, keys, row);
-                if (place < 0) return JOIN_NO_MEMORY;
-                fresh.state = (uint64_t)place << JOIN_ROW | JOIN_USED;
-                join_set_state(table, &fresh, state);
-            }
-            uint64_t at = block->hashes[i] >> (64 - table->bits), mask = (UINT64_C(1) << table->bits) - 1;
-            while (table->slots[at].state) at = (at + 1) & mask;
-            table->slots[at] = fresh;
-            table->used++;
+    join_slot_t *slot = join_find(table, block, i, keys, row);
+    if (slot && !table->links && join_reserve_links(table, left)) return JOIN_NO_MEMORY;
+    if (table->links) table->links[number] = (uint32_t)number;
+    if (slot) {
+        uint64_t state = join_state(table, slot);
+        join_link(table, state >> JOIN_ROW);
+        join_set_state(table, slot, number << JOIN_ROW | (state & 0xff) | JOIN_SEVERAL);
+    } else if (block->classes[i] != KEY_NONE) {
+        uint64_t state = number << JOIN_ROW | (uint64_t)block->classes[i] << JOIN_CLASS | JOIN_USED;
+        join_slot_t fresh = {block->keys[i], state};
+        if (table->mode != JOIN_ONE) {
+            int64_t place =
+                table->mode == JOIN_TUPLE ? join_store_tuple(table, block, i) : join_store_any(table, keys, row);
+            if (place < 0) return JOIN_NO_MEMORY;
+            fresh.state = (uint64_t)place << JOIN_ROW | JOIN_USED;
+            join_set_state(table, &fresh, state);
         }
+        uint64_t at = block->hashes[i] >> (64 - table->bits), mask = (UINT64_C(1) << table->bits) - 1;
+        while (table->slots[at].state) at = (at + 1) & mask;
+        table->slots[at] = fresh;
+        table->used++;
     }
-    table->links[number] = link;
     table->rows++;
     return JOIN_OK;
+}
+
+/* As join_add_row, for a direct table. */
+static inline int join_add_directly(join_table_t *table, const join_block_t *block, int64_t i, int64_t left) {
+    const join_direct_t *direct = &table->direct;
+    const uint64_t number = (uint64_t)table->rows, place = join_direct_place(direct, block->keys[i]);
+    if (block->classes[i] != KEY_NONE) {
+        if (block->classes[i] != direct->class || place >= direct->span) return JOIN_UNSURVEYED;
+        const uint32_t before = direct->slots[place];
+        if (before && !table->links && join_reserve_links(table, left)) return JOIN_NO_MEMORY;
+        if (table->links) table->links[number] = (uint32_t)number;
+        if (before) join_link(table, join_direct_row(before));
+        else table->used++;
+        direct->slots[place] = join_direct_slot(number, before != 0);
+    } else if (table->links) {
+        table->links[number] = (uint32_t)number;
+    }
+    table->rows++;
+    return JOIN_OK;
+}
+
+/* What keys of these columns are. */
+static inline join_mode_t join_mode_of(const key_column_t *keys, int64_t key_count) {
+    int64_t numbers = 0;
+    while (numbers < key_count && key_is_word(&keys[numbers])) numbers++;
+    return numbers < key_count || numbers > JOIN_NUMBERS ? JOIN_ANY : numbers == 1 ? JOIN_ONE : JOIN_TUPLE;
+}
+
+/* Notes the keys of rows before any is added. */
+static inline void join_survey(join_table_t *table, const key_column_t *keys, int64_t key_count, int64_t rows) {
+    uint64_t payloads[JOIN_BLOCK];
+    uint8_t classes[JOIN_BLOCK];
+    table->survey.rows += rows;
+    if (join_mode_of(keys, key_count) != JOIN_ONE) table->survey.is_mixed = 1;
+    for (int64_t start = 0; !table->survey.is_mixed && start < rows; start += JOIN_BLOCK) {
+        int64_t count = rows - start < JOIN_BLOCK ? rows - start : JOIN_BLOCK;
+        join_read_numbers(keys, start, count, payloads, classes);
+        join_survey_numbers(&table->survey, payloads, classes, count);
+    }
 }
 
 /* Adds rows; they get the next numbers, even if they equal nothing. The first call decides what keys are. Returns
@@ -420,16 +485,24 @@ static inline int join_add(join_table_t *table, const key_column_t *keys, int64_
     join_block_t block;
     if (!table->columns) {
         table->columns = key_count;
-        int64_t numbers = 0;
-        while (numbers < key_count && key_is_word(&keys[numbers])) numbers++;
-        if (numbers == key_count && numbers <= JOIN_NUMBERS) table->mode = numbers == 1 ? JOIN_ONE : JOIN_TUPLE;
+        table->mode = join_mode_of(keys, key_count);
+        if (join_direct_fits(&table->survey) && join_direct_open(&table->direct, &table->survey))
+            return JOIN_NO_MEMORY;
     }
-    int status = join_reserve_links(table, rows);
+    if (table->rows + rows > (int64_t)JOIN_MOST_ROWS) return JOIN_FULL;
+    if (table->direct.slots && table->rows + rows > table->survey.rows) return JOIN_UNSURVEYED;
+    int status = table->links ? join_reserve_links(table, rows) : JOIN_OK;
     for (int64_t start = 0; !status && start < rows; start += JOIN_BLOCK) {
-        int64_t count = rows - start < JOIN_BLOCK ? rows - start : JOIN_BLOCK;
+        int64_t count = rows - start < JOIN_BLOCK ? rows - start : JOIN_BLOCK, left = rows - start;
+        if (table->direct.slots) {
+            join_read(table, keys, start, count, &block);
+            for (int64_t i = 0; !status && i < count; i++) status = join_add_directly(table, &block, i, left - i);
+            continue;
+        }
         if ((status = join_step(table))) break;
         join_read(table, keys, start, count, &block);
-        for (int64_t i = 0; !status && i < count; i++) status = join_add_row(table, &block, i, keys, start + i);
+        for (int64_t i = 0; !status && i < count; i++)
+            status = join_add_row(table, &block, i, keys, start + i, left - i);
     }
     return status;
 }

@@ -16,6 +16,7 @@ typedef struct {
 typedef struct {
     uint8_t *probe, *build; /* int64 of any alignment */
     int64_t count, room;
+    int is_run; /* each row of the probe so far has made exactly one pair */
 } join_pairs_t;
 
 static inline void join_emit(join_pairs_t *pairs, int64_t probe, int64_t build) {
@@ -28,6 +29,7 @@ static inline void join_emit(join_pairs_t *pairs, int64_t probe, int64_t build) 
 static inline int join_emit_matches(const join_table_t *table, uint64_t state, join_pairs_t *pairs,
                                     join_place_t *place) {
     const int64_t last = (int64_t)(state >> JOIN_ROW);
+    if (state & JOIN_SEVERAL) pairs->is_run = 0;
     if (!(state & JOIN_SEVERAL)) {
         join_emit(pairs, place->row, last);
         return 1;
@@ -45,28 +47,44 @@ static inline int join_emit_matches(const join_table_t *table, uint64_t state, j
     return 0;
 }
 
+/* Writes the state of the key of each row of a block: 0, or its last row, and whether it has several. */
+static inline void join_states(join_table_t *table, const key_column_t *keys, int64_t start, int64_t count,
+                               uint64_t *states) {
+    join_block_t block;
+    join_settle(table);
+    join_read(table, keys, start, count, &block);
+    if (table->direct.slots) {
+        for (int64_t i = 0; i < count; i++) {
+            const uint32_t slot = join_direct_find(&table->direct, block.keys[i], block.classes[i]);
+            states[i] = slot ? join_direct_row(slot) << JOIN_ROW | (slot & 1 ? JOIN_SEVERAL : 0) | JOIN_USED : 0;
+        }
+    } else {
+        for (int64_t i = 0; i < count; i++) {
+            join_slot_t *slot = join_find(table, &block, i, keys, start + i);
+            states[i] = slot ? join_state(table, slot) : 0;
+        }
+    }
+    for (int64_t i = 0; table->links && i < count; i++)
+        if (states[i] & JOIN_SEVERAL) __builtin_prefetch(&table->links[states[i] >> JOIN_ROW]);
+}
+
 /* Writes pairs of a probe row and a build row with equal keys, in the order of probe rows and for each in the order of
  * adding. With `outer` a row without a match is paired with -1. Goes on from `place` and leaves there where to go
  * on. */
 static inline void join_probe(join_table_t *table, const key_column_t *keys, int64_t rows, int outer,
                               join_pairs_t *pairs, join_place_t *place) {
-    join_block_t block;
     while (place->row < rows && pairs->count < pairs->room) {
         uint64_t states[JOIN_BLOCK];
         const int64_t start = place->row, count = rows - start < JOIN_BLOCK ? rows - start : JOIN_BLOCK;
-        join_settle(table);
-        join_read(table, keys, start, count, &block);
-        for (int64_t i = 0; i < count; i++) {
-            join_slot_t *slot = join_find(table, &block, i, keys, start + i);
-            states[i] = slot ? join_state(table, slot) : 0;
-            if (states[i] & JOIN_SEVERAL) __builtin_prefetch(&table->links[states[i] >> JOIN_ROW]);
-        }
+        join_states(table, keys, start, count, states);
         for (int64_t i = 0; i < count; i++, place->row++) {
             if (pairs->count == pairs->room) return;
             if (states[i]) {
                 if (!join_emit_matches(table, states[i], pairs, place)) return;
             } else if (outer) {
                 join_emit(pairs, place->row, -1);
+            } else {
+                pairs->is_run = 0;
             }
         }
     }
@@ -74,13 +92,11 @@ static inline void join_probe(join_table_t *table, const key_column_t *keys, int
 
 /* Writes for each row whether its key is in the table. */
 static inline void join_contains(join_table_t *table, const key_column_t *keys, int64_t rows, uint8_t *out) {
-    join_block_t block;
     for (int64_t start = 0; start < rows; start += JOIN_BLOCK) {
+        uint64_t states[JOIN_BLOCK];
         int64_t count = rows - start < JOIN_BLOCK ? rows - start : JOIN_BLOCK;
-        join_settle(table);
-        join_read(table, keys, start, count, &block);
-        for (int64_t i = 0; i < count; i++)
-            out[start + i] = join_find(table, &block, i, keys, start + i) != NULL;
+        join_states(table, keys, start, count, states);
+        for (int64_t i = 0; i < count; i++) out[start + i] = states[i] != 0;
     }
 }
 
