@@ -10,17 +10,22 @@ from __future__ import annotations
 
 import struct
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from shmjet.data.arrow.nested import encoded_parts, leaf_part
 from shmjet.data.batch import Batch
 from shmjet.data.column import Values
+from shmjet.data.column_types import WIDE, ColumnType, DecimalType
 from shmjet.data.errors import BatchError
 from shmjet.data.text import Mask, Text
-from shmjet.spark.decimals import Unscaled, decimals, floats
-from shmjet.spark.schema import Field
+from shmjet.data.typed_column import Physical, TypedColumn
+from shmjet.spark.schema import NESTED, Field
+
+if TYPE_CHECKING:
+    from shmjet._native._arrow import NestedPart
 
 Memory: TypeAlias = Any
 """Anything with the buffer protocol."""
@@ -87,11 +92,7 @@ class RecordBatch:
     # -- columns -------------------------------------------------------------------------------------------------
 
     def batch(self, fields: tuple[Field, ...]) -> Batch:
-        """Return all columns; called once, instead of `dicts`.
-
-        Raises:
-            BatchError: a decimal has no float64 that stands for it exactly; the text names the column and the value.
-        """
+        """Return all columns; called once, instead of `dicts`. Raises BatchError where buffers do not fit."""
         columns: dict[str, Values] = {}
         masks: dict[str, Mask] = {}
         for field in fields:
@@ -104,6 +105,15 @@ class RecordBatch:
         return Batch.trusted(columns, masks, self.rows)
 
     def _column(self, field: Field) -> tuple[Values, Mask | None]:
+        kind = field.column_kind
+        if field.kind in NESTED:
+            assert isinstance(kind, ColumnType)
+            count, mask, part = self._part(field)
+            return TypedColumn.trusted(kind, encoded_parts(part, count)), mask
+        values, mask = self._physical(field)
+        return (TypedColumn.trusted(kind, values) if isinstance(kind, ColumnType) else values), mask
+
+    def _physical(self, field: Field) -> tuple[Physical, Mask | None]:
         rows, nulls = next(self._nodes)
         kind = field.kind
         if kind == "null":
@@ -114,13 +124,31 @@ class RecordBatch:
         if kind == "bool":
             return self._bits(rows), mask
         if kind == "decimal":
-            return floats(self._unscaled(rows), field.scale, mask, field.name), mask
+            return self._decimals(rows, DecimalType(field.digits, field.scale)), mask
         values = self._fixed(rows, _DTYPES.get(kind) or np.dtype(kind))
         if kind == "date":
             return values.astype(_INT64).view(_DAYS), mask
         if kind == "months":
             return values.astype(_INT64).view(_MONTHS), mask
         return values, mask
+
+    def _part(self, field: Field) -> tuple[int, Mask | None, NestedPart]:
+        """Return how many values a part of a nested column has, their mask, and the part as C takes it."""
+        if field.kind not in NESTED:
+            values, mask = self._physical(field)
+            return len(values), mask, leaf_part(values, mask)
+        rows, nulls = next(self._nodes)
+        mask = self._validity(rows, nulls)
+        if field.kind == "struct":
+            parts = [self._part(child) for child in field.children]
+            if any(count < rows for count, _, _ in parts):
+                raise BatchError(f"invalid record batch from Spark: {rows} structs with fewer values in a field")
+            return rows, mask, ("s", 0, tuple(part for _, _, part in parts), None, None, mask)
+        offsets = self._offsets(rows, False)
+        count, _, part = self._part(field.children[0])
+        if offsets[0] or offsets[-1] > count or (offsets[1:] < offsets[:-1]).any():
+            raise BatchError(f"invalid record batch from Spark: offsets of lists do not ascend from 0 to {count}")
+        return rows, mask, ("l", 0, (part,), None, offsets, mask)
 
     # -- rows ----------------------------------------------------------------------------------------------------
 
@@ -132,13 +160,11 @@ class RecordBatch:
 
     def _values(self, field: Field) -> list[Any]:
         """Return the values of a field as Python objects, None for nulls."""
-        if not (field.is_nested or field.kind == "decimal"):
+        if field.kind not in NESTED:
             column, mask = self._column(field)
             return _with_nulls(column.tolist(), mask)
         rows, nulls = next(self._nodes)
         mask = self._validity(rows, nulls)
-        if field.kind == "decimal":
-            return _with_nulls(decimals(self._unscaled(rows), field.scale), mask)
         if field.kind == "struct":
             names = [child.name for child in field.children]
             parts = [self._values(child) for child in field.children]
@@ -202,9 +228,10 @@ class RecordBatch:
         offsets.flags.writeable = data.flags.writeable = False
         return Text.trusted(offsets, data, is_bytes)
 
-    def _unscaled(self, rows: int) -> Unscaled:
-        values = self._fixed(2 * rows, np.dtype(np.uint64))
-        return values[::2], values[1::2].view(np.int64)
+    def _decimals(self, rows: int, kind: DecimalType) -> npt.NDArray[Any]:
+        if kind.stored == WIDE:
+            return self._fixed(rows, WIDE)
+        return self._fixed(2 * rows, _INT64)[::2].copy()
 
 
 def count_rows(memory: Memory, start: int, length: int) -> int:

@@ -169,6 +169,12 @@ class Translator:
             return Typed(f.lit(value.isoformat()).cast("date"), "date", value, True)
         if kind is datetime.datetime and value.tzinfo is None:
             return Typed(f.lit(value.isoformat(" ")).cast("timestamp_ntz"), "timestamp_ntz", value, True)
+        if kind is datetime.datetime:
+            try:
+                text = value.astimezone(datetime.UTC).isoformat(" ")
+            except OverflowError:
+                raise NotOnSparkError(f"{value} is before the year 1 or after 9999 in UTC") from None
+            return Typed(f.lit(text).cast("timestamp"), "timestamp", value, True)
         raise NotOnSparkError(f"a value of type {kind.__name__}")
 
     # -- numbers -------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from shmjet.data.errors import ConfigError
 from shmjet.pipeline.definitions import SourceDef
 from shmjet.spark.feed_processor import FeedProcessor
 from shmjet.spark.protocol import Mode
-from shmjet.spark.schema import Field, fields_of, is_columnar
+from shmjet.spark.schema import NESTED, Field, fields_of, is_columnar
 
 MEMORY = 256 << 20
 """Bytes of shared memory in which the rows of a feed wait, before files take over."""
@@ -194,9 +194,9 @@ def source(
     seen; where Spark calls the data indeterminate, when it has finished all. Until then they wait in shared memory, and
     beyond `memory` in files.
 
-    A column of numbers, booleans, dates, times, text or bytes is a column of the batch; times are UTC, decimals
-    float64 (a value with more digits than that keeps is an error), nulls are in the batch's validity. With arrays,
-    maps or structs among the columns, rows become dicts instead of batches, as `Batch.rows()` gives them.
+    Each column is a column of the batch, of the same type: decimals are decimals, timestamps have the zone of the
+    session (`spark.sql.session.timeZone`), arrays are lists and structs structs; nulls are in the batch's validity.
+    With maps among the columns, rows become dicts instead of batches, as `Batch.rows()` gives them.
 
     The elements of an RDD become batches as well when the first is a row, a dict, a tuple or a plain value, which
     Spark is asked for here, as `toDF()` does, unless `columns` is given. Columns are named as Spark names them (`_1`,
@@ -244,7 +244,7 @@ def source(
 def _cost(field: Field) -> int:
     """Return how dear a column is that only says how many rows there are."""
     return {"bool": 0, "int8": 0, "int16": 1, "int32": 2, "date": 2, "float32": 2}.get(
-        field.kind, 3 + 10 * field.is_nested
+        field.kind, 3 + 10 * (field.kind in NESTED)
     )
 
 

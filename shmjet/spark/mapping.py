@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shmjet.data.batch import Batch
-from shmjet.data.text import Text
+from shmjet.data.typed_column import nulls
 from shmjet.ring import pickling
 from shmjet.ring.batch_frames import BatchCodec
 from shmjet.spark.arrow import RecordBatch
@@ -60,16 +60,6 @@ class Contents:
         return items
 
 
-_DTYPES = {
-    "date": "datetime64[D]",
-    "timestamp": "datetime64[us]",
-    "timestamp_ntz": "datetime64[us]",
-    "duration": "timedelta64[us]",
-    "months": "timedelta64[M]",
-    "time": "timedelta64[ns]",
-    "decimal": "float64",
-    "null": "float64",
-}
 _NOTHING = np.zeros(0, np.bool_)
 
 
@@ -80,12 +70,7 @@ def head_of(fields: tuple[Field, ...]) -> Batch:
         >>> head_of((Field("day", "date"), Field("name", "text"))).schema
         {'day': dtype('<M8[D]'), 'name': 'text'}
     """
-    columns: dict[str, Any] = {}
-    for each in fields:
-        if each.kind in ("text", "bytes"):
-            columns[each.name] = Text.trusted(np.zeros(1, np.int64), np.zeros(0, np.uint8), each.kind == "bytes")
-        else:
-            columns[each.name] = np.zeros(0, _DTYPES.get(each.kind, each.kind))
+    columns = {each.name: nulls(each.column_kind, 0) for each in fields}
     known = {each.name: _NOTHING for each in fields if each.kind != "null"}
     return Batch.trusted(Batch(columns).parts()[0], known, 0)
 

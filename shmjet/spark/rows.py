@@ -15,13 +15,16 @@ from typing import Any, Protocol
 import numpy as np
 
 from shmjet.data.batch import Batch
+from shmjet.data.column import Values
+from shmjet.data.column_types import DecimalType, ZonedType
 from shmjet.data.errors import BatchError
+from shmjet.data.fitting import column_of
 from shmjet.data.text import Text
+from shmjet.data.typed_column import TypedColumn
 from shmjet.ring import pickling
 from shmjet.ring.batch_frames import BatchCodec, padded
-from shmjet.spark.decimals import to_float
 from shmjet.spark.protocol import Content
-from shmjet.spark.schema import Field, is_columnar
+from shmjet.spark.schema import NESTED, Field, is_columnar
 
 Frame = tuple[Content, list[Any], int, int]
 """What it is, its parts, their bytes in all, rows."""
@@ -29,6 +32,7 @@ Frame = tuple[Content, list[Any], int, int]
 _PLAIN = (bool, int, float, complex, str, bytes, Decimal, datetime.date, datetime.timedelta, np.generic)
 _EPOCH = datetime.datetime(1970, 1, 1)
 _DAY = datetime.date(1970, 1, 1)
+_DECIMAL = DecimalType(38, 18)
 
 
 class Chunk(Protocol):
@@ -74,19 +78,20 @@ class RowChunks:
             columns[field.name] = self._column(field, values)
         return Batch(columns, validity)
 
-    def _column(self, field: Field, values: tuple[Any, ...]) -> Any:
+    def _column(self, field: Field, values: tuple[Any, ...]) -> Values:
         kind = field.kind
+        if kind == "decimal" or kind in NESTED:
+            found, _ = column_of(field.name, [self._plain(field, value) for value in values], field.column_kind)
+            return found
         if kind == "text":
             return Text.of(["" if value is None else value for value in values])
         if kind == "bytes":
             return Text.of([b"" if value is None else bytes(value) for value in values])
         if kind == "null":
             return np.zeros(len(values))
-        if kind == "decimal":
-            return np.array([0.0 if value is None else to_float(value, field.name) for value in values])
         if kind in _TO_INTERNAL:
             numbers = values if self.internal else [None if v is None else _TO_INTERNAL[kind](v) for v in values]
-            return np.array([0 if value is None else value for value in numbers], np.int64).view(_UNITS[kind])
+            return _of_internal(field, [0 if value is None else value for value in numbers])
         return np.array([0 if value is None else value for value in values], np.dtype(kind))
 
     def _dict(self, row: Any) -> dict[str, Any]:
@@ -105,7 +110,7 @@ class RowChunks:
             return {child.name: self._plain(child, part) for child, part in zip(field.children, value, strict=True)}
         if field.kind in _TO_INTERNAL:
             number = value if self.internal else _TO_INTERNAL[field.kind](value)
-            return np.array([number], np.int64).view(_UNITS[field.kind]).tolist()[0]
+            return _of_internal(field, [number]).tolist()[0]
         return bytes(value) if field.kind == "bytes" else value
 
 
@@ -132,7 +137,7 @@ class ElementChunks:
                 continue
             try:
                 listed = [_cells(row, names) for row in rows]
-                yield _batch_frame(codec, Batch.from_rows(listed, names))
+                yield _batch_frame(codec, Batch.from_rows(listed, names, schema=_decimals(listed, names)))
             except BatchError as error:
                 raise BatchError(f"partition {partition}: {error}; map the RDD to elements of one kind") from None
 
@@ -173,11 +178,14 @@ def _cells(row: Any, names: tuple[str, ...]) -> tuple[Any, ...]:
     return (_cell(row),)
 
 
+def _decimals(rows: list[tuple[Any, ...]], names: tuple[str, ...]) -> dict[str, DecimalType]:
+    """Return the types of columns of decimals: that of `toDF()`, the same for all batches."""
+    return {name: _DECIMAL for place, name in enumerate(names) if any(isinstance(row[place], Decimal) for row in rows)}
+
+
 def _cell(value: Any) -> Any:
-    if isinstance(value, Decimal):
-        return to_float(value, "value")
     if isinstance(value, datetime.datetime) and value.tzinfo is not None:
-        return value.astimezone(datetime.UTC).replace(tzinfo=None)
+        return value.astimezone(datetime.UTC)
     return bytes(value) if isinstance(value, bytearray) else value
 
 
@@ -227,11 +235,13 @@ _TO_INTERNAL: dict[str, Callable[[Any], int]] = {
     "months": int,
     "time": _nanos,
 }
-_UNITS = {
-    "date": "datetime64[D]",
-    "timestamp": "datetime64[us]",
-    "timestamp_ntz": "datetime64[us]",
-    "duration": "timedelta64[us]",
-    "months": "timedelta64[M]",
-    "time": "timedelta64[ns]",
-}
+
+
+def _of_internal(field: Field, numbers: list[int]) -> Values:
+    """Return days, microseconds ... as a column of dates or times."""
+    values = np.array(numbers, np.int64)
+    kind = field.column_kind
+    if isinstance(kind, ZonedType):
+        return TypedColumn.trusted(kind, values.view("datetime64[us]"))
+    assert isinstance(kind, np.dtype)
+    return values.view(kind)

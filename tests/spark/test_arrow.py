@@ -57,7 +57,7 @@ def test_dates_times_intervals_booleans_and_nulls() -> None:
     fields = [Field("d", "date"), Field("t", "timestamp"), Field("i", "duration"), Field("m", "months")]
     found = batch(data, *fields, Field("b", "bool"), Field("n", "null"))
     assert found["d"].tolist() == [datetime.date(1970, 1, 1), datetime.date(1969, 12, 31)]
-    assert found["t"].tolist()[0] == datetime.datetime(1970, 1, 1, 0, 0, 1, 1)
+    assert found["t"].tolist()[0] == datetime.datetime(1970, 1, 1, 0, 0, 1, 1, datetime.UTC)
     assert found["i"].tolist()[0] == datetime.timedelta(microseconds=60)
     assert found["m"].tolist() == [14, -1]
     assert found["b"].tolist() == [False, True]
@@ -68,22 +68,39 @@ def decimals(*unscaled: int) -> bytes:
     return b"".join(value.to_bytes(16, "little", signed=True) for value in unscaled)
 
 
-@given(st.lists(st.integers(-(10**15) + 1, 10**15 - 1), min_size=1), st.integers(0, 15))
-def test_decimals_of_15_digits_are_the_floats_that_print_like_them(values: list[int], scale: int) -> None:
-    data = message(len(values), [(len(values), 0)], [b"", decimals(*values)])
-    found = batch(data, Field("d", "decimal", scale=scale))["d"].tolist()
-    assert found == [float(Decimal(value).scaleb(-scale)) for value in values]
-    assert rows(data, Field("d", "decimal", scale=scale)) == [{"d": Decimal(v).scaleb(-scale)} for v in values]
+@given(st.data(), st.integers(1, 38))
+def test_decimals_keep_every_digit(data: st.DataObject, digits: int) -> None:
+    scale = data.draw(st.integers(0, digits))
+    values = data.draw(st.lists(st.integers(1 - 10**digits, 10**digits - 1), min_size=1))
+    field = Field("d", "decimal", scale=scale, digits=digits)
+    frame = message(len(values), [(len(values), 0)], [b"", decimals(*values)])
+    expected = [Decimal((int(value < 0), tuple(map(int, str(abs(value)))), -scale)) for value in values]
+    assert batch(frame, field)["d"].tolist() == expected
+    assert rows(frame, field) == [{"d": value} for value in expected]
 
 
-def test_a_decimal_with_more_digits_than_a_float_keeps_is_an_error_that_names_it() -> None:
-    fits = message(2, [(2, 0)], [b"", decimals(10**18, -5 * 10**20)])
-    assert batch(fits, Field("price", "decimal", scale=18))["price"].tolist() == [1.0, -500.0]
-    data = message(1, [(1, 0)], [b"", decimals(12345678901234567890)])
-    with pytest.raises(BatchError, match=r"column 'price': the decimal 123456789012345678\.90 has more digits"):
-        batch(data, Field("price", "decimal", scale=2))
+def test_a_null_decimal_is_none() -> None:
     null = message(1, [(1, 1)], [bits([0]), decimals(12345678901234567890)])
-    assert batch(null, Field("price", "decimal", scale=2)).values("price") == [None]
+    assert batch(null, Field("price", "decimal", scale=2, digits=20)).values("price") == [None]
+
+
+def test_lists_and_structs_are_columns() -> None:
+    fields = [
+        Field("a", "list", (Field("element", "int32"),)),
+        Field("s", "struct", (Field("x", "int64"), Field("y", "list", (Field("element", "text"),)))),
+    ]
+    nodes = [(2, 1), (2, 1), (2, 1), (2, 1), (2, 0), (1, 0)]
+    buffers = [
+        bits([1, 0]), numbers([0, 2, 2], "<i4"), bits([1, 0]), numbers([5, 0], "<i4"),
+        bits([1, 0]), bits([0, 1]), numbers([0, 4], "<i8"), b"", numbers([0, 1, 1], "<i4"),
+        b"", numbers([0, 2], "<i4"), b"yy",
+    ]  # fmt: skip
+    found = batch(message(2, nodes, buffers), *fields)
+    assert found.values("a") == [[5, None], None]
+    assert found.values("s") == [{"x": None, "y": ["yy"]}, None]
+    for wrong in ([0, 3, 3], [1, 2, 2], [0, 2, 1]):
+        with pytest.raises(BatchError, match="offsets of lists do not ascend from 0 to 2"):
+            batch(message(2, nodes[:2], [buffers[0], numbers(wrong, "<i4"), *buffers[2:4]]), fields[0])
 
 
 def test_arrays_maps_and_structs_become_rows_of_python_objects() -> None:

@@ -6,6 +6,7 @@ import datetime
 import math
 import random
 import struct
+import zoneinfo
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,12 @@ from shmjet.spark.expressions import NotOnSparkError, Translator
 
 SCHEMA = (
     "a tinyint, b smallint, c int, d bigint, e bigint, f float, g double, h double, p boolean, q boolean, "
-    "s string, t string, x binary, day date, other date, at timestamp_ntz"
+    "s string, t string, x binary, day date, other date, at timestamp_ntz, z timestamp"
 )
 NUMPY = {
     "a": "int8", "b": "int16", "c": "int32", "d": "int64", "e": "int64", "f": "float32", "g": "float64",
     "h": "float64", "p": "bool", "q": "bool", "s": str, "t": str, "x": bytes, "day": "datetime64[D]",
-    "other": "datetime64[D]", "at": "datetime64[us]",
+    "other": "datetime64[D]", "at": "datetime64[us]", "z": "timestamp[us, Europe/Rome]",
 }  # fmt: skip
 ODD: dict[str, list[Any]] = {
     "a": [None, 0, 1, -1, 127, -128, 7],
@@ -43,7 +44,13 @@ ODD: dict[str, list[Any]] = {
     "day": [None, datetime.date(2024, 2, 29), datetime.date(1969, 12, 31), datetime.date(2020, 12, 31)],
     "other": [None, datetime.date(2024, 2, 29), datetime.date(1, 1, 1)],
     "at": [None, datetime.datetime(2024, 2, 29, 23, 59, 59, 999_999), datetime.datetime(1969, 12, 31, 1, 2, 3)],
+    "z": [
+        None,
+        datetime.datetime(2024, 3, 31, 1, tzinfo=datetime.UTC),
+        datetime.datetime(1969, 12, 31, 1, 2, 3, tzinfo=datetime.UTC),
+    ],
 }
+ROME = zoneinfo.ZoneInfo("Europe/Rome")
 SEED = 17
 
 
@@ -62,14 +69,14 @@ def batch(rows: list[dict[str, Any]]) -> Batch:
     found: dict[str, Any] = {}
     for name, kind in NUMPY.items():
         values = [row[name] for row in rows]
-        if isinstance(kind, type):
+        if isinstance(kind, type) or name == "z":
             found[name] = values
             continue
         mask = [value is None for value in values]
         zero = values[mask.index(False)]
         plain = np.array([zero if value is None else value for value in values], kind)
         found[name] = np.ma.masked_array(plain, mask)
-    return Batch(found)
+    return Batch(found, schema={"z": NUMPY["z"]})
 
 
 def number(chance: random.Random, depth: int) -> Expression:
@@ -134,6 +141,8 @@ FIXED = [
     *(getattr(column("at").dt, part)() for part in ("year", "month", "hour", "minute", "second", "weekday")),
     column("day") >= datetime.date(2000, 1, 1),
     column("at") < datetime.datetime(2000, 1, 1, 1, 2, 3, 4),
+    column("z") >= datetime.datetime(2024, 3, 31, 3, tzinfo=ROME),
+    column("z").is_in([datetime.datetime(2024, 3, 31, 3, tzinfo=ROME), None]),
     column("x") == b"\xff\x00",
     column("s") > "B",
     column("a").cast("int64") * 1000,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import zoneinfo
 from decimal import Decimal
 from typing import Any
 
@@ -13,12 +14,14 @@ import pytest
 pytest.importorskip("pyspark")
 
 from shmjet import Batch, ConfigError
+from shmjet.data.column_types import DecimalType, ZonedType
 from shmjet.spark import row_readers
 from shmjet.spark import source as spark_source
 from tests.spark.conftest import Fed
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("spark")]
 
+ROME = zoneinfo.ZoneInfo("Europe/Rome")
 RUNGS = [rung.__name__ for rung in row_readers.LADDER]
 
 FLAT = """
@@ -37,6 +40,8 @@ FLAT = """
 
 NESTED = """
     select id, if(id = 1, null, array(id, null, 7)) a, map(concat('k', id), cast(id as decimal(4, 1))) m,
+      case id when 0 then cast('-123456789012345678901234567890123456.78' as decimal(38, 2))
+        when 2 then cast('0.02' as decimal(38, 2)) end price,
       struct(id as p, date'2024-02-29' as q, array(concat('z', id)) as r, timestamp'2024-07-01 12:00:00' as t) s
     from range(0, 3, 1, 2)
 """
@@ -67,7 +72,7 @@ def test_every_flat_type_is_a_column(spark: Any, rung: str, fed: Fed) -> None:
     assert found["id"].tolist() == [0, 1, 2, 3, 4, 5]
     assert {name: found[name].dtype for name in "tsilfdbm"} == {
         "t": np.int8, "s": np.int16, "i": np.int32, "l": np.int64,
-        "f": np.float32, "d": np.float64, "b": np.bool_, "m": np.float64,
+        "f": np.float32, "d": np.float64, "b": np.bool_, "m": DecimalType(10, 2),
     }  # fmt: skip
     assert found.values("t") == [None, -1, 0, None, 2, 3]
     assert found.values("i") == [0, -9, -18, -27, -36, -45]
@@ -77,12 +82,13 @@ def test_every_flat_type_is_a_column(spark: Any, rung: str, fed: Fed) -> None:
     assert d[1] == -math.inf
     assert math.copysign(1, d[2]) == -1
     assert d[3:].tolist() == [1.0, 4 / 3, 5 / 3]
-    assert found.values("m") == [0.0, 1.25, None, 3.75, 5.0, 6.25]
+    assert found.values("m") == [0, Decimal("1.25"), None, Decimal("3.75"), 5, Decimal("6.25")]
     assert found["b"].tolist() == [True, False] * 3
     assert found["dt"].tolist()[:3] == [datetime.date(1969, 12, 30 + day) for day in (0, 1)] + [
         datetime.date(1970, 1, 1)
     ]
-    assert found["ts"].tolist()[1] == datetime.datetime(2024, 7, 1, 10, 0, 1, 1)  # UTC of 12:00 in Rome
+    assert found.schema["ts"] == ZonedType("us", "Europe/Rome")
+    assert found["ts"].tolist()[1] == datetime.datetime(2024, 7, 1, 12, 0, 1, 1, ROME)
     assert found["tn"].tolist()[0] == datetime.datetime(2024, 7, 1, 12)
     assert found.schema["x"] == "text"
     assert found.values("x") == ["naïve 0", "naïve 1", "naïve 2", None, "naïve 4", "naïve 5"]
@@ -91,28 +97,38 @@ def test_every_flat_type_is_a_column(spark: Any, rung: str, fed: Fed) -> None:
     assert found.values("n") == [None] * 6
 
 
-def test_rows_with_nested_values_are_dicts(spark: Any, rung: str, fed: Fed) -> None:
+def test_rows_with_maps_are_dicts(spark: Any, rung: str, fed: Fed) -> None:
     only(spark, rung, flat=False)
     found = sorted(fed(spark_source(spark.sql(NESTED))), key=lambda row: row["id"])
     assert found[1] == {
         "id": 1,
         "a": None,
         "m": {"k1": Decimal("1.0")},
+        "price": None,
         "s": {
             "p": 1,
             "q": datetime.date(2024, 2, 29),
             "r": ["z1"],
-            "t": datetime.datetime(2024, 7, 1, 10),
+            "t": datetime.datetime(2024, 7, 1, 12, tzinfo=ROME),
         },
     }
     assert [row["a"] for row in found] == [[0, None, 7], None, [2, None, 7]]
 
 
-def test_a_decimal_that_no_float_stands_for_fails_the_job(spark: Any, rung: str, fed: Fed) -> None:
+def test_arrays_and_structs_are_columns(spark: Any, rung: str, fed: Fed) -> None:
     only(spark, rung, flat=False)
-    df = spark.sql("select cast('123456789012345678.91' as decimal(20, 2)) price")
-    with pytest.raises(Exception, match=r"column 'price': the decimal 123456789012345678\.91 has more digits"):
-        fed(spark_source(df))
+    df = spark.sql(NESTED).select("id", "a", "s", "price")
+    found = Batch.concat(sorted(fed(spark_source(df)), key=lambda b: b["id"][0]))
+    assert str(found.schema["a"]) == "list<int64>"
+    assert str(found.schema["s"]) == (
+        "struct<p: int64, q: datetime64[D], r: list<text>, t: timestamp[us, Europe/Rome]>"
+    )
+    assert found.values("a") == [[0, None, 7], None, [2, None, 7]]
+    at = datetime.datetime(2024, 7, 1, 12, tzinfo=ROME)
+    day = datetime.date(2024, 2, 29)
+    assert found.values("s") == [{"p": n, "q": day, "r": [f"z{n}"], "t": at} for n in range(3)]
+    assert str(found.schema["price"]) == "decimal(38, 2)"
+    assert found.values("price") == [Decimal("-123456789012345678901234567890123456.78"), None, Decimal("0.02")]
 
 
 def test_a_type_without_a_counterpart_is_refused_by_name(spark: Any) -> None:

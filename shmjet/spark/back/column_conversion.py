@@ -16,12 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from shmjet.columns.row_gatherer import plain_column
+from shmjet.data.column_types import CategoryType, DecimalType, ListType, StructType, ZonedType
+from shmjet.data.decimal_columns import rescaled
 from shmjet.data.errors import BatchError
 from shmjet.data.operators import MONTH_UNITS
 from shmjet.data.text import Mask, Text
+from shmjet.data.typed_column import TypedColumn
 from shmjet.spark.back.rows import CONTAINERS
 from shmjet.spark.back.schemas import Column
-from shmjet.spark.back.value_conversion import CONVERTERS, LARGEST_EXACT, MOMENTS, NUMBERS, misfit, plain
+from shmjet.spark.back.value_conversion import CONVERTERS, FLOATS, LARGEST_EXACT, MOMENTS, NUMBERS, misfit, plain
 from shmjet.spark.schema import NESTED
 
 
@@ -182,12 +185,14 @@ def _cells(column: Column, value: Any) -> tuple[Any, ...]:
 # -- columns of batches ------------------------------------------------------------------------------------------------
 
 
-def fitted_column(column: Column, values: npt.NDArray[Any] | Text, mask: Mask | None) -> Fitted:
+def fitted_column(column: Column, values: npt.NDArray[Any] | Text | TypedColumn, mask: Mask | None) -> Fitted:
     """Return a column of a batch.
 
     Raises:
         BatchError: its dtype or a value does not fit; the text names the column and the first such value.
     """
+    if isinstance(values, TypedColumn):
+        return _fitted_typed(column, values, mask)
     if isinstance(values, Text):
         if column.kind != ("bytes" if values.is_bytes else "text"):
             raise BatchError(f"{column.label} ({column.sql}) does not take a column of {values.dtype}")
@@ -208,6 +213,38 @@ def fitted_column(column: Column, values: npt.NDArray[Any] | Text, mask: Mask | 
         present = [value if mask is None or mask[row] else None for row, value in enumerate(listed)]
         return fitted_values(column, present)
     raise BatchError(f"{column.label} ({column.sql}) does not take a column of dtype {values.dtype}")
+
+
+def _fitted_typed(column: Column, values: TypedColumn, mask: Mask | None) -> Fitted:
+    """Return decimals, instants with a zone, categories, lists or structs."""
+    stored = values.stored
+    match values.dtype:
+        case DecimalType() if column.kind == "decimal":
+            return _decimals(column, values, mask)
+        case ZonedType() if column.kind == "timestamp":
+            assert isinstance(stored, np.ndarray)
+            return _dates(column, stored, mask)
+        case CategoryType():
+            return fitted_column(column, stored, mask)
+        case DecimalType() | ListType() | StructType() if column.kind in (*NESTED, *FLOATS):
+            listed = values.to_list()
+            return fitted_values(column, [v if mask is None or mask[row] else None for row, v in enumerate(listed)])
+    raise BatchError(f"{column.label} ({column.sql}) does not take a column of {values.dtype}")
+
+
+def _decimals(column: Column, values: TypedColumn, mask: Mask | None) -> Fitted:
+    there = np.ones(len(values), np.bool_) if mask is None else mask
+    try:
+        units = rescaled(values, DecimalType(column.precision, column.scale), there).stored
+    except BatchError as error:
+        raise BatchError(f"{column.label} ({column.sql}): {error}") from None
+    assert isinstance(units, np.ndarray)
+    dtype = dtype_of(column)
+    if dtype == WIDE:  # in the other order of bytes
+        found = np.ascontiguousarray(units.view(np.uint8).reshape(-1, 16)[:, ::-1]).reshape(-1).view(WIDE)
+    else:
+        found = units.astype(dtype)
+    return _checked_nulls(column, found, mask)
 
 
 def _dates(column: Column, values: npt.NDArray[Any], mask: Mask | None) -> Fitted:

@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import IO, Any
 
 from shmjet.core.processor import ProcessorContext
-from shmjet.data.batch import Batch, stored_column
+from shmjet.data.batch import Batch, any_column
 from shmjet.data.errors import BatchError
 from shmjet.processors.general.base import BulkProcessor
 from shmjet.spark.back.column_conversion import Fitted, fitted_column, fitted_rows
@@ -71,7 +71,7 @@ class ColumnFile:
 
     def _fitted(self, rows: list[Any] | Batch) -> dict[str, Fitted]:
         if isinstance(rows, Batch):
-            return {column.name: fitted_column(column, *stored_column(rows, column.name)) for column in self._columns}
+            return {column.name: fitted_column(column, *any_column(rows, column.name)) for column in self._columns}
         width = len(self._columns)
         return {column.name: fitted_rows(column, rows, place, width) for place, column in enumerate(self._columns)}
 

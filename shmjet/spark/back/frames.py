@@ -21,6 +21,7 @@ from shmjet.cluster.folder import InstanceFolder
 from shmjet.data.batch import Batch
 from shmjet.data.errors import ConfigError
 from shmjet.data.text import Text
+from shmjet.data.typed_column import TypedColumn
 from shmjet.grid import IMap
 from shmjet.spark.back.areas import new_area
 from shmjet.spark.back.files import ColumnFile, file_name
@@ -142,6 +143,8 @@ def _named(item: Any) -> dict[str, Any]:
 
 
 def _sample(column: Any) -> Any:
+    if isinstance(column, TypedColumn):
+        return column.dtype
     if isinstance(column, Text):
         return b"" if column.is_bytes else ""
     return np.zeros((), column.dtype)[()]

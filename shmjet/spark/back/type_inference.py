@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from shmjet.data.column_types import CategoryType, ColumnType, DecimalType, Kind, ListType, StructType, ZonedType
 from shmjet.data.errors import ConfigError
 from shmjet.data.operators import DATE_UNITS, MONTH_UNITS
 from shmjet.spark.back.schemas import SQL, WORDS
@@ -112,9 +113,29 @@ def _all(values: Iterable[Any]) -> _Shape | None:
     return reduce(_merged, map(_shape, values), None)
 
 
+def _shape_of_kind(kind: Kind) -> _Shape:
+    """Return the shape of a column's values."""
+    match kind:
+        case DecimalType():
+            return _Shape(f"decimal({kind.precision},{kind.scale})")
+        case ZonedType():
+            return _Shape(WORDS["timestamp"])
+        case CategoryType():
+            return _Shape(WORDS["text"])
+        case ListType():
+            return _Shape("array", (("element", _shape_of_kind(kind.item)),))
+        case StructType():
+            return _Shape("struct", tuple((name, _shape_of_kind(each)) for name, each in kind.fields))
+        case np.dtype():
+            return _Shape(_scalar(np.zeros((), kind)[()]))
+    return _Shape(WORDS[str(kind)])
+
+
 def _shape(value: Any) -> _Shape | None:
     if value is None:
         return None
+    if isinstance(value, ColumnType):  # of a batch
+        return _shape_of_kind(value)
     if isinstance(value, np.ndarray) and value.ndim:
         element: _Shape | None = _shape(np.zeros((), value.dtype)[()])
         for _ in range(value.ndim):

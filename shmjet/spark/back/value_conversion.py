@@ -16,7 +16,8 @@ import numpy as np
 from shmjet.data.errors import BatchError
 from shmjet.spark.back.schemas import Column
 
-NUMBERS = ("int8", "int16", "int32", "int64", "float32", "float64")
+FLOATS = ("float32", "float64")
+NUMBERS = ("int8", "int16", "int32", "int64", *FLOATS)
 MOMENTS = ("timestamp", "timestamp_ntz")
 LARGEST_EXACT = {"float32": 1 << 24, "float64": 1 << 53}
 """Up to there each int is a float."""
@@ -54,6 +55,11 @@ def _floating(column: Column, value: Any) -> float:
         if abs(value) > LARGEST_EXACT[column.kind] and int(float(value)) != value:
             raise misfit(column, value, "no float is exactly that")
         return float(value)
+    if isinstance(value, decimal.Decimal):
+        found = float(value)
+        if decimal.Decimal(repr(found)) != value:  # a float stands for the decimal of its shortest text
+            raise misfit(column, value, "no float is exactly that")
+        return found
     if not isinstance(value, float):
         raise misfit(column, value)
     return value

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from shmjet.data.column_types import NARROW_DIGITS
 from shmjet.ring.batch_frames import BYTES, TEXT
 from shmjet.spark.protocol import Content
 from shmjet.spark.schema import Field
@@ -27,7 +28,7 @@ class _Kind:
     """How a column of fixed width is copied.
 
     Args:
-        dtype: of the column.
+        dtype: of the column's physical values.
         put: Platform's method for its width.
         value: what is read from a row, with a place for the column's number.
         zero: what a null is.
@@ -58,8 +59,6 @@ _KINDS = {
     "null": _Kind("float64", "putLong", "0L"),
 }
 _VARIABLE = {"text": TEXT, "bytes": BYTES}
-_EXACT_DIGITS = 15
-"""Decimals of so many digits all have a float64 that stands for them, which one division gives."""
 
 
 def is_writable(fields: Sequence[Field]) -> bool:
@@ -68,11 +67,9 @@ def is_writable(fields: Sequence[Field]) -> bool:
 
 
 def _kind(field: Field) -> _Kind | None:
-    if field.kind != "decimal":
-        return _KINDS.get(field.kind)
-    if not 0 < field.digits <= _EXACT_DIGITS:
-        return None
-    return _Kind("float64", "putDouble", f"(double) row.getLong({{}}) / 1e{field.scale}", "0.0")
+    if field.kind == "decimal" and field.digits <= NARROW_DIGITS:
+        return _Kind("int64", *_LONG)
+    return _KINDS.get(field.kind)
 
 
 def _fixed(field: Field) -> _Kind:
@@ -137,7 +134,8 @@ def _template() -> str:
 def _described(field: Field) -> object:
     if field.kind in _VARIABLE:
         return _VARIABLE[field.kind]
-    return np.lib.format.dtype_to_descr(np.dtype(_fixed(field).dtype))
+    kind = field.column_kind
+    return np.lib.format.dtype_to_descr(kind) if isinstance(kind, np.dtype) else str(kind)
 
 
 def _width(field: Field) -> int:

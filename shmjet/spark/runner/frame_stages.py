@@ -8,7 +8,7 @@ expression for which `shmjet.spark.expressions` has no translation. Must not kno
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from shmjet.pipeline import transforms as t
 from shmjet.pipeline.planner.column_needs import known_names, plain_column, suffixed
 from shmjet.spark.expressions import FLOATS, INTEGERS, NotOnSparkError, Translator, check_names, quoted
 from shmjet.spark.feed import SparkSource
+from shmjet.spark.schema import Field
 
 _KEYS = (*INTEGERS, *FLOATS, "bool", "text", "bytes", "date", "timestamp", "timestamp_ntz")
 """Kinds whose equal values are equal in both."""
@@ -47,7 +48,12 @@ class Frame:
     @property
     def kinds(self) -> dict[str, str]:
         """The kinds of the columns which can be compared, by name."""
-        return {name: field.kind for name, field in Translator.of(self.df).fields.items()}
+        return {name: field.kind for name, field in self.fields.items()}
+
+    @property
+    def fields(self) -> Mapping[str, Field]:
+        """The columns which can be compared, by name."""
+        return Translator.of(self.df).fields
 
 
 def on_frames(nodes: Sequence[t.Node]) -> tuple[t.Node, ...]:
@@ -246,7 +252,7 @@ def _union(node: t.Node, transform: Any, inputs: list[Frame]) -> Frame:
     first, *others = inputs
     df = first.df
     for other in others:
-        if set(other.df.columns) != set(first.df.columns) or other.kinds != first.kinds:
+        if set(other.df.columns) != set(first.df.columns) or other.fields != first.fields:
             raise NotOnSparkError("columns of other names or types")
         df = df.unionByName(other.df)
     return first.then(df, node)
