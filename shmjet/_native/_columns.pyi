@@ -613,12 +613,13 @@ def run_numbers(
     mask: Array | None = None,
     /,
 ) -> bool:
-    """Run instructions over columns of int64 and float64, block by block.
+    """Run instructions over columns of int64, float64 and bools, block by block.
 
     Args:
-        code: five bytes for each instruction: operator, kind of the operands (`i`, `f` or `b`), the registers of the
-            operands and that of the result. Registers are the columns, the values, the results, then room for a block.
-        columns: what is read, 8 bytes for each row.
+        code: six bytes for each instruction: operator, kind of the operands (`i`, `f` or `b`), the registers of the
+            operands, that of the result and that of bools that choose. Registers are the columns, the values, the
+            results, then room for a block.
+        columns: what is read, 8 bytes for each row, or one for bools.
         values: numbers of 8 bytes, the same for all rows.
         results: what is written, 8 bytes for each row, or one for bools.
         rows: at least 2.

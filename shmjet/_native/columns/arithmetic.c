@@ -106,14 +106,14 @@ static Py_buffer *program_hold(program_t *program, PyObject *object, int flags) 
     return view;
 }
 
-/* Takes the columns that are read or written. A result of one byte for each row is of bools. */
+/* Takes the columns that are read or written: bools have one byte for each row. */
 static int hold_columns(program_t *program, PyObject *columns, int64_t rows, int is_written) {
     for (Py_ssize_t i = 0; i < PyTuple_Size(columns); i++) {
         if (program->count >= PROGRAM_REGISTERS) return PyErr_SetString(PyExc_ValueError, "too many columns"), -1;
         int flags = is_written ? PyBUF_WRITABLE : PyBUF_SIMPLE;
         Py_buffer *view = program_hold(program, PyTuple_GetItem(columns, i), flags);
         if (!view) return -1;
-        int64_t width = is_written && view->len == rows ? 1 : 8;
+        int64_t width = view->len == rows ? 1 : 8;
         if (view->len != width * rows || (width == 8 && (uintptr_t)view->buf % 8))
             return PyErr_SetString(PyExc_ValueError, "columns are aligned and of 8 bytes, or of bools"), -1;
         program->registers[program->count++] = (register_t){view->buf, width};
@@ -141,7 +141,9 @@ static int check_code(const program_t *program, const instruction_t *code, int64
         const instruction_t *each = &code[i];
         int width = instruction_width(each);
         int fits = width && each->one < PROGRAM_REGISTERS && each->two < PROGRAM_REGISTERS &&
-                   each->to < PROGRAM_REGISTERS && each->to >= program->written;
+                   each->to < PROGRAM_REGISTERS && each->to >= program->written && each->by < PROGRAM_REGISTERS;
+        for (int operand = 0; operand < 2 && fits && each->kind != 'b'; operand++)
+            fits = program->registers[operand ? each->two : each->one].step != 1;
         int64_t step = fits ? program->registers[each->to].step : 0;
         if (!fits || (step && step != width))
             return PyErr_Format(PyExc_ValueError, "instruction %lld is wrong", (long long)i), -1;

@@ -1,4 +1,4 @@
-/* Several operators over columns of int64 and float64, block by block. No Python in here.
+/* Several operators over columns of int64, float64 and bools, block by block. No Python in here.
  *
  * A program is a list of instructions over registers. A register is a column that is read, a value for all rows, a
  * column that is written, or room for a block. Blocks are so short that the registers of an expression stay in a core's
@@ -22,9 +22,9 @@
 #define PROGRAM_REGISTERS 64
 
 /* `kind` is that of the operands: i int64, f float64, b bools. Operators are `+ - * /`, `< > = !`, l (<=), g (>=),
- * `& | ^`, and c, which makes floats of integers and looks at `one` alone. */
+ * `& | ^`; c, which makes floats of integers and looks at `one` alone; ?, which takes `one` where `by` is true. */
 typedef struct {
-    uint8_t symbol, kind, one, two, to;
+    uint8_t symbol, kind, one, two, to, by;
 } instruction_t;
 
 typedef struct {
@@ -98,15 +98,24 @@ SIMD_CLONES static int program_bits(const int64_t *a, int64_t rows) {
     return reach ? 64 - __builtin_clzll(reach) : 0;
 }
 
+#define PROGRAM_CHOICE(name, type)                                                                                     \
+    SIMD_CLONES static void program_##name(const type *restrict a, const type *restrict b, const uint8_t *restrict by, \
+                                           type *restrict to, int64_t rows) {                                          \
+        for (int64_t i = 0; i < rows; i++) to[i] = by[i] ? a[i] : b[i];                                                \
+    }
+
+PROGRAM_CHOICE(choose_words, uint64_t)
+PROGRAM_CHOICE(choose_bools, uint8_t)
+
 /* The bytes that an instruction writes for a row; 0 where there is no such instruction. */
 static inline int instruction_width(const instruction_t *instruction) {
     char symbol = (char)instruction->symbol, kind = (char)instruction->kind;
-    if (kind == 'b') return symbol == '&' || symbol == '|' || symbol == '^';
+    if (kind == 'b') return symbol == '&' || symbol == '|' || symbol == '^' || symbol == '?';
     if (kind != 'i' && kind != 'f') return 0;
     if (symbol == '<' || symbol == '>' || symbol == '=' || symbol == '!' || symbol == 'l' || symbol == 'g') return 1;
     if (symbol == 'c') return kind == 'i' ? 8 : 0;
     if (symbol == '/') return kind == 'f' ? 8 : 0;
-    return symbol == '+' || symbol == '-' || symbol == '*' ? 8 : 0;
+    return symbol == '+' || symbol == '-' || symbol == '*' || symbol == '?' ? 8 : 0;
 }
 
 #define PROGRAM_CASE(letter, name, type, result) \
@@ -116,7 +125,13 @@ static inline int instruction_width(const instruction_t *instruction) {
     case letter: program_##name((const type *)b, (const type *)a, (result *)to, rows); return 0;
 
 /* Returns 1 when a result has left its type. */
-static int instruction_run(const instruction_t *instruction, const void *a, const void *b, void *to, int64_t rows) {
+static int instruction_run(const instruction_t *instruction, const void *a, const void *b, const uint8_t *by, void *to,
+                           int64_t rows) {
+    if (instruction->symbol == '?') {
+        if (instruction->kind == 'b') program_choose_bools(a, b, by, to, rows);
+        else program_choose_words(a, b, by, to, rows);
+        return 0;
+    }
     if (instruction->kind == 'f') switch (instruction->symbol) {
             PROGRAM_CASE('+', add, double, double)
             PROGRAM_CASE('-', subtract, double, double)
@@ -154,9 +169,10 @@ static int instruction_run(const instruction_t *instruction, const void *a, cons
 static inline int program_block(const instruction_t *code, int64_t length, const register_t *registers, int64_t start,
                                 int64_t rows) {
     for (int64_t i = 0; i < length; i++) {
-        const register_t *one = &registers[code[i].one], *two = &registers[code[i].two], *to = &registers[code[i].to];
+        const register_t *one = &registers[code[i].one], *two = &registers[code[i].two], *to = &registers[code[i].to],
+                         *by = &registers[code[i].by];
         if (instruction_run(&code[i], one->data + one->step * start, two->data + two->step * start,
-                            to->data + to->step * start, rows))
+                            by->data + by->step * start, to->data + to->step * start, rows))
             return 1;
     }
     return 0;
@@ -180,9 +196,13 @@ static int program_run_chosen(const instruction_t *code, int64_t length, const r
     int64_t done = 0, filled = 0;
     for (int64_t start = 0; start < rows; start += PROGRAM_PART) {
         int64_t part = rows - start < PROGRAM_PART ? rows - start : PROGRAM_PART, kept = 0;
-        for (int i = 0; i < columns; i++)
-            kept = keep_words((const uint64_t *)(const void *)registers[i].data + start, mask + start, part,
-                              room + i * PROGRAM_ROOM + filled, PROGRAM_ROOM - filled);
+        for (int i = 0; i < columns; i++) {
+            const uint8_t *from = registers[i].data + registers[i].step * start;
+            uint64_t *block = room + i * PROGRAM_ROOM;
+            kept = registers[i].step == 1 ? keep_uint8_t(from, mask + start, part, (uint8_t *)block + filled)
+                                          : keep_words((const uint64_t *)(const void *)from, mask + start, part,
+                                                       block + filled, PROGRAM_ROOM - filled);
+        }
         filled += kept;
         if (filled <= PROGRAM_ROWS - PROGRAM_PART && start + part < rows) continue;
         if (program_block(code, length, chosen, done, filled)) return 1;

@@ -155,16 +155,34 @@ class Program:
 
 
 def _plain_nodes(scope: Scope) -> list[Node] | None:
-    """Return the steps of a scope as nodes; None if there are others than operators and values."""
-    nodes: list[Node] = []
+    """Return the steps of a scope as nodes, those of its branches among them; None if there are functions of others."""
+    nodes: dict[int, Node] = {}
+    return list(nodes.values()) if _add_plain(scope, nodes) else None
+
+
+def _add_plain(scope: Scope, nodes: dict[int, Node]) -> bool:
+    """Add the nodes of a scope. Returns whether it has nothing but functions without options."""
     for step in scope.steps:
+        operands: tuple[int, ...] = ()
+        function, value = "", None
         if isinstance(step, LiteralStep):
-            nodes.append((step.number, (), "", step.value))
-        elif isinstance(step, Step) and isinstance(step.node, Call) and not step.node.options:
-            nodes.append((step.number, step.operands, step.node.function, None))
+            value = step.value
+        elif isinstance(step, WhenStep):
+            if not all(_add_plain(each, nodes) for each in (*step.conditions, *step.values)):
+                return False
+            function = "when"
+            pairs = zip(step.conditions, step.values, strict=False)
+            operands = (*(each.results[0] for pair in pairs for each in pair), step.values[-1].results[0])
+        elif isinstance(step, FillStep):
+            if not _add_plain(step.filling, nodes):
+                return False
+            function, operands = "fill_null", (step.operand, step.filling.results[0])
+        elif isinstance(step.node, Call) and not step.node.options:
+            function, operands = step.node.function, step.operands
         else:
-            return None
-    return nodes
+            return False
+        nodes.setdefault(step.number, (step.number, operands, function, value))
+    return True
 
 
 def _eager(node: Expression) -> tuple[Expression, ...]:

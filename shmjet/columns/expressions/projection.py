@@ -82,7 +82,7 @@ class Projection:
         if self.keep:
             passed.update(name for name in batch.names if name not in self.outputs)
         stay = chooser.batch(batch, passed)
-        return self._put_together(batch.names, stay, chooser.rows, [(values, None) for values in plain])
+        return self._put_together(batch.names, stay, chooser.rows, plain)
 
     def _put_together(
         self, names: Sequence[str], batch: Batch, rows: int, results: Iterable[tuple[Values, Mask | None]]
@@ -219,7 +219,7 @@ def _computed(program: Program, batch: Batch, block_rows: int = BLOCK_ROWS) -> l
     inputs, rows = _inputs(program, batch), batch.num_rows
     plain = program.numbers.run(inputs, rows)
     if plain is not None:
-        return [(values, None) for values in plain]
+        return plain
     if rows <= block_rows + block_rows // 2:
         return [_finished(each, rows) for each in program.run(_block(inputs, 0, rows), rows)]
     results: list[JoinedBlocks] = []
