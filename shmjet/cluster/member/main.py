@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shmjet.cluster.member.start_report import StartReport
+from shmjet.host.allocator import share_one_heap
 from shmjet.host.child_process import accept_signals, die_with_parent, end_with
 from shmjet.host.standard_descriptors import fill_standard_descriptors
 
@@ -108,6 +109,7 @@ def _split(
         fork_server_main.main(theirs, logs, settings["log_levels"], preload, settings["cluster_name"])
     else:
         theirs.close()
+        share_one_heap()
         report.phase("importing its own half of the modules")
         sys.modules["ssl"] = None  # type: ignore[assignment]  # asyncio does without it, as does a member: 5 ms
         import asyncio  # noqa: F401
