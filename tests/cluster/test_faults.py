@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -128,6 +129,23 @@ def test_a_killed_worker_fails_its_job_and_the_next_one_works(
     jet.new_job(mapping(lambda x: x + 1)).run(60)
     assert sorted(jet.get_list(out)) == list(range(1, 101))
     assert victim not in jet.cluster.members[0].workers
+
+
+def test_a_lost_worker_fails_its_job_even_where_the_store_cannot_be_opened(eventually: Callable[..., None]) -> None:
+    class Forever(Processor):
+        def complete(self) -> bool:
+            return False
+
+    dag = DAG()
+    dag.new_vertex("forever", Forever)
+    with shmjet.new_instance(JetConfig(cores=2)) as jet:
+        execution = jet.new_job(dag).execute()
+        eventually(lambda: execution.status is shmjet.JobStatus.RUNNING)
+        shutil.rmtree(jet.folder / "grid")
+        victim = jet.cluster.members[0].workers[1]
+        os.kill(victim, signal.SIGKILL)
+        with pytest.raises(WorkerLostError, match="was killed by SIGKILL"):
+            execution.result(60)
 
 
 def test_a_worker_that_exits_by_itself_is_a_lost_worker(jet: JetInstance, mapping: Callable[..., DAG]) -> None:

@@ -61,7 +61,7 @@ from shmjet.cluster.requests.request_forwarder import RequestForwarder
 from shmjet.cluster.settings import SOCKET_NAME, MemberSettings
 from shmjet.execution import control
 from shmjet.execution.messages import WorkerSettings
-from shmjet.grid import Grid
+from shmjet.grid import Grid, GridError
 from shmjet.grid.store import ENVIRONMENTS_OF_A_CLUSTER
 from shmjet.host.child_process import outlive
 from shmjet.host.stacks import offer_stacks
@@ -401,10 +401,13 @@ class Member:
             self._network.send(leader, PartLogs(execution, records, dropped))
 
     def _on_lost(self, child: Child) -> None:
-        with Grid.open(self._grid_folder) as grid:
-            grid.after_worker_death()
         self._services.arenas.worker_gone(child.index)
         self._jobs.participants.child_lost(child)
+        try:
+            with Grid.open(self._grid_folder) as grid:
+                grid.after_worker_death()
+        except (GridError, OSError) as error:  # its jobs must not wait for that
+            logger.error("what worker %d has left in the store stays until another one is lost: %s", child.index, error)
 
     # -- the network's user ---------------------------------------------------------------------------------------
 
