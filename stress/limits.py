@@ -189,7 +189,7 @@ CASES = [
     ),
     *(
         Case(f"as-{limit}m-{name}", job, limits=(f"AS={limit << 20}",))
-        for limit in (200, 1500)
+        for limit in (200, 204, 220, 240, 260, 1500)  # from "not in this process" to "in no worker" to "enough"
         for name, job in (("small", "words(jet)"), ("64x64", "words(jet, 64)"))
     ),
     Case("as-of workers-items", "", program=IN_WORKERS.replace("{size}", "200 << 20").replace("{wide}", "2")),

@@ -111,6 +111,7 @@ class Deployment:
         self._wiring: Wiring
         self._readiness: Readiness | None = None
         self._memory: memoryview | None = None
+        self._let_go: Callable[[], None] = lambda: None
         self._slab_bytes = 0
 
     @property
@@ -148,6 +149,7 @@ class Deployment:
         data = InlineOrMemfd.received(deploy.code, deploy.code_size, fds[-1:])
         try:
             arena = self._memory = shared.arena(deploy, fds)
+            self._let_go = partial(shared.let_go, deploy.arena_id)
             extend_import_path(deploy.import_paths)
             code = load_code(data.view()) if prepared.code is None else prepared.code
         finally:
@@ -452,6 +454,7 @@ class Deployment:
         self._processors.clear()
         self.tasklets.clear()
         self._memory = None
+        self._let_go()
         return has_views
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
+import errno
+import gc
 import mmap
 import os
+import resource
 from collections.abc import Sequence
+from typing import cast
 
 from shmjet._native import Codec
 from shmjet.execution.messages import Deploy
-from shmjet.ring.arena import reserve
+from shmjet.ring.arena import ArenaError, map_segment, reserve
 
 
 class SharedMemory:
@@ -26,35 +29,79 @@ class SharedMemory:
         self.codec = Codec()
         self._mapped: dict[int, memoryview] = {}
         self._fds: dict[int, int] = {}
+        self._in_use: set[int] = set()
 
     def arena(self, deploy: Deploy, fds: Sequence[int]) -> memoryview:
-        """Return an execution's arena, mapped; unless it is already, the first of the descriptors is its own."""
+        """Return an execution's arena, mapped; unless it is known already, the first of the descriptors is its own.
+
+        Where there is no address space for it, arenas that no execution uses now are unmapped until they are needed.
+
+        Raises:
+            ArenaError: it cannot be mapped.
+        """
+        arena_id = deploy.arena_id
         if not deploy.arena_attached:
-            fd = fds[0]
-            self.forget(deploy.arena_id)  # after a failure it comes again: the member cannot tell whether it was mapped
+            self.forget(arena_id)  # after a failure it comes again: the member cannot tell whether it was mapped
+            self._fds[arena_id] = fds[0]
+        if arena_id not in self._mapped:
             try:
-                mapping = mmap.mmap(fd, deploy.arena_size)
+                mapping = self._map(self._fds[arena_id], deploy.arena_size, f"of {deploy.job_name or deploy.job_id}")
             except BaseException:
-                os.close(fd)
+                self.forget(arena_id)
                 raise
             # A copy of the worker, forked by user code, must not go on in the rings; but it may look at its batches.
             mapping.madvise(mmap.MADV_DONTFORK, 0, deploy.arena_reserved)
-            self._mapped[deploy.arena_id] = memoryview(mapping)
-            self._fds[deploy.arena_id] = fd
-        return self._mapped[deploy.arena_id]
+            self._mapped[arena_id] = memoryview(mapping)
+        self._in_use.add(arena_id)
+        return self._mapped[arena_id]
+
+    def _map(self, fd: int, size: int, label: str) -> mmap.mmap:
+        try:
+            return map_segment(fd, size, label)
+        except ArenaError as error:
+            if error.errno != errno.ENOMEM:
+                raise
+        for free in self._mapped.keys() - self._in_use:
+            self._unmap(free)
+        return map_segment(fd, size, label)
+
+    def let_go(self, arena_id: int) -> None:
+        """Note that no execution uses an arena any more; without a limit of address space it stays mapped."""
+        self._in_use.discard(arena_id)
+        if _is_limited():
+            self._unmap(arena_id)
 
     def reserve(self, arena_id: int, offset: int, size: int) -> None:
         """Give a part of an arena its memory. Raises OSError when there is none."""
         reserve(self._fds[arena_id], offset, size)
 
     def forget(self, arena_id: int) -> None:
-        """Unmap an arena."""
+        """Unmap an arena, for good."""
+        self._in_use.discard(arena_id)
         fd = self._fds.pop(arena_id, -1)
         if fd >= 0:
             os.close(fd)
+        self._unmap(arena_id)
+
+    def _unmap(self, arena_id: int) -> None:
         memory = self._mapped.pop(arena_id, None)
-        if memory is not None:
-            mapping = memory.obj
-            with contextlib.suppress(BufferError):  # a view somewhere still holds it; it goes with that view
-                memory.release()
-                mapping.close()  # type: ignore[attr-defined]
+        if memory is None:
+            return
+        mapping = cast("mmap.mmap", memory.obj)
+        if not _is_closed(memory, mapping) and _is_limited():
+            gc.collect()  # views of what has failed half-way
+            _is_closed(memory, mapping)
+
+
+def _is_closed(memory: memoryview, mapping: mmap.mmap) -> bool:
+    """Unmap an arena; where a view somewhere still holds it, it goes with that view."""
+    try:
+        memory.release()
+        mapping.close()
+    except BufferError:
+        return False
+    return True
+
+
+def _is_limited() -> bool:
+    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY

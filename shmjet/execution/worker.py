@@ -59,6 +59,7 @@ from shmjet.ipc.channel import Channel, ChannelClosed, DescriptorsDropped
 _LONGEST_SLEEP_NS = 1_000_000_000
 _DEATH_S = 5.0
 """Seconds for which a worker whose code has closed its descriptors waits to be killed."""
+_NO_MEMORY = Broken("it had no memory left, by RLIMIT_AS (`ulimit -v`), the host or the container")
 
 
 class Worker:
@@ -133,6 +134,9 @@ class Worker:
                 sleep(_DEATH_S)  # the member finds out why, which an exit of its own would hide, and kills it
         except DescriptorsDropped as error:
             self._channel.send(Broken(str(error)))
+            raise
+        except MemoryError:
+            self._channel.send(_NO_MEMORY)
             raise
         finally:
             for deployment in list(self._deployments.values()):

@@ -7,7 +7,6 @@ Which lanes there are, and where, follows from the plan, as in every process of 
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 from collections.abc import Container
 
@@ -21,7 +20,7 @@ from shmjet.net.messages import EdgeStats, OpenExecution
 from shmjet.net.receiver import Incoming, IncomingEdge, IncomingLane, OverflowBuffer
 from shmjet.net.sender import Outgoing, OutgoingEdge, OutgoingLane
 from shmjet.net.window import ReceiveWindow
-from shmjet.ring.arena import reserve
+from shmjet.ring.arena import map_segment, reserve
 from shmjet.ring.slab import IncomingSlabs, OutgoingSlab
 
 
@@ -43,7 +42,7 @@ class CarriedExecution:
         self.execution = order.execution
         self._fd = fd
         try:
-            self._mapping = mmap.mmap(fd, order.arena_size)
+            self._mapping = map_segment(fd, order.arena_size, f"of execution {order.execution}")
         except BaseException:
             os.close(fd)
             raise

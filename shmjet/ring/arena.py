@@ -12,6 +12,7 @@ import errno
 import logging
 import mmap
 import os
+import resource
 from types import TracebackType
 
 import posix_ipc
@@ -81,12 +82,10 @@ class Arena:
     @classmethod
     def _map(cls, fd: int, size: int, label: str, reserved: int) -> Arena:
         try:
-            mapping = mmap.mmap(fd, size)
-        except OSError as error:
+            mapping = map_segment(fd, size, label)
+        except ArenaError:
             os.close(fd)
-            if error.errno == errno.EMFILE:  # a mapping keeps a descriptor of its own
-                raise _no_descriptor(label) from error
-            raise ArenaError(error.errno, f"arena {label!r}: {size} bytes cannot be mapped: {error}") from error
+            raise
         return cls(fd, size, mapping, reserved)
 
     @property
@@ -139,6 +138,22 @@ class Arena:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def map_segment(fd: int, size: int, label: str) -> mmap.mmap:
+    """Map an arena's descriptor, which stays open.
+
+    Raises:
+        ArenaError: it cannot be mapped here; the text names the limit.
+    """
+    try:
+        return mmap.mmap(fd, size)
+    except OSError as error:
+        if error.errno == errno.EMFILE:  # a mapping keeps a descriptor of its own
+            raise _no_descriptor(label) from error
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        named = "" if limit == resource.RLIM_INFINITY else f"; RLIMIT_AS (`ulimit -v`) lets a process have {limit}"
+        raise ArenaError(error.errno, f"arena {label!r}: {size} bytes cannot be mapped: {error}{named}") from error
 
 
 def reserve(fd: int, offset: int, size: int) -> None:

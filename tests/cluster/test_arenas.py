@@ -127,3 +127,19 @@ def test_room_is_not_waited_for_without_a_bound(pool: ArenaPool) -> None:
         await pool.make_room(60)
 
     asyncio.run(story())
+
+
+def test_room_is_made_by_attempts_that_are_over_and_let_go(pool: ArenaPool, forgotten: list[PooledArena]) -> None:
+    async def story() -> None:
+        over, running = pool.acquire(1 << 16, "over"), pool.acquire(1 << 16, "running")
+        pool.expect(over)
+        room = asyncio.ensure_future(pool.make_room(60))
+        await asyncio.sleep(0)
+        assert not room.done()
+        pool.give_back(over)
+        await room
+        assert forgotten == [over]
+        assert not pool.can_make_room
+        pool.give_back(running)
+
+    asyncio.run(story())

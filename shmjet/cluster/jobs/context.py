@@ -249,6 +249,11 @@ class ExecutionContext:
         if self._pooled is not None:
             self._pooled.arena.memory[CANCELLED_OFFSET] = 1
 
+    def say_over(self) -> None:
+        """Tell who waits for memory that the arena comes back soon."""
+        if self._pooled is not None:
+            self._services.arenas.expect(self._pooled)
+
     def detach(self, child: Child) -> None:
         """Note that a process does not have the arena mapped: it is dead, or could not."""
         if self._pooled is not None:

@@ -283,7 +283,7 @@ class Participant:
             case Ready():
                 part.ready(at, *self._seen_ready())
             case Failed():
-                if not part.started and self._context is not None:
+                if self._context is not None:
                     self._context.detach(child)  # it may not have been able to map the arena
                 part.failed(at, message.failure)
             case Ended():
@@ -387,6 +387,8 @@ class Participant:
             case Phase.ENDED:
                 self._end_timers()
             case Phase.FINISHING:
+                if context is not None:
+                    context.say_over()
                 self._end_timers()
                 self.endpoints.end()
                 self.completed_at = time.time()

@@ -7,6 +7,7 @@ only when every process that had it mapped has said that it let go.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import resource
 from collections.abc import Callable, Coroutine
@@ -46,6 +47,7 @@ class ArenaPool:
         self._kept = max(
             1, min(_KEPT_ARENAS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _DESCRIPTORS_PER_KEPT_ARENA)
         )
+        self._expected: dict[PooledArena, asyncio.Event] = {}
         self._returns: set[asyncio.Task[None]] = set()
         self._free: list[PooledArena] = []
         self._used: set[PooledArena] = set()
@@ -88,6 +90,8 @@ class ArenaPool:
     def give_back(self, pooled: PooledArena) -> None:
         """Take an arena back from an attempt."""
         self._used.discard(pooled)
+        if pooled in self._expected:
+            self._expected.pop(pooled).set()
         if pooled.is_viewed:
             self._give_up(pooled)
             return
@@ -95,8 +99,14 @@ class ArenaPool:
         while len(self._free) > self._kept or sum(a.arena.used for a in self._free) > _KEPT:
             self._give_up(self._free.pop(0))
 
+    def expect(self, pooled: PooledArena) -> None:
+        """Note that the attempt that has an arena is over, and gives it back as soon as its processes let go."""
+        self._expected.setdefault(pooled, asyncio.Event())
+
     def give_back_after(self, pooled: PooledArena, end: Coroutine[Any, Any, None]) -> None:
         """Take an arena back when `end`, of the processes that have it mapped, has come. Needs the running loop."""
+
+        self.expect(pooled)
 
         async def wait() -> None:
             try:
@@ -111,12 +121,14 @@ class ArenaPool:
     @property
     def can_make_room(self) -> bool:
         """Whether there are free arenas, or attempts that are over have processes that still hold theirs."""
-        return bool(self._free or self._returns)
+        return bool(self._free or self._expected)
 
     async def make_room(self, longest_s: float) -> None:
         """Let go of all free arenas, and of what attempts that are over give back within `longest_s`."""
-        if self._returns:
-            await asyncio.wait(self._returns, timeout=longest_s)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(longest_s):
+                for given_back in list(self._expected.values()):
+                    await given_back.wait()
         self._give_up_free()
 
     def _give_up_free(self) -> None:
