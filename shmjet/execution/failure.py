@@ -17,10 +17,10 @@ from collections.abc import Callable
 from functools import partial
 from signal import Signals
 
-import cloudpickle
 import msgspec
 
 from shmjet.core import JobFailedError, MemberLostError, RestartableError, WorkerLostError
+from shmjet.data import code_pickling
 from shmjet.data.errors import BatchError, locate
 from shmjet.execution.foreign_errors import attempt, is_exception, name_of, notes_of, text_of
 from shmjet.execution.messages import Failure, Frame
@@ -109,7 +109,7 @@ def _user_frames(error: BaseException) -> list[Frame]:
 
 def _pickled(error: BaseException) -> bytes | None:
     """Pickle the exception, without its traceback, only if it can be read back and is not too large."""
-    for dumps in (pickle.dumps, cloudpickle.dumps):
+    for dumps in (partial(pickle.dumps, protocol=5), code_pickling.dumps):
         data: bytes | None = attempt(partial(_checked_pickle, dumps, error), lambda _: None)
         if data is not None:
             return data if len(data) <= MOST_PICKLED else None
@@ -117,7 +117,7 @@ def _pickled(error: BaseException) -> bytes | None:
 
 
 def _checked_pickle(dumps: Callable[..., bytes], error: BaseException) -> bytes | None:
-    data = dumps(error, protocol=5)
+    data = dumps(error)
     return data if is_exception(pickle.loads(data)) else None
 
 

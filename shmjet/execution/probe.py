@@ -14,8 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
-
 from shmjet.core import (
     MetaSupplierContext,
     ProcessorError,
@@ -26,6 +24,7 @@ from shmjet.core import (
 )
 from shmjet.core.ownership import PartitionOwners, hand_in
 from shmjet.core.processor import is_stand_in
+from shmjet.data.code_pickling import dumps
 from shmjet.execution.code import load_code
 from shmjet.execution.deployment import LazyGrid, Prepared, checked_processor, extend_import_path
 from shmjet.execution.interrupts import ExecutionInterrupted, Interrupts
@@ -74,7 +73,7 @@ class Probing:
             if isinstance(supplier, ProcessorMetaSupplier):
                 given = self._suppliers_of(supplier, vertex, config)
                 for place, one in enumerate(given):
-                    suppliers[place][v] = cloudpickle.dumps(one)
+                    suppliers[place][v] = dumps(one)
                 supplier = next((one for one in given if not is_stand_in(one)), given[0])
                 is_ours = supplier is given[0]
             if v in command.unknown and not self._is_cooperative(v, supplier, config, is_ours):

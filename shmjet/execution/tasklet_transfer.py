@@ -16,6 +16,8 @@ from typing import Any
 
 import cloudpickle
 
+from shmjet.data.code_pickling import CodePickler
+
 MOST_BYTES = 1 << 20
 """A state larger than this stays: a megabyte takes some milliseconds to pickle and to read back."""
 MOST_TABLES = 8
@@ -41,7 +43,7 @@ class _Bounded(io.BytesIO):
         return super().write(data)
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+class _Pickler(CodePickler):
     """Leaves out what stays behind, by identity, and native tables."""
 
     def __init__(self, file: io.BytesIO, staying: Mapping[int, str]) -> None:

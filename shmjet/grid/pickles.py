@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import cloudpickle
 from cloudpickle import cloudpickle as _internals
 
+from shmjet.data.code_pickling import CodePickler, dumps
 from shmjet.ring import pickling
 from shmjet.ring.frames import BUFFER_ALIGNMENT, PICKLE_HEAD
 
@@ -109,7 +110,7 @@ class ObjectCodec:
             pickler.dump(obj)
             for class_id, cls in pickler.classes.items():
                 if class_id not in self._kept:
-                    self._keep_class(class_id, cloudpickle.dumps(cls, protocol=5))
+                    self._keep_class(class_id, dumps(cls))
                     self._kept.add(class_id)
         except pickling.ItemEncodingError:
             raise
@@ -121,7 +122,7 @@ class ObjectCodec:
         return stream.getvalue()
 
 
-class _StorePickler(cloudpickle.Pickler):  # type: ignore[misc]
+class _StorePickler(CodePickler):
     """cloudpickle, but classes that would go by value are collected and go as ids."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -23,6 +23,7 @@ from weakref import WeakSet
 import cloudpickle
 from cloudpickle import cloudpickle as _internals
 
+from shmjet.data import code_pickling
 from shmjet.ring.frames import BUFFER_ALIGNMENT, BUFFER_SIZE, PICKLE_HEAD
 
 Buffer = bytes | bytearray | memoryview
@@ -104,9 +105,7 @@ def dumps_by_value(obj: object) -> list[Buffer]:
         data = None
     if data is None:
         buffers.clear()
-        stream = io.BytesIO()
-        cloudpickle.Pickler(stream, 5, buffer_callback=_keep_large(buffers)).dump(obj)
-        data = stream.getvalue()
+        data = code_pickling.dumps(obj, _keep_large(buffers))
     return _parts(data, buffers)
 
 
@@ -236,7 +235,7 @@ class _ByIdPickler(pickle.Pickler):
         return _reduce_class(obj) if isinstance(obj, type) else NotImplemented
 
 
-class _ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
+class _ByValuePickler(code_pickling.CodePickler):
     """cloudpickle, with the same exception for known classes."""
 
     def reducer_override(self, obj: Any) -> Any:

@@ -14,6 +14,7 @@ import cloudpickle
 from shmjet.cluster.lifecycle_messages import RunSettings
 from shmjet.cluster.protocol import Submission
 from shmjet.core import DAG, Edge, JobConfig, Vertex
+from shmjet.data.code_pickling import dumps
 from shmjet.execution.code import code_of
 from shmjet.execution.messages import JobShape
 from shmjet.execution.plan import describe
@@ -25,7 +26,7 @@ T = TypeVar("T")
 
 _PIECE = 1 << 20
 _PLAIN = JobConfig()
-_PLAIN_CONFIG: bytes = cloudpickle.dumps(_PLAIN)
+_PLAIN_CONFIG = dumps(_PLAIN)
 _PLAIN_SETTINGS = RunSettings()
 
 
@@ -48,7 +49,7 @@ def submission_of(dag: DAG, config: JobConfig, job_id: str, attachments: dict[st
         name=config.name,
         shape=shape,
         code=_pickle_code(dag, shape, config),
-        config=_PLAIN_CONFIG if config == _PLAIN else cloudpickle.dumps(config),
+        config=_PLAIN_CONFIG if config == _PLAIN else dumps(config),
         attachments=attachments,
         import_paths=_import_paths(),
         settings=_settings(config, observables_of(dag)),
@@ -154,8 +155,7 @@ def _pickle_code(dag: DAG, shape: JobShape, config: JobConfig) -> bytes:
     for module in added:
         cloudpickle.register_pickle_by_value(module)
     try:
-        data: bytes = cloudpickle.dumps(code_of(dag, shape), protocol=5)
-        return data
+        return dumps(code_of(dag, shape))
     except Exception as error:
         raise _explain(dag, error) from error
     finally:
@@ -167,7 +167,7 @@ def _explain(dag: DAG, error: Exception) -> Exception:
     """Name the vertex or edge whose code cannot be pickled."""
     for vertex in dag.vertices:
         try:
-            cloudpickle.dumps(vertex.supplier)
+            dumps(vertex.supplier)
         except Exception as cause:
             return TypeError(
                 f"vertex {vertex.name!r} cannot be sent to the workers: {cause}; "
@@ -175,7 +175,7 @@ def _explain(dag: DAG, error: Exception) -> Exception:
             )
     for edge in dag.edges:
         try:
-            cloudpickle.dumps((edge.key_fn, edge.partitioner, edge.order_key))
+            dumps((edge.key_fn, edge.partitioner, edge.order_key))
         except Exception as cause:
             return TypeError(f"edge {edge!r} cannot be sent to the workers: {cause}")
     return TypeError(f"the DAG cannot be sent to the workers: {error}")

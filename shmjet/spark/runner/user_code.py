@@ -21,6 +21,7 @@ import cloudpickle
 
 from shmjet.core.context import SupplierContext
 from shmjet.core.processor import Processor, ProcessorContext, ProcessorSupplier, make_processors
+from shmjet.data.code_pickling import dumps
 from shmjet.processors.general.service_use import ServiceSupplier
 from shmjet.spark.links import host_id
 
@@ -143,12 +144,12 @@ def pickled(suppliers: Mapping[str, Any], functions: Mapping[Any, Any], modules:
     for module in added:
         cloudpickle.register_pickle_by_value(module)
     try:
-        code: bytes = cloudpickle.dumps((dict(suppliers), dict(functions)), protocol=5)
-        return cloudpickle.dumps((sys.path, code), protocol=5)  # type: ignore[no-any-return]
+        code: bytes = dumps((dict(suppliers), dict(functions)))
+        return dumps((sys.path, code))
     except Exception as error:
         for name, supplier in suppliers.items():
             try:
-                cloudpickle.dumps(supplier)
+                dumps(supplier)
             except Exception as cause:
                 raise TypeError(
                     f"stage {name!r} cannot be sent to Spark's workers: {cause}; open files, locks and connections "

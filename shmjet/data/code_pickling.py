@@ -1,0 +1,46 @@
+"""cloudpickle, with the names of the files that functions come from.
+
+From 3.1.3 on cloudpickle leaves them out, so that the same function gives the same bytes wherever it is defined. But a
+traceback of the user's code names the file and shows the line, and its file tells a method that `dataclass` has made
+from a method of the user. Must not know what is pickled.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import ChainMap
+from collections.abc import Callable
+from pickle import PickleBuffer
+from types import CodeType
+from typing import Any
+
+import cloudpickle
+
+_reduce_without_file: Callable[[CodeType], tuple[Any, tuple[Any, ...]]] = cloudpickle.Pickler.dispatch_table[CodeType]
+
+
+def _reduce_code(code: CodeType) -> tuple[Any, tuple[Any, ...]]:
+    make, parts = _reduce_without_file(code)
+    at = next(at for at, part in enumerate(parts) if isinstance(part, str))  # the file comes before the name
+    return make, (*parts[:at], code.co_filename, *parts[at + 1 :])
+
+
+class CodePickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """The pickler of functions and of classes that have no importable name."""
+
+    dispatch_table = ChainMap({CodeType: _reduce_code}, cloudpickle.Pickler.dispatch_table)
+
+
+def dumps(obj: object, buffer_callback: Callable[[PickleBuffer], object] | None = None) -> bytes:
+    """Return an object as bytes of pickle protocol 5, which `pickle.loads` reads where cloudpickle is installed.
+
+    Args:
+        obj: with its functions and classes.
+        buffer_callback: as of `pickle.Pickler`.
+
+    Raises:
+        Exception: whatever pickling a part of it raises.
+    """
+    stream = io.BytesIO()
+    CodePickler(stream, 5, buffer_callback=buffer_callback).dump(obj)
+    return stream.getvalue()
