@@ -7,7 +7,7 @@ import shutil
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -45,11 +45,28 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A session on `local[2,4]`: two tasks at once, four tries each."""
     if reason := why_not():
         pytest.skip(reason)
+    with ExitStack() as stack:
+        with refused_imports():
+            session = stack.enter_context(spark_session("local[2,4]", tmp_path_factory.mktemp("spark")))
+        yield session
+
+
+@pytest.fixture(autouse=True)
+def without_pandas(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Refuse the unwanted libraries to tests with Spark, but not to what the same process tests next."""
+    with refused_imports() if "spark" in request.fixturenames else nullcontext():
+        yield
+
+
+@contextmanager
+def refused_imports() -> Iterator[None]:
+    """Let importing pyarrow or pandas raise."""
     refuser = _Refuser()
     sys.meta_path.insert(0, refuser)
-    with spark_session("local[2,4]", tmp_path_factory.mktemp("spark")) as session:
-        yield session
-    sys.meta_path.remove(refuser)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(refuser)
 
 
 @contextmanager
