@@ -69,7 +69,7 @@ print(*(setup["options.extras_require"][name] for name in sys.argv[1:]), sep=chr
 endef
 export EXTRAS
 
-.PHONY: help setup install demo demo-spark test test-quick docs bench scaling stress model check dist arm64 format clean distclean
+.PHONY: help setup install demo demo-spark test test-failed test-quick docs bench scaling stress model check dist arm64 format clean distclean
 
 help: ## list the targets
 	@echo 'make TARGET, where TARGET is one of'
@@ -94,6 +94,9 @@ demo-spark: install ## Spark in front, shmjet in the middle, Spark behind; and a
 test: setup $(TESTED) ## run all tests (under 10 minutes on 2 cores)
 	@$(COMPILE_TESTS)
 	$(BIN)/python -m pytest $(PYTEST_LIMITS) $(PYTEST_JOBS)
+
+test-failed: setup $(TESTED) ## run again, one after the other, the tests that failed last
+	$(BIN)/python -m pytest $(PYTEST_LIMITS) --last-failed --last-failed-no-failures none
 
 test-quick: setup ## run the tests that take milliseconds
 	$(BIN)/python -m pytest $(PYTEST_LIMITS) -q -m 'not slow'
