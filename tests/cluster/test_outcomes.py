@@ -245,16 +245,17 @@ def test_whoever_ends_one_behind_its_back_ends_nothing_else(
 
 
 def test_a_callback_that_exits_keeps_no_other_from_being_called(
-    jet: JetInstance, mapping: Callable[..., DAG], caplog: pytest.LogCaptureFixture
+    jet: JetInstance, mapping: Callable[..., DAG], tmp_path: Path
 ) -> None:
     called = threading.Event()
 
     def leave(_: Future[None]) -> None:
         raise SystemExit("called")
 
-    execution = jet.new_job(mapping(abs)).execute()
+    execution = jet.new_job(waiting(tmp_path / "go")).execute()
     execution.add_done_callback(leave)
     execution.add_done_callback(lambda _: called.set())
+    (tmp_path / "go").touch()
     execution.result(PATIENCE_S)
     assert called.wait(PATIENCE_S)
     jet.new_job(mapping(abs)).run(PATIENCE_S)
