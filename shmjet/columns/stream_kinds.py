@@ -38,6 +38,7 @@ class StreamKinds:
         self.known: set[str] = set()
         """Columns that have had a value."""
         self._keys = frozenset(keys)
+        self._is_uniform = True
 
     def add(self, batch: Batch) -> None:
         """Note the columns of a batch.
@@ -45,10 +46,16 @@ class StreamKinds:
         Raises:
             BatchError: there are other columns than before, or one has no kind in common with what came before.
         """
+        schema = batch.schema
+        if schema == self.kinds and [*schema] == [*self.kinds]:
+            if len(self.known) == len(schema):
+                return
+        elif self.kinds:
+            self._is_uniform = False
+        else:
+            self.kinds = dict(schema)
+        check_same_names(self.kinds, schema)
         columns, masks = batch.parts()
-        if not self.kinds:
-            self.kinds = batch.schema
-        check_same_names(self.kinds, batch.schema)
         for name, values in columns.items():
             if not is_known(values, masks.get(name)):
                 continue
@@ -69,4 +76,4 @@ class StreamKinds:
 
     def of(self, batch: Batch) -> Batch:
         """Return a batch that was added with the columns' kinds. Raises BatchError for a value that is lost by it."""
-        return as_kinds(batch, self.kinds)
+        return batch if self._is_uniform else as_kinds(batch, self.kinds)

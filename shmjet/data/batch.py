@@ -176,16 +176,22 @@ class Batch(Columnar):
         if not parts:
             raise BatchError("Batch.concat() needs at least one batch")
         first = parts[0]
-        for part in parts[1:]:
-            if part.schema != first.schema:
-                raise BatchError(f"batches of different columns cannot be joined: {first.schema} and {part.schema}")
         if len(parts) == 1:
             return first
         columns: dict[str, Values] = {}
-        for name in first._columns:
+        names = first._columns.keys()
+        is_same = all([part._columns.keys() == names for part in parts])
+        for name in names if is_same else ():
             pieces = [part._columns[name] for part in parts]
+            kinds = [piece.dtype for piece in pieces]
+            is_same = kinds.count(kinds[0]) == len(kinds)
+            if not is_same:
+                break
             columns[name] = joined(pieces)
-        masked = {name for part in parts for name in part._validity}
+        if not is_same:
+            other = next(part.schema for part in parts if part.schema != first.schema)
+            raise BatchError(f"batches of different columns cannot be joined: {first.schema} and {other}")
+        masked = {name for part in parts if part._validity for name in part._validity}
         validity = {
             name: np.concatenate([part._validity.get(name, np.ones(part.num_rows, np.bool_)) for part in parts])
             for name in columns

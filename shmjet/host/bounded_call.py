@@ -16,14 +16,14 @@ class NoAnswerError(Exception):
     """It took too long, or failed; the text says what."""
 
 
-def call_within(call: Callable[[], T], seconds: float = ANSWER_S) -> T:
+def call_within(call: Callable[[], T], seconds: float | None = None) -> T:
     """Return what a function returns, if it does soon.
 
     It runs in a thread of its own, which goes on by itself when it takes longer.
 
     Args:
         call: must be safe to run in another thread, and to be abandoned.
-        seconds: how long to wait.
+        seconds: how long to wait; None for `ANSWER_S`.
 
     Raises:
         NoAnswerError: it took longer, or raised an exception.
@@ -32,6 +32,7 @@ def call_within(call: Callable[[], T], seconds: float = ANSWER_S) -> T:
         >>> call_within(lambda: 6 * 7)
         42
     """
+    bound = ANSWER_S if seconds is None else seconds
     found: list[T] = []
     failed: list[Exception] = []
 
@@ -46,9 +47,9 @@ def call_within(call: Callable[[], T], seconds: float = ANSWER_S) -> T:
         thread.start()
     except RuntimeError as error:  # no thread can be started: the process is at its limit, or ends
         raise NoAnswerError(str(error)) from None
-    thread.join(seconds)
+    thread.join(bound)
     if failed:
         raise NoAnswerError(f"{type(failed[0]).__name__}: {failed[0]}") from None
     if not found:
-        raise NoAnswerError(f"no answer within {seconds:g} s")
+        raise NoAnswerError(f"no answer within {bound:g} s")
     return found[0]

@@ -121,7 +121,7 @@ def test_members_on_the_same_network_find_each_other() -> None:
         for way, address in zip(ways, [*addresses, "127.0.0.1:5793"], strict=True):
             await way.start(address)
         try:
-            for _ in range(100):
+            for _ in range(600):
                 seen = [sorted(await way.find()) for way in ways]
                 if seen[0] == seen[1] == addresses:
                     break

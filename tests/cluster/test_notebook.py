@@ -18,6 +18,7 @@ import shmjet
 from shmjet import Batch, JetConfig, JetInstance, JobConfig, JobFailedError, Pipeline, sinks, sources
 from shmjet.data.html_tables import value_repr
 from shmjet.data.items_html import items_html
+from shmjet.host import bounded_call
 from shmjet.host.bounded_call import NoAnswerError, call_within
 
 NASTY = "<script>alert(1)</script>&\"'\n\x1b[31m"
@@ -29,6 +30,11 @@ MOST = 100_000
 def jet() -> Iterator[JetInstance]:
     with shmjet.new_instance(JetConfig(cores=1)) as instance:
         yield instance
+
+
+@pytest.fixture(autouse=True)
+def _a_busy_machine_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_call, "ANSWER_S", 60.0)
 
 
 class Tags(HTMLParser):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -37,10 +38,8 @@ class Journal:
 
     def lines(self, count: int) -> Counter[str]:
         """Return the lines once there are so many: suppliers are closed after the client knows of the end."""
-        for _ in range(1000):
-            found = self.path.read_text().splitlines()
-            if len(found) >= count:
-                break
+        deadline = time.monotonic() + 60
+        while len(found := self.path.read_text().splitlines()) < count and time.monotonic() < deadline:
             threading.Event().wait(0.01)
         return Counter(found)
 

@@ -147,8 +147,8 @@ class SortBatchesProcessor(BulkProcessor):
 
     def _take(self, batch: Batch) -> None:
         self._kinds.add(batch)
-        for at in range(0, max(batch.num_rows, 1), RUN_ROWS):
-            piece = batch[at : at + RUN_ROWS] if batch.num_rows > RUN_ROWS else batch
+        rows = batch.num_rows
+        for piece in (batch,) if rows <= RUN_ROWS else (batch[at : at + RUN_ROWS] for at in range(0, rows, RUN_ROWS)):
             self._waiting.append(piece)
             self._waiting_rows += piece.num_rows
             if self._waiting_rows >= RUN_ROWS:
