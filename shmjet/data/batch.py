@@ -180,7 +180,7 @@ class Batch(Columnar):
             return first
         columns: dict[str, Values] = {}
         names = first._columns.keys()
-        is_same = all([part._columns.keys() == names for part in parts])
+        is_same = all(part._columns.keys() == names for part in parts)
         for name in names if is_same else ():
             pieces = [part._columns[name] for part in parts]
             kinds = [piece.dtype for piece in pieces]
