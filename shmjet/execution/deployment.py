@@ -172,11 +172,18 @@ class Deployment:
         self._readiness = Readiness(arena, layout)
         if DeploymentSnapshots.are_needed(deploy, config):
             self.snapshots = DeploymentSnapshots(deploy, self._endpoint, code.edges, config, shared.codec)
+            self._check_saved(self.snapshots)
         aligns = config.processing_guarantee is not ProcessingGuarantee.AT_LEAST_ONCE
         self._wiring = Wiring(deploy, layout, code.edges, self._endpoint, shared, arena, aligns)
         for place, processor in self._processors.items():
             self._add(place, processor, self._context(place), self._outbox(place[0]), moved=False)
         self._wiring.connect()
+
+    def _check_saved(self, snapshots: DeploymentSnapshots) -> None:
+        for v, vertex in enumerate(self._deploy.plan.vertices):
+            if self._endpoint in vertex.endpoints:
+                self._blamed = (vertex.name, -1)
+                snapshots.check(v)
 
     def _make_processors(self, v: int, supplier: Any, prepared: Prepared) -> None:
         vertex = self._deploy.plan.vertices[v]

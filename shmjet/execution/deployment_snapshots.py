@@ -50,6 +50,16 @@ class DeploymentSnapshots:
         """Say whether tasklets of an execution save or restore anything."""
         return bool(deploy.manifest) or config.processing_guarantee is not ProcessingGuarantee.NONE
 
+    def check(self, v: int) -> None:
+        """Look whether the saved state of a vertex can be restored here, as far as a look at some of it tells.
+
+        Raises:
+            ProcessorError: an entry cannot be unpickled.
+            DamagedSnapshotError: a piece is torn, damaged or missing.
+        """
+        if self._restoring is not None:
+            self._restoring.check(v)
+
     def placement_of(self, v: int) -> StatePlacement:
         """Return what processors of a vertex are told of where their state belongs; found once for all of them."""
         if v not in self._placements:

@@ -21,12 +21,12 @@ from shmjet.execution.messages import JobPlan
 from shmjet.execution.snapshot_orders import Place
 from shmjet.execution.snapshot_steps import Share
 from shmjet.execution.state_partitions import StatePartitions
-from shmjet.snapshots.chunk import SCHEME_DEFAULT, ChunkReader, Entry
+from shmjet.ring.frames import CODEC_PICKLE
+from shmjet.snapshots.chunk import SCHEME_DEFAULT, ChunkReader, Entry, UnreadableEntryError
 from shmjet.snapshots.manifest import (
     BROADCAST,
     ENGINE,
     OWNED,
-    DamagedSnapshotError,
     Piece,
     ProcessorRecord,
     SavedVertex,
@@ -72,7 +72,7 @@ class Restoring:
 
         Raises:
             ProcessorError: some sources of a vertex had ended, others not, and nothing says what is left to read for
-                the processors that it has now.
+                the processors that it has now; or an entry cannot be unpickled.
             DamagedSnapshotError: a piece is torn, damaged or missing.
         """
         v, p = place
@@ -94,6 +94,18 @@ class Restoring:
             )
         return Share(False, self._lists(v, saved, me), self._heads(v, saved, me))
 
+    def check(self, v: int) -> None:
+        """Read some entries of a vertex, before anything runs: a class that is gone is mostly needed by all of them.
+
+        Raises:
+            ProcessorError, DamagedSnapshotError: as of `share`.
+        """
+        saved = self._saved.get(self._plan.vertices[v].name)
+        for record in () if saved is None else saved.processors:
+            if record.pieces and self._reader.head(record.pieces[0]).codec == CODEC_PICKLE:
+                self._entries(v, record.pieces[0])
+                return
+
     def _entries(self, v: int, piece: Piece) -> list[Entry]:
         """Return the entries of a piece of a vertex.
 
@@ -103,13 +115,9 @@ class Restoring:
         """
         try:
             return self._reader.entries(piece)
-        except DamagedSnapshotError:
-            raise
-        except Exception as error:
+        except UnreadableEntryError as error:
             name = self._plan.vertices[v].name
-            raise ProcessorError(
-                f"the saved state of vertex {name!r} cannot be read back: {type(error).__name__}: {error}"
-            ) from error
+            raise ProcessorError(f"the saved state of vertex {name!r} cannot be read back: {error}") from error
 
     def close(self) -> None:
         """Unmap the files; idempotent."""

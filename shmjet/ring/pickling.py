@@ -120,6 +120,19 @@ def loads(payload: Buffer, *, copy: bool = True) -> Any:
         ValueError: the payload is damaged.
         UnknownClassError: see `class_by_id`.
     """
+    return loads_by(payload, _load, copy=copy)
+
+
+def loads_by(payload: Buffer, load: Callable[[memoryview, Iterable[Any]], Any], *, copy: bool = True) -> Any:
+    """Do as `loads` with another way to unpickle.
+
+    Args:
+        payload, copy: as of `loads`.
+        load: makes the object of the pickle and its buffers.
+
+    Raises:
+        ValueError: the payload is damaged.
+    """
     with memoryview(payload) as view:
         count, _, pickled = PICKLE_HEAD.unpack_from(view)
         at = PICKLE_HEAD.size + count * BUFFER_SIZE.size
@@ -138,7 +151,7 @@ def loads(payload: Buffer, *, copy: bool = True) -> Any:
         if at > len(view):
             raise ValueError("the pickled payload is damaged: it ends within the pickle")
         with view[start : start + pickled] as stream:
-            return _load(stream, buffers)
+            return load(stream, buffers)
 
 
 def _load(stream: memoryview, buffers: Iterable[Any]) -> Any:

@@ -18,9 +18,11 @@ from typing import Any, Final, NamedTuple
 from weakref import WeakSet
 
 from shmjet._native import Codec
+from shmjet.data.errors import ShmjetError
 from shmjet.ring.frames import CODEC_COLUMNS, CODEC_PICKLE
 from shmjet.ring.pickling import ItemEncodingError, dumps_by_value, loads
 from shmjet.snapshots.manifest import DamagedSnapshotError, Piece
+from shmjet.snapshots.unreadable import short_text, unreadable_entry
 
 FILE_HEAD: Final = struct.Struct("<8sII")
 """Of a chunk file: `MAGIC`, `VERSION`, 0."""
@@ -48,6 +50,10 @@ Entry = tuple[Any, Any]
 
 class EntryError(ItemEncodingError):
     """An entry cannot be saved, because its key or its value cannot be pickled."""
+
+
+class UnreadableEntryError(ShmjetError):
+    """An entry of a piece cannot be unpickled, as when its class is not there any more; the text names both."""
 
 
 class PieceHead(NamedTuple):
@@ -93,8 +99,8 @@ class ChunkWriter:
             except Exception as error:
                 _READ_BACK.discard(kind)
                 raise EntryError(
-                    f"the entry of key {_short(entry[0])} could not be restored: its value, a {kind.__qualname__}, can "
-                    f"be pickled, but reading it back raises {type(error).__name__}: {error}"
+                    f"the entry of key {short_text(entry[0])} could not be restored: its value, a {kind.__qualname__}, "
+                    f"can be pickled, but reading it back raises {type(error).__name__}: {error}"
                 ) from error
 
     def write(
@@ -220,7 +226,7 @@ class ChunkReader:
 
         Raises:
             DamagedSnapshotError: it is torn, damaged or missing.
-            Exception: whatever unpickling raises, as when a class is not there.
+            UnreadableEntryError: an entry cannot be unpickled.
         """
         self.check(piece)
         head = self.head(piece)
@@ -228,7 +234,7 @@ class ChunkReader:
             if head.codec == CODEC_COLUMNS:
                 return self._codec.decode(payload, head.entries)
             if head.codec == CODEC_PICKLE:
-                return list(loads(payload))
+                return _unpickled(payload)
         raise self._damaged(piece, f"it has an unknown codec {head.codec}")
 
     def _view(self, piece: Piece) -> memoryview:
@@ -283,6 +289,15 @@ def check_pieces(folder: str | os.PathLike[str], pieces: Iterable[Piece]) -> Non
         reader.close()
 
 
+def _unpickled(payload: memoryview) -> list[Entry]:
+    try:
+        return list(loads(payload))
+    except Exception as error:
+        found = unreadable_entry(payload)
+        of_key = "" if found is None else f"the entry of key {found[0]} needs {found[1]}: "
+        raise UnreadableEntryError(f"{of_key}{type(error).__name__}: {error}") from error
+
+
 def _pickled(entries: Sequence[Entry]) -> Sequence[Any]:
     """Pickle entries so that any process can read them; classes that cannot be imported go along."""
     try:
@@ -293,15 +308,7 @@ def _pickled(entries: Sequence[Entry]) -> Sequence[Any]:
                 dumps_by_value(entry)
             except Exception as cause:
                 raise EntryError(
-                    f"the entry of key {_short(entry[0])} cannot be saved: its value, a {type(entry[1]).__qualname__}, "
-                    f"cannot be pickled: {type(cause).__name__}: {cause}"
+                    f"the entry of key {short_text(entry[0])} cannot be saved: its value, a "
+                    f"{type(entry[1]).__qualname__}, cannot be pickled: {type(cause).__name__}: {cause}"
                 ) from cause
         raise EntryError(f"{len(entries)} entries cannot be saved: {type(error).__name__}: {error}") from error
-
-
-def _short(key: object) -> str:
-    try:
-        text = repr(key)
-    except Exception:
-        text = f"<{type(key).__name__}>"
-    return text if len(text) <= 80 else text[:79] + "…"

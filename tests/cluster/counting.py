@@ -104,7 +104,14 @@ class Result(Processor):
 
 
 def counting(
-    file: Path, count: int, *, gate: Path | None = None, sources: int = 2, counts: int = 2, spreads: bool = False
+    file: Path,
+    count: int,
+    *,
+    gate: Path | None = None,
+    sources: int = 2,
+    counts: int = 2,
+    spreads: bool = False,
+    source: type[Numbers] = Numbers,
 ) -> DAG:
     """Return a job that counts the numbers of some sources by key.
 
@@ -115,9 +122,10 @@ def counting(
         sources: how many there are.
         counts: how many processors count.
         spreads: over all members, on each of which there are so many processors.
+        source: of the numbers.
     """
     dag = DAG()
-    numbers = dag.new_vertex("numbers", lambda: Numbers(count, gate), sources)
+    numbers = dag.new_vertex("numbers", lambda: source(count, gate), sources)
     counter = dag.new_vertex("counts", Counts, counts)
     result = dag.new_vertex("result", lambda: Result(file), 1)
     to_counter, to_result = between(numbers, counter).partitioned(lambda item: item % KEYS), between(counter, result)

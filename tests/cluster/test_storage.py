@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -119,6 +121,63 @@ def test_a_chunk_that_is_torn_is_found_and_the_snapshot_before_it_taken(
     newest = manifests(storage)[-1]
     for chunk in newest.parent.glob(f"{newest.stem}-*.chunk"):
         os.truncate(chunk, chunk.stat().st_size - 3)
+    go_on(storage, file, gate, eventually)
+
+
+def waits_suspended(jet: JetInstance, eventually: Eventually) -> tuple[shmjet.Job, str]:
+    """The job, when it is suspended because of an error, and the text of that."""
+    job = jet.job(name="counting")
+    assert job is not None
+    eventually(lambda: job.status is JobStatus.SUSPENDED)
+    cause = job.suspension_cause
+    assert cause is not None
+    assert not cause.requested_by_user
+    assert cause.error is not None
+    return job, cause.error
+
+
+def test_a_member_without_the_module_of_a_job_keeps_its_snapshots(
+    storage: Path, tmp_path: Path, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, gate, place = tmp_path / "result.json", tmp_path / "gate", tmp_path / "modules"
+    place.mkdir()
+    module = place / "counting_of_old.py"
+    module.write_text("from tests.cluster.counting import Numbers\n\n\nclass Source(Numbers):\n    pass\n")
+    monkeypatch.syspath_prepend(str(place))
+    monkeypatch.setenv("PYTHONPATH", str(place))
+    source = importlib.import_module(module.stem).Source
+    jet = started(storage)
+    jet.new_job(counting(file, 2000, gate=gate, source=source), guaranteed()).execute()
+    eventually(lambda: len(manifests(storage)) == 2)
+    kill_member(jet)
+    module.rename(place / "away")
+    shutil.rmtree(place / "__pycache__", ignore_errors=True)
+    with started(storage) as jet:
+        job, text = waits_suspended(jet, eventually)
+        assert "No module named 'counting_of_old'" in text
+        job.resume()  # without success
+        waits_suspended(jet, eventually)
+    assert len(manifests(storage)) == 2
+    (place / "away").rename(module)
+    go_on(storage, file, gate, eventually)
+
+
+def test_a_job_of_which_all_snapshots_are_damaged_does_not_begin_anew_by_itself(
+    storage: Path, tmp_path: Path, eventually: Eventually
+) -> None:
+    file, gate = tmp_path / "result.json", tmp_path / "gate"
+    jet = started(storage)
+    jet.new_job(counting(file, 2000, gate=gate), guaranteed()).execute()
+    eventually(lambda: len(manifests(storage)) == 2)
+    kill_member(jet)
+    for manifest in manifests(storage):
+        manifest.write_bytes(manifest.read_bytes()[:-7])
+    for _ in range(2):  # the cause is in the record, too
+        with started(storage) as jet:
+            assert "no snapshot of the job is left" in waits_suspended(jet, eventually)[1]
+    with started(storage) as jet:
+        waits_suspended(jet, eventually)[0].resume()
+        eventually(lambda: manifests(storage))
     go_on(storage, file, gate, eventually)
 
 

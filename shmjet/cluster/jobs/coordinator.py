@@ -18,7 +18,7 @@ from shmjet.cluster.jobs.attempt import Attempt
 from shmjet.cluster.jobs.attempt_snapshots import AttemptSnapshots, Done
 from shmjet.cluster.jobs.context import MemberServices, needs_probe
 from shmjet.cluster.jobs.ended_attempt import EndedAttempt, metrics_of_all
-from shmjet.cluster.jobs.lineage import Lineage
+from shmjet.cluster.jobs.lineage import LOST_ALL, Lineage
 from shmjet.cluster.jobs.phase import Phase
 from shmjet.cluster.jobs.snapshot import SnapshotRequest
 from shmjet.cluster.jobs.snapshot_taking import SnapshotSource
@@ -46,6 +46,7 @@ from shmjet.execution.failure import is_loss, member_failed
 from shmjet.execution.messages import Failure, LogSubscription, MemberSlot, Probed
 from shmjet.execution.metrics import NO_METRICS, Metrics
 from shmjet.ipc.inline_or_memfd import InlineOrMemfd
+from shmjet.snapshots.manifest import DamagedSnapshotError
 
 METRICS_S = 1.0
 """How long other members may take to tell their metrics."""
@@ -239,6 +240,11 @@ class JobCoordinator:
 
     def _prepare(self, probed: Probed) -> None:
         plan, members = self._plan, self._members
+        snapshots = "" if plan.lineage is None else plan.lineage.folder
+        manifest = "" if plan.lineage is None else plan.lineage.restored_from()
+        if plan.lineage is not None and plan.lineage.has_lost_all:
+            self.report(self._own, PartFailed(self.id, member_failed(DamagedSnapshotError(LOST_ALL))))
+            return
         if not self._attempt.ask([peer.uuid for peer in members]):
             return  # cancelled or failed meanwhile, and no other member knows of it
         slot = MemberSlot(
@@ -250,8 +256,6 @@ class JobCoordinator:
             ring_memory=self._services.ring_memory,
         )
         epoch = plan.epoch()
-        snapshots = "" if plan.lineage is None else plan.lineage.folder
-        manifest = "" if plan.lineage is None else plan.lineage.restored_from()
         for place, peer in reversed(list(enumerate(members))):  # this member begins last: the others have further to go
             if place:
                 suppliers = probed.others[place - 1] if probed.others else {}

@@ -13,6 +13,9 @@ from shmjet.snapshots.chunk import check_pieces
 from shmjet.snapshots.manifest import ENGINE, DamagedSnapshotError, Manifest, read_manifest
 from shmjet.snapshots.store import ExportedSnapshot, LineageStore, SnapshotStore
 
+LOST_ALL = "no snapshot of the job is left that can be read, see the log; resume() begins anew, without its state"
+"""Why a job is suspended of which all snapshots are damaged."""
+
 logger = logging.getLogger("shmjet.member")
 
 
@@ -36,6 +39,7 @@ class Lineage:
         self._all = store
         self._store: LineageStore = store.lineage(name)
         self._number = self._store.newest_id
+        self._relied_on_one = bool(self._store.valid())
 
     @property
     def folder(self) -> str:
@@ -60,6 +64,7 @@ class Lineage:
     def begin_from(self, snapshot: ExportedSnapshot) -> None:
         """Go on from an exported snapshot. Raises OSError when its files cannot be linked."""
         self._store.begin_from(snapshot)
+        self._relied_on_one = True
 
     # -- snapshots ----------------------------------------------------------------------------------------------
 
@@ -86,6 +91,7 @@ class Lineage:
             manifest: of the snapshot.
             started_at: when it was ordered, in seconds since the epoch.
         """
+        self._relied_on_one = True
         self.last = LastSnapshot(
             manifest.snapshot_id,
             started_at,
@@ -99,8 +105,17 @@ class Lineage:
         """Remove what a failed snapshot, or an exported one, has left."""
         self._store.prune(number)
 
+    @property
+    def has_lost_all(self) -> bool:
+        """Whether there were snapshots and all of them have turned out to be damaged, so that its state is gone."""
+        return self._relied_on_one and not self._store.valid()
+
+    def begin_anew(self) -> None:
+        """Take that all snapshots are lost, and that the next attempt begins without one."""
+        self._relied_on_one = False
+
     def restored_from(self) -> str:
-        """Return the path of the manifest from which the next attempt goes on; empty when it begins anew."""
+        """Return the path of the manifest from which the next attempt goes on; empty when there is none."""
         for number in self._store.valid():
             path = self._store.path_of(number)
             try:

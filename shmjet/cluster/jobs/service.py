@@ -13,7 +13,7 @@ import msgspec
 from shmjet.cluster.jobs.context import MemberServices
 from shmjet.cluster.jobs.coordinator import AttemptPlan, JobCoordinator
 from shmjet.cluster.jobs.ended_attempt import EndedAttempt
-from shmjet.cluster.jobs.lineage import Lineage, check_restorable
+from shmjet.cluster.jobs.lineage import LOST_ALL, Lineage, check_restorable
 from shmjet.cluster.jobs.registry import ParticipantRegistry
 from shmjet.cluster.jobs.restart_policy import DAMAGED, next_after
 from shmjet.cluster.jobs.run import JobRun, Next, RunRequest, Told
@@ -38,8 +38,9 @@ from shmjet.cluster.requests.named_jobs import NamedJobs
 from shmjet.cluster.requests.post import FilePost, JobPost, Payload
 from shmjet.core import ConfigError, JobStatus, ShmjetError
 from shmjet.core.ownership import dealt
-from shmjet.execution.failure import without_exception
+from shmjet.execution.failure import member_failed, without_exception
 from shmjet.execution.messages import Failure
+from shmjet.snapshots.manifest import DamagedSnapshotError
 
 _ORDERS = (
     ProbePart,
@@ -104,6 +105,10 @@ class JobService:
         self._records = records
         self._observables = observables
         self._is_closing = False
+        self._restarted: set[int] = set()
+        """The runs with which this member goes on because it was started again;"""
+        self._unable: set[int] = set()
+        """and those of them that are suspended because they have failed before their first snapshot here."""
         self.participants = registry
         registry.open(services, self._post)
         self.table = JobTable(self._make_run, named, coordinating_for, allow_code=allow_code)
@@ -135,6 +140,8 @@ class JobService:
             on_status(run)
 
         def over(run: JobRun) -> None:
+            self._restarted.discard(run.id)
+            self._unable.discard(run.id)
             if lineage is not None and (has_outcome or not is_kept):
                 lineage.remove()
             on_over(run)
@@ -166,6 +173,10 @@ class JobService:
         record = RunRecord(run.id, lineage.name, job)
 
         def note(old: JobStatus, new: JobStatus) -> None:
+            if run.id in self._unable:
+                if new is JobStatus.STARTING:
+                    self._unable.discard(run.id)
+                return  # the record stays as it was: the member tries again when it is started again
             if JobStatus.SUSPENDED in (old, new) and not new.is_terminal:
                 cause = None if run.suspension is None else run.suspension.failure
                 is_suspended = new is not JobStatus.STARTING
@@ -198,9 +209,13 @@ class JobService:
                 logger.error("job %s cannot go on: %s", job.name or job.job_id, error)
                 continue
             state = "is still suspended" if record.is_suspended else "goes on"
+            state = "is suspended" if lineage.has_lost_all and not record.is_suspended else state
             logger.warning("job %s %s: its member was started again", job.name or job.job_id, state)
             if record.is_suspended:
                 run.start_suspended(record.cause)
+            elif lineage.has_lost_all:
+                lineage.begin_anew()
+                run.start_suspended(member_failed(DamagedSnapshotError(LOST_ALL)))
             else:
                 run.start()
         known = {record.lineage for record in found}
@@ -211,6 +226,7 @@ class JobService:
     def _restored(
         self, record: RunRecord, lineage: Lineage, request: RunRequest, on_status: Told, on_over: Told
     ) -> JobRun:
+        self._restarted.add(record.run)
         return self._run_of(record.run, request, lineage, on_status, on_over)
 
     def _make_lineage(self, job: Submission) -> Lineage | None:
@@ -243,10 +259,18 @@ class JobService:
     def _after_failure(self, run: JobRun, failure: Failure) -> Next:
         if run.lineage is not None and failure.type_name == DAMAGED:
             run.lineage.distrust_newest()
+        job, text = run.job.name or run.job.job_id, failure.text.split("\n", 1)[0]
+        if run.lineage is not None and run.lineage.has_lost_all:
+            logger.error("job %s is suspended: %s", job, text)
+            run.lineage.begin_anew()
+            return Next.SUSPEND
         follows = next_after(failure, run.job.settings, run.failed_attempts)
         if follows is Next.AGAIN:
-            text = failure.text.split("\n", 1)[0]
-            logger.warning("job %s is restarted: %s", run.job.name or run.job.job_id, text)
+            logger.warning("job %s is restarted: %s", job, text)
+        elif follows is Next.END and run.id in self._restarted and run.last_snapshot is None:
+            logger.error("job %s failed before its first snapshot here, and is suspended: %s", job, text)
+            self._unable.add(run.id)
+            return Next.SUSPEND
         return follows
 
     def _make_attempt(self, run: JobRun, on_change: Told, on_over: Told) -> JobCoordinator:
