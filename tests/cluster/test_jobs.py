@@ -253,6 +253,8 @@ def test_jobs_are_found_by_name_and_id(jet: JetInstance, mapping: Callable[..., 
     assert (found.id, found.status) == (job.id, JobStatus.COMPLETED)
     assert jet.job(id=job.id) is found
     assert jet.job(name="no such job") is None
+    with pytest.raises(TypeError, match="name of a job, or its id"):
+        jet.job()
     assert job.id in [other.id for other in jet.jobs()]
 
 

@@ -241,8 +241,11 @@ class JetInstance:
             id: its id, 16 hexadecimal digits.
 
         Raises:
+            TypeError: neither is given.
             MemberLostError: the member is gone.
         """
+        if name is None and id is None:
+            raise TypeError("job() takes the name of a job, or its id; all jobs: jobs()")
         found = [job for job in self.jobs() if (id is None or job.id == id) and (name is None or job.name == name)]
         best = [job for job in found if not job.status.is_terminal] or found
         return best[-1] if best else None
