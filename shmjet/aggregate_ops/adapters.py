@@ -254,6 +254,7 @@ def grouping_by(
         kernels.export,
         kernels.finish,
         accumulate_list=kernels.whole,
+        accumulator=f"dict of {op.accumulator}" if op.accumulator else "",
     )
 
 

@@ -59,6 +59,7 @@ def counting() -> AggregateOperation[Any, int, int]:
         accumulate_groups=_count_groups,
         combine_groups=Counts.add_pairs,
         sees_empty=True,
+        accumulator="count",
     )
 
 
@@ -104,6 +105,7 @@ def summing(fn: Callable[[T], Any] | str | None = None) -> AggregateOperation[T,
         table=Sums,
         accumulate_groups=kernels.groups,
         combine_groups=Sums.add_pairs,
+        accumulator="sum",
     )
 
 
@@ -162,6 +164,7 @@ def averaging(fn: Callable[[T], Any] | str | None = None) -> AggregateOperation[
         accumulate_groups=kernels.groups,
         combine_groups=Means.add_pairs,
         sees_empty=True,
+        accumulator="sum and count",
     )
 
 
@@ -233,4 +236,6 @@ def linear_trend(x_fn: Callable[[T], Any] | str, y_fn: Callable[[T], Any] | str)
         2.0
     """
     kernels = _Line(value_fn("linear_trend", "x_fn", x_fn), value_fn("linear_trend", "y_fn", y_fn))
-    return AggregateOperation(_no_trend, kernels.one, _add_trends, _deduct_trends, _slope, sees_empty=True)
+    return AggregateOperation(
+        _no_trend, kernels.one, _add_trends, _deduct_trends, _slope, sees_empty=True, accumulator="sums of a trend"
+    )

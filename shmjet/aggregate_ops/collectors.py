@@ -53,6 +53,7 @@ def to_list() -> AggregateOperation[T, list[T], list[T]]:
         finish=_itself,
         accumulate_list=_extended,
         accumulate_groups=_list_groups,
+        accumulator="list",
     )
 
 
@@ -87,6 +88,7 @@ def to_set() -> AggregateOperation[H, set[H], set[H]]:
         finish=_itself,
         accumulate_list=_updated,
         accumulate_groups=_set_groups,
+        accumulator="set",
     )
 
 
@@ -197,7 +199,7 @@ def to_dict(
         optional_fn("to_dict", "value_fn", value_fn),
         None if merge_fn is None else checked_fn("to_dict", "merge_fn", merge_fn),
     )
-    return AggregateOperation(dict, kernels.one, kernels.merge, export=dict.copy, finish=_itself)
+    return AggregateOperation(dict, kernels.one, kernels.merge, export=dict.copy, finish=_itself, accumulator="dict")
 
 
 class _Text:
@@ -248,7 +250,9 @@ def concatenating(delimiter: str = "", prefix: str = "", suffix: str = "") -> Ag
         if not isinstance(text, str):
             raise TypeError(f"concatenating: {name} must be a str, got {type(text).__name__}: {text!r}")
     result = _Text(delimiter, prefix, suffix)
-    return AggregateOperation(list, _add_text, list.extend, export=result.joined, accumulate_list=_add_texts)
+    return AggregateOperation(
+        list, _add_text, list.extend, export=result.joined, accumulate_list=_add_texts, accumulator="list of texts"
+    )
 
 
 class _Order:
@@ -290,4 +294,5 @@ def sorting(
         finish=order.export,
         accumulate_list=_extended,
         accumulate_groups=_list_groups,
+        accumulator="list",
     )

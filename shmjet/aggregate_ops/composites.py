@@ -156,6 +156,7 @@ def _composed(ops: tuple[Op, ...], finish: Callable[[tuple[Any, ...]], Any] | No
         accumulate_groups=groups if tables else None,
         combine_groups=parts.merge_groups if tables and combines else None,
         sees_empty=(any(op.sees_empty for op in ops) and not co_aggregates) or all(op.sees_empty for op in ops),
+        accumulator=f"({', '.join(op.accumulator for op in ops)})" if all(op.accumulator for op in ops) else "",
     )
 
 

@@ -102,6 +102,7 @@ def _extreme(name: str, key: Any, better: Callable[[Any, Any], Any], best: Any) 
             accumulate_list=plain.whole,
             accumulate_groups=_put,
             combine_groups=table.add_pairs,
+            accumulator=name,
         )
     ranked = _Ranked(better, best, rank)
     return AggregateOperation(
@@ -111,6 +112,7 @@ def _extreme(name: str, key: Any, better: Callable[[Any, Any], Any], best: Any) 
         export=_item,
         accumulate_list=ranked.whole,
         accumulate_groups=ranked.groups,
+        accumulator=f"{name} with key",
     )
 
 
@@ -201,6 +203,7 @@ def _several(name: str, n: int, key: Any, reverse: bool) -> AggregateOperation[A
         export=kernels.export,
         finish=kernels.cut,
         accumulate_list=kernels.whole,
+        accumulator=name,
     )
 
 
@@ -298,6 +301,7 @@ def pick_any() -> AggregateOperation[T, Picked, T | None]:
         accumulate_list=_pick_list,
         accumulate_groups=_pick_groups,
         sees_empty=True,
+        accumulator="pick_any",
     )
 
 
@@ -326,4 +330,6 @@ def first_item() -> AggregateOperation[T, Any, T | None]:
         >>> first_item().aggregate(["a", "b"])
         'a'
     """
-    return AggregateOperation(_nothing, _first_one, _first_of, None, _first, accumulate_groups=_first_groups)
+    return AggregateOperation(
+        _nothing, _first_one, _first_of, None, _first, accumulate_groups=_first_groups, accumulator="first item"
+    )

@@ -79,6 +79,8 @@ class AggregateOperation(Generic[T, A, R]):
         combine_groups: `(table, pairs) -> None` for (key, accumulator) pairs.
         sees_empty: an accumulator equals a fresh one only when everything has been deducted from it. So it is with
             a count inside; it is not with a sum, which may be 0 again.
+        accumulator: names the accumulators where they are saved with a job: a new version of the job goes on from what
+            an operation with the same name has saved, or with none. Empty: it is not known what they are.
 
     Raises:
         TypeError: a primitive is not callable. ValueError: `accumulate` is an empty sequence.
@@ -100,6 +102,7 @@ class AggregateOperation(Generic[T, A, R]):
     accumulate_groups: Any = field(default=None, kw_only=True)
     combine_groups: Callable[[Any, list[tuple[Any, A]]], None] | None = field(default=None, kw_only=True)
     sees_empty: bool = field(default=False, kw_only=True)
+    accumulator: str = field(default="", kw_only=True)
     accumulates: tuple[Callable[[A, Any], A | None], ...] = field(init=False)
     """The accumulate functions by input; `accumulate` is the first of them."""
 

@@ -258,6 +258,12 @@ class ProcessorSupplier:
         """Release what `init` acquired; called also when that failed. `error` made the execution fail, or is None."""
 
 
+def state_kind_of(supplier: object) -> str:
+    """Return what a supplier, or a class of processors, calls the state that is saved; empty when it does not say."""
+    kind = getattr(supplier, "state_kind", "")
+    return kind if isinstance(kind, str) else ""
+
+
 class CommittingSupplier(ProcessorSupplier):
     """A supplier that has something to do in its own process when the whole job has succeeded."""
 
@@ -277,6 +283,7 @@ class FactorySupplier(ProcessorSupplier):
         declared = getattr(factory, "is_cooperative", None)
         self.is_cooperative = declared if isinstance(declared, bool) else None
         self.is_endless = getattr(factory, "is_endless", False) is True
+        self.state_kind = state_kind_of(factory)
 
     def get(self, count: int) -> Sequence[Processor]:
         return [self.factory() for _ in range(count)]
@@ -359,6 +366,7 @@ class _SameEverywhere(ProcessorMetaSupplier):
         self.preferred_local_parallelism = preferred
         self.is_cooperative = supplier.is_cooperative
         self.is_endless = supplier.is_endless
+        self.state_kind = state_kind_of(supplier)
 
     def get(self, addresses: Sequence[str]) -> Mapping[str, ProcessorSupplier]:
         return dict.fromkeys(addresses, self.supplier)
@@ -374,6 +382,7 @@ class _OnlyOne(ProcessorMetaSupplier):
         self.owners = dealt(1, 1)
         self.is_cooperative = supplier.is_cooperative
         self.is_endless = supplier.is_endless
+        self.state_kind = state_kind_of(supplier)
 
     def init(self, context: MetaSupplierContext) -> None:
         self.count = context.partition_count

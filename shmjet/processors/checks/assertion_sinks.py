@@ -27,6 +27,8 @@ _LONGEST = 120
 class AssertOrderedProcessor(BulkProcessor):
     """Compares each item with the one expected in its place; the first that differs ends the job."""
 
+    state_kind = "assert_ordered"
+
     def __init__(self, expected: tuple[Any, ...], message: str) -> None:
         self._expected = expected
         self._message = message
@@ -93,6 +95,8 @@ class _GatheringProcessor(BulkProcessor):
 class AssertAnyOrderProcessor(_GatheringProcessor):
     """Gathers all items, and compares them as a multiset at the end."""
 
+    state_kind = "assert_any_order"
+
     def __init__(self, expected: tuple[Any, ...], message: str) -> None:
         super().__init__()
         self._expected = expected
@@ -115,6 +119,8 @@ class AssertAnyOrderProcessor(_GatheringProcessor):
 
 class AssertContainsProcessor(BulkProcessor):
     """Looks for the expected items; its state is the expected items that have not come."""
+
+    state_kind = "assert_contains"
 
     def __init__(self, expected: tuple[Any, ...], message: str) -> None:
         self._missing = list(expected)
@@ -156,6 +162,8 @@ class AssertContainsProcessor(BulkProcessor):
 class AssertCollectedProcessor(_GatheringProcessor):
     """Gathers all items, and has a function look at them at the end."""
 
+    state_kind = "assert_collected"
+
     def __init__(self, fn: Callable[[list[Any]], Any]) -> None:
         super().__init__()
         self._fn = fn
@@ -175,6 +183,8 @@ class AssertCollectedEventuallyProcessor(_GatheringProcessor):
         fn: takes the list.
         clock: gives seconds.
     """
+
+    state_kind = "assert_collected_eventually"
 
     def __init__(self, timeout: float, fn: Callable[[list[Any]], Any], clock: Callable[[], float] = monotonic) -> None:
         super().__init__()

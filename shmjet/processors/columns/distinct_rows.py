@@ -37,6 +37,8 @@ class DistinctRowsProcessor(ExpandingProcessor):
             anew, and the last one leaves out what it emits twice.
     """
 
+    state_kind = "distinct_rows"
+
     movable = False
     takes_schemas = True
     """A processor that gets none of the rows has the columns."""
@@ -131,4 +133,6 @@ def distinct_rows(names: tuple[str, ...] = (), part: Part = "whole") -> Callable
         >>> rows = Batch({"k": [1, 2, 1], "v": ["a", "b", "c"]})
         >>> verify_processor(distinct_rows(("k",))).inputs([rows]).expect([Batch({"k": [1, 2], "v": ["a", "b"]})])
     """
-    return Supply(DistinctRowsProcessor, names, part)
+    supply = Supply(DistinctRowsProcessor, names, part)
+    supply.state_kind += f" of {', '.join(names) or 'all columns'}"
+    return supply

@@ -324,6 +324,8 @@ class GroupBy(Supply):
         super().__init__(GroupByProcessor, keys, aggregates, item_columns, schema, finishes=True)
         self.keys = keys
         self.aggregates = aggregates
+        named = (f"{name}={aggregate.function}" for name, aggregate in aggregates.items())
+        self.state_kind = f"group_by({', '.join(map(repr, keys))}).agg({', '.join(named)})"
         self.item_columns = item_columns
         self.schema = schema
 
@@ -348,14 +350,19 @@ class GroupBy(Supply):
         """
         if self._moves_rows:
             return Supply(RowsProcessor, _columns_of(self.keys, self.aggregates), self.item_columns, self.schema)
-        return Supply(GroupByProcessor, self.keys, self.aggregates, self.item_columns, self.schema, finishes=False)
+        return self._stage(GroupByProcessor, self.item_columns, self.schema, finishes=False)
 
     @property
     def combine(self) -> Callable[[], Processor]:
         """The second stage, behind an edge that is partitioned by `key`: combines states and emits results."""
         if self._moves_rows:
-            return Supply(GroupByProcessor, self.keys, self.aggregates, None, None, finishes=True)
-        return Supply(CombineGroupsProcessor, self.keys, self.aggregates)
+            return self._stage(GroupByProcessor, None, None, finishes=True)
+        return self._stage(CombineGroupsProcessor)
+
+    def _stage(self, processor: Callable[..., Processor], *rest: Any, **flags: Any) -> Supply:
+        supply = Supply(processor, self.keys, self.aggregates, *rest, **flags)
+        supply.state_kind = self.state_kind
+        return supply
 
     def __repr__(self) -> str:
         aggregates = ", ".join(f"{name}={aggregate!r}" for name, aggregate in self.aggregates.items())

@@ -44,6 +44,8 @@ BUILT_BYTES: Final = 8 << 20
 class HashJoinBatchesProcessor(ExpandingProcessor):
     """Builds a table of edge 1, then joins edge 0 with it."""
 
+    state_kind = "hash_join_batches"
+
     movable = False
     """The table lies in memory that only its process knows."""
 
@@ -256,4 +258,6 @@ def hash_join_batches(
 
         stream_schema = schema_of(stream_schema)
     keys = dict(zip(streamed, kept, strict=True))
-    return Supply(HashJoinBatchesProcessor, keys, how, suffix, build_schema, batch_rows, stream_schema)
+    supply = Supply(HashJoinBatchesProcessor, keys, how, suffix, build_schema, batch_rows, stream_schema)
+    supply.state_kind += f" with {', '.join(kept)}"
+    return supply

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, groupby
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from shmjet.core.column_key import ColumnKey, checked_names
 from shmjet.core.inbox import Inbox
@@ -40,6 +40,8 @@ class SortBatchesProcessor(BulkProcessor):
         by, descending, nulls_first, limit, rows: as of `sort_batches`.
         tells_columns: if there are no rows, emit a batch without rows.
     """
+
+    state_kind = "sort_batches"
 
     def __init__(
         self,
@@ -209,7 +211,7 @@ def sorted_share(
         >>> numbers = [Batch({"n": [3, 1]}), Batch({"n": [2]})]
         >>> verify_processor(sorted_share(("n",), (False,))).inputs(numbers).expect([Batch({"n": [1, 2, 3]})])
     """
-    return Supply(SortBatchesProcessor, by, descending, nulls_first, None, BATCH_ROWS, tells_columns=True)
+    return _supply(by, descending, nulls_first, None, BATCH_ROWS, tells_columns=True)
 
 
 def sort_batches(
@@ -251,4 +253,13 @@ def sort_batches(
     if limit is not None and (not isinstance(limit, int) or limit < 0):
         raise ValueError(f"sort_batches: limit must be a number of rows from 0 on, got {limit!r}")
     check_batch_rows("sort_batches", batch_rows)
-    return Supply(SortBatchesProcessor, names, flags, nulls_first, limit, batch_rows)
+    return _supply(names, flags, nulls_first, limit, batch_rows)
+
+
+def _supply(by: tuple[str, ...], descending: bool | tuple[bool, ...], *rest: Any, **flags: Any) -> Supply:
+    """Return the supplier; saved runs are sorted, so they are of no use for another order."""
+    supply = Supply(SortBatchesProcessor, by, descending, *rest, **flags)
+    directions = [descending] * len(by) if isinstance(descending, bool) else descending
+    order = [f"{name} descending" if down else name for name, down in zip(by, directions, strict=True)]
+    supply.state_kind += f" by {', '.join(order)}"
+    return supply

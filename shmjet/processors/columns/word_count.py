@@ -284,6 +284,7 @@ class WordCountSupplier(ProcessorSupplier):
 class WordCountMetaSupplier(ProcessorMetaSupplier):
     """Finds the files and cuts them into units when an execution starts; it owns the counter of claims."""
 
+    state_kind = "count_words"
     is_cooperative = True
 
     def __init__(self, counting: WordCountOptions) -> None:

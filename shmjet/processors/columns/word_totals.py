@@ -42,6 +42,8 @@ class CountColumnProcessor(BulkProcessor):
         lower: fold case.
     """
 
+    state_kind = "count_column"
+
     movable = False  # its table is native memory
 
     def __init__(self, column: str, lower: bool) -> None:
@@ -99,6 +101,8 @@ class CombineWordsProcessor(BulkProcessor):
     Args:
         batches: emit batches, otherwise plain tuples.
     """
+
+    state_kind = "word totals"
 
     movable = False  # its tables are native memory
 

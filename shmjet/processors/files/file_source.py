@@ -62,6 +62,7 @@ class FileSupplier(ProcessorSupplier):
 class FileMetaSupplier(ProcessorMetaSupplier):
     """Finds the files and cuts them into units when an execution starts; it owns what processors share."""
 
+    state_kind = "read_files"
     is_cooperative = True
 
     def __init__(self, reading: FileReadOptions) -> None:

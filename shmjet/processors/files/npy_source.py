@@ -30,6 +30,7 @@ BATCHES_PER_UNIT = 16
 class ArrayMetaSupplier(ProcessorMetaSupplier):
     """Finds the files, and cuts .npy files into ranges of rows; it owns the counter of claims."""
 
+    state_kind = "read_npy"
     is_cooperative = True
 
     def __init__(self, patterns: tuple[str, ...], suffix: str, batches: NpyFormat | NpzFormat) -> None:

@@ -67,6 +67,8 @@ class SingleFile(Protocol):
 class FileSink(BulkProcessor):
     """Writes what `encode` makes of items. A subclass says that, and which files they are."""
 
+    state_kind = "files written in parts"
+
     opens_at_once = True
     """Whether the single file is there without an item, too."""
 

@@ -214,6 +214,8 @@ class RemoteRecordSinkProcessor(RecordSinkProcessor):
 class RecordSinkSupplier(ProcessorMetaSupplier):
     """Makes the folder when an execution starts, and gives the files their names when all have succeeded."""
 
+    state_kind = "files written in parts"
+
     def __init__(self, folder: Folder, writing: RecordWriteOptions) -> None:
         self._folder = folder
         self._writing = writing

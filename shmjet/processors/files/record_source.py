@@ -93,6 +93,8 @@ class RecordMetaSupplier(ProcessorMetaSupplier):
         reading: how to read.
     """
 
+    state_kind = "read records"
+
     def __init__(self, paths: tuple[str, ...], reading: RecordReadOptions) -> None:
         self._paths = paths
         self._reading = reading

@@ -24,6 +24,8 @@ class AggregateProcessor(BulkProcessor):
         finishes: the result is emitted, not the accumulator.
     """
 
+    state_kind = "aggregate"
+
     def __init__(self, op: AggregateOperation[Any, Any, Any], combines: bool, finishes: bool) -> None:
         self._op = op
         self._combines = combines
@@ -94,6 +96,13 @@ def checked_operation(
     return op
 
 
+def saving_accumulators(supply: Supply, op: AggregateOperation[Any, Any, Any]) -> Supply:
+    """Let the kind of saved state name the accumulators: another operation would take them for its own."""
+    if op.accumulator:
+        supply.state_kind += f" of {op.accumulator}"
+    return supply
+
+
 def aggregate(op: AggregateOperation[Any, Any, Any]) -> Callable[[], Processor]:
     """Aggregate all items that reach the processor and emit one result at the end (none when it is None).
 
@@ -112,7 +121,8 @@ def aggregate(op: AggregateOperation[Any, Any, Any]) -> Callable[[], Processor]:
         >>> from shmjet.testing import verify_processor
         >>> verify_processor(aggregate(counting())).inputs("abc").expect([3])
     """
-    return Supply(AggregateProcessor, checked_operation("aggregate", op, False), combines=False, finishes=True)
+    checked = checked_operation("aggregate", op, False)
+    return saving_accumulators(Supply(AggregateProcessor, checked, combines=False, finishes=True), checked)
 
 
 def accumulate(op: AggregateOperation[Any, Any, Any]) -> Callable[[], Processor]:
@@ -127,7 +137,8 @@ def accumulate(op: AggregateOperation[Any, Any, Any]) -> Callable[[], Processor]
         >>> from shmjet.testing import verify_processor
         >>> verify_processor(accumulate(counting())).inputs("ab").expect([2])
     """
-    return Supply(AggregateProcessor, checked_operation("accumulate", op, True), combines=False, finishes=False)
+    checked = checked_operation("accumulate", op, True)
+    return saving_accumulators(Supply(AggregateProcessor, checked, combines=False, finishes=False), checked)
 
 
 def combine(op: AggregateOperation[Any, Any, Any]) -> Callable[[], Processor]:
@@ -142,4 +153,5 @@ def combine(op: AggregateOperation[Any, Any, Any]) -> Callable[[], Processor]:
         >>> from shmjet.testing import verify_processor
         >>> verify_processor(combine(counting())).inputs([2, 5]).expect([7])
     """
-    return Supply(AggregateProcessor, checked_operation("combine", op, True), combines=True, finishes=True)
+    checked = checked_operation("combine", op, True)
+    return saving_accumulators(Supply(AggregateProcessor, checked, combines=True, finishes=True), checked)

@@ -16,7 +16,7 @@ from shmjet.aggregate_ops import AggregateOperation
 from shmjet.aggregate_ops.tables import NativeTable, put_pairs
 from shmjet.core.key_functions import NAN, KeyFn, keys_of, named_unhashable, plain
 from shmjet.core.processor import Processor
-from shmjet.processors.general.aggregate import checked_operation
+from shmjet.processors.general.aggregate import checked_operation, saving_accumulators
 from shmjet.processors.general.base import BulkProcessor, Supply
 from shmjet.processors.general.state_keys import put_back, with_one_nan
 
@@ -64,6 +64,8 @@ class KeyedAggregateProcessor(BulkProcessor):
         op: the operation.
         finishes: results are emitted, not accumulators.
     """
+
+    state_kind = "aggregate_by_key"
 
     def __init__(self, key_fns: KeyFns, op: AggregateOperation[Any, Any, Any], finishes: bool) -> None:
         self._key_fns = key_fns
@@ -142,7 +144,8 @@ def aggregate_by_key(
         >>> verify_processor(aggregate_by_key(None, counting())).inputs("aba").expect([("a", 2), ("b", 1)])
     """
     checked = checked_operation("aggregate_by_key", op, False)
-    return Supply(KeyedAggregateProcessor, _key_fns("aggregate_by_key", key_fns, op), checked, finishes=True)
+    supply = Supply(KeyedAggregateProcessor, _key_fns("aggregate_by_key", key_fns, op), checked, finishes=True)
+    return saving_accumulators(supply, checked)
 
 
 def accumulate_by_key(
@@ -166,7 +169,8 @@ def accumulate_by_key(
         >>> verify_processor(accumulate_by_key(str.lower, counting())).inputs("aBA").expect([("a", 2), ("b", 1)])
     """
     checked = checked_operation("accumulate_by_key", op, True)
-    return Supply(KeyedAggregateProcessor, _key_fns("accumulate_by_key", key_fns, op), checked, finishes=False)
+    supply = Supply(KeyedAggregateProcessor, _key_fns("accumulate_by_key", key_fns, op), checked, finishes=False)
+    return saving_accumulators(supply, checked)
 
 
 def combine_by_key(op: AggregateOperation[Any, Any, Any]) -> Callable[[], Processor]:
@@ -183,4 +187,5 @@ def combine_by_key(op: AggregateOperation[Any, Any, Any]) -> Callable[[], Proces
         >>> from shmjet.testing import verify_processor
         >>> verify_processor(combine_by_key(counting())).inputs([("a", 2), ("a", 1)]).expect([("a", 3)])
     """
-    return Supply(CombineByKeyProcessor, KeyFns(None), checked_operation("combine_by_key", op, True), finishes=True)
+    checked = checked_operation("combine_by_key", op, True)
+    return saving_accumulators(Supply(CombineByKeyProcessor, KeyFns(None), checked, finishes=True), checked)

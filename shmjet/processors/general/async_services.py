@@ -145,7 +145,7 @@ class AsyncServiceProcessor(BulkProcessor):
         on_error: what is done with an item whose function raises; None: the job fails.
     """
 
-    state_kind = "map_using_service_async"
+    state_kind = "using_service_async"
 
     movable = False
 
@@ -375,6 +375,8 @@ class AsyncServiceProcessor(BulkProcessor):
 
 class _Maker:
     """Makes one processor; a class, so that it pickles."""
+
+    state_kind = "using_service_async"
 
     def __init__(self, *arguments: Any) -> None:
         self._arguments = arguments

@@ -329,4 +329,6 @@ def telling_columns(supplier: Callable[[], Processor]) -> Callable[[], Processor
         {'a': 1, 'tells_columns': True}
     """
     assert isinstance(supplier, Supply), supplier
-    return Supply(supplier.processor, *supplier.args, **supplier.kwargs, tells_columns=True)
+    telling = Supply(supplier.processor, *supplier.args, **supplier.kwargs, tells_columns=True)
+    telling.state_kind = supplier.state_kind
+    return telling

@@ -67,6 +67,7 @@ class CollectSupplier(ProcessorMetaSupplier):
         spool: of the reader of the results.
     """
 
+    state_kind = "collect"
     preferred_local_parallelism = 1
     is_cooperative = True
 

@@ -17,6 +17,8 @@ from shmjet.processors.general.unit_source import ShareSource
 class ItemsProcessor(ShareSource):
     """Emits its share of given items."""
 
+    state_kind = "items"
+
     def __init__(self, items: Sequence[Any]) -> None:
         self._items = items
 
@@ -45,6 +47,8 @@ class ItemsProcessor(ShareSource):
 
 class GenerateProcessor(ShareSource):
     """Emits what a function of (index, count) yields."""
+
+    state_kind = "generate"
 
     def __init__(self, fn: Callable[[int, int], Iterable[Any]]) -> None:
         self._fn = fn

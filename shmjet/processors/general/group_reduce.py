@@ -40,6 +40,8 @@ class _GroupingProcessor(BulkProcessor):
 class GroupAndAccumulateProcessor(_GroupingProcessor):
     """Keeps an immutable value per key."""
 
+    state_kind = "group_and_accumulate"
+
     def __init__(self, key_fn: KeyFn, initial: Any, accumulate: Callable[[Any, Any], Any]) -> None:
         self._key_fn = key_fn
         self._accumulate = accumulate
@@ -54,6 +56,8 @@ class GroupAndAccumulateProcessor(_GroupingProcessor):
 
 class GroupAndCollectProcessor(_GroupingProcessor):
     """Keeps a mutable container per key."""
+
+    state_kind = "group_and_collect"
 
     def __init__(self, key_fn: KeyFn, container: Callable[[], Any], collect: Callable[[Any, Any], Any]) -> None:
         self._key_fn = key_fn

@@ -13,7 +13,7 @@ from typing import Any
 
 from shmjet.core.inbox import Inbox
 from shmjet.core.latency_policy import policy_in
-from shmjet.core.processor import ProcessorContext, ProcessorMetaSupplier, ProcessorSupplier
+from shmjet.core.processor import NO_STATE, ProcessorContext, ProcessorMetaSupplier, ProcessorSupplier
 from shmjet.data.errors import ProcessorError
 from shmjet.processors.general.base import BulkProcessor, Supply
 from shmjet.processors.general.collect_sink import pickled
@@ -111,6 +111,7 @@ class WriteObservableSupplier(ProcessorMetaSupplier):
 
     preferred_local_parallelism = 1
     is_cooperative = True
+    state_kind = NO_STATE
 
     def __init__(self, observable: str) -> None:
         self.observable = observable

@@ -10,7 +10,7 @@ from typing import Any, cast, get_args
 
 from shmjet.core.kept_services import ServiceKeep, keep_in
 from shmjet.core.key_functions import KeyFn, plain
-from shmjet.core.processor import Processor, ProcessorContext, ProcessorSupplier
+from shmjet.core.processor import NO_STATE, Processor, ProcessorContext, ProcessorSupplier, state_kind_of
 from shmjet.data.errors import ProcessorError
 from shmjet.processors.general.failures import OnError
 from shmjet.processors.general.item_calls import Calls, CallsProcessor, Kind, ManyCallProcessor, OneCallProcessor
@@ -162,6 +162,7 @@ class ServiceSupplier(ProcessorSupplier):
         self.__name__ = name
         self.is_cooperative = factory.is_cooperative
         self.movable = False
+        self.state_kind = state_kind_of(make)
 
     @property
     def shares(self) -> bool:
@@ -184,6 +185,8 @@ class ServiceSupplier(ProcessorSupplier):
 
 class _Maker:
     """Makes one processor; a class, so that it pickles."""
+
+    state_kind = NO_STATE
 
     def __init__(self, kind: Kind, call: ServiceCall, cooperative: bool, timed: bool, on_error: OnError | None) -> None:
         self._kind = kind

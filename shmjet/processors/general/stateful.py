@@ -12,6 +12,7 @@ from shmjet.aggregate_ops import AggregateOperation
 from shmjet.core.durations import Duration, milliseconds
 from shmjet.core.key_functions import KeyFn, keys_of, plain
 from shmjet.core.processor import Processor
+from shmjet.processors.general.aggregate import saving_accumulators
 from shmjet.processors.general.base import Supply
 from shmjet.processors.general.expiring_states import RollingFn, expiring_processor
 from shmjet.processors.general.failures import OnError
@@ -336,8 +337,9 @@ def rolling_aggregate(
     keyed = key_fn is not WHOLE
     key_fn = plain(key_fn) if keyed else None
     if ttl is None:
-        return _supply(_processor, "rolling_aggregate", "map", RollingCalls, (op, key_fn, keyed), timed, on_error)
+        rolled = _supply(_processor, "rolling_aggregate", "map", RollingCalls, (op, key_fn, keyed), timed, on_error)
+        return saving_accumulators(rolled, op)
     rolling = RollingFn(op, keyed)
     arguments = rolling.create, rolling, key_fn, keyed, *_expiry("rolling_aggregate", ttl, timestamp_fn, timed), None
     supply_of = expiring_processor, "rolling_aggregate_ttl", "map"
-    return _supply(*supply_of, arguments, timed, timestamp_fn, on_error)
+    return saving_accumulators(_supply(*supply_of, arguments, timed, timestamp_fn, on_error), op)

@@ -148,6 +148,7 @@ class StateFunctions:
 class BuiltSourceProcessor(BulkProcessor):
     """Emits what `fill_buffer` puts into the buffer, until that closes it."""
 
+    state_kind = "a built source"
     is_cooperative = False
 
     def __init__(self, functions: SourceFunctions) -> None:
@@ -228,6 +229,7 @@ class BuiltSinkProcessor(BulkProcessor):
     functions await the end of the job, `BuiltSinkSupplier` decides what happens to the object then.
     """
 
+    state_kind = "a built sink"
     is_cooperative = False
 
     def __init__(self, functions: SinkFunctions) -> None:
@@ -321,6 +323,7 @@ class BuiltSinkProcessor(BulkProcessor):
 class BuiltSinkSupplier(CommittingSupplier):
     """Makes the processors of a sink that awaits the end of the job, and tells them how it has ended."""
 
+    state_kind = "a built sink"
     is_cooperative = False
 
     def __init__(self, functions: SinkFunctions) -> None:

@@ -19,6 +19,7 @@ from shmjet.core.processor import (
     ProcessorSupplier,
     SupplierContext,
     SupplierLike,
+    state_kind_of,
 )
 from shmjet.data.marks import Watermark
 
@@ -145,7 +146,7 @@ class _WrappingFactory:
         self._factory = factory
         self._wrap = wrap
         self.is_cooperative = getattr(factory, "is_cooperative", None)
-        self.state_kind = getattr(factory, "state_kind", "")
+        self.state_kind = state_kind_of(factory)
         self.__name__ = getattr(factory, "__name__", type(factory).__name__)
 
     def __call__(self) -> Processor:
@@ -159,6 +160,7 @@ class WrappingSupplier(ProcessorSupplier):
         self._supplier = supplier
         self._wrap = wrap
         self.is_cooperative = supplier.is_cooperative
+        self.state_kind = state_kind_of(supplier)
 
     def init(self, context: SupplierContext) -> None:
         """Pass on."""
@@ -187,6 +189,7 @@ class WrappingMetaSupplier(ProcessorMetaSupplier):
         self._wrap = wrap
         self.preferred_local_parallelism = supplier.preferred_local_parallelism
         self.is_cooperative = supplier.is_cooperative
+        self.state_kind = state_kind_of(supplier)
         self.on_client = getattr(supplier, "on_client", None)
         self.observable = getattr(supplier, "observable", None)
 

@@ -29,6 +29,8 @@ class ReadMapProcessor(UnitSource):
     holds as long as the map does not change.
     """
 
+    state_kind = "read_map"
+
     def __init__(self, name: str) -> None:
         self._name = name
 
@@ -77,6 +79,8 @@ class ReadListProcessor(ShareSource):
 
     A unit is (index, parallelism, size of the list).
     """
+
+    state_kind = "read_list"
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -143,6 +147,8 @@ class WriteMapProcessor(WriteProcessor):
 
 class WriteListProcessor(WriteAheadProcessor):
     """Appends items to a list."""
+
+    state_kind = "write_list"
 
     def __init__(self, name: str) -> None:
         super().__init__()

@@ -40,6 +40,8 @@ class PairProcessor(TransformingProcessor):
 class WriteMergingProcessor(WriteAheadProcessor):
     """Merges pairs into a map; all pairs of a key come to the same processor."""
 
+    state_kind = "write_map with merge_fn"
+
     def __init__(self, name: str, merge_fn: Merge) -> None:
         super().__init__()
         self._name = name

@@ -24,6 +24,8 @@ class PartitionedItemsProcessor(UnitSource):
         partitions: the items of each partition.
     """
 
+    state_kind = "items in partitions"
+
     def __init__(self, partitions: tuple[tuple[Any, ...], ...]) -> None:
         self._partitions = partitions
 
@@ -58,6 +60,8 @@ class PartitionedMapProcessor(ReadMapProcessor):
     With the grid's own count each processor reads its partitions; with another one every processor reads everything
     and keeps its share, which is right, and slow. Then its unit is that share, (index, parallelism).
     """
+
+    state_kind = "read_map in partitions"
 
     def __init__(self, name: str, count: int) -> None:
         super().__init__(name)

@@ -28,6 +28,8 @@ class BatchStreamProcessor(ScheduledProcessor):
         period: nanoseconds between two batches, as long as one has room for what is due.
     """
 
+    state_kind = "batch_stream"
+
     first_piece = 4096
     most_at_once = 16384
     least_ns = 1_000_000

@@ -36,6 +36,7 @@ class BuiltStreamProcessor(TimedSource):
         policy: of its event time; None: it has none.
     """
 
+    state_kind = "a built stream"
     is_cooperative = False
 
     def __init__(self, functions: SourceFunctions, policy: EventTimePolicy | None) -> None:

@@ -37,6 +37,8 @@ class FileWatcherProcessor(TimedSource):
         policy: of its event time; None: it has none.
     """
 
+    state_kind = "file_watcher"
+
     def __init__(self, folder: str, glob: str, format_: LineFormat, policy: EventTimePolicy | None) -> None:
         super().__init__(policy)
         self._folder = folder

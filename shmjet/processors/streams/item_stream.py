@@ -42,6 +42,8 @@ class ItemStreamProcessor(ScheduledProcessor):
         fn: makes the items; None: they are `SimpleEvent`.
     """
 
+    state_kind = "item_stream"
+
     def __init__(
         self, schedule: Schedule, policy: EventTimePolicy | None, fn: ItemFn | None, clock: Clock | None = None
     ) -> None:

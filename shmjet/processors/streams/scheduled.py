@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from time import monotonic_ns, time_ns
 from typing import Any
 
@@ -22,6 +23,7 @@ from shmjet.core.processor import (
     ProcessorContext,
     ProcessorMetaSupplier,
     ProcessorSupplier,
+    state_kind_of,
 )
 from shmjet.data.errors import ProcessorError
 from shmjet.processors.general.base import BulkProcessor, Supply
@@ -201,6 +203,7 @@ class ScheduledSupplier(ProcessorMetaSupplier):
         self._rate = rate
         self._start = 0
         self.preferred_local_parallelism = parallelism
+        self.state_kind = state_kind_of(make.func if isinstance(make, partial) else make)
 
     def init(self, context: MetaSupplierContext) -> None:
         """Choose the start."""

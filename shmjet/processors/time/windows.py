@@ -9,7 +9,7 @@ from shmjet.core.durations import Duration, milliseconds
 from shmjet.core.key_functions import KeyFn
 from shmjet.core.processor import Processor
 from shmjet.core.windows import SessionWindow, SlidingWindow, SlidingWindowPolicy
-from shmjet.processors.general.aggregate import checked_operation
+from shmjet.processors.general.aggregate import checked_operation, saving_accumulators
 from shmjet.processors.general.aggregate_by_key import KeyFns
 from shmjet.processors.general.base import Supply
 from shmjet.processors.time.events import Events, TimestampFn, event_fns
@@ -77,8 +77,9 @@ def aggregate_to_sliding_window(
     period = milliseconds(f"{name}: early_results", early_results, least=0) / 1000
     if period:
         early = Supply(EarlySlidingWindowProcessor, events, policy, checked, output, late_ordinal, period=period)
-        return _in_slides(early, policy)
-    return _in_slides(Supply(SlidingWindowProcessor, events, policy, checked, output, late_ordinal), policy)
+        return _in_slides(early, policy, checked)
+    supply = Supply(SlidingWindowProcessor, events, policy, checked, output, late_ordinal)
+    return _in_slides(supply, policy, checked)
 
 
 def accumulate_by_frame(
@@ -117,7 +118,7 @@ def accumulate_by_frame(
     checked = checked_operation(name, op, True)
     events = _events(name, key_fns, timestamp_fns, op, keyed, timed)
     output = WindowOutput(checked, keyed=keyed, finishes=False)
-    return _in_slides(Supply(FrameProcessor, events, policy, checked, output, late_ordinal), policy)
+    return _in_slides(Supply(FrameProcessor, events, policy, checked, output, late_ordinal), policy, checked)
 
 
 def combine_to_sliding_window(
@@ -152,7 +153,7 @@ def combine_to_sliding_window(
     checked = checked_operation(name, op, True)
     output = WindowOutput(checked, keyed=keyed, timed=timed, map_to_output=map_to_output)
     events = Events(KeyFns(None) if keyed else None, None)
-    return _in_slides(Supply(CombiningWindowProcessor, events, policy, checked, output), policy)
+    return _in_slides(Supply(CombiningWindowProcessor, events, policy, checked, output), policy, checked)
 
 
 def aggregate_to_session_window(
@@ -198,8 +199,9 @@ def aggregate_to_session_window(
     output = WindowOutput(checked, keyed=keyed, timed=timed, map_to_output=map_to_output)
     period = milliseconds(f"{name}: early_results", early_results, least=0) / 1000
     if period:
-        return Supply(EarlySessionWindowProcessor, events, gap_ms, checked, output, late_ordinal, period=period)
-    return Supply(SessionWindowProcessor, events, gap_ms, checked, output, late_ordinal)
+        early = Supply(EarlySessionWindowProcessor, events, gap_ms, checked, output, late_ordinal, period=period)
+        return saving_accumulators(early, checked)
+    return saving_accumulators(Supply(SessionWindowProcessor, events, gap_ms, checked, output, late_ordinal), checked)
 
 
 def _policy(name: str, window: Any) -> SlidingWindowPolicy:
@@ -226,7 +228,7 @@ def _events(
     return Events(KeyFns(key_fns) if keyed else None, event_fns(name, timestamp_fns, timed))
 
 
-def _in_slides(supply: Supply, policy: SlidingWindowPolicy) -> Supply:
-    """Let the kind of saved state name the slide: frames of another one would be counted in wrong windows."""
-    supply.state_kind += f" in slides of {policy.slide} ms"
+def _in_slides(supply: Supply, policy: SlidingWindowPolicy, op: Op) -> Supply:
+    """Let the kind of saved state name the slide, too: frames of another one would be counted in wrong windows."""
+    saving_accumulators(supply, op).state_kind += f" in slides of {policy.slide} ms"
     return supply

@@ -1,0 +1,143 @@
+"""What saved state is called: a new version of a job goes on from state of the same kind only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shmjet import Pipeline, columns, processors, sinks, sources, tumbling
+from shmjet import aggregate_ops as ops
+from shmjet.core import DAG, between
+from shmjet.core.processor import NO_STATE, ProcessorMetaSupplier
+from shmjet.execution.plan import describe
+
+Op = ops.AggregateOperation[Any, Any, Any]
+
+
+async def same(service: object, item: Any) -> Any:
+    """A coroutine function of an asynchronous stage."""
+    return item
+
+
+def everything(folder: Path) -> Pipeline:
+    """A pipeline with all kinds of stages that have state or a position."""
+    p = Pipeline()
+    items, timed = p.read_from(sources.items([1])), p.read_from(sources.item_stream(10)).with_native_timestamps()
+    files = p.read_from(sources.files(str(folder / "*.txt")))
+    keyed, batches = items.grouping_key(lambda x: x), items.map(lambda x: {"a": x, "v": 1}).to_batches()
+    counts = keyed.aggregate(ops.counting())
+    ends: list[Any] = [
+        counts,
+        items.aggregate(ops.counting()),
+        keyed.map_stateful(list, lambda state, key, item: item),
+        keyed.rolling_aggregate(ops.counting()),
+        items.distinct(),
+        items.sort(),
+        items.merge(files),
+        items.hash_join(counts, lambda x: x, lambda pair: pair[0], lambda x, y: (x, y)),
+        items.map_using_service_async(list, same),
+        batches.group_by("a").agg(n=columns.count()),
+        batches.sort("a"),
+        batches.distinct("a"),
+        batches.top(3, "a"),
+        batches.join(batches.select(a="a", w="v"), on="a"),
+        p.read_from(sources.list("l")),
+        p.read_from(sources.map("m")),
+        p.read_from(sources.csv(str(folder / "*.csv"))),
+        p.read_from(sources.json(str(folder / "*.json"))),
+        timed.window(tumbling(1)).aggregate(ops.counting()),
+        timed.window(tumbling(1)).grouping_key(lambda e: e).aggregate(ops.counting()),
+    ]
+    chosen: list[Any] = [
+        *(sinks.list("l"), sinks.map("m"), sinks.map("m", merge_fn=max), sinks.collect(), sinks.files(str(folder))),
+        *(sinks.csv(str(folder)), sinks.json(str(folder)), sinks.noop(), sinks.logger()),
+        *(sinks.assert_ordered([]), sinks.assert_any_order([]), sinks.assert_collected(print)),
+        sinks.observable("o"),
+    ]
+    for place, end in enumerate(ends):
+        end.write_to(chosen[place % len(chosen)])
+    return p
+
+
+def test_all_stages_of_the_library_say_what_their_state_is(tmp_path: Path) -> None:
+    shape = describe(everything(tmp_path).to_dag())
+    kinds = {vertex.name: vertex.state_kind for vertex in shape.vertices}
+    assert len(kinds) > 40
+    assert {name for name, kind in kinds.items() if not kind} == set()
+    assert sum(kind != NO_STATE for kind in kinds.values()) > 25
+
+
+def kind_of(supplier: Any) -> str:
+    dag = DAG()
+    dag.edge(between(dag.new_vertex("a", processors.read_items([])), dag.new_vertex("b", supplier)))
+    return describe(dag).vertices[1].state_kind
+
+
+OPERATIONS: list[Op] = [
+    ops.counting(),
+    ops.summing(),
+    ops.averaging(),
+    ops.min_by(),
+    ops.min_by(len),
+    ops.max_by(),
+    ops.top_n(3),
+    ops.bottom_n(3),
+    ops.linear_trend(len, len),
+    ops.to_list(),
+    ops.to_set(),
+    ops.to_dict(len, len),
+    ops.concatenating(),
+    ops.pick_any(),
+    ops.all_of(ops.counting(), ops.summing()),
+    ops.all_of(ops.summing(), ops.counting()),
+    ops.grouping_by(len, ops.counting()),
+    ops.grouping_by(len),
+    ops.reducing(0, None, max),
+]
+
+
+@pytest.mark.parametrize(
+    "supplier",
+    [
+        processors.aggregate,
+        processors.combine,
+        lambda op: processors.aggregate_by_key(len, op),
+        lambda op: processors.accumulate_by_key(len, op),
+        processors.combine_by_key,
+    ],
+)
+def test_an_operation_keeps_its_accumulator(supplier: Callable[[Op], Any]) -> None:
+    kinds = [kind_of(supplier(op)) for op in OPERATIONS]
+    assert len(set(kinds)) == len(OPERATIONS)
+    changed = ops.mapping(len, ops.filtering(bool, ops.counting().and_then(str)))
+    assert kind_of(supplier(changed)) == kinds[0]
+
+
+def test_groups_keep_their_keys_and_aggregates() -> None:
+    def kinds(grouped: Any) -> set[str]:
+        return {kind_of(stage) for stage in (grouped, grouped.accumulate, grouped.combine)}
+
+    group_by, count, sum_ = processors.group_by, columns.count, columns.sum_
+    found = [
+        kinds(group_by("a").agg(n=count())),
+        kinds(group_by("b").agg(n=count())),
+        kinds(group_by("a", "b").agg(n=count())),
+        kinds(group_by("a").agg(m=count())),
+        kinds(group_by("a").agg(n=sum_("v"))),
+    ]
+    assert all(len(each) == 1 for each in found)
+    assert len(set.union(*found)) == len(found)
+
+
+def test_wrappers_and_meta_suppliers_pass_the_kind_on() -> None:
+    for around in (
+        processors.peek_input,
+        ProcessorMetaSupplier.of,
+        ProcessorMetaSupplier.prefer_local_parallelism_one,
+        ProcessorMetaSupplier.force_total_parallelism_one,
+        lambda supplier: processors.peek_output(ProcessorMetaSupplier.of(supplier)),
+    ):
+        assert kind_of(around(processors.distinct())) == "distinct"
