@@ -53,6 +53,7 @@ try:
         sort_numbers,
         sort_texts,
         split,
+        split_entries,
         unify_nans,
     )
 except ImportError as _error:
@@ -107,5 +108,6 @@ __all__ = [
     "sort_numbers",
     "sort_texts",
     "split",
+    "split_entries",
     "unify_nans",
 ]

@@ -617,6 +617,20 @@ def split(
     `table` holds a 16-bit consumer index for each of `count` partitions (`array('H')`).
     """
 
+def split_entries(
+    entries: list[Any],
+    count: int,
+    table: Buffer,
+    consumers: int,
+    fallback: Callable[[Any], Buffer],
+    special_type: type,
+    /,
+) -> list[list[Any] | None] | None:
+    """Deal tuples by the partitions of their first elements, as `split` does.
+
+    Returns None, and has dealt nothing, when one of them is of `special_type` exactly, or an entry is not a tuple.
+    """
+
 def clock_ns() -> int:
     """Return CLOCK_MONOTONIC in nanoseconds."""
 

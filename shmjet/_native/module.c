@@ -109,6 +109,8 @@ static PyMethodDef module_methods[] = {
     FAST("cut_results", frames_cut_results, "cut_results(items, keyed, lowest) -> (dict[end, pairs], late items)"),
     FAST("keyed_results", frames_keyed_results, "keyed_results(type, start, end, pairs, is_early, stamp) -> list"),
     FAST("split", routing_split, "split(items, keys, count, table, consumers, fallback) -> list[list | None]"),
+    FAST("split_entries", routing_split_entries,
+         "split_entries(entries, count, table, consumers, fallback, special_type) -> list[list | None] | None"),
     {"short_slice", module_short_slice, METH_O, "short_slice(nanoseconds) -> bool: whether the scheduler takes it"},
     {"clock_ns", module_clock_ns, METH_NOARGS, "clock_ns() -> int: CLOCK_MONOTONIC in nanoseconds"},
     {NULL, NULL, 0, NULL},

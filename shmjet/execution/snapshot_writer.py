@@ -8,7 +8,6 @@ know tasklets.
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -98,21 +97,17 @@ class ProcessorEntries:
         Raises:
             TypeError: a key has no canonical bytes.
         """
-        keys = list(map(itemgetter(0), entries))
         columns = column_bytes(entries)
-        if BroadcastKey in map(type, keys):
+        by_owner = self._partitions.scheme == SCHEME_DEFAULT and not columns
+        shares = self._partitions.split_by_owner(entries) if by_owner else None
+        if shares is None:
             self._broadcast += [entry for entry in entries if type(entry[0]) is BroadcastKey]
-            entries = [entry for entry in entries if type(entry[0]) is not BroadcastKey]
-            keys = list(map(itemgetter(0), entries))
+            entries = [tuple(entry) for entry in entries if type(entry[0]) is not BroadcastKey]
+            shares = self._partitions.split_by_owner(entries) if by_owner else self._partitions.split(entries)
+            assert shares is not None
         self._count += len(entries)
-        if not entries:
-            pass
-        elif self._partitions.scheme != SCHEME_DEFAULT or columns:
-            for partition, share in enumerate(self._partitions.split(entries)):
-                self._keep(partition, share)
-        else:
-            for owner, share in enumerate(self._partitions.split_by_owner(entries, keys)):
-                self._keep(OWNED - owner, share)
+        for place, share in enumerate(shares):
+            self._keep(OWNED - place if by_owner else place, share)
         self._column_bytes += columns
         if self._column_bytes >= _PIECE_BYTES:
             self._column_bytes = 0

@@ -12,8 +12,8 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from shmjet._native import split
-from shmjet.core import ColumnKey, PartitionError
+from shmjet._native import split, split_entries
+from shmjet.core import BroadcastKey, ColumnKey, PartitionError
 from shmjet.core.keys import PartitionCount, canonical_bytes, partition_id
 from shmjet.core.partition_assignment import distributed_table
 from shmjet.core.state_placement import StatePlacement
@@ -79,13 +79,15 @@ class StatePartitions:
             return split(entries, keys, self.count, self._identity, self.count, canonical_bytes)
         return self._custom(self._partitioner, entries, keys)
 
-    def split_by_owner(self, entries: list[Entry], keys: list[Any]) -> list[list[Entry] | None]:
+    def split_by_owner(self, entries: list[Entry]) -> list[list[Entry] | None] | None:
         """Return the entries of each processor of the vertex, None where there are none; only of `SCHEME_DEFAULT`.
+
+        Returns None if there is a broadcast key among them, or one of them is not a plain tuple.
 
         Raises:
             TypeError: a key is of a type without canonical bytes.
         """
-        return split(entries, keys, self.count, self.owners, self._processors, canonical_bytes)
+        return split_entries(entries, self.count, self.owners, self._processors, canonical_bytes, BroadcastKey)
 
     def _custom(
         self, partitioner: Callable[[Any, int], int], entries: list[Entry], keys: list[Any]

@@ -37,9 +37,10 @@ class ByKey:
     def split(self, entries: list[Any]) -> list[list[Any] | None]:
         return [[entry for entry in entries if entry[0] == partition] or None for partition in range(self.count)]
 
-    def split_by_owner(self, entries: list[Any], keys: list[Any]) -> list[list[Any] | None]:
+    def split_by_owner(self, entries: list[Any]) -> list[list[Any] | None] | None:
         """Keys up to 4 are of processor 0, the others of processor 1."""
-        assert keys == [key for key, _ in entries]
+        if any(isinstance(key, BroadcastKey) for key, _ in entries):
+            return None
         low, high = ([entry for entry in entries if (entry[0] > 4) == is_high] for is_high in (False, True))
         return [low or None, high or None]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import struct
 from array import array
-from typing import Any
+from typing import Any, NamedTuple
 
 import mmh3
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shmjet._native import index_of_special, murmur3_32, partition_of, split
+from shmjet._native import index_of_special, murmur3_32, partition_of, split, split_entries
 from shmjet.data.marks import IDLE, Watermark
 
 
@@ -83,6 +83,50 @@ def test_split_keeps_order_and_sends_each_key_to_one_consumer(keys: list[Any], c
     assert shares == expected
 
 
+@given(st.lists(st.one_of(st.integers(), st.text(max_size=3), st.none())), st.integers(1, 9), st.integers(1, 300))
+def test_entries_are_split_by_their_keys(keys: list[Any], consumers: int, count: int) -> None:
+    def fallback(key: object) -> bytes:
+        return repr(key).encode()
+
+    table = array("H", [p % consumers for p in range(count)])
+    entries = [(key, place) for place, key in enumerate(keys)]
+    shares = split_entries(entries, count, table, consumers, fallback, Special)
+    assert shares == split(entries, keys, count, table, consumers, fallback)
+
+
+@pytest.mark.parametrize("odd", ["special", "list", "empty", "named"])
+def test_entries_with_a_special_key_or_of_another_type_are_not_split(odd: str) -> None:
+    entry: Any = {"special": (Special(), 1), "list": ["a", 1], "empty": (), "named": Named("a", 1)}[odd]
+    entries: list[Any] = [("a", 1), entry]
+    assert split_entries(entries, 1, array("H", [0]), 1, no_fallback, Special) is None
+    assert split_entries(entries[:1], 1, array("H", [0]), 1, no_fallback, Special) == [entries[:1]]
+    assert split_entries([(Special, 1)], 1, array("H", [0]), 1, lambda key: b"", Special) is not None
+
+
+def test_splitting_entries_says_what_does_not_fit() -> None:
+    with pytest.raises(ValueError, match="consumer 7 of 2"):
+        split_entries([(1, 1)], 1, array("H", [7]), 2, no_fallback, Special)
+    with pytest.raises(ValueError, match="2 partitions need 4"):
+        split_entries([(1, 1)], 2, array("H", [0]), 2, no_fallback, Special)
+    with pytest.raises(TypeError, match="entries: list"):
+        split_entries(((1, 1),), 1, array("H", [0]), 1, no_fallback, Special)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("changed", ["shorter", "other items"])
+def test_splitting_entries_survives_a_fallback_that_changes_the_list(changed: str) -> None:
+    entries: list[Any] = [(None, place) for place in range(100)]
+
+    def fallback(key: object) -> bytes:
+        if changed == "shorter":
+            del entries[10:]
+        else:
+            entries[5:] = [place for place, _ in enumerate(entries[5:])]
+        return b""
+
+    with pytest.raises(RuntimeError, match="was changed"):
+        split_entries(entries, 1, array("H", [0]), 1, fallback, Special)
+
+
 def test_split_says_what_does_not_fit() -> None:
     with pytest.raises(ValueError, match="consumer 7 of 2"):
         split([1], [1], 1, array("H", [7]), 2, no_fallback)
@@ -106,6 +150,11 @@ def test_split_survives_a_fallback_that_shortens_the_lists() -> None:
 
 class Special:
     pass
+
+
+class Named(NamedTuple):
+    key: str
+    value: int
 
 
 class Derived(Special):

@@ -77,5 +77,6 @@ HIDDEN PyObject *routing_index_of_special(PyObject *, PyObject *const *, Py_ssiz
 HIDDEN PyObject *routing_murmur3_32(PyObject *, PyObject *const *, Py_ssize_t);
 HIDDEN PyObject *routing_partition_of(PyObject *, PyObject *const *, Py_ssize_t);
 HIDDEN PyObject *routing_split(PyObject *, PyObject *const *, Py_ssize_t);
+HIDDEN PyObject *routing_split_entries(PyObject *, PyObject *const *, Py_ssize_t);
 
 #endif

@@ -142,14 +142,20 @@ static int list_changed(void) {
     return -1;
 }
 
-/* Which consumer each key goes to, and how many each gets. The fallback may run any code, also such as changes the
- * list. */
-static int assign(const object_layout_t *layout, PyObject *keys, Py_ssize_t size, uint32_t partitions,
+static int is_entry(PyObject *item) { return PyTuple_CheckExact(item) && PyTuple_Size(item) > 0; }
+
+/* Which consumer each key goes to, and how many each gets. With `of_entries` keys are the first elements of the tuples
+ * in the list. The fallback may run any code, also such as changes the list. */
+static int assign(const object_layout_t *layout, PyObject *keys, int of_entries, Py_ssize_t size, uint32_t partitions,
                   const uint8_t *table, Py_ssize_t consumers, PyObject *fallback, uint16_t *target,
                   Py_ssize_t *counts) {
     for (Py_ssize_t i = 0; i < size; i++) {
         uint32_t hash;
         PyObject *key = layout_get_list(layout, keys, i);
+        if (of_entries) {
+            if (UNLIKELY(!is_entry(key))) return list_changed();
+            key = layout_get_tuple(layout, key, 0);
+        }
         int known = hash_of_key(key, &hash);
         if (UNLIKELY(known <= 0)) {
             if (known < 0 || hash_by_fallback(key, fallback, &hash) < 0) return -1;
@@ -199,23 +205,20 @@ failed:
     return NULL;
 }
 
-PyObject *routing_split(PyObject *module, PyObject *const *args, Py_ssize_t count) {
-    const object_layout_t *layout = &((native_state_t *)PyModule_GetState(module))->layout;
-    if (count != 6 || !PyList_Check(args[0]) || !PyList_Check(args[1])) {
-        wrong_arguments("split(items: list, keys: list, count, table, consumers, fallback)");
-        return NULL;
-    }
+/* Deals items by keys, which are as many, or by the first elements of the items themselves (`keys` NULL); `args` are
+ * the other arguments: count, table, consumers, fallback. */
+static PyObject *split_by(const object_layout_t *layout, PyObject *items, PyObject *keys, PyObject *const *args) {
     uint32_t partitions;
-    if (partition_count(args[2], &partitions) < 0) return NULL;
-    Py_ssize_t consumers = PyLong_AsSsize_t(args[4]);
+    if (partition_count(args[0], &partitions) < 0) return NULL;
+    Py_ssize_t consumers = PyLong_AsSsize_t(args[2]);
     if (consumers == -1 && PyErr_Occurred()) return NULL;
-    Py_ssize_t size = PyList_Size(args[0]);
-    if (PyList_Size(args[1]) != size || consumers < 1 || consumers > 65536) {
+    Py_ssize_t size = PyList_Size(items);
+    if ((keys && PyList_Size(keys) != size) || consumers < 1 || consumers > 65536) {
         PyErr_SetString(PyExc_ValueError, "split() needs a key for each item and 1 to 65536 consumers");
         return NULL;
     }
     Py_buffer table;
-    if (PyObject_GetBuffer(args[3], &table, PyBUF_SIMPLE) < 0) return NULL;
+    if (PyObject_GetBuffer(args[1], &table, PyBUF_SIMPLE) < 0) return NULL;
     PyObject *result = NULL;
     uint16_t *target = NULL;
     Py_ssize_t *counts = NULL;
@@ -225,11 +228,35 @@ PyObject *routing_split(PyObject *module, PyObject *const *args, Py_ssize_t coun
     } else if (!(target = PyMem_Malloc(size ? (size_t)size * sizeof *target : 1)) ||
                !(counts = PyMem_Calloc((size_t)consumers, sizeof *counts))) {
         PyErr_NoMemory();
-    } else if (assign(layout, args[1], size, partitions, table.buf, consumers, args[5], target, counts) == 0) {
-        result = deal(layout, args[0], size, consumers, target, counts);
+    } else if (assign(layout, keys ? keys : items, !keys, size, partitions, table.buf, consumers, args[3], target,
+                      counts) == 0) {
+        result = deal(layout, items, size, consumers, target, counts);
     }
     PyMem_Free(target);
     PyMem_Free(counts);
     PyBuffer_Release(&table);
     return result;
+}
+
+PyObject *routing_split(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    const object_layout_t *layout = &((native_state_t *)PyModule_GetState(module))->layout;
+    if (count != 6 || !PyList_Check(args[0]) || !PyList_Check(args[1])) {
+        wrong_arguments("split(items: list, keys: list, count, table, consumers, fallback)");
+        return NULL;
+    }
+    return split_by(layout, args[0], args[1], args + 2);
+}
+
+PyObject *routing_split_entries(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+    const object_layout_t *layout = &((native_state_t *)PyModule_GetState(module))->layout;
+    if (count != 6 || !PyList_Check(args[0])) {
+        wrong_arguments("split_entries(entries: list, count, table, consumers, fallback, special_type)");
+        return NULL;
+    }
+    Py_ssize_t size = PyList_Size(args[0]);
+    for (Py_ssize_t i = 0; i < size; i++) {
+        PyObject *entry = layout_get_list(layout, args[0], i);
+        if (!is_entry(entry) || (PyObject *)Py_TYPE(layout_get_tuple(layout, entry, 0)) == args[5]) Py_RETURN_NONE;
+    }
+    return split_by(layout, args[0], NULL, args + 1);
 }
