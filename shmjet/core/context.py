@@ -97,6 +97,8 @@ class _VertexContext:
     """What the engine has set, see `shmjet.core.latency_policy`."""
     _wake_up: ClassVar[Any] = None
     """What the engine has set, see `shmjet.core.wake_up`."""
+    _alignment: ClassVar[Any] = None
+    """What the engine has set, see `shmjet.core.source_alignment`."""
     _service_keep: ClassVar[Any] = None
     """What the engine has handed in, see `shmjet.core.kept_services`."""
 

@@ -30,6 +30,7 @@ class EventTimePolicy:
             it does not.
         max_skew: a source partition that is so far ahead of the others waits; None: none does.
         timed: emit timed items; otherwise bare ones, between watermarks.
+        is_aligned: some source of the job has a `max_skew`, so that all of them tell each other how far they are.
     """
 
     timestamps: Literal["items", "native", "ingestion"] = "items"
@@ -40,6 +41,7 @@ class EventTimePolicy:
     advance_when_idle: int | None = None
     max_skew: int | None = None
     timed: bool = True
+    is_aligned: bool = False
 
     @property
     def column(self) -> str | None:

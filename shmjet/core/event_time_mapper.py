@@ -16,7 +16,7 @@ from shmjet.core.event_time import EventTimePolicy
 from shmjet.core.event_timestamps import column_timestamps, plain_timestamps, timestamps_by, with_timestamps
 from shmjet.core.source_partitions import PartitionFacts, SourcePartitions
 from shmjet.core.watermark_places import Places, Rise, rounded_down
-from shmjet.core.windows import LOWEST
+from shmjet.core.windows import HIGHEST, LOWEST
 from shmjet.data.errors import ConfigError
 from shmjet.data.marks import IDLE, Watermark
 
@@ -252,13 +252,26 @@ class EventTimeMapper:
         self._quiet_until = -math.inf
         self._partitions.hold(now)
 
-    def may_take(self, partition: int) -> bool:
+    @property
+    def holds_at(self) -> int:
+        """The watermark at which this source holds others: the least of its active partitions.
+
+        `LOWEST` while one of them has had no event, `HIGHEST` when none is active.
+        """
+        return self._partitions.holds_at
+
+    def may_take(self, partition: int, others: int = HIGHEST) -> bool:
         """Say whether the events of a partition may be asked for.
 
-        False when its watermark is as far ahead as the policy's `max_skew` of the least one of the active partitions
-        that have had an event. It is not silent meanwhile.
+        False when its watermark is as far ahead as the policy's `max_skew` of the least one of the active partitions.
+        A partition that has had no event yet is behind all that have; before its own first event each may be asked. One
+        that waits is not silent meanwhile.
+
+        Args:
+            partition: its index.
+            others: the watermark at which other processors hold this one.
         """
-        may = self._partitions.may_take(partition)
+        may = self._partitions.may_take(partition, others)
         if not may:
             self._quiet_until = -math.inf
         return may

@@ -85,6 +85,11 @@ class SourcePartitions:
         """The least watermark of the active partitions; when all are idle, the highest that any has had."""
         return min([one.mark for one in self._all if not one.idle], default=self._top)
 
+    @property
+    def holds_at(self) -> int:
+        """How far others may go by these: the least watermark of the active partitions, `HIGHEST` without any."""
+        return min([one.mark for one in self._all if not one.idle], default=HIGHEST)
+
     def mark(self, partition: int) -> int:
         """Return the watermark of a partition; `LOWEST` before its first event."""
         return self._all[partition].mark
@@ -132,12 +137,12 @@ class SourcePartitions:
         if self._held_since is None:
             self._held_since = now
 
-    def may_take(self, partition: int) -> bool:
+    def may_take(self, partition: int, others: int) -> bool:
         """Say whether a partition may be asked: as `EventTimeMapper.may_take`."""
         if self._skew is None:
             return True
         one = self._all[partition]
-        least = min((p.mark for p in self._all if not p.idle and p.mark > LOWEST), default=one.mark)
+        least = min(self.holds_at, others)
         one.waits = one.mark > least and one.mark - least >= self._skew
         return not one.waits
 

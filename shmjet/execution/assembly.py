@@ -16,6 +16,7 @@ from shmjet._native import Doorbell, RingConsumer, RingProducer
 from shmjet.core import Outbox, Processor, ProcessorContext
 from shmjet.core.batch_order import BatchOrder
 from shmjet.core.keys import PartitionCount, partition_id
+from shmjet.core.source_alignment import set_alignment
 from shmjet.execution.code import EdgeCode
 from shmjet.execution.control import BLOCK_SIZE, link_offset
 from shmjet.execution.counters import COUNTS, QUEUED_LOCALLY, ProcessorCounters
@@ -39,6 +40,7 @@ from shmjet.execution.outbound_edge import Outbound, make_router
 from shmjet.execution.ownership import table_of
 from shmjet.execution.routers import Router
 from shmjet.execution.shared_memory import SharedMemory
+from shmjet.execution.source_alignment import SharedAlignment
 from shmjet.execution.tasklet import ProcessorTasklet
 from shmjet.ring.lane import LaneReader, LaneWriter, LocalLane, RingLaneReader, RingLaneWriter
 from shmjet.ring.ring_writer import SLOT_BYTES
@@ -119,9 +121,23 @@ class Wiring:
                 inbound.append(_inbound_edge(edge, self._edges[e], readers, self._aligns))
         counters = ProcessorCounters(self._arena, self._layout.counters[place], vertex.inbound, vertex.outbound)
         self._counters.append(counters)
+        if not vertex.inbound:
+            set_alignment(context, SharedAlignment(counters, partial(self._other_sources, place)))
         tasklet = ProcessorTasklet(processor, context, outbox, inbound, outbound, counters, plan.latency)
         self.present[place] = tasklet
         return tasklet
+
+    def _other_sources(self, place: Place) -> list[ProcessorCounters]:
+        """Return the counters of all processors without inputs on this member but one, wherever they run."""
+        found = [
+            ProcessorCounters(self._arena, self._layout.counters[v, p], 0, vertex.outbound)
+            for v, vertex in enumerate(self._plan.vertices)
+            if not vertex.inbound
+            for p in range(vertex.parallelism)
+            if (v, p) != place
+        ]
+        self._counters += found
+        return found
 
     def connect(self) -> None:
         """Let local lanes tell the tasklets at their ends when there is work or room; after all have been added."""

@@ -46,6 +46,8 @@ SLOWEST_PARTITION_WATERMARK = 21
 SLOWEST_PARTITION_EVENTS = 22
 """What its `time_facts` say: how many source partitions it has, how many of them are idle, and which of the others has
 the lowest watermark (-1: none), with that watermark and how many events have come from it."""
+SOURCE_WATERMARK = 23
+"""How far a source tells the others of its job that it is (`source_alignment`); none: it takes no part."""
 
 RECEIVED_ITEMS = 0
 RECEIVED_LISTS = 1
@@ -71,12 +73,14 @@ BYTES_IN = 3
 """The words of an edge and another member."""
 
 NO_WATERMARK = -(2**63)
+_HIGHEST = 2**63 - 1
 
 _WATERMARKS = (
     TOP_OBSERVED_WATERMARK,
     COALESCED_WATERMARK,
     LAST_FORWARDED_WATERMARK,
     SLOWEST_PARTITION_WATERMARK,
+    SOURCE_WATERMARK,
 )
 
 
@@ -129,6 +133,11 @@ class ProcessorCounters:
         at, words = self.emitted_at(ordinal), self.words
         waited, since = words[at + WAITED_NS], words[at + WAITING_SINCE]
         return int(waited + max(0, now_ns - since) if since else waited)
+
+    def hold_no_source(self) -> None:
+        """Say that other sources need not wait for this processor any more, if they did."""
+        if self.words[SOURCE_WATERMARK] != NO_WATERMARK:
+            self.words[SOURCE_WATERMARK] = _HIGHEST
 
     def watermark(self, index: int) -> int | None:
         """Return a watermark word, None where none was seen."""

@@ -514,6 +514,7 @@ class ProcessorTasklet:
     def emit_done(self) -> None:
         """Queue DONE for all lanes: the processor is not called any more."""
         self.emit_mark(DONE)
+        self.counters.hold_no_source()
         self.state = State.EMIT_DONE_ITEM
 
     def emit_done_item(self) -> None:

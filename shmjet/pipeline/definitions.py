@@ -123,8 +123,9 @@ class StreamSourceDef(SourceDef[T_co]):
     def set_max_skew(self: Src, duration: Duration | None = None) -> Src:
         """Set how far ahead of the others a partition may be, by event time, before it waits for them.
 
-        Partitions that the same processor of the source reads wait for each other; those of other processors and of
-        other sources do not.
+        The others are the partitions of all sources of the job with event time that run on the same member, also
+        those without this setting. A partition without an event yet is behind all others, an idle one holds nothing
+        back. What a source gives in one call may take it further ahead. Sources on other members are not asked.
 
         Args:
             duration: in seconds or as a `timedelta`; None: as far as it likes.

@@ -12,6 +12,7 @@ import pytest
 from shmjet import Batch, column
 from shmjet.core.event_time import EventTimePolicy
 from shmjet.core.event_time_mapper import EventTimeMapper
+from shmjet.core.windows import HIGHEST, LOWEST
 from shmjet.data.errors import BatchError, ConfigError
 from shmjet.data.marks import IDLE, Watermark
 
@@ -309,13 +310,33 @@ def test_time_in_which_the_source_is_not_asked_is_no_silence() -> None:
 
 def test_partition_that_is_far_ahead_waits() -> None:
     one = mapper(2, max_skew=10)
-    one.take([100], 0, 0)
     assert one.may_take(0)
+    one.take([100], 0, 0)
+    assert not one.may_take(0)
+    assert one.may_take(1)
     one.take([90], 1, 0)
     assert not one.may_take(0)
     assert one.may_take(1)
+    assert one.holds_at == 90
     one.take([91], 1, 4 * MS)
     assert one.may_take(0)
+
+
+def test_partition_waits_for_other_processors_too() -> None:
+    one = mapper(1, max_skew=10)
+    one.take([100], 0, 0)
+    assert one.may_take(0)
+    assert one.may_take(0, others=91)
+    assert not one.may_take(0, others=90)
+    assert one.holds_at == 100
+
+
+def test_idle_partition_holds_nothing_back() -> None:
+    one = mapper(1, max_skew=10)
+    assert one.holds_at == LOWEST
+    one.take([100], 0, 0)
+    one.idle(60 * S)
+    assert one.holds_at == HIGHEST
 
 
 def test_partition_that_waits_is_not_silent() -> None:

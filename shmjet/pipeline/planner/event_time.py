@@ -91,6 +91,12 @@ class EventTimes:
                     found = gcd(found, stride_of(consumer.transform))
         return found if 0 < found <= LONGEST_STRIDE else gcd(found, LONGEST_STRIDE)
 
+    @cached_property
+    def _is_aligned(self) -> bool:
+        """Whether the sources have to know how far the others are, as one of them has a `max_skew`."""
+        found = [node.transform.source for node in self._nodes if isinstance(node.transform, t.Source)]
+        return any(isinstance(source, StreamSourceDef) and source.max_skew is not None for source in found)
+
     def policy(self, node: t.Node, said: EventTimePolicy, source: SourceDef[Any] | None = None) -> EventTimePolicy:
         """Return the policy of a node that makes timestamps, complete.
 
@@ -106,6 +112,7 @@ class EventTimes:
                 idle_timeout=source.partition_idle_timeout,
                 advance_when_idle=source.advance_when_idle,
                 max_skew=source.max_skew,
+                is_aligned=self._is_aligned,
             )
         return policy
 

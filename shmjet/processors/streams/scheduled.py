@@ -25,9 +25,12 @@ from shmjet.core.processor import (
     ProcessorSupplier,
     state_kind_of,
 )
+from shmjet.core.source_alignment import alignment_in
+from shmjet.core.windows import LOWEST
 from shmjet.data.errors import ProcessorError
 from shmjet.processors.general.base import BulkProcessor, Supply
 from shmjet.processors.streams.schedule import Made, NumberShare, Schedule
+from shmjet.processors.time.timed_source import SKEW_PAUSE
 
 START_DELAY_MS = 10
 """Milliseconds from the start of an execution on its coordinator to number 0, as in Jet's NEXMark."""
@@ -79,6 +82,7 @@ class ScheduledProcessor(BulkProcessor):
         self._mapper: EventTimeMapper | None = None
         if self._policy is not None:
             self._mapper = EventTimeMapper(self._policy, 1, now=self._clock())
+        self._tell(LOWEST)
 
     def made(self, numbers: Sequence[int], now: int) -> list[Any]:
         """Return what is to be emitted for numbers that are due, watermarks included."""
@@ -100,19 +104,40 @@ class ScheduledProcessor(BulkProcessor):
         bound = self._schedule.count_due(now)
         share, call_ns = self._share, self._call_ns
         while share.position < bound:
+            if self._is_ahead():
+                self.next_call = SKEW_PAUSE
+                return False
             numbers = share.take(bound, self._piece)
-            accepted = not numbers or emission.put(self.made(numbers, now))
+            made = self.made(numbers, now) if numbers else []
+            if mapper is not None:
+                self._tell(mapper.holds_at)
+            accepted = not numbers or emission.put(made)
             before, now = now, self._clock()
             self._measure(len(numbers), now - before)
             if not accepted or now - begun >= call_ns:
                 return False
-        if mapper is None or emission.put(self._marks(mapper, now)):
+        marks = [] if mapper is None else self._marks(mapper, now)
+        if mapper is not None:
+            self._tell(mapper.holds_at)
+        if mapper is None or emission.put(marks):
             self.next_call = self._patience(mapper, now)
         return False
 
     def time_facts(self) -> list[PartitionFacts]:
         """Return what is known of the time of its items; for `job.explain_time()`."""
         return [] if self._mapper is None else self._mapper.facts()
+
+    def _is_ahead(self) -> bool:
+        """Say whether this source has to wait for others."""
+        mapper, policy = self._mapper, self._policy
+        if mapper is None or policy is None or policy.max_skew is None:
+            return False
+        return not mapper.may_take(0, alignment_in(self.context).least_of_others())
+
+    def _tell(self, mark: int) -> None:
+        """Tell the other sources how far this one is, if one of them asks."""
+        if self._policy is not None and self._policy.is_aligned:
+            alignment_in(self.context).tell(mark)
 
     def _measure(self, count: int, took_ns: int) -> None:
         """Adapt how many numbers are dealt with at once to what they cost."""

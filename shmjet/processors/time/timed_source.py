@@ -14,10 +14,15 @@ from shmjet.core.event_time import EventTimePolicy
 from shmjet.core.event_time_mapper import EventTimeMapper
 from shmjet.core.outbox import Outbox
 from shmjet.core.processor import ProcessorContext
+from shmjet.core.source_alignment import alignment_in
 from shmjet.core.source_partitions import PartitionFacts
+from shmjet.core.windows import HIGHEST, LOWEST
 from shmjet.data.marks import Watermark
 from shmjet.processors.general.base import BulkProcessor
 from shmjet.processors.time.timed_items import RestoredWatermark, Run, timed_items, watermark_entry
+
+SKEW_PAUSE = 0.002
+"""Seconds after which a source that is too far ahead looks again how far the others are."""
 
 
 class TimedSource(BulkProcessor):
@@ -72,6 +77,7 @@ class TimedSource(BulkProcessor):
         """As `BulkProcessor.init`."""
         self._begun = False
         super().init(outbox, context)
+        self._tell(LOWEST)
 
     def first_partitions(self) -> Sequence[Hashable]:
         """Return names of the source partitions that this processor has when it begins, after a restore too.
@@ -99,7 +105,8 @@ class TimedSource(BulkProcessor):
 
     def may_read(self, partition: int) -> bool:
         """Say whether a partition may be read now: False when it is too far ahead of the others (`max_skew`)."""
-        return self.mapper is None or self.mapper.may_take(partition)
+        mapper = self.mapper
+        return mapper is None or mapper.may_take(partition, alignment_in(self.context).least_of_others())
 
     def add_partitions(self, *names: Hashable) -> None:
         """Note that there are more source partitions, with the next indices; in `read`, before their first items."""
@@ -126,18 +133,33 @@ class TimedSource(BulkProcessor):
             return self._wait()
         if self.ended:
             return True
-        runs = [run for run in self.read() if run.items]
+        waits = self._is_ahead
+        runs = [] if waits else [run for run in self.read() if run.items]
         out = self._timed(mapper, runs) if mapper is not None else self._bare(runs)
+        if mapper is not None:
+            self._tell(HIGHEST if self.ended else mapper.holds_at)
         if out and not emission.put(out):
             return self._wait()
         if not self._has_ended:
-            wait = self.read_again
+            wait = SKEW_PAUSE if waits else self.read_again
             self.next_call = wait if mapper is None else min(wait, mapper.next_call(monotonic_ns()))
         return self._has_ended
 
     @property
     def _has_ended(self) -> bool:
         return self.ended
+
+    @property
+    def _is_ahead(self) -> bool:
+        """Whether all partitions have to wait for others."""
+        if self.policy is None or self.policy.max_skew is None or not self._names:
+            return False
+        return not any(self.may_read(i) for i in range(len(self._names)))
+
+    def _tell(self, mark: int) -> None:
+        """Tell the other sources how far this one is, if one of them asks."""
+        if self.policy is not None and self.policy.is_aligned:
+            alignment_in(self.context).tell(mark)
 
     def _wait(self) -> bool:
         """Wait for room in the outbox."""
